@@ -24,7 +24,7 @@ from heldout.detect.impact import kept_studies
 from heldout.detect.impact.impact import leakage
 from heldout.evidence import leaks_of
 from heldout.lab.transforms.degrees import MeasuredDegrees, degrees_page, measure_degrees
-from heldout.overlap.regrade import Bounds
+from heldout.overlap import Bounds
 from heldout.scenes import render
 from heldout.scenes.world import rearranged
 from heldout.stats import binomial_interval

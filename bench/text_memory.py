@@ -29,7 +29,6 @@ from heldout.audit import audit_overlap
 from heldout.benchmark import parse_source, read_benchmark, read_examples
 from heldout.corpus import open_corpus
 from heldout.engine import LocalEngine
-from heldout.overlap.text import TextSearch
 from heldout.store import Dropped, Run
 from memory import peak_mib
 
@@ -80,9 +79,9 @@ def search(benchmark: str, corpus: str, run: str, encoder: str) -> dict[str, Any
         audit_overlap(
             ours,
             [open_corpus(corpus)],
-            Run.create(Path(run)),
+            run,
             engine,
-            text=TextSearch(encoder=encoder or None),
+            text_encoder=encoder or None,
             quiet=True,
         )
     spent, peak = time.perf_counter() - begun, peak_mib()

@@ -11,7 +11,7 @@ import yaml
 from PIL import Image
 from typer.testing import CliRunner
 
-from heldout.audit import nearness_family
+from heldout.audit import conclusion
 from heldout.audit.cases import open_cases
 from heldout.audit.init_file import look_around
 from heldout.audit.plan import corpus_size, make_plan
@@ -176,7 +176,7 @@ def test_nearness_of_all_benchmarks_is_one_family(
     assert _plan(path).nearness == 2 * 2  # two benchmarks, with and without proven copies
     runs = {name: Run.create(tmp_path / name, command=["test"]) for name in "ab"}
     p_values = {"a": [0.01, 0.2], "b": [0.03]}
-    monkeypatch.setattr(nearness_family, "_p_values", lambda run: p_values[run.path.name])
-    nearness_family.share_nearness(runs)
+    monkeypatch.setattr(conclusion, "_p_values", lambda run: p_values[run.path.name])
+    conclusion.share_nearness(runs)
     assert runs["a"].manifest()["audit"] == {"nearness": [0.03]}
     assert runs["b"].manifest()["audit"] == {"nearness": [0.01, 0.2]}

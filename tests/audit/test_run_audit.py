@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 sys.path.insert(0, str(Path(__file__).parents[1] / "verdict"))
 from measured_by_hand import measured
 
-from heldout.audit import conclude, journey, runner
+from heldout.audit import conclude, conclusion, runner
 from heldout.audit.reader import read_audit
 from heldout.audit.runner import Audited, run_audit
 from heldout.cli.app import app
@@ -165,11 +165,11 @@ def test_a_benchmark_is_concluded_once_after_all_that_its_claims_rest_on(
     (finished_folder / "out/leaky/tables/matches.parquet").unlink()
     concluded = []
 
-    def counting(run: Run, **settings: Any) -> journey.Conclusion:
+    def counting(run: Run, **settings: Any) -> conclusion.Conclusion:
         concluded.append(run.path.name)
         return conclude(run, **settings)
 
-    for module in (journey, runner):
+    for module in (conclusion, runner):
         monkeypatch.setattr(module, "conclude", counting)
     assert {"leaky/overlap", "leaky/report"} <= set(_run(finished_folder).made)
     assert concluded == ["leaky"]

@@ -67,8 +67,14 @@ seen: list[tuple[Recipe, bool]] = []
 
 
 @command(Recipe, SHOWN)
-def recipe_command(settings: Recipe, as_json: Json = False) -> None:
+def recipe_command(
+    settings: Recipe,
+    as_json: Json = False,
+    out: Annotated[str, typer.Option("--out-file")] = "",
+) -> None:
     """Cook."""
+    if out:
+        raise InputError(f"out {out}: it exists")
     seen.append((settings, as_json))
 
 
@@ -112,6 +118,7 @@ def test_every_kind_of_setting_arrives() -> None:
         ("--limit 13", "--limit:"),
         ("--judge-tries 2", "--judge:"),
         ("--map id", "--map id:"),
+        ("--out-file a:b", "--out-file a:b:"),
     ],
 )
 def test_a_wrong_setting_is_named_as_it_was_typed(words: str, option: str) -> None:

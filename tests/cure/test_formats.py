@@ -15,7 +15,7 @@ import pytest
 from heldout.benchmark import read_benchmark
 from heldout.benchmark.writers import open_tables
 from heldout.corpus import open_corpus
-from heldout.cure import Policy, resplit, sanitize
+from heldout.cure import Policy, write_clean_split, write_new_splits
 from heldout.cure.groups import assign
 from heldout.engine import open_engine
 from heldout.errors import InputError
@@ -128,7 +128,7 @@ def test_a_clean_split_opens_by_itself(make: Make, tmp_path: Path, picture: Pict
     with run.writing(), open_engine("local", 1) as engine:
         scan(opened.benchmark, [open_corpus(str(tmp_path / "corpus"))], run, engine, quiet=True)
     expected = [one for one in shown(source) if one[2] not in (picture(1), picture(4))]
-    manifest = sanitize(opened, run, tmp_path / "out", Policy())
+    manifest = write_clean_split(opened, run, tmp_path / "out", Policy())
     assert manifest["differences"] == []
     assert manifest["removed"]["items"] == 2
     shutil.rmtree(tmp_path / "bench")  # nothing of the original is needed any more
@@ -144,7 +144,7 @@ def test_new_splits_open_by_themselves(make: Make, tmp_path: Path, picture: Pict
     test = make(tmp_path / "bench", "test", [0, 1, 2, 3], picture)
     train = make(tmp_path / "bench", "train", [2, 3, *range(4, 14)], picture)
     before = sorted(map(str, shown(test) + shown(train)))
-    manifest = resplit([open_tables(test), open_tables(train)], tmp_path / "out")
+    manifest = write_new_splits([open_tables(test), open_tables(train)], tmp_path / "out")
     assert manifest["differences"] == []
     assert manifest["shared_images"] == 0
     shutil.rmtree(tmp_path / "bench")
@@ -164,11 +164,11 @@ def test_splits_in_folders_of_their_own_keep_apart(tmp_path: Path, picture: Pict
     parts = [tmp_path / split / "data.json" for split in ("test", "train")]
     opened = [open_tables(part) for part in parts]
     with pytest.raises(InputError, match="names say which split they are"):
-        resplit(opened, tmp_path / "out")
+        write_new_splits(opened, tmp_path / "out")
     for split in ("test", "train"):
         (tmp_path / split / "data.json").rename(tmp_path / split / f"{split}.json")
     opened = [open_tables(tmp_path / split / f"{split}.json") for split in ("test", "train")]
-    manifest = resplit(opened, tmp_path / "out")
+    manifest = write_new_splits(opened, tmp_path / "out")
     assert (manifest["shared_images"], manifest["differences"]) == (0, [])
 
 
@@ -189,7 +189,7 @@ def test_a_saved_dataset_dict_is_one_again(tmp_path: Path, picture: Picture) -> 
     )
     whole.save_to_disk(str(tmp_path / "d"))
     opened = [open_tables(f"{tmp_path / 'd'}#split={split}") for split in ("test", "train")]
-    manifest = resplit(opened, tmp_path / "out")
+    manifest = write_new_splits(opened, tmp_path / "out")
     assert (manifest["shared_images"], manifest["differences"]) == (0, [])
     again = datasets.load_from_disk(str(tmp_path / "out/clean"))
     assert sum(len(again[split]) for split in again) == 6
@@ -219,11 +219,11 @@ def test_pictures_a_run_matched_stay_in_one_split(tmp_path: Path, picture: Pictu
         for n in range(4)
     ]
     run.write_table("matches", make_table("matches", rows))
-    manifest = resplit(opened, tmp_path / "out", run=run)
+    manifest = write_new_splits(opened, tmp_path / "out", run=run)
     splits = [shown(tmp_path / "out" / split["open"]) for split in manifest["splits"]]
     home = {one[2]: number for number, split in enumerate(splits) for one in split}
     assert all(home[picture(n)] == home[picture(n + 4)] for n in range(4))
-    alone = resplit(opened, tmp_path / "alone")
+    alone = write_new_splits(opened, tmp_path / "alone")
     parted = [shown(tmp_path / "alone" / split["open"]) for split in alone["splits"]]
     home = {one[2]: number for number, split in enumerate(parted) for one in split}
     assert any(home[picture(n)] != home[picture(n + 4)] for n in range(4))

@@ -14,7 +14,7 @@ import pytest
 from heldout.benchmark import read_benchmark
 from heldout.corpus import open_corpus
 from heldout.cure import write_gate
-from heldout.cure.junit import Case, junit
+from heldout.cure.junit import JunitCase, junit
 from heldout.engine import open_engine
 from heldout.errors import InputError
 from heldout.overlap import scan
@@ -211,7 +211,7 @@ def test_a_run_without_a_scan_is_refused(tmp_path: Path) -> None:
 
 def test_details_are_cut_where_ci_would_refuse_them() -> None:
     detail = "\n".join(f"row {n} holds item {n}" for n in range(20_000))
-    report = junit("gate", [Case("b", ("many", detail), None)])
+    report = junit("gate", [JunitCase("b", ("many", detail), None)])
     assert len(report) < 150_000
     failure = ElementTree.fromstring(report).find("testsuite/testcase/failure")
     assert failure is not None and failure.text is not None

@@ -11,7 +11,7 @@ from heldout.benchmark import Benchmark
 from heldout.benchmark.benchmark import normal
 from heldout.benchmark.writers import open_tables
 from heldout.corpus import open_corpus
-from heldout.cure import Policy, resplit, sanitize
+from heldout.cure import Policy, write_clean_split, write_new_splits
 from heldout.engine import open_engine
 from heldout.errors import InputError
 from heldout.overlap import scan
@@ -59,11 +59,11 @@ def test_vqa_rad_has_no_unseen_test_image_but_435_unseen_questions(
         tmp_path / "scan",
     )
     with pytest.raises(InputError, match="leaves nothing: every one of the 451 items") as told:
-        sanitize(opened, run, tmp_path / "same", Policy())
+        write_clean_split(opened, run, tmp_path / "same", Policy())
     assert "'--policy full' removes the 16 items" in str(told.value)
     assert "--resplit" in str(told.value)
     assert not (tmp_path / "same").exists()
-    manifest = sanitize(opened, run, tmp_path / "full", Policy("full"))
+    manifest = write_clean_split(opened, run, tmp_path / "full", Policy("full"))
     assert manifest["removed"]["items"] == 16
     assert (manifest["clean"]["items"], manifest["clean"]["images"]) == (435, 203)
     assert manifest["differences"] == []
@@ -82,7 +82,7 @@ def test_vqa_rad_split_anew_shares_no_image_and_loses_no_question(
 ) -> None:
     folder = shared_data / "vqa_rad"
     opened = [open_tables(f"{folder}#split={split}") for split in ("test", "train")]
-    manifest = resplit(opened, tmp_path / "out", stratify="image_organ")
+    manifest = write_new_splits(opened, tmp_path / "out", stratify="image_organ")
     assert manifest["shared_images"] == 0
     assert manifest["differences"] == []
     names = ("mevf_testset.json", "mevf_trainset.json")
@@ -112,7 +112,7 @@ def test_slake_english_test_keeps_the_24_images_that_chinese_training_has_not(
     shown = [r for r in one_per_image(chinese, "img_name") if r["img_name"] in test_images]
     opened = open_tables(source)
     run = scanned(opened.benchmark, shown, folder / "images", tmp_path / "scan")
-    manifest = sanitize(opened, run, tmp_path / "out", Policy())
+    manifest = write_clean_split(opened, run, tmp_path / "out", Policy())
     assert (manifest["benchmark"]["items"], manifest["benchmark"]["images"]) == (1061, 96)
     assert manifest["clean"]["images"] == 24
     assert manifest["benchmark"]["rows_not_selected"] == 1033

@@ -11,13 +11,12 @@ from typing import Any
 import polars as pl
 import pytest
 
-from heldout.benchmark import Benchmark, read_benchmark
+from heldout.benchmark import Benchmark, items_table, read_benchmark
 from heldout.corpus import Corpus, open_corpus
 from heldout.detect import text_overlap
 from heldout.engine import open_engine
 from heldout.evidence import KINDS, count_kinds, text_kinds
 from heldout.overlap import scan
-from heldout.overlap.scan import items_table
 from heldout.overlap.text import TextSearch, build_text_index, collect_text, search_text
 from heldout.overlap.text.testable import untestable_items
 from heldout.store import SCHEMAS, Run, make_table

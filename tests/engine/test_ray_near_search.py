@@ -13,8 +13,6 @@ from heldout.audit import audit_overlap
 from heldout.benchmark import read_benchmark
 from heldout.corpus import open_corpus
 from heldout.engine import Engine, LocalEngine, RayEngine
-from heldout.overlap import NearSearch
-from heldout.store import Run
 
 pytest.importorskip("cv2", reason="registration needs heldout[vision]")
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(180)]
@@ -24,9 +22,8 @@ TABLES = ("items", "matches", "dropped", "thumbnails")
 
 def search(data: Path, run: Path, engine: Engine) -> None:
     corpus = open_corpus(data / "corpus", name="corpus")
-    near = NearSearch("pixels", nearest=2)
     bench = read_benchmark(data / "bench")
-    audit_overlap(bench, [corpus], Run.create(run), engine, near=near, quiet=True)
+    audit_overlap(bench, [corpus], run, engine, encoder="pixels", nearest=2, text=False, quiet=True)
 
 
 def test_a_near_search_survives_the_death_of_a_node(

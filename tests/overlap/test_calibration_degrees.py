@@ -10,7 +10,7 @@ from scipy import stats
 from heldout.errors import InputError
 from heldout.overlap.calibration import (
     DEGREES,
-    Audited,
+    MatrixRun,
     calibrated_degrees,
     degree,
     degrees_of,
@@ -175,7 +175,7 @@ def test_matrix_counts_pictures_and_questions_each_over_their_own_number() -> No
             match("3", "rad train", "hard", method="bytes"),
         ],
     )
-    run = Audited("rad test", items, matches, ["web", "rad train", "empty"])
+    run = MatrixRun("rad test", items, matches, ["web", "rad train", "empty"])
     found = leakage_matrix([run], datasets={"rad test": "rad", "rad train": "rad"})
 
     def cell(corpus: str, unit: str, degree: str) -> tuple[int, int]:
@@ -207,7 +207,7 @@ def test_matrix_counts_pictures_and_questions_each_over_their_own_number() -> No
 
 
 def test_matrix_of_a_benchmark_without_comparable_images_has_no_rate() -> None:
-    run = Audited("b", table("items", [item("1", [""], "1")]), table("matches", []), ["web"])
+    run = MatrixRun("b", table("items", [item("1", [""], "1")]), table("matches", []), ["web"])
     found = leakage_matrix([run])
     assert found["n"].to_list() == [0] * 12
     assert found["rate"].null_count() == 12

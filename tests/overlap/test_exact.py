@@ -52,7 +52,9 @@ def bench(*examples: tuple[str, bytes, str, str]) -> Benchmark:
 def audit(benchmark: Benchmark, corpus: Path, run: Path, hashes: bool = False) -> pl.DataFrame:
     opened = open_corpus(corpus, name="c")
     with LocalEngine(1) as engine:
-        audit_overlap(benchmark, [opened], Run.create(run), engine, quiet=True, hashes=hashes)
+        audit_overlap(
+            benchmark, [opened], Run.create(run), engine, quiet=True, exact=not hashes, text=False
+        )
     frame = pl.from_arrow(Run.open(run).read_table("matches"))
     assert isinstance(frame, pl.DataFrame)
     return frame
@@ -209,7 +211,9 @@ def test_results_do_not_depend_on_shards_or_workers(tmp_path: Path, picture: Pic
         corpus = write_tars(folder / "c", samples, per_shard)
         run = Run.create(folder / "run")
         with LocalEngine(workers) as engine:
-            audit_overlap(benchmark, [open_corpus(corpus, name="c")], run, engine, quiet=True)
+            audit_overlap(
+                benchmark, [open_corpus(corpus, name="c")], run, engine, quiet=True, text=False
+            )
         rows = run.read_table("matches").to_pylist()
         found.append([(r["benchmark_id"], r["corpus_id"].split("/")[1], r["method"]) for r in rows])
     assert found[0] == found[1] == found[2]

@@ -17,7 +17,6 @@ from heldout.corpus import open_corpus
 from heldout.engine import LocalEngine
 from heldout.errors import InputError
 from heldout.image import FileOnDisk, ImageRef
-from heldout.overlap import NearSearch
 from heldout.overlap.encoders import open_encoder
 from heldout.store import Run
 
@@ -27,7 +26,10 @@ COPIES = ("same image", "transformed copy")
 def audit(benchmark: Benchmark, corpus: Path, run: Path, **options: Any) -> Conclusion:
     with LocalEngine(1) as engine:
         opened = open_corpus(corpus, name="web")
-        return audit_overlap(benchmark, [opened], Run.create(run), engine, quiet=True, **options)
+        opened_run = Run.create(run)
+        return audit_overlap(
+            benchmark, [opened], opened_run, engine, text=False, quiet=True, **options
+        ).conclusion
 
 
 def bench(*paths: Path) -> Benchmark:
@@ -89,7 +91,7 @@ def test_a_pair_found_by_several_methods_is_judged_once_and_lists_all(
     chosen: list[Path], corpus: Path, tmp_path: Path
 ) -> None:
     pytest.importorskip("cv2", reason="registration needs heldout[vision]")
-    found = audit(bench(chosen[0]), corpus, tmp_path / "run", near=NearSearch("pixels", 2))
+    found = audit(bench(chosen[0]), corpus, tmp_path / "run", encoder="pixels", nearest=2)
     pairs = [(row["benchmark_id"], row["corpus_id"]) for row in rows(found)]
     assert len(pairs) == len(set(pairs))
     identity = open_encoder("pixels").identity
@@ -139,9 +141,9 @@ def test_without_opencv_what_looks_alike_is_listed_and_nothing_is_called_clean(
 def test_exact_search_misses_every_disguise(
     chosen: list[Path], corpus: Path, tmp_path: Path
 ) -> None:
-    assert rows(audit(bench(chosen[0]), corpus, tmp_path / "run", hashes=False)) == []
-    with pytest.raises(InputError, match="leave out --exact"):
-        audit(bench(chosen[0]), corpus, tmp_path / "x", hashes=False, near=NearSearch("pixels"))
+    assert rows(audit(bench(chosen[0]), corpus, tmp_path / "run", exact=True)) == []
+    with pytest.raises(InputError, match="^exact: "):
+        audit(bench(chosen[0]), corpus, tmp_path / "x", exact=True, encoder="pixels")
 
 
 def test_screening_finds_what_decoding_everything_finds(

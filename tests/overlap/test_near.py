@@ -13,7 +13,6 @@ from heldout.benchmark import Benchmark, Example
 from heldout.corpus import open_corpus
 from heldout.engine import LocalEngine
 from heldout.image import FileOnDisk, ImageRef
-from heldout.overlap import NearSearch
 from heldout.store import Run
 
 pytest.importorskip("cv2", reason="registration needs heldout[vision]")
@@ -64,9 +63,11 @@ def _audit(benchmark: Benchmark, corpus: Path, run: Path, workers: int = 1) -> C
             [open_corpus(corpus, name="web")],
             Run.create(run),
             engine,
-            near=NearSearch("pixels", nearest=2),
+            encoder="pixels",
+            nearest=2,
+            text=False,
             quiet=True,
-        )
+        ).conclusion
 
 
 def test_each_transformed_copy_is_found_and_no_look_alike_is(

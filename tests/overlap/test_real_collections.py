@@ -12,7 +12,6 @@ from heldout.audit import Conclusion, audit_overlap
 from heldout.benchmark import read_benchmark
 from heldout.corpus import open_corpus
 from heldout.engine import LocalEngine
-from heldout.store import Run
 
 pytest.importorskip("cv2", reason="registration needs heldout[vision]")
 
@@ -23,7 +22,9 @@ def audit(
     benchmark = read_benchmark(bench)
     opened = [open_corpus(source, name=name, images=images) for name, source in corpora.items()]
     with LocalEngine(1) as engine:
-        return audit_overlap(benchmark, opened, Run.create(run), engine, hashes=hashes, quiet=True)
+        return audit_overlap(
+            benchmark, opened, run, engine, exact=not hashes, text=False, quiet=True
+        ).conclusion
 
 
 def one_per_image(source: Path, path: Path, image: str, **wanted: str) -> Path:

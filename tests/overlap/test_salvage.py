@@ -9,6 +9,7 @@ import sys
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,8 +20,6 @@ from heldout.benchmark import Benchmark, Example
 from heldout.engine import Engine, LocalEngine, RayEngine
 from heldout.engine.ray_engine import import_ray
 from heldout.image import ImageRef, InlineBytes
-from heldout.overlap import NearSearch
-from heldout.overlap.text import TextSearch
 from heldout.store import Run
 
 Picture = Callable[..., bytes]
@@ -86,7 +85,7 @@ def test_an_item_that_fails_is_lost_alone(
     corpus = HostileCorpus(pictures(picture), {PER_SHARD + 7: how})
     run = Run.create(tmp_path / "run")
     benchmark = bench(picture, 3, PER_SHARD + 6, PER_SHARD + 8, 2 * PER_SHARD + 5)
-    audit_overlap(benchmark, [corpus], run, engine, quiet=True)
+    audit_overlap(benchmark, [corpus], run, engine, text=False, quiet=True)
     stage = scanned(run)
     counts = stage["counts"]
     assert stage["failed"] == {}
@@ -113,14 +112,14 @@ def test_what_worker_processes_lose_is_tried_again_and_found(
     corpus = HostileCorpus(large, {killer: "kill", hungry: "memory"}, reader_fails_at=9)
     kept = (3, 8, killer - 1, killer + 1, hungry + 1)
     benchmark = bench(lambda number: large[number], *kept, killer, hungry)
-    near = NearSearch("pixels", nearest=2)
+    near: dict[str, Any] = {"encoder": "pixels", "nearest": 2, "text": False}
 
     def matched() -> set[str]:
         rows = run.read_table("matches").to_pylist()
         return {row["benchmark_id"] for row in rows if row["relation"] == "same image"}
 
     with LocalEngine(2) as engine:
-        audit_overlap(benchmark, [corpus], run, engine, near=near, quiet=True)
+        audit_overlap(benchmark, [corpus], run, engine, quiet=True, **near)
         stage = scanned(run)
         assert stage["failed"] == {}
         assert stage["counts"]["images"] == SHARDS * PER_SHARD - 3 - 2
@@ -141,7 +140,7 @@ def test_what_worker_processes_lose_is_tried_again_and_found(
         assert "2 items were lost" in coverage["reason"]
         corpus.deadly.clear()
         corpus.reader_fails_at = None
-        audit_overlap(benchmark, [corpus], run, engine, near=near, quiet=True)
+        audit_overlap(benchmark, [corpus], run, engine, quiet=True, **near)
     assert scanned(run)["counts"]["lost_items"] == 0
     assert matched() == {example.id for example in benchmark}
     assert len(run.read_table("dropped")) == 0
@@ -152,7 +151,7 @@ def test_where_too_much_is_lost_nothing_is_called_clean(tmp_path: Path, picture:
     deadly = dict.fromkeys((1, PER_SHARD + 1), "bug")
     corpus = HostileCorpus(pictures(picture), deadly)
     with LocalEngine(1) as engine:
-        audit_overlap(bench(picture, 999), [corpus], run, engine, quiet=True)
+        audit_overlap(bench(picture, 999), [corpus], run, engine, text=False, quiet=True)
     assert scanned(run)["counts"]["lost_items"] == 2
     (claim,) = run.read_json("claims.json")["claims"]
     assert claim["status"] != "clean"
@@ -164,8 +163,7 @@ def test_what_stands_before_the_row_a_reader_fails_at_is_kept(
     run = Run.create(tmp_path / "run")
     corpus = HostileCorpus(pictures(picture), reader_fails_at=PER_SHARD + 9)
     with LocalEngine(1) as engine:
-        text = TextSearch()
-        audit_overlap(bench(picture, PER_SHARD + 8), [corpus], run, engine, text=text, quiet=True)
+        audit_overlap(bench(picture, PER_SHARD + 8), [corpus], run, engine, quiet=True)
     stage = scanned(run)
     assert stage["failed"] == {}
     assert stage["counts"]["images"] == SHARDS * PER_SHARD - 3
@@ -187,7 +185,7 @@ def test_a_corpus_of_which_everything_fails_is_not_tried_item_by_item(
     corpus = HostileCorpus(pictures(picture, PER_SHARD), dict.fromkeys(range(PER_SHARD), "exit"))
     run = Run.create(tmp_path / "run")
     with LocalEngine(1) as engine:
-        audit_overlap(bench(picture, 3), [corpus], run, engine, quiet=True)
+        audit_overlap(bench(picture, 3), [corpus], run, engine, text=False, quiet=True)
     stage = scanned(run)
     assert list(stage["failed"]) == ["shard 0"]
     assert "SystemExit" in stage["failed"]["shard 0"]
@@ -216,6 +214,7 @@ def huge_png(path: Path, side: int) -> None:
 LOW_MEMORY = """
 import json, re, resource, sys
 from pathlib import Path
+from typing import Any
 from heldout.benchmark import read_benchmark
 from heldout.corpus import open_corpus
 from heldout.overlap.exact import build_index, scan_shard

@@ -40,6 +40,7 @@ def page(tmp_path: Path, picture: Picture, count: int, answered: int, corpus: st
             [open_corpus(tmp_path / "c", name=corpus)],
             Run.create(tmp_path / "run", command=["heldout", "overlap", "it's here"]),
             engine,
+            text=False,
             quiet=True,
         )
     return found.report.read_text()
@@ -148,6 +149,7 @@ def test_corpus_items_with_one_picture_are_one_pair(tmp_path: Path, picture: Pic
             [open_corpus(tmp_path / "c", name="c")],
             Run.create(tmp_path / "run", command=["test"]),
             engine,
+            text=False,
             quiet=True,
         )
     html = found.report.read_text()

@@ -91,7 +91,7 @@ def _audit(root: Path) -> None:
     with LocalEngine(1) as engine:
         benchmark = read_benchmark(root / "scenes", name="scenes")
         corpus = open_corpus(root / "web", name="web")
-        audit_overlap(benchmark, [corpus], Run.create(root / "run"), engine, quiet=True)
+        audit_overlap(benchmark, [corpus], Run.create(root / "run"), engine, text=False, quiet=True)
 
 
 Serving = Callable[..., str]

@@ -18,7 +18,6 @@ from PIL import Image
 
 from heldout.audit import audit_overlap
 from heldout.benchmark import read_benchmark
-from heldout.corpus import open_corpus
 from heldout.engine import LocalEngine
 from heldout.image import ImageError, byte_digest
 from heldout.review import open_desks, pictures
@@ -126,7 +125,7 @@ def test_originals_are_found_however_the_benchmark_was_read(
     mapping = {"id": "nr", "image": "shot", "question": "asked", "answer": "gold"}
     with LocalEngine(1) as engine:
         benchmark = read_benchmark("bench.jsonl", mapping=mapping, images="pictures")
-        audit_overlap(benchmark, [open_corpus("web.tar.gz")], Run.create("run"), engine, quiet=True)
+        audit_overlap(benchmark, "web.tar.gz", "run", engine, text=False, quiet=True)
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     monkeypatch.chdir(elsewhere)

@@ -12,7 +12,6 @@ from heldout.audit import audit_overlap
 from heldout.benchmark import read_benchmark
 from heldout.corpus import open_corpus
 from heldout.engine import LocalEngine
-from heldout.overlap.text import TextSearch
 from heldout.store import Run
 
 HOSTILE = "<img src=x onerror=window.hacked=1>"
@@ -69,7 +68,7 @@ def write_texts_run(root: Path) -> Path:
         benchmark = read_benchmark(root / "bench", name="bench")
         corpus = open_corpus(root / "web", name="web")
         run = Run.create(root / "run")
-        audit_overlap(benchmark, [corpus], run, engine, text=TextSearch(), quiet=True)
+        audit_overlap(benchmark, [corpus], run, engine, quiet=True)
     return root / "run"
 
 

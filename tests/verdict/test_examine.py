@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 from measured_by_hand import NOTHING_MEASURED
 
-from heldout.benchmark import read_benchmark
+from heldout.benchmark import items_table, read_benchmark
 from heldout.detect import DetectSettings, ScoreTables
 from heldout.lab.power.planted_scores import (
     BASELINE,
@@ -21,7 +21,6 @@ from heldout.lab.power.planted_scores import (
     TARGET,
     planted_scores,
 )
-from heldout.overlap.scan import items_table
 from heldout.store import make_table
 from heldout.verdict import Claim
 from heldout.verdict.controls.orders import trend_within_fields

@@ -9,11 +9,10 @@ from typing import Any
 import polars as pl
 import pytest
 
-from heldout.benchmark import Benchmark, Example
+from heldout.benchmark import Benchmark, Example, items_table
 from heldout.corpus import open_corpus
 from heldout.detect import joined_leakage, text_overlap
 from heldout.evidence import join_leaks
-from heldout.overlap.scan import items_table
 from heldout.overlap.text import METHODS, TextSearch, build_text_index, scan_text_shard
 from heldout.overlap.text.normalise import settle_degrees
 from heldout.store import SCHEMAS

@@ -9,47 +9,56 @@ from typing import Any
 import polars as pl
 
 from heldout.errors import InputError
-from heldout.overlap import Audited, leakage_matrix, read_matches
+from heldout.overlap import MatrixRun, leakage_matrix, read_matches
 from heldout.store import Run
 
 
-def matrix_of(runs: Sequence[Run], datasets: Mapping[str, str] | None = None) -> pl.DataFrame:
-    """Rates of every run's cells; a benchmark and a corpus of one folder are one data set.
+def leak_rates(
+    runs: Sequence[Run | str | Path], datasets: Mapping[str, str] | None = None
+) -> pl.DataFrame:
+    """How much of each benchmark is in each corpus, over several runs.
 
-    ``datasets`` (name of a benchmark or corpus → its data set) says otherwise.
+    ``heldout.matrix(...)`` is this function, too.
+
+    Args:
+        runs: Runs of ``heldout.overlap``, or their folders.
+        datasets: Name of a benchmark or corpus → the data set it is part of; default: its folder.
+
+    Returns:
+        One row per benchmark, corpus, unit and kind of leak, with the rate and its interval.
     """
-    audited: list[Audited] = []
+    searches: list[MatrixRun] = []
     family: dict[str, str] = {}
     cells: dict[tuple[str, str, str], Run] = {}
-    for run in runs:
-        one, sources = _audited(run)
-        audited.append(one)
-        for corpus in one.corpora:
-            other = cells.setdefault((one.benchmark, corpus, one.encoder), run)
+    for run in (Run.open(run) if isinstance(run, str | Path) else run for run in runs):
+        searched, sources = _searched(run)
+        searches.append(searched)
+        for corpus in searched.corpora:
+            other = cells.setdefault((searched.benchmark, corpus, searched.encoder), run)
             if other is not run:
                 raise InputError(
-                    f"{other.path} and {run.path} both compare '{one.benchmark}' with '{corpus}' by "
+                    f"{other.path} and {run.path} both compare '{searched.benchmark}' with '{corpus}' by "
                     f"the same methods: leave one of them out, or name the corpora apart"
                 )
         for name, source in sources.items():
             family.setdefault(name, _folder(source))
-    asked = dict(datasets or {})
-    if unknown := sorted(set(asked) - set(family)):
+    named = dict(datasets or {})
+    if unknown := sorted(set(named) - set(family)):
         raise InputError(
-            f"--dataset {unknown[0]}=…: no benchmark or corpus of these runs has that name; there "
+            f"datasets: {unknown[0]}: no benchmark or corpus of these runs has that name; there "
             f"are {', '.join(sorted(family))}"
         )
-    return leakage_matrix(audited, datasets=family | asked)
+    return leakage_matrix(searches, datasets=family | named)
 
 
-def _audited(run: Run) -> tuple[Audited, dict[str, str]]:
+def _searched(run: Run) -> tuple[MatrixRun, dict[str, str]]:
     manifest = run.manifest()
     stages = list(manifest["stages"].values())
     if not stages:
         raise InputError(f"{run.path} has no finished scan: run heldout overlap into it first")
     benchmark: dict[str, Any] = manifest["inputs"]["benchmark"]
     encoders = {stage["encoder"] for stage in stages if stage["encoder"]}
-    audited = Audited(
+    searched = MatrixRun(
         benchmark["name"],
         run.frame("items"),
         read_matches(run),
@@ -57,7 +66,7 @@ def _audited(run: Run) -> tuple[Audited, dict[str, str]]:
         "; ".join(sorted(encoders)),
     )
     sources = {stage["corpus"]: stage["source"] for stage in stages}
-    return audited, {benchmark["name"]: benchmark["source"], **sources}
+    return searched, {benchmark["name"]: benchmark["source"], **sources}
 
 
 def _folder(source: str) -> str:

@@ -139,6 +139,7 @@ def _steps(case: Case, file: AuditFile, tests: Sequence[Test]) -> list[Step]:
         ways = ["bytes", "pixels", *([] if file.search.exact else ["hashes"])]
         ways += [file.search.encoder] if file.search.encoder else []
         ways += ["words"] if file.search.text else []
+        ways += ["a judge of paraphrases"] if file.search.judge is not None else []
         made.append(
             Step(
                 case.name,

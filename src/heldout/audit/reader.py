@@ -19,15 +19,14 @@ from heldout.audit.audit_file import (
     CleanReferences,
     ControlEntry,
     CorpusEntry,
-    EndpointEntry,
     ModelEntry,
     Search,
 )
 from heldout.audit.gates import parse_gate
 from heldout.detect import detectors
 from heldout.errors import InputError
-from heldout.model import ONNX, ModelEndpoint, onnx_folder, parse_variants
-from heldout.overlap import parse_bounds
+from heldout.model import ONNX, ModelEndpoint, ModelServer, onnx_folder, parse_variants
+from heldout.overlap import JudgeEndpoint
 from heldout.synth import SynthSettings
 
 # YAML with the line of every key: safe types only, no key twice, no file that unfolds without end.
@@ -93,10 +92,11 @@ _SCHEMA: dict[tuple[str, ...], type[BaseModel]] = {
     ("benchmarks",): BenchmarkEntry,
     ("corpora",): CorpusEntry,
     ("models",): ModelEntry,
-    ("models", "endpoint"): EndpointEntry,
+    ("models", "endpoint"): ModelServer,
     ("clean_references",): CleanReferences,
     ("controls",): ControlEntry,
     ("search",): Search,
+    ("search", "judge"): JudgeEndpoint,
     ("budget",): Budget,
     ("synth",): SynthSettings,
     **{("synth", role): ModelEndpoint for role in ("generator", "verifier", "shortcut", "traces")},
@@ -184,6 +184,11 @@ def _told(error: Mapping[str, Any], lines: Mapping[Place, int]) -> Problem:
         here = lines.get(place[:-1], 1)
         return here, f"{_named(place[:-1])} needs the key '{wanted}'"
     message = error["msg"].removeprefix("Value error, ")
+    setting, colon, rest = message.partition(": ")
+    if (
+        colon and (*known, setting) in lines
+    ):  # about several settings together: this one comes first
+        known, line, message = (*known, setting), lines[*known, setting], rest
     message = message[0].lower() + message[1:]
     given = error["input"]
     shown = f"; got {given!r:.60}" if not isinstance(given, dict | list) else ""
@@ -268,19 +273,6 @@ class _Names:
         if file.controls and file.search.encoder is None:
             message = "controls calibrate a near search: give search.encoder, for example pixels"
             yield self._at(("controls",), message)
-        if file.search.exact and file.search.encoder is not None:
-            message = "exact looks for nothing an encoder finds: leave out one of the two"
-            yield self._at(("search", "exact"), message)
-        if file.search.degrees is not None:
-            if file.search.encoder is None:
-                message = "degrees grade the neighbours of an encoder: give search.encoder"
-                yield self._at(("search", "degrees"), message)
-            try:
-                parse_bounds(file.search.degrees)
-            except InputError as error:
-                yield self._at(("search", "degrees"), str(error))
-        if file.search.text_encoder is not None and not file.search.text:
-            yield self._at(("search", "text_encoder"), "it is of a text search: set text to true")
 
     def _access(self, place: int, model: ModelEntry, benchmarks: list[str]) -> Iterator[Problem]:
         here: Place = ("models", place)
@@ -311,7 +303,7 @@ class _Names:
         try:
             asked = parse_variants(model.variants) if model.variants is not None else []
         except InputError as error:
-            yield self._at(here, str(error).removeprefix("--variants: "))
+            yield self._at(here, str(error).removeprefix("variants: "))
             return
         if any(variant.name.startswith("twin") for variant in asked):
             message = "twins belong to a benchmark: name them under its key twins, and every model is asked"

@@ -9,8 +9,8 @@ from typing import Any
 
 import polars as pl
 
+from heldout.audit.conclusion import Conclusion, conclude
 from heldout.audit.corrections import renew_corrections
-from heldout.audit.journey import Conclusion, conclude
 from heldout.detect import Finding
 from heldout.report import (
     is_evaluation,

@@ -12,22 +12,22 @@ from typing import Any
 import polars as pl
 
 from heldout.audit.access import forget_loaded
+from heldout.audit.audit_file import Search
 from heldout.audit.cases import Case, open_cases, open_controls
+from heldout.audit.conclusion import conclude, share_nearness
 from heldout.audit.corrections import CORRECTED, write_corrections
-from heldout.audit.journey import conclude, search_corpora
 from heldout.audit.ledger import Ledger, file_digest, fingerprint, refuse_changed
-from heldout.audit.nearness_family import share_nearness
+from heldout.audit.overlap import calibration_plan, open_judge, search_corpora
 from heldout.audit.plan import Plan, make_plan, refuse_over_budget
 from heldout.audit.reader import Audit
 from heldout.audit.recording import inputs_of, record
 from heldout.audit.synthesis import FreshItems, fresh_steps, open_fresh_items, synthesize
-from heldout.audit.twin_sets import note_twins
 from heldout.corpus import corpus_fingerprint
 from heldout.detect import DetectSettings, ScoreTables, detectors
 from heldout.engine import Engine, open_engine
-from heldout.errors import require
 from heldout.evidence import keep_leak_labels
-from heldout.overlap import CalibrationPlan, NearSearch, TextSearch, can_register, parse_bounds
+from heldout.model import note_twins
+from heldout.overlap import can_register
 from heldout.report import write_audit_report
 from heldout.store import Run, exclusive, log_path, write_json
 from heldout.verdict import (
@@ -204,7 +204,7 @@ class _Journey:
         inputs = {
             "benchmark": case.benchmark.fingerprint,
             "corpora": [(corpus.name, corpus_fingerprint(corpus)) for corpus in case.corpora],
-            "search": search.model_dump(mode="json", exclude={"engine", "workers"}),
+            "search": _search_inputs(search),
             "null": corpus_fingerprint(null) if null is not None else "",
             "controls": [
                 (control.corpus.name, control.domain, corpus_fingerprint(control.corpus))
@@ -215,38 +215,30 @@ class _Journey:
         }
 
         def work() -> dict[str, Any]:
-            near = None
-            if search.encoder is not None:
-                require("cv2", "vision", "telling copies from look-alikes")
-                shared = Path(self.audit.located(search.embeddings)) if search.embeddings else None
-                bounds = parse_bounds(search.degrees) if search.degrees is not None else None
-                near = NearSearch(search.encoder, search.nearest, shared, bounds)
-            plan = CalibrationPlan(
-                alpha=search.alpha,
-                null=null,
-                controls=controls,
-                encoders=tuple(
-                    second_encoder
-                    for second_encoder in search.second_encoders
-                    if second_encoder != search.encoder
-                ),
-            )
-            text = TextSearch(encoder=search.text_encoder) if search.text else None
+            settings = search
+            if search.embeddings is not None:
+                folder = self.audit.located(search.embeddings)
+                settings = search.model_copy(update={"embeddings": folder})
+            judge = open_judge(search)
+            plan = calibration_plan(search, null, controls)
             with run.writing():
-                search_corpora(
+                ended = search_corpora(
                     case.benchmark,
                     case.corpora,
                     run,
                     engine,
-                    near=near,
-                    calibration=plan,
-                    hashes=not search.exact,
-                    text=text,
+                    settings,
+                    plan,
+                    judge=judge,
                     quiet=self.quiet,
                 )
+            if ended is not None:  # its opinions so far count; the next call asks for the others
+                self.tell(f"the judge stopped: {ended}")
             scanned = run.manifest()["stages"].values()
-            again = any(one["failed"] or one["counts"].get("missing") for one in scanned)
-            return {"corpora": [one["corpus"] for one in scanned], "again": again}
+            again = ended is not None or any(
+                stage["failed"] or stage["counts"].get("missing") for stage in scanned
+            )
+            return {"corpora": [stage["corpus"] for stage in scanned], "again": again}
 
         self._stage(f"{case.name}/overlap", inputs, [run.table_path("matches")], work)
 
@@ -392,6 +384,12 @@ class _Journey:
         with self.audit.at("synth", entry.number):
             self._stage(key, entry.inputs, [entry.folder / "report.html"], work)
         return entry.folder
+
+
+def _search_inputs(search: Search) -> dict[str, Any]:
+    """Settings that the tables of a search depend on."""
+    without = {"engine", "workers", *(("judge", "judge_all") if search.judge is None else ())}
+    return search.model_dump(mode="json", exclude=without)
 
 
 def _evidence(run: Run) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
@@ -32,6 +32,7 @@ class Shown:
         argument: Whether it is an argument without a flag.
         optional: Whether a setting without a default may be left out: another option gives it.
         roles: Nested models that all take this setting with one option, where they are given.
+        also: Other settings that this option gives, which complaints may name.
         help: Help for the command line alone; default: the setting's own.
         convert: Makes the setting's value from what was typed.
         several: Whether ``convert`` takes a list, of an option that may be given several times.
@@ -44,6 +45,7 @@ class Shown:
     argument: bool = False
     optional: bool = False
     roles: tuple[str, ...] = ()
+    also: tuple[str, ...] = ()
     help: str = ""
     convert: Callable[[Any], Any] | None = None
     several: bool = False
@@ -65,8 +67,7 @@ class Shown:
         """What complaints of the library call this setting."""
         if self.roles:
             return tuple(f"{role}.{self.setting}" for role in self.roles)
-        role = self.setting.removesuffix(".url")
-        return (self.setting,) if role == self.setting else (self.setting, role)
+        return tuple(dict.fromkeys((self.setting, self.setting.removesuffix(".url"), *self.also)))
 
 
 def panel(name: str, *settings: str | Shown) -> tuple[Shown, ...]:
@@ -95,7 +96,8 @@ def command(
     """Make a typer command of a function that takes settings.
 
     The function's first parameter receives the settings; its other parameters are options of the
-    command alone. Errors that name a setting name its option instead.
+    command alone, and those without a default come first in the help. Errors that name a setting or
+    such a parameter name its option instead.
 
     Args:
         settings: The model to build.
@@ -109,6 +111,9 @@ def command(
     def decorate(function: Callable[..., None]) -> Callable[..., None]:
         own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
         of_settings = [_parameter(settings, entry) for entry in shown]
+        needed = [each for each in own if each.default is inspect.Parameter.empty]
+        optional = [each for each in own if each.default is not inspect.Parameter.empty]
+        named = [*shown, *_named(own)]
 
         def run(**values: Any) -> None:
             given = {entry.parameter: values.pop(entry.parameter) for entry in shown}
@@ -120,11 +125,12 @@ def command(
                     prepare(nested, values)
                 function(settings.read(nested), **values)
             except HeldoutError as error:
-                error.args = (with_options(str(error), shown), *error.args[1:])
+                error.args = (with_options(str(error), named), *error.args[1:])
                 raise
 
         parameters = [
-            each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in (*of_settings, *own)
+            each.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+            for each in (*needed, *of_settings, *optional)
         ]
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {each.name: each.annotation for each in parameters}
@@ -133,6 +139,16 @@ def command(
         return run
 
     return decorate
+
+
+def _named(own: Sequence[inspect.Parameter]) -> Iterator[Shown]:
+    """A command's own options, for complaints that name them as the library does."""
+    for parameter in own:
+        for option in getattr(parameter.annotation, "__metadata__", ()):
+            # Inside Annotated, typer takes the first flag for a default until the command is made.
+            flag = getattr(option, "default", None)
+            if isinstance(flag, str) and flag.startswith("--"):
+                yield Shown(parameter.name, flag=flag)
 
 
 def _field(settings: type[Settings], name: str) -> FieldInfo:
@@ -241,6 +257,6 @@ def with_options(message: str, shown: Sequence[Shown]) -> str:
     names = "|".join(re.escape(name) for name in sorted(options, key=len, reverse=True))
     telling = "|".join(re.escape(name) for name in options if "_" in name or "." in name)
     named = re.compile(
-        rf"^({names})(?=(?: [^ :]+)?: )|\bthe settings? ({names})\b|(?<![\w.-])({telling or '$^'})(?![\w.])"
+        rf"^({names})(?=(?: \S+?)?: )|\bthe settings? ({names})\b|(?<![\w.-])({telling or '$^'})(?![\w.])"
     )
     return named.sub(lambda match: options[match[1] or match[2] or match[3]], message)

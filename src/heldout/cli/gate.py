@@ -1,4 +1,4 @@
-"""heldout gate, and `heldout overlap --gate`: training rows that overlap a benchmark make it fail."""
+"""heldout gate: training rows that overlap a benchmark make it fail."""
 
 from __future__ import annotations
 
@@ -9,19 +9,9 @@ import typer
 
 from heldout.cli.options import Json
 from heldout.cli.show import console, print_json
-from heldout.cure import Gate, write_gate
-from heldout.store import Run
+from heldout.cure import GateResult, write_gate
 
 EXAMPLE = "Example: heldout gate runs/slake runs/vqa-rad --out gate"
-
-Gated = Annotated[
-    bool,
-    typer.Option(
-        "--gate",
-        help="The corpora are training sets: write to RUN/gate which of their rows to remove so that "
-        "this benchmark does not leak (table, ids, JUnit), and exit 1 if there are any.",
-    ),
-]
 
 
 def gate_command(
@@ -39,13 +29,13 @@ def gate_command(
     as_json: Json = False,
 ) -> None:
     """Which training rows to remove so that none of these benchmarks leaks. Exits 1 if there are any."""
-    gate = write_gate([Run.open(run) for run in runs], out, strict=strict)
+    gate = write_gate(runs, out, strict=strict)
     if as_json:
         print_json(gate.as_json())
-    tell_gate(gate, quiet=as_json)
+    show_gate(gate, quiet=as_json)
 
 
-def tell_gate(gate: Gate, *, quiet: bool) -> None:
+def show_gate(gate: GateResult, *, quiet: bool) -> None:
     """Print what the gate found; exit with 1 unless it passed."""
     if not quiet:
         console().print(f"\n{gate.sentence()}", soft_wrap=True, highlight=False, markup=False)

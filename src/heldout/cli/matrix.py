@@ -12,12 +12,11 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from heldout.audit import matrix_of
+from heldout.audit import leak_rates
 from heldout.cli.options import Json
 from heldout.cli.show import console, plain, print_json
 from heldout.errors import InputError
 from heldout.report import matrix_record, write_matrix
-from heldout.store import Run
 
 EXAMPLE = "Example: heldout matrix runs/slake runs/vqa-rad --out matrix"
 
@@ -41,7 +40,7 @@ def matrix_command(
     """How much of each benchmark is in each corpus, within one data set and across, in one table."""
     if out is not None and out.exists() and not out.is_dir():
         raise InputError(f"--out {out} is a file; it needs the name of a folder")
-    matrix = matrix_of([Run.open(path) for path in runs], _datasets(dataset))
+    matrix = leak_rates(runs, _datasets(dataset))
     paths: list[Path] = []
     if out is not None:
         paths = write_matrix(matrix, out, command=shlex.join(["heldout", *sys.argv[1:]]))
@@ -54,15 +53,15 @@ def matrix_command(
 
 
 def _datasets(entries: list[str]) -> dict[str, str]:
-    found = {}
+    datasets = {}
     for entry in entries:
         name, equals, family = entry.rpartition("=")
         if not equals or not name or not family:
             raise InputError(
                 f"--dataset {entry}: expected NAME=DATASET, --dataset slake-test=slake"
             )
-        found[name] = family
-    return found
+        datasets[name] = family
+    return datasets
 
 
 def _print(matrix: pl.DataFrame) -> None:
@@ -75,11 +74,11 @@ def _print(matrix: pl.DataFrame) -> None:
     keys = ("benchmark", "corpus", "scope", "encoder")
     for values, cells in images.group_by(*keys, maintain_order=True):
         by_kind = {row["kind"]: row for row in cells.iter_rows(named=True)}
-        shown = [
+        rates = [
             _rate(by_kind[kind]) for kind in ("same image", "transformed copy", "hard", "soft")
         ]
         names = [escape(plain(str(value))) for value in values[:3]]
-        table.add_row(*names, f"{by_kind['copy']['n']:,}", *shown)
+        table.add_row(*names, f"{by_kind['copy']['n']:,}", *rates)
     console().print(table)
 
 

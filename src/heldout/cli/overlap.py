@@ -1,23 +1,17 @@
-"""heldout overlap: find a benchmark's images in corpora."""
+"""heldout overlap: find a benchmark's images and texts in corpora."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from heldout.audit import audit_overlap, replaced_by
+from heldout.audit import audit_overlap
 from heldout.benchmark import read_benchmark
-from heldout.cli.calibration import (
-    ALPHA,
-    Alpha,
-    Controls,
-    NullSource,
-    SecondEncoder,
-    calibration_plan,
-)
-from heldout.cli.gate import Gated, tell_gate
+from heldout.cli.from_settings import Shown, command, panel
+from heldout.cli.gate import show_gate
 from heldout.cli.options import (
     Bench,
     EngineName,
@@ -30,39 +24,52 @@ from heldout.cli.options import (
     Seed,
     Workers,
     parse_map,
-    parse_named,
+    per_second,
 )
-from heldout.cli.show import complain, console, identify, print_claims, print_json
-from heldout.cli.text import (
-    JUDGE_TOKENS,
-    JudgeAll,
-    JudgeConcurrency,
-    JudgeKey,
-    JudgeModel,
-    JudgeOptions,
-    JudgeRate,
-    JudgeTimeout,
-    JudgeTokenField,
-    JudgeTokens,
-    JudgeUrl,
-    Text,
-    TextEncoder,
-    text_search,
-)
-from heldout.corpus import open_corpus
+from heldout.cli.show import complain, console, print_claims, print_json
 from heldout.cure import write_gate
-from heldout.engine import open_engine
-from heldout.errors import InputError, require
-from heldout.overlap import NEAREST, NO_OPENCV, ModelJudge, NearSearch, can_register, parse_bounds
-from heldout.store import Run
+from heldout.overlap import OverlapSettings
 
 EXAMPLE = (
     "Example: heldout overlap data/slake#split=test,lang=en "
     "--against zh=data/slake#split=train,lang=zh --out runs/slake"
 )
+CALIBRATION, NEAR, BENCHMARK, WORK = (
+    "Calibration of nearness",
+    "Near copies",
+    "Benchmark",
+    "The run",
+)
+SHOWN = (
+    Shown("exact"),
+    Shown("text", flag="--text/--no-text"),
+    *panel(NEAR, "encoder E", "nearest", "degrees hard=H,soft=S", "embeddings DIR"),
+    *panel(
+        "Paraphrases",
+        "text_encoder E",
+        Shown("judge.url", "URL", help=OverlapSettings.model_fields["judge"].description or ""),
+        "judge.model NAME",
+        "judge.api_key_env VAR",
+        "judge.concurrency",
+        Shown(
+            "judge.requests_per_second",
+            "N/s",
+            flag="--judge-rate",
+            help="Most requests to the judge: 5/s, 100/m.",
+            convert=lambda text: per_second(text, "--judge-rate"),
+        ),
+        "judge.timeout S",
+        Shown("judge.max_tokens", flag="--judge-max-new-tokens"),
+        "judge.token_field",
+        "judge_all",
+    ),
+    *panel(CALIBRATION, "alpha", Shown("second_encoders", "E", flag="--second-encoder")),
+)
 
 
+@command(OverlapSettings, SHOWN)
 def overlap_command(
+    settings: OverlapSettings,
     bench: Bench,
     against: Annotated[
         list[str],
@@ -73,129 +80,71 @@ def overlap_command(
     out: Annotated[
         Path, typer.Option("--out", metavar="RUN", help="Run folder; an unfinished one goes on.")
     ],
-    encoder: Annotated[
-        str | None,
-        typer.Option(
-            "--encoder",
-            metavar="E",
-            help="Also look for transformed copies among near neighbours: pixels (no weights), "
-            "onnx:FILE, torchscript:FILE, transformers:NAME, open_clip:MODEL/TAG.",
-        ),
-    ] = None,
-    nearest: Annotated[
-        int, typer.Option("--nearest", min=1, help="Neighbours of each picture to verify.")
-    ] = NEAREST,
-    degrees: Annotated[
-        str | None,
-        typer.Option(
-            "--degrees",
-            metavar="hard=H,soft=S",
-            help="Similarities from which on the encoder's neighbours are hard or soft (default: those "
-            "measured for it); 'published' is hard=.98,soft=.95.",
-        ),
-    ] = None,
-    text: Text = False,
-    text_encoder: TextEncoder = None,
-    judge: JudgeUrl = None,
-    judge_model: JudgeModel = None,
-    judge_api_key_env: JudgeKey = None,
-    judge_concurrency: JudgeConcurrency = 4,
-    judge_rate: JudgeRate = None,
-    judge_timeout: JudgeTimeout = 120.0,
-    judge_max_new_tokens: JudgeTokens = JUDGE_TOKENS,
-    judge_token_field: JudgeTokenField = "max_tokens",
-    judge_all: JudgeAll = False,
-    gate: Gated = False,
-    alpha: Alpha = ALPHA,
-    null: NullSource = None,
-    control: Controls = [],  # noqa: B006 - typer copies defaults
-    second_encoder: SecondEncoder = [],  # noqa: B006 - typer copies defaults
-    embeddings: Annotated[
-        Path | None,
-        typer.Option(
-            "--embeddings",
-            metavar="DIR",
-            help="Keep the corpora's embeddings here, where other runs find them (else in RUN).",
-        ),
-    ] = None,
-    exact: Annotated[
+    gate: Annotated[
         bool,
-        typer.Option("--exact", help="Only equal bytes and pixels: faster, and blind to the rest."),
+        typer.Option(
+            "--gate",
+            help="The corpora are training sets: write to RUN/gate which of their rows to remove so "
+            "that this benchmark does not leak (table, ids, JUnit), and exit 1 if there are any.",
+        ),
     ] = False,
-    engine: EngineName = "local",
-    workers: Workers = None,
+    null: Annotated[
+        str | None,
+        typer.Option(
+            "--null",
+            metavar="[NAME=]SOURCE",
+            help="Calibrate on these images, known not to be in the corpora, instead of each corpus "
+            "against itself.",
+            rich_help_panel=CALIBRATION,
+        ),
+    ] = None,
+    controls: Annotated[
+        list[str],
+        typer.Option(
+            "--control",
+            metavar="NAME=SOURCE:DOMAIN",
+            help="Images that cannot be in the corpora and must not be flagged; DOMAIN is in-domain "
+            "(the benchmark's kind) or out-of-domain. Repeatable.",
+            rich_help_panel=CALIBRATION,
+        ),
+    ] = [],  # noqa: B006 - typer copies defaults
     mapping: Map = [],  # noqa: B006 - typer copies defaults
     images: Images = None,
     preset: Preset = None,
     reader: Reader = None,
+    engine: EngineName = "local",
+    workers: Workers = None,
     seed: Seed = 0,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """Find every image of a benchmark in corpora: exact copies, re-encoded, resized, grey, flipped and
-    turned ones, and with --encoder cropped, framed or compounded ones. Every copy is verified.
+    """Find the images and texts of a benchmark in corpora: exact copies, re-encoded, resized, grey, flipped
+    and turned ones, and with --encoder cropped, framed or compounded ones. Every copy is verified.
 
     A killed run goes on where it was when the same command is given again.
     """
-    if embeddings is not None and encoder is None:
-        raise InputError("--embeddings keeps what an --encoder makes: name one, or leave it out")
-    if degrees is not None and encoder is None:
-        raise InputError(
-            "--degrees grades the neighbours of an --encoder: name one, or leave it out"
-        )
-    bounds = parse_bounds(degrees) if degrees is not None else None
-    if exact and encoder is not None:
-        raise InputError("--exact looks for nothing an --encoder finds: leave out one of the two")
-    judging = JudgeOptions(
-        judge,
-        judge_model,
-        judge_api_key_env,
-        judge_concurrency,
-        judge_rate,
-        judge_timeout,
-        judge_max_new_tokens,
-        judge_token_field,
-        judge_all,
-    ).open(text, text_encoder)
-    benchmark = read_benchmark(
-        bench, preset=preset, mapping=parse_map(mapping), images=images, reader=reader
+    result = audit_overlap(
+        read_benchmark(
+            bench, preset=preset, mapping=parse_map(mapping), images=images, reader=reader
+        ),
+        against,
+        out,
+        engine,
+        settings=settings,
+        null=null,
+        controls=controls,
+        workers=workers,
+        seed=seed,
+        quiet=quiet,
+        command=["heldout", *sys.argv[1:]],
+        notify=complain,
     )
-    corpora = [
-        open_corpus(source, name=name) for name, source in (parse_named(one) for one in against)
-    ]
-    calibration = calibration_plan(encoder, alpha, null, control, second_encoder)
-    run = Run.create(out, seed=seed)
-    identify(benchmark, quiet=quiet)
-    if replaced := replaced_by(run, corpora):
-        complain(
-            f"{out} speaks of {', '.join(replaced)} so far, and will speak of these corpora alone"
-        )
-    near = None
-    if encoder is not None:
-        require("cv2", "vision", "telling copies from look-alikes")
-        near = NearSearch(encoder, nearest, embeddings, bounds)
-    elif not exact and not can_register():
-        complain(f"pairs that look alike will be listed, not verified: {NO_OPENCV}")
-    with open_engine(engine, workers) as chosen:
-        conclusion = audit_overlap(
-            benchmark,
-            corpora,
-            run,
-            chosen,
-            near=near,
-            hashes=not exact,
-            calibration=calibration,
-            text=text_search(text, text_encoder),
-            judge=ModelJudge.of(run, judging, quiet=quiet) if judging is not None else None,
-            judge_every=judge_all,
-            quiet=quiet,
-        )
-    gated = write_gate(run, run.path / "gate") if gate else None
+    gate_result = write_gate(result.run, result.run.path / "gate") if gate else None
     if as_json:
-        record = conclusion.as_json()
-        print_json(record if gated is None else {**record, "gate": gated.as_json()})
+        record = result.as_json()
+        print_json(record if gate_result is None else {**record, "gate": gate_result.as_json()})
     else:
-        print_claims(conclusion.claims)
-        console().print(f"\nreport: {conclusion.report}", soft_wrap=True)
-    if gated is not None:
-        tell_gate(gated, quiet=as_json)
+        print_claims(result.conclusion.claims)
+        console().print(f"\nreport: {result.report}", soft_wrap=True)
+    if gate_result is not None:
+        show_gate(gate_result, quiet=as_json)

@@ -5,22 +5,23 @@ from typing import TYPE_CHECKING
 from heldout.lazy import load_on_first_use
 
 if TYPE_CHECKING:
-    from heldout.cure.gate import Gate, write_gate
-    from heldout.cure.junit import Case, junit
-    from heldout.cure.policy import DOUBTFUL, POLICIES, Policy
-    from heldout.cure.resplit import resplit
-    from heldout.cure.sanitize import sanitize
+    from heldout.cure.gate import GateResult, write_gate
+    from heldout.cure.junit import JunitCase, junit
+    from heldout.cure.policy import Policy, SanitizeSettings
+    from heldout.cure.resplit import write_new_splits
+    from heldout.cure.sanitize import CleanSplit, sanitize, write_clean_split
 
 __all__ = [
-    "DOUBTFUL",
-    "POLICIES",
-    "Case",
-    "Gate",
+    "CleanSplit",
+    "GateResult",
+    "JunitCase",
     "Policy",
+    "SanitizeSettings",
     "junit",
-    "resplit",
     "sanitize",
+    "write_clean_split",
     "write_gate",
+    "write_new_splits",
 ]
 
 __getattr__ = load_on_first_use(__name__, __file__)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from heldout.cure.junit import Case, junit
+import polars as pl
+
+from heldout.cure.junit import JunitCase, junit
 from heldout.cure.lists import write_list
 from heldout.cure.searched import incomplete
 from heldout.errors import InputError, counted
 from heldout.evidence import LOOK_ALIKES, PROVEN, Leak, Rung, leaks_of
-from heldout.store import Run, write_atomic, write_json
+from heldout.store import Run, default_folder, write_atomic, write_json
 
 GATE_VERSION = 1
 _STRICT = frozenset({Rung.UNDECIDED, Rung.WORDING})
@@ -33,8 +36,8 @@ class Protected:
 
 
 @dataclass(frozen=True)
-class Gate:
-    """``passed`` only if nothing leaked and everything was read."""
+class GateResult:
+    """What ``heldout.gate`` returns. ``passed`` only if nothing leaked and everything was read."""
 
     passed: bool
     protected: tuple[Protected, ...]
@@ -51,6 +54,19 @@ class Gate:
             ],
             "files": {name: str(path) for name, path in self.files.items()},
         }
+
+    @property
+    def removed(self) -> pl.DataFrame:
+        """Training rows to remove, with the benchmark item that each overlaps."""
+        return pl.read_parquet(self.files["rows"])
+
+    @property
+    def doubtful(self) -> pl.DataFrame:
+        """Training rows that people should look at."""
+        return pl.read_parquet(self.files["doubtful"].with_suffix(".parquet"))
+
+    def _repr_html_(self) -> str:
+        return f"<p>{html.escape(self.sentence())}</p>"
 
     def sentence(self) -> str:
         leaking = [protected.benchmark for protected in self.protected if protected.leaked]
@@ -80,27 +96,39 @@ class Gate:
         return f"Gate failed: {'; '.join(messages)}.{do}"
 
 
-def write_gate(runs: Run | Sequence[Run], out: Path, *, strict: bool = False) -> Gate:
-    """Removal manifest, id list and JUnit report for runs whose corpus is a training set.
+def write_gate(
+    runs: Run | str | Path | Sequence[Run | str | Path],
+    out: str | Path | None = None,
+    *,
+    strict: bool = False,
+) -> GateResult:
+    """Which training rows to remove so that no benchmark leaks: table, id list, and JUnit report.
 
-    One run protects one benchmark; several runs against the same training set share a gate.
-    ``strict`` counts undecided matches and questions without their answer as leaks.
+    ``heldout.gate(...)`` is this function, too.
+
+    Args:
+        runs: Runs of ``heldout.overlap`` whose corpora are training sets. One run protects one
+            benchmark; several runs against the same training set share a gate.
+        out: Folder to write to; default: a new one below ``heldout-runs``.
+        strict: Undecided matches and questions without their answer count as leaks.
     """
-    several = [runs] if isinstance(runs, Run) else list(runs)
+    listed = [runs] if isinstance(runs, Run | str | Path) else list(runs)
+    several = [Run.open(entry) if isinstance(entry, str | Path) else entry for entry in listed]
     if not several:
-        raise InputError("the gate needs at least one run: heldout overlap BENCH --against TRAIN")
+        raise InputError("runs: the gate needs at least one run of heldout overlap")
     _check_one_training_set(several)
     counted = PROVEN | _STRICT if strict else PROVEN
     removed: list[dict[str, Any]] = []
     doubtful: list[dict[str, Any]] = []
     protected: list[Protected] = []
-    cases: list[Case] = []
+    cases: list[JunitCase] = []
     for run in several:
         judged = _Judged.of(run, counted)
         removed += judged.removed
         doubtful += judged.doubtful
         protected.append(judged.summary)
         cases.append(judged.case())
+    out = Path(out) if out is not None else default_folder("gate")
     ids = sorted({(row["corpus"], row["corpus_id"]) for row in removed})
     passed = not removed and not any(one.problems for one in protected)
     files = {
@@ -124,7 +152,7 @@ def write_gate(runs: Run | Sequence[Run], out: Path, *, strict: bool = False) ->
             "benchmarks": [{**vars(one), "problems": list(one.problems)} for one in protected],
         },
     )
-    return Gate(passed, tuple(protected), len(ids), files)
+    return GateResult(passed, tuple(protected), len(ids), files)
 
 
 def _check_one_training_set(runs: Sequence[Run]) -> None:
@@ -141,7 +169,7 @@ def _check_one_training_set(runs: Sequence[Run]) -> None:
             if other[0] != mine[0]:
                 raise InputError(
                     f"'{stage['corpus']}' is {other[1]} in {other[2]} and {mine[1]} in {mine[2]}: give "
-                    f"different training sets different names (--against NAME=CORPUS)"
+                    f"different training sets different names (NAME=CORPUS)"
                 )
 
 
@@ -186,7 +214,7 @@ class _Judged:
         )
         return cls(removed, doubtful, summary)
 
-    def case(self) -> Case:
+    def case(self) -> JunitCase:
         summary = self.summary
         failure = None
         if summary.leaked:
@@ -200,7 +228,7 @@ class _Judged:
                 ),
             )
         error = "; ".join(summary.problems) or None
-        return Case(summary.benchmark, failure, error)
+        return JunitCase(summary.benchmark, failure, error)
 
 
 def _one_per_row(leaks: Sequence[Leak], counted: frozenset[Rung]) -> Iterator[Leak]:

@@ -103,7 +103,7 @@ def strata_of(union: Benchmark, groups: Sequence[str], column: str | None) -> Se
     columns = {name for example in union for name in example.metadata}
     if column not in columns:
         listed = ", ".join(sorted(columns)) or "none"
-        raise InputError(f"--stratify {column}: no item has this column. There are: {listed}")
+        raise InputError(f"stratify {column}: no item has this column. There are: {listed}")
     counts: Mapping[str, Counter[str]] = defaultdict(Counter)
     for example, group in zip(union, groups, strict=True):
         counts[group][canonical_value(example.metadata.get(column)) or ""] += 1

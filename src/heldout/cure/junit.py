@@ -12,14 +12,14 @@ _FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff
 _LONGEST = 100_000  # characters of detail: CI servers refuse reports of many megabytes
 
 
-class Case(NamedTuple):
+class JunitCase(NamedTuple):
     name: str
     failure: tuple[str, str] | None  # what failed in a line, and the details
     error: str | None  # why the case could not be judged in whole
     skipped: str | None = None  # why there is no verdict, where none was to be expected
 
 
-def junit(suite: str, cases: Sequence[Case]) -> bytes:
+def junit(suite: str, cases: Sequence[JunitCase]) -> bytes:
     """The report as UTF-8 bytes. No times: the same findings make the same file."""
     failures = sum(case.failure is not None for case in cases)
     errors = sum(case.failure is None and case.error is not None for case in cases)
@@ -58,7 +58,7 @@ def junit(suite: str, cases: Sequence[Case]) -> bytes:
     return content + b"\n"
 
 
-def _is_skipped(case: Case) -> bool:
+def _is_skipped(case: JunitCase) -> bool:
     return case.failure is None and case.error is None and case.skipped is not None
 
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from enum import StrEnum
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
 
 from heldout.evidence import LOOK_ALIKES, PICTURED, PROVEN, UNPROVEN_WORDS, ItemLeaks, Leak, Rung
+from heldout.settings import Settings
 
-POLICIES = ("proven", "same-image", "soft", "full", "down-weight")
 _REMOVES: Mapping[str, frozenset[Rung]] = {
     "proven": PROVEN,
     "same-image": PICTURED,
@@ -17,6 +20,55 @@ _REMOVES: Mapping[str, frozenset[Rung]] = {
     "down-weight": frozenset(),
 }
 DOUBTFUL = 0.5  # the weight of a doubtful item: a convention and no estimate
+
+
+class PolicyName(StrEnum):
+    """Which leaked items a clean split is made without."""
+
+    PROVEN = "proven"
+    SAME_IMAGE = "same-image"
+    SOFT = "soft"
+    FULL = "full"
+    DOWN_WEIGHT = "down-weight"
+
+
+class SanitizeSettings(Settings):
+    """Settings of ``heldout sanitize``."""
+
+    policy: PolicyName = PolicyName.PROVEN
+    """``proven``: remove what a claim says survives, which is copies of an image, and question with answer
+    word for word. ``same-image``: only items whose image leaked. ``soft``: what is proven, near-identical
+    and undecided images. ``full``: only items that leaked with image, question and answer.
+    ``down-weight``: remove nothing, write weights."""
+    strict: bool = False
+    """Undecided matches count as copies."""
+    whole_clusters: bool = False
+    """Remove all items that share an image or patient with a removed one."""
+    text: bool = False
+    """Also remove items whose words leaked without their answer; with ``soft``, reworded and short ones,
+    too."""
+    weight: Annotated[float, Field(ge=0, le=1)] | None = None
+    """Weight of doubtful items under ``down-weight``; default: 0.5."""
+    stratify: str | None = None
+    """Column whose shares every new split keeps."""
+    seed: int = 0
+    """Another seed makes other new splits."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.weight is not None and self.policy is not PolicyName.DOWN_WEIGHT:
+            raise ValueError(
+                f"weight {self.weight:g}: the policy {self.policy} removes items whole; choose "
+                f"down-weight with the setting policy, or leave weight out"
+            )
+        return self
+
+    @property
+    def removal(self) -> Policy:
+        weight = DOUBTFUL if self.weight is None else self.weight
+        return Policy(self.policy.value, self.strict, self.whole_clusters, self.text, weight)
+
+
 SHARES_CLUSTER = "shares its image or patient with a removed item"
 SHARES_ENTRY = "stands in one entry of the file with a removed item"
 

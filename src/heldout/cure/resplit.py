@@ -21,7 +21,7 @@ RESPLIT_VERSION = 1
 CLEAN = "clean"
 
 
-def resplit(
+def write_new_splits(
     opened: Sequence[Opened],
     out: Path,
     *,
@@ -171,5 +171,5 @@ def _cautions(run: Run | None) -> list[str]:
         return []
     return [
         "pictures were told apart by their pixels: resized or re-compressed copies of one picture "
-        "may be in two splits; give --run with a scan of one split against the other with --encoder"
+        "may be in two splits; give the setting run, a search of one split in the other with an encoder"
     ]

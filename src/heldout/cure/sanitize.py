@@ -2,31 +2,169 @@
 
 from __future__ import annotations
 
+import html
 import shlex
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import polars as pl
+
 from heldout import __version__
-from heldout.benchmark import Benchmark, Opened
+from heldout.benchmark import Benchmark, Opened, open_tables
 from heldout.cure.lists import decided_rows, write_list
-from heldout.cure.policy import NOT_COMPARED, Decision, Policy, decide
+from heldout.cure.policy import NOT_COMPARED, Decision, Policy, SanitizeSettings, decide
+from heldout.cure.resplit import write_new_splits
 from heldout.cure.roundtrip import RoundTrip, compare, pictures
 from heldout.cure.searched import searched, what_was_not_searched
 from heldout.cure.writing import chosen_by_table, entries, new_folder, write_file
+from heldout.engine import progress
 from heldout.errors import InputError, counted
 from heldout.evidence import PICTURED, Rung, leaks_of
-from heldout.image import ImageError
-from heldout.store import Run, write_json
+from heldout.image import Digests, ImageError
+from heldout.store import Run, default_folder, write_json
 
+Source = Benchmark | Opened | str | Path
 SANITIZE_VERSION = 1
 CLEAN = "clean"
 _FEW = 30  # independent images below which a score says little
 
 
-def sanitize(opened: Opened, run: Run, out: Path, policy: Policy) -> dict[str, Any]:
+@dataclass(frozen=True)
+class CleanSplit:
+    """What ``heldout.sanitize`` returns: where the new files are, their manifest, and the lists beside them
+    as data frames."""
+
+    out: Path
+    manifest: dict[str, Any]
+    run: Run | None = None
+
+    @property
+    def sources(self) -> dict[str, Path]:
+        """What ``read_benchmark`` reads: the clean split, or every new split by its name."""
+        if "clean" in self.manifest:
+            return {CLEAN: self.out / self.manifest["clean"]["open"]}
+        return {split["name"]: self.out / split["open"] for split in self.manifest["splits"]}
+
+    @property
+    def removed(self) -> pl.DataFrame:
+        """Items that are not in the clean split, with the reason and the match of each."""
+        return self._list("removed")
+
+    @property
+    def doubtful(self) -> pl.DataFrame:
+        """Items that are in the clean split and that people should look at."""
+        return self._list("doubtful")
+
+    @property
+    def kept(self) -> pl.DataFrame:
+        """Items of the clean split, by their old and new ids."""
+        return self._list("kept")
+
+    @property
+    def moved(self) -> pl.DataFrame:
+        """Items of new splits, with the split they come from."""
+        return self._list("moved")
+
+    def _list(self, name: str) -> pl.DataFrame:
+        path = self.out / f"{name}.parquet"
+        return pl.read_parquet(path) if path.exists() else pl.DataFrame()
+
+    def as_json(self) -> dict[str, Any]:
+        return {"out": str(self.out), **self.manifest}
+
+    def _repr_html_(self) -> str:
+        facts = {name: str(path) for name, path in self.sources.items()}
+        if "clean" in self.manifest:
+            facts["items"] = f"{self.manifest['clean']['items']:,}"
+            for reason, count in self.manifest["removed"]["by_reason"].items():
+                facts[f"removed: {reason}"] = f"{count:,}"
+        cautions = {f"caution {n}": text for n, text in enumerate(self.manifest["cautions"], 1)}
+        rows = "".join(
+            f"<tr><th>{html.escape(name)}</th><td>{html.escape(text)}</td></tr>"
+            for name, text in {**facts, **cautions}.items()
+        )
+        return f"<table>{rows}</table>"
+
+
+def sanitize(
+    benchmark: Source,
+    *,
+    run: Run | str | Path | None = None,
+    out: str | Path | None = None,
+    resplit: Source | Sequence[Source] = (),
+    settings: SanitizeSettings | None = None,
+    quiet: bool = False,
+    **values: Any,
+) -> CleanSplit:
+    """Write a clean split in the format of the input, with lists of everything that is not in it.
+
+    Args:
+        benchmark: The benchmark as it was searched for in ``run``, or where it is read from.
+        run: Run of ``heldout.overlap``: what leaked. Needed unless ``resplit`` is given.
+        out: New folder; default: one below ``heldout-runs``.
+        resplit: The other split or splits: make new ones of the union that share no image.
+        settings: All settings; or give them by name as further arguments.
+        quiet: Show no progress.
+        **values: Fields of ``SanitizeSettings``.
+
+    Returns:
+        The new files, with removed, doubtful and kept items as data frames.
+    """
+    chosen = settings if settings is not None else SanitizeSettings.read(values)
+    others = (
+        list(resplit)
+        if isinstance(resplit, Sequence) and not isinstance(resplit, str)
+        else [resplit]
+    )
+    if run is None and not others:
+        raise InputError(
+            "run: expected a run of heldout overlap, which says what leaked; or give the other splits "
+            "with the setting resplit"
+        )
+    searched_run = Run.open(run) if isinstance(run, str | Path) else run
+    opened = [_opened(source) for source in (benchmark, *others)]
+    folder = Path(out) if out is not None else default_folder("sanitize", opened[0].benchmark.name)
+    if others:
+        manifest = write_new_splits(
+            opened,
+            folder,
+            run=searched_run,
+            stratify=chosen.stratify,
+            seed=chosen.seed,
+            quiet=quiet,
+        )
+    else:
+        assert searched_run is not None
+        items = opened[0].benchmark
+        title = f"reading the images of {items.name}"
+        with progress(title, len(items.images), "images", disabled=quiet) as step:
+            items.identify(step)
+        manifest = write_clean_split(opened[0], searched_run, folder, chosen.removal)
+    return CleanSplit(folder, manifest, searched_run)
+
+
+def _opened(source: Source) -> Opened:
+    """A benchmark together with its files, without decoding again what was decoded before."""
+    if isinstance(source, Opened):
+        return source
+    if not isinstance(source, Benchmark):
+        return open_tables(source)
+    if not source.source:
+        raise InputError(
+            f"the benchmark '{source.name}' was not read from files, so there is no format to write it "
+            f"in: give the path of its files"
+        )
+    opened = open_tables(source.source, **source.settings)
+    if "digests" in source.__dict__:
+        digests = [digest for digest in source.digests.values() if isinstance(digest, Digests)]
+        opened.benchmark.identify(known={digest.bytes: digest for digest in digests})
+    return opened
+
+
+def write_clean_split(opened: Opened, run: Run, out: Path, policy: Policy) -> dict[str, Any]:
     """Write ``out`` with clean/, removed, doubtful, kept and manifest.json; return the manifest."""
     benchmark = opened.benchmark
     refuse_other_revision(benchmark, run)
@@ -102,7 +240,7 @@ def refuse_other_revision(benchmark: Benchmark, run: Run) -> None:
             f"{known['source']}, fingerprint {known['fingerprint'][:12]}), but {benchmark.source} "
             f"reads as {counted(len(benchmark), 'item', 'items')} with fingerprint "
             f"{benchmark.fingerprint[:12]}: name the same benchmark with the same selection "
-            f"and --map, or scan this one"
+            f"and mapping, or scan this one"
         )
 
 
@@ -117,8 +255,8 @@ def _refuse_without_words(run: Run) -> None:
     )
     source = shlex.quote(str(manifest["inputs"]["benchmark"]["source"]))
     raise InputError(
-        f"--text: {run.path} holds no search for words. Run: heldout overlap {source} {against} "
-        f"--text --out {shlex.quote(str(run.path))}"
+        f"text: {run.path} holds no text search. Run: heldout overlap {source} {against} "
+        f"--out {shlex.quote(str(run.path))}"
     )
 
 
@@ -203,18 +341,18 @@ def _nothing_left(decisions: Sequence[Decision], policy: Policy) -> str:
         decision.leak is not None and decision.leak.rung in PICTURED for decision in decisions
     )
     message = (
-        f"--policy {policy.name} leaves nothing: every one of the {len(decisions):,} items "
+        f"policy {policy.name}: leaves nothing; every one of the {len(decisions):,} items "
         f"{'shows an image that leaked' if shown else 'is removed'}. No subset of this split is "
         f"unseen. What can be done: "
     )
     options = []
     if policy.name != "full" and full < len(decisions):
         options.append(
-            f"'--policy full' removes the {counted(full, 'item', 'items')} that leaked with question and "
+            f"the policy full removes the {counted(full, 'item', 'items')} that leaked with question and "
             f"answer, and keeps {len(decisions) - full:,} whose image was seen"
         )
     options += [
-        "'--resplit TRAIN' makes new splits of the union that share no image, to train and test on",
+        "the setting resplit makes new splits of the union that share no image, to train and test on",
         "scan the training set against this benchmark, sanitize the training set instead, and "
         "train again",
     ]

@@ -36,12 +36,12 @@ def what_was_not_searched(run: Run) -> Iterator[str]:
     if exact:
         yield (
             f"in {', '.join(exact)} only exact copies were looked for: resized, cropped or "
-            f"re-compressed ones may be left; scan without --exact, or with --encoder"
+            f"re-compressed ones may be left; search without the setting exact, or with an encoder"
         )
     if hashed:
         yield (
             f"in {', '.join(hashed)} copies were looked for by perceptual hashes: cropped, framed or "
-            f"compounded ones may be left; scan with --encoder"
+            f"compounded ones may be left; search with an encoder"
         )
     if not text:
         yield "questions and answers were compared only where their image leaked, word for word"

@@ -67,13 +67,13 @@ def entries(opened: Opened) -> list[tuple[int, int]]:
 def new_folder(out: Path) -> Iterator[Path]:
     """A folder that appears as ``out`` when everything in it is written, and not before."""
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise InputError(f"--out {out} exists and is not empty: name a new folder")
+        raise InputError(f"out {out}: it exists and is not empty; name a new folder")
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
     except OSError as error:
         blame_the_machine(error)
-        raise InputError(f"--out {out} cannot be written: {error.strerror}") from error
+        raise InputError(f"out {out}: it cannot be written ({error.strerror})") from error
     try:
         yield temporary
         temporary.chmod(0o755)

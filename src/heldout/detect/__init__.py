@@ -53,9 +53,7 @@ if TYPE_CHECKING:
     )
     from heldout.detect.order_joint import (
         CANONICAL,
-        JointPlan,
         joint_shards,
-        plan_joint,
         shard_gains,
     )
     from heldout.detect.order_neighbour import RELEASED
@@ -63,7 +61,6 @@ if TYPE_CHECKING:
     from heldout.detect.self_checks import SelfCheck, self_checks
     from heldout.detect.settings import ALPHA, DetectSettings
     from heldout.detect.tables import (
-        TWIN_SETS,
         Floats,
         ModelScores,
         ScoreTables,
@@ -91,7 +88,6 @@ __all__ = [
     "PERPLEXITY_RATIO",
     "RELEASED",
     "SMALLEST",
-    "TWIN_SETS",
     "Block",
     "Cell",
     "Citation",
@@ -103,7 +99,6 @@ __all__ = [
     "Floats",
     "Impact",
     "ImpactSettings",
-    "JointPlan",
     "Line",
     "ModelScores",
     "Need",
@@ -145,7 +140,6 @@ __all__ = [
     "model_finding",
     "no_scores",
     "not_testable",
-    "plan_joint",
     "probe_detector",
     "run_detectors",
     "self_checks",

@@ -11,9 +11,9 @@ from typing import Any
 
 import polars as pl
 
+from heldout.benchmark import BYTES_ONLY
 from heldout.detect.finding import Cell, Finding, rate_finding
 from heldout.evidence import COPIES, PICTURED, PROVEN, Modality, Rung
-from heldout.overlap import BYTES_ONLY
 
 NAME = "image-overlap"
 TEXT = "leaked text without its image"

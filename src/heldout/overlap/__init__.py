@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     )
     from heldout.overlap.calibration.degrees import degrees_of
     from heldout.overlap.calibration.light_copies import NAME, SEEN
-    from heldout.overlap.calibration.matrices import KINDS, Audited, leakage_matrix
-    from heldout.overlap.calibration.measure import ALPHA, CalibrationPlan, calibrate
+    from heldout.overlap.calibration.matrices import KINDS, MatrixRun, leakage_matrix
+    from heldout.overlap.calibration.measure import CalibrationPlan, calibrate
     from heldout.overlap.calibration.nearest import ControlSet, Domain
     from heldout.overlap.calibration.record import calibration_record
     from heldout.overlap.calibration.sweep import ALPHAS, flag_p
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from heldout.overlap.encoders.encoder import Encoder, unit
     from heldout.overlap.encoders.open import open_encoder
     from heldout.overlap.encoders.saved import open_matrix, read_identity
-    from heldout.overlap.exact import BYTES_ONLY, ExactIndex, build_index, picture_key
+    from heldout.overlap.exact import ExactIndex, build_index
     from heldout.overlap.fingerprints.fixed_point import is_compiled
     from heldout.overlap.fingerprints.phash import phash
     from heldout.overlap.hashes import PDQ, PHASH, RADII
@@ -48,19 +48,25 @@ if TYPE_CHECKING:
         text_subject,
     )
     from heldout.overlap.modality import GRAVEST, Modality
-    from heldout.overlap.near import NEAREST, NearSearch
+    from heldout.overlap.near import NearSearch
     from heldout.overlap.parts import parts
     from heldout.overlap.registration.features import cheap_features
     from heldout.overlap.registration.register import register
-    from heldout.overlap.regrade import Bounds, parse_bounds
     from heldout.overlap.relations import BY_DIGEST, COPIES, POSSIBLE_COPIES, SUREST, Relation
-    from heldout.overlap.scan import items_table, prepare_run, scan
+    from heldout.overlap.scan import scan
+    from heldout.overlap.settings import (
+        ALPHA,
+        NEAREST,
+        Bounds,
+        JudgeEndpoint,
+        OverlapSettings,
+        parse_bounds,
+    )
     from heldout.overlap.text.edits import EDITED, RENUMBERED, SAME, compare_wording
     from heldout.overlap.text.encoders import DEFAULT, open_text_encoder
     from heldout.overlap.text.index import TextSearch
     from heldout.overlap.text.judge import (
         JUDGED_DIFFERENT,
-        MAX_TOKENS,
         Judge,
         ModelJudge,
         judge_texts,
@@ -84,7 +90,6 @@ __all__ = [
     "ALPHAS",
     "ANOTHER",
     "BESIDE",
-    "BYTES_ONLY",
     "BY_DIGEST",
     "CONTAINED",
     "COPIES",
@@ -95,7 +100,6 @@ __all__ = [
     "GRAVEST",
     "JUDGED_DIFFERENT",
     "KINDS",
-    "MAX_TOKENS",
     "NAME",
     "NEAREST",
     "NO_OPENCV",
@@ -118,7 +122,6 @@ __all__ = [
     "TEMPLATE",
     "TEXT_RELATIONS",
     "UNCOMPARED",
-    "Audited",
     "Bounds",
     "Calibration",
     "CalibrationPlan",
@@ -128,9 +131,12 @@ __all__ = [
     "Encoder",
     "ExactIndex",
     "Judge",
+    "JudgeEndpoint",
+    "MatrixRun",
     "Modality",
     "ModelJudge",
     "NearSearch",
+    "OverlapSettings",
     "Pair",
     "Relation",
     "TextSearch",
@@ -151,7 +157,6 @@ __all__ = [
     "forget_texts",
     "is_compiled",
     "item_words",
-    "items_table",
     "judge_texts",
     "label_beside",
     "leakage_matrix",
@@ -165,8 +170,6 @@ __all__ = [
     "parse_bounds",
     "parts",
     "phash",
-    "picture_key",
-    "prepare_run",
     "quantiles_of",
     "read_identity",
     "read_matches",
@@ -184,4 +187,4 @@ __all__ = [
     "whole_pictures",
 ]
 
-__getattr__ = load_on_first_use(__name__, __file__)
+__getattr__ = load_on_first_use(__name__, __file__, verb="audit_overlap")

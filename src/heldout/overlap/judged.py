@@ -18,8 +18,9 @@ import polars as pl
 from heldout.benchmark import normal
 from heldout.corpus import CorpusItem
 from heldout.overlap.modality import Modality, relate_text
-from heldout.overlap.regrade import Bounds, regraded, searched_with
+from heldout.overlap.regrade import regraded, searched_with
 from heldout.overlap.relations import BY_DIGEST, COPIES, POSSIBLE_COPIES, Relation
+from heldout.overlap.settings import Bounds
 from heldout.overlap.text.edits import OTHER
 from heldout.overlap.text.normalise import settle_degrees
 from heldout.overlap.text.pictures import settle_pictures

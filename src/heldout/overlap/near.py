@@ -20,7 +20,7 @@ from heldout.overlap.encoders.saved import Described, SavedShard
 from heldout.overlap.join import Hits, JoinIndex
 from heldout.overlap.join.candidates import Needed
 from heldout.overlap.join.hits import select
-from heldout.overlap.regrade import Bounds
+from heldout.overlap.settings import NEAREST, Bounds
 from heldout.store import Dropped, Run, ShardResult, Stage, dropped_table, make_table
 
 # Near neighbours: the benchmark's pictures, in many views, against every saved row of a shard.
@@ -28,7 +28,6 @@ from heldout.store import Dropped, Run, ShardResult, Stage, dropped_table, make_
 # Embedding neighbours are candidates, never findings: ``verify`` decides which of them are copies.
 
 
-NEAREST = 5  # pictures of the corpus that are looked at for each of ours, however far they are
 _ROWS = 1 << 16  # copied at a time, where only some rows of a matrix take part
 
 

@@ -6,48 +6,12 @@ A degree is a bound on a recorded similarity, so setting it costs no search and 
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import NamedTuple
 
 import polars as pl
 
 from heldout.errors import InputError
+from heldout.overlap.settings import Bounds
 from heldout.store import SCHEMAS, Run
-
-PUBLISHED = "published"
-
-
-class Bounds(NamedTuple):
-    """Similarities from which on a picture is *hard* or *soft*."""
-
-    hard: float
-    soft: float
-
-    def __str__(self) -> str:
-        return f"hard={self.hard:g},soft={self.soft:g}"
-
-
-#: of the published study: cosines of CLIP ViT-B/32 on photographs
-SEED_BOUNDS = Bounds(0.98, 0.95)
-
-
-def parse_bounds(text: str) -> Bounds:
-    """``hard=.98,soft=.95``, or ``published`` for just these."""
-    if text == PUBLISHED:
-        return SEED_BOUNDS
-    bounds: dict[str, float] = {}
-    for part in text.split(","):
-        name, _, value = (one.strip() for one in part.partition("="))
-        try:
-            bounds[name] = float(value)
-        except ValueError:
-            bounds = {}
-            break
-    if set(bounds) != {"hard", "soft"} or not -1 <= bounds["soft"] < bounds["hard"] <= 1:
-        raise InputError(
-            f"degrees '{text}': expected two similarities, the hard one larger, as in "
-            f"hard=.98,soft=.95, or '{PUBLISHED}' for these"
-        )
-    return Bounds(bounds["hard"], bounds["soft"])
 
 
 def searched_with(run: Run) -> list[str]:

@@ -11,7 +11,7 @@ import polars as pl
 from markupsafe import Markup
 
 from heldout.evidence import Relation
-from heldout.overlap import Audited, Calibration, leakage_matrix, quantiles_of
+from heldout.overlap import Calibration, MatrixRun, leakage_matrix, quantiles_of
 from heldout.report.figures import Series, distance_histogram, flag_fraction_chart, heat_map
 from heldout.report.models import Figure
 from heldout.store import Run
@@ -211,7 +211,7 @@ def degree_figures(run: Run, items: pl.DataFrame, matches: pl.DataFrame) -> list
         return []
     name = manifest["inputs"]["benchmark"]["name"]
     corpora = [stage["corpus"] for stage in stages]
-    matrix = leakage_matrix([Audited(name, items, matches, corpora, "; ".join(encoders))])
+    matrix = leakage_matrix([MatrixRun(name, items, matches, corpora, "; ".join(encoders))])
     images = matrix.filter(pl.col("unit") == "images")
     figures = []
     for kind, tone, title in _SHOWN:

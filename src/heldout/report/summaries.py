@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from heldout.cure import Case, junit
+from heldout.cure import JunitCase, junit
 from heldout.report.first_screen import is_pair, target
 from heldout.report.reproduce import visible
 from heldout.verdict import Claim, is_leak
@@ -88,12 +88,12 @@ def claims_junit(benchmark: str, claims: Sequence[Claim]) -> bytes:
     return junit(f"heldout {benchmark}", [_case(claim) for claim in claims if not claim.idle])
 
 
-def _case(claim: Claim) -> Case:
+def _case(claim: Claim) -> JunitCase:
     message = f"{claim.why}\n" + "\n".join(
         f"{claim.ended(control)}: {control.name}: {control.reason}" for control in claim.controls
     )
     if claim.status == "survives" and is_leak(claim):
-        return Case(claim.id, (claim.sentence, message), None)
+        return JunitCase(claim.id, (claim.sentence, message), None)
     if claim.status in ("qualified", "not testable"):
-        return Case(claim.id, None, None, f"{claim.status}: {claim.why}")
-    return Case(claim.id, None, None)
+        return JunitCase(claim.id, None, None, f"{claim.status}: {claim.why}")
+    return JunitCase(claim.id, None, None)

@@ -35,7 +35,7 @@ _CREDENTIALS = re.compile(
 
 
 def without_credentials(text: str) -> str:
-    """``text`` with what opens a door struck out of the addresses in it: runs are passed on."""
+    """``text`` without the credentials in its addresses: run folders are passed on."""
     return _CREDENTIALS.sub(lambda match: f"{match[1] or ''}***", text)
 
 

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from heldout.benchmark import Benchmark, read_benchmark
 from heldout.corpus import CorpusItem, Shard
-from heldout.cure import Gate, write_gate
+from heldout.cure import GateResult, write_gate
 from heldout.engine import Engine
 from heldout.errors import HeldoutError, InputError, counted
 from heldout.overlap import NearSearch, TextSearch, can_register, scan, scan_texts
@@ -166,7 +166,7 @@ def guard(
 def _record(
     settings: TrainSettings,
     data: TrainingSet,
-    gate: Gate,
+    gate: GateResult,
     leaking: dict[str, str],
     benchmarks: Sequence[Benchmark],
 ) -> GateRecord:
@@ -222,7 +222,7 @@ def _row(corpus_id: str) -> str:
     return corpus_id.rpartition(_FURTHER)[0] or corpus_id
 
 
-def _leaking_rows(gate: Gate) -> dict[str, str]:
+def _leaking_rows(gate: GateResult) -> dict[str, str]:
     """By training row why it has to go."""
     rows: dict[str, str] = {}
     for row in pq.read_table(gate.files["rows"]).to_pylist():

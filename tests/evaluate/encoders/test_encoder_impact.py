@@ -17,7 +17,8 @@ from heldout.detect.impact import study_encoders
 from heldout.errors import InputError
 from heldout.evaluate.encoders import EncoderSettings
 from heldout.evidence import leaks_of
-from heldout.overlap.regrade import Bounds, parse_bounds, regraded
+from heldout.overlap import Bounds, parse_bounds
+from heldout.overlap.regrade import regraded
 from heldout.store import Run
 
 pytest.importorskip("torch", reason="torch is not installed on this platform's suite")

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from heldout.benchmark import Benchmark
+from heldout.benchmark import Benchmark, items_table
 from heldout.detect.impact.impact import (
     Block,
     Impact,
@@ -34,7 +34,7 @@ from heldout.errors import InputError, blame_the_machine
 from heldout.evaluate import EncoderEvaluation
 from heldout.evidence import ItemLeaks, LeakLabels, leaks_of
 from heldout.model import OwnGrades, Unread, recorded_remarks
-from heldout.overlap import Bounds, items_table
+from heldout.overlap import Bounds
 from heldout.store import Dropped, Run, write_json
 
 IMPACT_VERSION = 2  # 2: leakage is copy, undecided, hard, soft or text; 1 called copies hard

@@ -1,4 +1,4 @@
-"""What `heldout lab leaks` leaves behind: tables per kind of leak, the rows, and what people saw."""
+"""What `heldout lab leaks` writes: tables per kind of leak, the rows, and what people saw."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def write_leaks(
     write_json(path, board.model_dump(mode="json"))
     write_json(folder / "data" / PRECISION_FILE, precision(board, command).model_dump(mode="json"))
     seen = page.read_text() if page.exists() else ""
-    kept = seen[seen.index(BY_EYE) :] if BY_EYE in seen else ""
-    write_atomic(page, leak_page(rows, board, plan, command) + kept)
+    notes = seen[seen.index(BY_EYE) :] if BY_EYE in seen else ""
+    write_atomic(page, leak_page(rows, board, plan, command) + notes)
     return [page, data, path]
 
 

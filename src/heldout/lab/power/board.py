@@ -1,4 +1,4 @@
-"""The leaderboard: what every detector is worth against contamination that is known."""
+"""The leaderboard: power and false positives of every detector against known contamination."""
 
 from __future__ import annotations
 

@@ -8,7 +8,13 @@ from heldout.overlap.calibration.degrees import (
     degree,
     degrees_of,
 )
-from heldout.overlap.calibration.matrices import Audited, Hub, HubReport, hub_report, leakage_matrix
+from heldout.overlap.calibration.matrices import (
+    Hub,
+    HubReport,
+    MatrixRun,
+    hub_report,
+    leakage_matrix,
+)
 from heldout.overlap.calibration.null import (
     Null,
     null_similarities,
@@ -30,12 +36,12 @@ from heldout.overlap.calibration.threshold import Threshold, threshold
 __all__ = [
     "ALPHAS",
     "DEGREES",
-    "Audited",
     "Control",
     "Degrees",
     "Graded",
     "Hub",
     "HubReport",
+    "MatrixRun",
     "Null",
     "Rate",
     "Sweep",

@@ -277,7 +277,7 @@ def _too_small(null: Null, asked: float) -> str:
     return (
         f"the null has {len(null):,} pictures and resolves no α below "
         f"{RESOLVED * null.design_effect / len(null):.2g}; α = {max(asked, ALPHAS[-1]):.2g} needs "
-        f"{needed:,}: give a larger reference set with --null"
+        f"{needed:,}: give a larger reference set with the setting null"
     )
 
 
@@ -298,6 +298,6 @@ def _notes(null: Null | None, tau: Threshold | None, asked: float) -> list[str]:
         notes.append(
             f"τ = {tau.value:.4f} lies above the soft degree ({known.soft:g}): the null's own "
             f"pictures are nearly copies of each other (slices of one study, re-saved figures), so "
-            f"that little can be flagged; calibrate on a reference set with --null"
+            f"that little can be flagged; calibrate on a reference set with the setting null"
         )
     return notes

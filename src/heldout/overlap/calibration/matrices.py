@@ -49,7 +49,7 @@ _SCHEMA = {
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Audited:
+class MatrixRun:
     """The tables of one run: a benchmark and the corpora it was compared with."""
 
     benchmark: str
@@ -60,7 +60,7 @@ class Audited:
 
 
 def leakage_matrix(
-    runs: Sequence[Audited],
+    runs: Sequence[MatrixRun],
     *,
     datasets: Mapping[str, str] | None = None,
     methods: Sequence[str] | None = None,

@@ -42,9 +42,9 @@ from heldout.overlap.embeddings import (
 )
 from heldout.overlap.encoders import Encoder, open_encoder, require_same
 from heldout.overlap.near import NearSearch
+from heldout.overlap.settings import ALPHA
 from heldout.store import Dropped, Run, ShardResult, Stage, dropped_table, make_table
 
-ALPHA = 0.01
 # Above this, two rows show one picture: no encoder tells a file from itself saved anew. Copies that
 # lie below stay in the null and raise its threshold, which errs towards fewer flags; a lower bound
 # would cut the null itself, and what is near but different would be flagged beyond α.
@@ -86,10 +86,12 @@ class CalibrationPlan:
 
     def __post_init__(self) -> None:
         if not 0.0 < self.alpha < 0.5:
-            raise InputError(f"--alpha is a share of false alarms below 0.5, not {self.alpha:g}")
+            raise InputError(
+                f"alpha: expected a share of false alarms between 0 and 0.5; got {self.alpha:g}"
+            )
         names = [control.name for control in self.controls]
         if len(set(names)) < len(names):
-            raise InputError(f"two controls have the same name: {', '.join(names)}")
+            raise InputError(f"controls: two have the same name: {', '.join(names)}")
 
 
 @dataclass

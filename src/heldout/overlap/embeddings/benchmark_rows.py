@@ -15,14 +15,13 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from heldout import __version__
-from heldout.benchmark import Benchmark
+from heldout.benchmark import Benchmark, picture_key
 from heldout.engine import Engine, progress
 from heldout.errors import InputError
 from heldout.image import ImageRef
 from heldout.overlap.embeddings import folders
 from heldout.overlap.embeddings.corpus_rows import opened
 from heldout.overlap.encoders import Encoder
-from heldout.overlap.exact import picture_key
 from heldout.store import Run, ShardResult, Stage, write_table
 
 UPRIGHT = "as is"

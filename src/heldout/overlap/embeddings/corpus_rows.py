@@ -126,7 +126,7 @@ def _already_embedded(corpus: EmbeddingCorpus, encoder: Encoder) -> EmbeddedCorp
         if said is None:
             raise InputError(
                 f"{corpus.source}: nobody wrote down which encoder made these embeddings. If you "
-                f"know that it was --encoder '{encoder.identity}', say so in {folder.parent}/"
+                f"know that it was the encoder '{encoder.identity}', say so in {folder.parent}/"
                 f'encoder.json: {{"format": 1, "identity": "…", "dimension": {encoder.dimension}}}'
             )
         require_same(said.identity, encoder.identity)

@@ -45,5 +45,5 @@ def encoder_asked_for(run: Run, identity: str | None, found: Iterable[str], what
         return identity
     wanted = f" of '{identity}'" if identity else ""
     raise InputError(
-        f"{run.path} holds no {what}{wanted}: run heldout overlap with --encoder into it first"
+        f"{run.path} holds no {what}{wanted}: run heldout overlap with the setting encoder into it first"
     )

@@ -64,13 +64,13 @@ class EmbeddingStore:
 
     @classmethod
     def within(cls, place: Path, corpus: Corpus, saved: SavedEmbeddings) -> EmbeddingStore:
-        """The folder for this corpus and encoder below ``place``, a user's --embeddings DIR."""
+        """The folder for this corpus and encoder below ``place``, the setting ``embeddings``."""
         whose = read_identity(place)
         if whose is not None:
             require_same(whose.identity, saved.identity)
             raise InputError(
-                f"--embeddings {place} holds the embeddings of one corpus; name a folder of its own "
-                f"for what several runs share"
+                f"embeddings {place}: it holds the embeddings of one corpus; name another folder for "
+                f"those that several runs share"
             )
         settings = _settings(corpus, saved)
         name = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]

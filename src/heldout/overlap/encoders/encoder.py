@@ -108,7 +108,7 @@ def require_same(left: str, right: str) -> None:
     if left != right:
         raise InputError(
             f"embeddings of different encoders cannot be compared: one side is '{left}', the other "
-            f"'{right}'. Embed both sides with the same --encoder"
+            f"'{right}'. Embed both sides with the same encoder"
         )
 
 
@@ -161,12 +161,12 @@ def with_options(base: Preprocessing, options: Mapping[str, str], spec: str) -> 
     for key, value in options.items():
         if key == "size":
             if not value.isdigit() or not 8 <= int(value) <= 4096:
-                raise InputError(f"--encoder {spec}: size={value}; expected pixels, 8 to 4096")
+                raise InputError(f"encoder {spec}: size={value}; expected pixels, 8 to 4096")
             changed = replace(changed, size=int(value))
         elif key in allowed:
             if value not in allowed[key]:
                 raise InputError(
-                    f"--encoder {spec}: {key}={value}; expected one of {', '.join(allowed[key])}"
+                    f"encoder {spec}: {key}={value}; expected one of {', '.join(allowed[key])}"
                 )
             fields = {
                 "resize": changed.resize,
@@ -176,6 +176,6 @@ def with_options(base: Preprocessing, options: Mapping[str, str], spec: str) -> 
             changed = Preprocessing(changed.size, **{**fields, key: value})
         else:
             raise InputError(
-                f"--encoder {spec}: unknown option '{key}'; expected size, resize, filter, statistics"
+                f"encoder {spec}: unknown option '{key}'; expected size, resize, filter, statistics"
             )
     return changed

@@ -30,8 +30,8 @@ _UNBOUNDED = 1 << 20  # tokens; a tokenizer that knows no limit says 1e30
 
 class TransformersEncoder(Encoder):
     def __init__(self, name: str) -> None:
-        require("torch", "hf", "--encoder transformers:NAME")
-        require("transformers", "hf", "--encoder transformers:NAME")
+        require("torch", "hf", "the encoder transformers:NAME")
+        require("transformers", "hf", "the encoder transformers:NAME")
         import torch
         from transformers import AutoModel
 
@@ -41,7 +41,7 @@ class TransformersEncoder(Encoder):
             # Single precision everywhere: a checkpoint's half precision differs between processors.
             model: Any = AutoModel.from_pretrained(name, dtype=torch.float32)
         except (OSError, ValueError) as error:
-            raise InputError(f"--encoder transformers:{name}: {error}") from error
+            raise InputError(f"encoder transformers:{name}: {error}") from error
         self._name = name
         self._model = model.eval().to(self._device)
         settings = json.dumps(self._processor.to_dict(), sort_keys=True, default=str)
@@ -113,7 +113,7 @@ class TransformersEncoder(Encoder):
         except Exception as error:  # whatever a tokenizer's files make their library raise
             why = error
         raise InputError(
-            f"--encoder transformers:{self._name}: its tokenizer cannot be opened ({why}). A checkpoint "
+            f"encoder transformers:{self._name}: its tokenizer cannot be opened ({why}). A checkpoint "
             f"that reads texts needs its tokenizer files beside its weights"
         )
 

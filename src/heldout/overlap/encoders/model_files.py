@@ -12,7 +12,7 @@ from PIL import Image
 from heldout.errors import InputError, require
 from heldout.overlap.encoders.encoder import Encoder, Floats, Preprocessing, with_options
 
-# A model file named in an --encoder: where it is, what identifies it, which options follow it.
+# A model file named as an encoder: where it is, what identifies it, which options follow it.
 
 
 def split_options(argument: str) -> tuple[str, dict[str, str]]:
@@ -22,7 +22,7 @@ def split_options(argument: str) -> tuple[str, dict[str, str]]:
     for part in filter(None, text.split(",")):
         key, equals, value = part.partition("=")
         if not equals:
-            raise InputError(f"--encoder …{argument}: expected key=value after '#', found '{part}'")
+            raise InputError(f"encoder …{argument}: expected key=value after '#', found '{part}'")
         options[key.strip()] = value.strip()
     return path, options
 
@@ -30,7 +30,7 @@ def split_options(argument: str) -> tuple[str, dict[str, str]]:
 def existing_file(path: str, kind: str) -> Path:
     file = Path(path)
     if not file.is_file():
-        raise InputError(f"--encoder {kind}:{path}: there is no such file")
+        raise InputError(f"encoder {kind}:{path}: there is no such file")
     return file
 
 
@@ -50,7 +50,7 @@ class OnnxEncoder(Encoder):
     """The first output is the vector; an output with more axes is averaged over them."""
 
     def __init__(self, argument: str) -> None:
-        require("onnxruntime", "onnx", "--encoder onnx:FILE")
+        require("onnxruntime", "onnx", "the encoder onnx:FILE")
         import onnxruntime
 
         path, options = split_options(argument)
@@ -105,7 +105,7 @@ SSCD = Preprocessing(size=320, resize="squash", filter="bilinear", statistics="i
 
 class TorchScriptEncoder(Encoder):
     def __init__(self, argument: str) -> None:
-        require("torch", "hf", "--encoder torchscript:FILE")
+        require("torch", "hf", "the encoder torchscript:FILE")
         import torch
 
         path, options = split_options(argument)

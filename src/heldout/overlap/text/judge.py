@@ -228,9 +228,6 @@ def _bare(line: str) -> str:
 # A model as a judge: any backend that answers, asked once per pair of texts, whatever dies meanwhile.
 
 
-MAX_TOKENS = 512  # a few sentences and a word; a model that thinks aloud needs more
-
-
 @dataclass
 class ModelJudge:
     """A Judge over ``asker``; replies lie in ``journal``, and are never paid for again."""

@@ -13,8 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from heldout.audit.asking import AskingPlan, ask_benchmark, read_twins
-from heldout.audit.scoring import ScoringPlan, score_benchmark
 from heldout.benchmark import Benchmark, read_benchmark
 from heldout.errors import InputError, require
 from heldout.lab import (
@@ -46,7 +44,17 @@ from heldout.lab import (
     words,
     write_release,
 )
-from heldout.model import TEMPLATE, expand, parse_variants, question_request, write
+from heldout.model import (
+    TEMPLATE,
+    AskSettings,
+    ScoreSettings,
+    ask_benchmark,
+    expand,
+    question_request,
+    read_twins,
+    score_benchmark,
+    write,
+)
 from heldout.scenes import paraphrased
 from heldout.store import Run
 
@@ -69,23 +77,24 @@ class Tier:
 
     @cached_property
     def twin_benchmarks(self) -> dict[str, Benchmark]:
-        return read_twins(self.asking.variants, self.benchmark)
+        return read_twins(self.asking.parsed_variants, self.benchmark)
 
     @property
-    def scoring(self) -> ScoringPlan:
+    def scoring(self) -> ScoreSettings:
         words = sum(
             len(f"{example.question} {example.answer}".split()) + 8 for example in self.benchmark
         )
-        return ScoringPlan(
+        return ScoreSettings(
             options=any(example.options for example in self.benchmark),
-            joint_budget=2 * words * (1 + SHUFFLES),
+            order_joint=True,
+            budget=2 * words * (1 + SHUFFLES),
             context=CONTEXT,
-            neighbour=True,
+            order_neighbour=True,
             seed=self.seed,
         )
 
     @property
-    def asking(self) -> AskingPlan:
+    def asking(self) -> AskSettings:
         names = "original,no-image"
         if any(example.options for example in self.benchmark):
             names += ",rotation-all,confused-choices"
@@ -93,7 +102,7 @@ class Tier:
             names += f",slot-paraphrase={REWORDED}"
         if self.twins is not None:
             names += f",twin={self.twins}"
-        return AskingPlan(parse_variants(names), seed=self.seed)
+        return AskSettings(variants=(names,), seed=self.seed)
 
 
 def write_sheet(
@@ -108,8 +117,16 @@ def write_sheet(
         run = Run.create(Path(folder) / "run", seed=tier.seed)
         with run.writing():
             score_benchmark(tier.benchmark, collector, run, "collector", tier.scoring, quiet=True)
+            asking = tier.asking
             ask_benchmark(
-                tier.benchmark, collector, run, "collector", tier.asking, twins, quiet=True
+                tier.benchmark,
+                collector,
+                run,
+                "collector",
+                asking,
+                asking.parsed_variants,
+                twins,
+                quiet=True,
             )
     _golds(collector, tier, twins)
     return collector.sheet(name, _released(collector, tier.benchmark, others or {}))
@@ -123,7 +140,17 @@ def replay_model(tier: Tier, replay: Replay, run: Run, model: str) -> None:
         known = run.manifest()["models"][model]
         spent = replay.read_for([example.id for example in tier.benchmark])
         run.update("models", {model: {**known, **spent}})
-    ask_benchmark(tier.benchmark, replay, run, model, tier.asking, tier.twin_benchmarks, quiet=True)
+    asking = tier.asking
+    ask_benchmark(
+        tier.benchmark,
+        replay,
+        run,
+        model,
+        asking,
+        asking.parsed_variants,
+        tier.twin_benchmarks,
+        quiet=True,
+    )
 
 
 def _golds(collector: Collector, tier: Tier, twins: Mapping[str, Benchmark]) -> None:
@@ -131,7 +158,11 @@ def _golds(collector: Collector, tier: Tier, twins: Mapping[str, Benchmark]) -> 
         example.id: str(example.metadata.get("content_type") or "") for example in tier.benchmark
     }
     shown = expand(
-        tier.benchmark, tier.benchmark.examples, tier.asking.variants, twins=twins, seed=tier.seed
+        tier.benchmark,
+        tier.benchmark.examples,
+        tier.asking.parsed_variants,
+        twins=twins,
+        seed=tier.seed,
     )
     for question in shown.questions:
         key = collector.keys.of(write(question), "ask")

@@ -9,8 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 
+import heldout
 from heldout.audit import audit_overlap
 from heldout.benchmark import read_benchmark
 from heldout.corpus import open_corpus
@@ -47,8 +49,8 @@ def audit(bench: Path, run: Path, *against: str) -> list[tuple[str, str]]:
         name, _, source = text.partition("=")
         corpora.append(open_corpus(source, name=name))
     with LocalEngine(1) as engine:
-        found = audit_overlap(read_benchmark(bench), corpora, Run.create(run), engine, quiet=True)
-    return [(claim.cell.corpus or "", claim.status) for claim in found.claims]
+        found = audit_overlap(read_benchmark(bench), corpora, run, engine, text=False, quiet=True)
+    return [(claim.cell.corpus or "", claim.status) for claim in found.conclusion.claims]
 
 
 def write_tar(path: Path, images: list[bytes]) -> None:
@@ -148,8 +150,8 @@ def test_a_corpus_of_which_every_shard_fails_gets_a_report(
     corpus = _Failing(corpus)
     run = Run.create(tmp_path / "run")
     with LocalEngine(1) as engine:
-        found = audit_overlap(read_benchmark(bench), [corpus], run, engine, quiet=True)
-    assert found.claims[0].status == "not testable"
+        found = audit_overlap(read_benchmark(bench), [corpus], run, engine, text=False, quiet=True)
+    assert found.conclusion.claims[0].status == "not testable"
     assert found.report.exists()
     assert [row["reason"] for row in run.read_table("dropped").to_pylist()] == ["shard failed"]
 
@@ -168,3 +170,49 @@ class _Failing:
 
     def read(self, shard: Any) -> Any:
         raise RuntimeError("a bug")
+
+
+def test_from_python_with_a_folder_of_its_own(
+    bench: Path,
+    tmp_path: Path,
+    picture: Picture,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    write_tar(tmp_path / "c/0.tar", [picture(0), picture(1), picture(77)])
+    monkeypatch.chdir(tmp_path)
+    result = heldout.overlap(
+        bench, against=["c1=c", open_corpus("c", name="<b>")], workers=1, quiet=True
+    )
+    assert result.run.path == Path("heldout-runs/overlap-bench-1")
+    assert str(result.run.path) in capsys.readouterr().err
+    assert set(result.matches["benchmark_id"]) == {"0", "1"}
+    assert result.leaks.filter(pl.col("corpus") == "c1").height >= 2
+    assert set(result.claims["corpus"]) == {"c1", "<b>"}
+    assert {"survives"} <= set(result.claims["status"])
+    assert result.findings.filter(pl.col("corpus") == "c1")["value"].max() == pytest.approx(1 / 3)
+    command = result.run.manifest()["commands"][-1]
+    assert command[:2] == ["python", "-c"] and "heldout.overlap(" in command[2]
+    assert "<b>" not in result._repr_html_() and "survives" in result._repr_html_()
+
+    clean = heldout.sanitize(read_benchmark(bench), run=result.run, quiet=True)
+    assert clean.out == Path("heldout-runs/sanitize-bench-1")
+    assert set(clean.removed["benchmark_id"]) == {"0", "1"} and clean.kept.height == 4
+    assert len(read_benchmark(clean.sources["clean"])) == 4
+    gate = heldout.gate(result.run.path)
+    assert not gate.passed and gate.removed.height == gate.rows == 4
+    rates = heldout.matrix([result.run.path])
+    assert rates.filter(pl.col("kind") == "copy")["leaked"].to_list() == [2, 2, 2, 2]
+
+
+def test_settings_are_named_in_errors(bench: Path, tmp_path: Path) -> None:
+    for values, start in (
+        ({"alpha": 0.7}, "alpha: "),
+        ({"encodr": "pixels"}, "encodr: "),
+        ({"judge": "http://h/v1"}, "judge: "),
+        ({"null": "x"}, "null: "),
+        ({"controls": ["x:y"], "encoder": "pixels"}, "controls: "),
+    ):
+        with pytest.raises(InputError, match=f"^{start}"):
+            heldout.overlap(bench, against=[bench], run=tmp_path / "run", **values)
+    assert not (tmp_path / "run").exists()

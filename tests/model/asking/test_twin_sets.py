@@ -14,8 +14,8 @@ from PIL import Image
 
 from heldout.audit.reader import read_audit
 from heldout.audit.runner import run_audit
-from heldout.audit.twin_sets import unchanged_twins
 from heldout.benchmark import read_benchmark
+from heldout.model import unchanged_twins
 from heldout.verdict import Claim
 
 WORDS = ["ash", "birch", "cedar", "elm"]

@@ -1,18 +1,14 @@
-"""check → overlap → findings → claims → report, into one run folder."""
+"""Findings, claims and report of a run, recomputed from its tables alone."""
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from heldout.audit.judged import with_judge
-from heldout.benchmark import Benchmark, check
-from heldout.corpus import Corpus
 from heldout.detect import (
     Finding,
     adjust,
@@ -21,29 +17,20 @@ from heldout.detect import (
     joined_leakage,
     text_overlap,
 )
-from heldout.engine import Engine
-from heldout.errors import InputError
+from heldout.errors import InputError, counted
 from heldout.evidence import count_kinds, leaks, text_kinds
 from heldout.overlap import (
     Calibration,
-    CalibrationPlan,
-    Judge,
-    NearSearch,
-    TextSearch,
-    calibrate,
     calibration_record,
     calibrations,
-    forget_texts,
-    judge_texts,
     read_matches,
     read_text_matches,
-    scan,
-    scan_texts,
 )
 from heldout.report import write_report
 from heldout.store import SCHEMAS, Run, empty_table
 from heldout.verdict import (
     Claim,
+    Control,
     nearness_claims,
     overlap_claims,
     text_claim,
@@ -66,85 +53,6 @@ class Conclusion:
             "claims": [claim.model_dump(mode="json") for claim in self.claims],
             "findings": [finding.model_dump(mode="json") for finding in self.findings],
         }
-
-
-def audit_overlap(
-    benchmark: Benchmark,
-    corpora: Sequence[Corpus],
-    run: Run,
-    engine: Engine,
-    *,
-    near: NearSearch | None = None,
-    calibration: CalibrationPlan | None = None,
-    hashes: bool = True,
-    text: TextSearch | None = None,
-    judge: Judge | None = None,
-    judge_every: bool = False,
-    quiet: bool = False,
-) -> Conclusion:
-    """Everything `heldout overlap` does. A killed call continues where it was when called again.
-
-    ``judge`` reads the paraphrase candidates of the text search that count, with ``judge_every`` all that
-    are listed.
-    """
-    with run.writing():
-        search_corpora(
-            benchmark,
-            corpora,
-            run,
-            engine,
-            near=near,
-            calibration=calibration,
-            hashes=hashes,
-            text=text,
-            quiet=quiet,
-        )
-        ended = None
-        if text is not None and judge is not None:
-            ended = judge_texts(run, judge, every=judge_every).ended
-        conclusion = conclude(run, quiet=quiet)
-    if ended is not None:  # tables and report hold what the judge said by then; the rest is unsure
-        raise ended
-    return conclusion
-
-
-def search_corpora(
-    benchmark: Benchmark,
-    corpora: Sequence[Corpus],
-    run: Run,
-    engine: Engine,
-    *,
-    near: NearSearch | None = None,
-    calibration: CalibrationPlan | None = None,
-    hashes: bool = True,
-    text: TextSearch | None = None,
-    quiet: bool = False,
-) -> None:
-    """The tables that ``conclude`` reads, and check.json. Call inside run.writing()."""
-    _forget_what_rested_on_others(run, corpora)
-    scan(benchmark, corpora, run, engine, near=near, hashes=hashes, quiet=quiet)
-    plan = calibration or CalibrationPlan()
-    calibrate(benchmark, corpora, run, engine, near=near, plan=plan, quiet=quiet)
-    if text is None:
-        forget_texts(run)
-    else:
-        scan_texts(benchmark, corpora, run, engine, text, quiet=quiet)
-    run.write_json("check.json", check(benchmark).model_dump(mode="json"))
-
-
-def replaced_by(run: Run, corpora: Sequence[Corpus]) -> list[str]:
-    """Corpora that ``run`` speaks of now and will not after a scan of these: name and source."""
-    kept = {(corpus.name, corpus.source) for corpus in corpora}
-    known = [(stage["corpus"], stage["source"]) for stage in run.manifest()["stages"].values()]
-    return [f"{name} ({source})" for name, source in known if (name, source) not in kept]
-
-
-def _forget_what_rested_on_others(run: Run, corpora: Sequence[Corpus]) -> None:
-    """A gate or an impact of corpora the run no longer speaks of would be read as of these."""
-    if replaced_by(run, corpora):
-        shutil.rmtree(run.path / "gate", ignore_errors=True)
-        for study in run.path.glob("impact*.json"):
-            study.unlink()
 
 
 def conclude(run: Run, *, quiet: bool = False) -> Conclusion:
@@ -199,10 +107,8 @@ def conclude(run: Run, *, quiet: bool = False) -> Conclusion:
 
 
 def _about_models(run: Run, name: str) -> list[dict[str, Any]]:
-    """What `heldout detect` wrote there stays: this journey says nothing of models."""
-    if not (run.path / f"{name}.json").exists():
-        return []
-    return [one for one in run.read_json(f"{name}.json")[name] if one["cell"]["model"] is not None]
+    """What `heldout detect` wrote about models is kept."""
+    return [entry for entry in _entries(run, name) if entry["cell"]["model"] is not None]
 
 
 def _words(
@@ -253,3 +159,64 @@ def nearness_findings(
     return made, [
         image_nearness(items, matches, calibration, benchmark=benchmark) for calibration in made
     ]
+
+
+def _entries(run: Run, name: str) -> list[dict[str, Any]]:
+    entries: list[dict[str, Any]] = []
+    if (run.path / f"{name}.json").exists():
+        entries = run.read_json(f"{name}.json")[name]
+    return entries
+
+
+CROSS_CHECK = "cross-check of paraphrases"
+
+
+def with_judge(claim: Claim, scanned: Mapping[str, Any]) -> Claim:
+    """``claim`` with the judge as one of its controls, where ``scanned`` (the manifest's record of the
+    corpus) names one. Its opinion is told, and changes no status: what it called different is already
+    out of the tables, and what it called the same is no harder for it."""
+    record = scanned.get("judge")
+    if record is None or not record["pairs"]:
+        return claim
+    sentence = judge_sentence(record)
+    control = Control(
+        name=CROSS_CHECK, outcome="missing" if record["unsure"] else "passed", reason=sentence
+    )
+    return claim.model_copy(
+        update={"controls": [*claim.controls, control], "why": f"{claim.why}; {sentence}"}
+    )
+
+
+def judge_sentence(record: Mapping[str, Any]) -> str:
+    """ "m read 9 pairs that may be paraphrases: 5 the same, 3 different (3 count no longer), 1 unsure"."""
+    pairs = counted(
+        record["pairs"], "pair that may be a paraphrase", "pairs that may be paraphrases"
+    )
+    message = (
+        f"{record['identity']['model']} read {pairs}: {record['same']:,} the same, "
+        f"{record['different']:,} different ({record['lowered']:,} count no longer), "
+        f"{record['unsure']:,} unsure"
+    )
+    if record["unread"]:
+        reasons = ", ".join(f"{count:,} {why}" for why, count in record["unread"].items())
+        message += f" ({reasons})"
+    return message
+
+
+SECTION, KEY = "audit", "nearness"  # where the manifest holds them, and `conclude` finds them
+
+
+def share_nearness(runs: Mapping[str, Run]) -> None:
+    """Call when all corpora were searched, before the runs are concluded."""
+    found = {name: _p_values(run) for name, run in runs.items()}
+    for name, run in runs.items():
+        others = sorted(p for other, ps in found.items() if other != name for p in ps)
+        if run.manifest().get(SECTION, {}).get(KEY, []) != others:
+            run.update(SECTION, {KEY: others})
+
+
+def _p_values(run: Run) -> list[float]:
+    if not run.manifest().get("calibration"):
+        return []
+    _, grouped = nearness_findings(run, run.frame("items"), read_matches(run))
+    return [finding.p for findings in grouped for finding in findings if finding.p is not None]

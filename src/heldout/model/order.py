@@ -1,51 +1,162 @@
-"""Score one model on one benchmark into a run folder: items, self-checks, and what the order tests need."""
+"""The order tests' tables: shards read in released and shuffled order, items after other predecessors.
+
+Shards are runs of whole clusters, and shuffles permute whole clusters: questions on one image stay
+together in every order, else the released order would win by keeping images together. The cost of
+order-joint in tokens is planned within a budget before anything is read.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+import functools
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
+import numpy as np
+
 from heldout.benchmark import Benchmark, Example
-from heldout.detect import (
-    CANONICAL,
-    RELEASED,
-    JointPlan,
-    ScoreTables,
-    SelfCheck,
-    plan_joint,
-    self_checks,
-)
 from heldout.errors import InputError
-from heldout.model import (
+from heldout.model.item_scores import (
     DOCUMENT,
-    Answers,
-    Request,
-    Scorer,
-    ablation_checks,
     alternatives,
-    claim_model,
     joint_request,
     neighbour_request,
-    read_recorded,
-    replace_dropped,
-    replace_rows,
-    save_scores,
-    score_items,
-    score_options,
-    score_requests,
     shows_again,
-    stage_folder,
-    truncation_check,
 )
-from heldout.overlap import prepare_run
+from heldout.model.request import Request, Scorer
+from heldout.model.scoring import Answers, score_requests
+from heldout.model.tables import replace_dropped, replace_rows
 from heldout.store import Dropped, Run
 
-# The order tests' tables: shards read in released and shuffled order, items after other predecessors.
-
-
+CANONICAL = "canonical"  # the released order, in order_joint
+AFTER_RELEASED = "released"  # an item after its own predecessor, in order_neighbour
 CONTEXT = 4096
+FEWEST_SHUFFLES = 4  # per shard; the exact p needs few, because every shard multiplies the orders
+MOST_SHUFFLES = 50
+WANTED_SHARDS = 50
+BLOCKS = 4  # clusters a shard should have: two have two orders, and one of those is the released
+
+
+@dataclass(frozen=True)
+class JointPlan:
+    """``shards`` hold places in the released order; ``blocks`` the same, cluster by cluster."""
+
+    shards: tuple[tuple[tuple[int, ...], ...], ...]
+    shuffles: int
+    tokens: int
+    left_out: int  # items in shards that the budget does not reach, or that cannot be shuffled
+    seed: int
+
+    def order(self, shard: int, permutation: int | None) -> list[int]:
+        """Places in the order they are read: released (None), or the numbered shuffle."""
+        blocks = self.shards[shard]
+        if permutation is None:
+            return [place for block in blocks for place in block]
+        chosen = _orders(len(blocks), self.shuffles, (self.seed, shard))[permutation]
+        return [place for index in chosen for place in blocks[index]]
+
+    def shuffles_of(self, shard: int) -> int:
+        """Few blocks have few orders: none is read twice, and the released one is not read again."""
+        return len(_orders(len(self.shards[shard]), self.shuffles, (self.seed, shard)))
+
+    def sentence(self) -> str:
+        message = (
+            f"order-joint: {len(self.shards)} shards, released order and {self.shuffles} shuffles "
+            f"each, {self.tokens:,} tokens to score"
+        )
+        return message + (f"; {self.left_out:,} items are left out" if self.left_out else "")
+
+
+@functools.lru_cache(maxsize=4096)
+def _orders(blocks: int, wanted: int, seed: tuple[int, int]) -> tuple[tuple[int, ...], ...]:
+    """Different orders of so many blocks, never the released one: drawn without replacement."""
+    most = math.factorial(min(blocks, 12)) - 1
+    rng = np.random.default_rng(seed)
+    if most <= 2 * wanted:
+        every = list(itertools.permutations(range(blocks)))[1:]
+        return tuple(every[index] for index in rng.permutation(len(every))[:wanted])
+    orders: dict[tuple[int, ...], None] = {tuple(range(blocks)): None}
+    while len(orders) <= wanted:
+        orders[tuple(rng.permutation(blocks).tolist())] = None
+    return tuple(orders)[1:]
+
+
+def plan_joint(
+    tokens: Sequence[int],
+    clusters: Sequence[str],
+    *,
+    budget: int,
+    context: int = CONTEXT,
+    seed: int = 0,
+) -> JointPlan:
+    """``tokens`` per item (question, answer and image tokens) in released order; ``budget`` in tokens.
+
+    As many shards as the clusters allow up to WANTED_SHARDS (more where the context asks for it), and
+    then as many shuffles as the budget allows. Where it does not allow FEWEST_SHUFFLES of everything,
+    shards are left out, evenly along the order.
+    """
+    blocks = [
+        tuple(place for place, _ in run)
+        for _, run in groupby(enumerate(clusters), key=lambda pair: pair[1])
+    ]
+    sizes = [sum(tokens[place] for place in block) for block in blocks]
+    total = sum(sizes)
+    target = min(context, max(total / WANTED_SHARDS, BLOCKS * total / max(len(blocks), 1)))
+    shards = _cut(blocks, sizes, target, context)
+    usable = [shard for shard in shards if len(shard) >= 2]
+    if not usable:
+        raise InputError(
+            f"no two neighbouring clusters fit into a context of {context:,} tokens: give a "
+            f"longer context (the setting context), or use order-neighbour"
+        )
+    costs = [sum(tokens[place] for block in shard for place in block) for shard in usable]
+    fewest = min(costs) * (1 + FEWEST_SHUFFLES)
+    if budget < 2 * fewest:
+        raise InputError(
+            f"budget: {budget:,} tokens do not pay for two shards with {FEWEST_SHUFFLES} shuffles; "
+            f"the smallest useful budget here is {2 * fewest:,}"
+        )
+    shuffles = int(min(MOST_SHUFFLES, max(FEWEST_SHUFFLES, budget // sum(costs) - 1)))
+    kept = _affordable(costs, budget // (1 + shuffles))
+    chosen = tuple(usable[index] for index in kept)
+    spent = sum(costs[index] for index in kept) * (1 + shuffles)
+    reached = sum(len(block) for shard in chosen for block in shard)
+    return JointPlan(chosen, shuffles, spent, len(tokens) - reached, seed)
+
+
+def _cut(
+    blocks: Sequence[tuple[int, ...]], sizes: Sequence[int], target: float, context: int
+) -> list[tuple[tuple[int, ...], ...]]:
+    shards: list[tuple[tuple[int, ...], ...]] = []
+    current: list[tuple[int, ...]] = []
+    filled = before = 0
+    for block, size in zip(blocks, sizes, strict=True):
+        full = filled >= target and len(current) >= BLOCKS
+        if current and (full or filled + size > context):
+            shards.append(tuple(current))
+            current, filled, before = [], 0, filled
+        if size <= context:
+            current.append(block)
+            filled += size
+    if len(current) == 1 and shards and before + filled <= context:
+        current = [*shards.pop(), *current]  # a cluster on its own could not be shuffled
+    if current:
+        shards.append(tuple(current))
+    return shards
+
+
+def _affordable(costs: Sequence[int], budget: int) -> list[int]:
+    """As many shards as the budget pays for, spread evenly along the order."""
+    count = len(costs)
+    while count > 1:
+        kept = np.unique(np.linspace(0, len(costs) - 1, count).round().astype(int))
+        if sum(costs[index] for index in kept) <= budget:
+            return [int(index) for index in kept]
+        count -= 1
+    return [int(np.argmin(costs))]
 
 
 @dataclass(frozen=True)
@@ -160,7 +271,7 @@ def score_order_neighbour(
         raise InputError("order-neighbour: no item has another item near it to compare with")
 
     def conditions(place: int) -> dict[str, int]:
-        return {RELEASED: place - 1} | {kept[other].id: other for other in others[place]}
+        return {AFTER_RELEASED: place - 1} | {kept[other].id: other for other in others[place]}
 
     def requests() -> Iterator[list[Request]]:
         for place in others:
@@ -217,7 +328,9 @@ def _name(shard: int, order: int | None) -> str:
 
 
 def _truncated(answers: Answers) -> dict[str, Dropped]:
-    detail = "the model read less than the whole document; give a smaller --context"
+    detail = (
+        "the model read less than the whole document; give a smaller value for the setting context"
+    )
     return {
         name: Dropped("order", name, "truncated prompt", detail)
         for name, score in answers.scores.items()
@@ -229,148 +342,3 @@ def _nothing(what: str, answers: Answers, lost: dict[str, Dropped]) -> InputErro
     why = next(iter([*answers.dropped.values(), *lost.values()]), None)
     message = f"{why.reason}: {why.detail}" if why else "nothing was asked"
     return InputError(f"{what}: no document could be scored whole ({message})")
-
-
-@dataclass(frozen=True)
-class ScoringPlan:
-    """What to score besides the answers. ``limit``: only the first items, for a first look."""
-
-    options: bool = False
-    joint_budget: int | None = None
-    context: int = CONTEXT
-    interleaved: bool = False
-    neighbour: bool = False
-    limit: int | None = None
-    seed: int = 0
-
-
-@dataclass
-class Scoring:
-    """What came of it. ``checks`` are the model's self-checks, as `heldout detect` will see them."""
-
-    model: str
-    items: int
-    rows: dict[str, int] = field(default_factory=dict)
-    dropped: int = 0
-    checks: list[SelfCheck] = field(default_factory=list)
-
-    def as_json(self) -> dict[str, Any]:
-        return {**vars(self), "checks": [check._asdict() for check in self.checks]}
-
-
-def score_benchmark(
-    benchmark: Benchmark,
-    scorer: Scorer,
-    run: Run,
-    model: str,
-    plan: ScoringPlan,
-    *,
-    extra: Mapping[str, Any] | None = None,
-    tell: Callable[[str], None] = lambda _: None,
-    quiet: bool = False,
-) -> Scoring:
-    """Call inside run.writing(). ``tell`` gets the cost of order-joint before it is spent."""
-    prepare_run(benchmark, run)
-    claim_model(run, model, {**scorer.identity, **(extra or {})})
-    folder = stage_folder(model)
-    examples = benchmark.examples[: plan.limit]
-    if plan.options and not any(example.options for example in examples):
-        raise InputError("--options: no item of this benchmark has options")
-    how: dict[str, Any] = {"quiet": quiet}
-    joint = None
-    if plan.joint_budget is not None:
-        joint = plan_order_joint(
-            benchmark,
-            examples,
-            scorer,
-            budget=plan.joint_budget,
-            context=plan.context,
-            interleaved=plan.interleaved,
-            seed=plan.seed,
-        )
-        tell(joint.plan.sentence())
-    # Until they are made the scores do not stand: whoever is killed here leaves a failed check.
-    pending = SelfCheck("ablation", False, "not finished: give the same `heldout score` again")
-    _keep_checks(run, model, [pending])
-    scored, truncated = score_items(benchmark, examples, scorer, run, model, folder, **how)
-    made = [
-        truncation_check(truncated, len(scored.scores) + len(scored.dropped)),
-        *ablation_checks(
-            benchmark, examples, scorer, run, folder, scored, seed=plan.seed, quiet=quiet
-        ),
-    ]
-    rows = {"scores": len(scored.scores) - truncated}
-    save_checks(run, model, [SelfCheck(*checked) for checked in made])
-    if plan.options:
-        rows["option_scores"] = score_options(
-            benchmark, examples, scorer, run, model, folder, **how
-        )
-    if plan.neighbour:
-        rows["order_neighbour"] = score_order_neighbour(
-            benchmark,
-            examples,
-            scorer,
-            run,
-            model,
-            folder,
-            interleaved=plan.interleaved,
-            seed=plan.seed,
-            **how,
-        )
-    if joint is not None:
-        rows["order_joint"] = score_order_joint(
-            benchmark,
-            scorer,
-            run,
-            model,
-            folder,
-            joint,
-            interleaved=plan.interleaved,
-            **how,
-        )
-    left = len(examples) - rows["scores"]
-    return Scoring(model, len(examples), rows, left, save_checks(run, model, []))
-
-
-def import_scores(
-    benchmark: Benchmark,
-    source: Path,
-    run: Run,
-    *,
-    model: str | None = None,
-    allow_missing: bool = False,
-    mapping: Mapping[str, str] | None = None,
-) -> list[Scoring]:
-    """Scores somebody else recorded, with the checks that can be made without the model."""
-    recorded = read_recorded(
-        source,
-        [example.id for example in benchmark],
-        fingerprint=benchmark.fingerprint,
-        model=model,
-        allow_missing=allow_missing,
-        mapping=mapping,
-    )
-    prepare_run(benchmark, run)
-    for name in recorded.models:
-        claim_model(run, name, recorded.instruments[name])
-    save_scores(run, recorded)
-    made = []
-    for name in recorded.models:
-        rows = sum(row["model"] == name for row in recorded.rows)
-        checks = save_checks(run, name, [])
-        _keep_checks(run, name, checks)  # the page says what could not be checked, too
-        made.append(Scoring(name, len(benchmark), {"scores": rows}, len(benchmark) - rows, checks))
-    return made
-
-
-def save_checks(run: Run, model: str, checks: list[SelfCheck]) -> list[SelfCheck]:
-    """Keep ``checks`` with the model and return them with those that its tables alone allow."""
-    if checks:
-        _keep_checks(run, model, checks)
-    return self_checks(ScoreTables.load(run), model)
-
-
-def _keep_checks(run: Run, model: str, checks: list[SelfCheck]) -> None:
-    known = run.manifest().get("models", {}).get(model, {})
-    kept = [check._asdict() for check in checks]
-    run.update("models", {model: {**known, "self_checks": kept}})

@@ -1,0 +1,284 @@
+"""``heldout.overlap``: search corpora for a benchmark, then findings, claims and report, in one run."""
+
+from __future__ import annotations
+
+import contextlib
+import html
+import re
+import shutil
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from heldout.audit.conclusion import Conclusion, conclude
+from heldout.benchmark import Benchmark, check, read_benchmark
+from heldout.corpus import Corpus, open_corpus
+from heldout.engine import Engine, open_engine, progress
+from heldout.errors import HeldoutError, InputError, require
+from heldout.evidence import leaks
+from heldout.model import ChatEndpoint, open_endpoint
+from heldout.overlap import (
+    NO_OPENCV,
+    CalibrationPlan,
+    ControlSet,
+    Domain,
+    ModelJudge,
+    NearSearch,
+    OverlapSettings,
+    TextSearch,
+    calibrate,
+    can_register,
+    forget_texts,
+    judge_texts,
+    parse_bounds,
+    read_matches,
+    read_text_matches,
+    scan,
+    scan_texts,
+)
+from heldout.store import Run, open_run, python_command
+from heldout.verdict import claims_frame, claims_html, findings_frame
+
+CorpusSource = Corpus | str | Path
+_DOMAINS: dict[str, Domain] = {"in-domain": "in domain", "out-of-domain": "out of domain"}
+
+
+@dataclass(frozen=True)
+class OverlapResult:
+    """What ``heldout.overlap`` returns: the run, and its tables as data frames."""
+
+    run: Run
+    conclusion: Conclusion
+
+    @property
+    def report(self) -> Path:
+        """The page."""
+        return self.conclusion.report
+
+    @property
+    def matches(self) -> pl.DataFrame:
+        """Images of the benchmark in the corpora; people's judgements included."""
+        return read_matches(self.run)
+
+    @property
+    def text_matches(self) -> pl.DataFrame:
+        """Texts of the benchmark in the corpora; empty without a text search."""
+        return read_text_matches(self.run)
+
+    @property
+    def leaks(self) -> pl.DataFrame:
+        """One row per item and corpus: what leaked, and how it is known."""
+        return leaks(self.run)
+
+    @property
+    def claims(self) -> pl.DataFrame:
+        """What the run concludes, with a status each."""
+        return claims_frame(self.conclusion.claims)
+
+    @property
+    def findings(self) -> pl.DataFrame:
+        """The numbers that claims rest on."""
+        return findings_frame(self.conclusion.findings)
+
+    def as_json(self) -> dict[str, Any]:
+        return self.conclusion.as_json()
+
+    def _repr_html_(self) -> str:
+        page = html.escape(str(self.report))
+        return f"{claims_html(self.conclusion.claims)}<p>report: {page}</p>"
+
+
+def audit_overlap(
+    benchmark: Benchmark | str | Path,
+    against: CorpusSource | Sequence[CorpusSource],
+    run: Run | str | Path | None = None,
+    engine: Engine | str = "local",
+    *,
+    settings: OverlapSettings | None = None,
+    null: CorpusSource | None = None,
+    controls: Sequence[ControlSet | str] = (),
+    workers: int | None = None,
+    seed: int = 0,
+    quiet: bool = False,
+    command: Sequence[str] | None = None,
+    notify: Callable[[str], None] | None = None,
+    **values: Any,
+) -> OverlapResult:
+    """Find the images and texts of a benchmark in corpora; every copy is verified.
+
+    ``heldout.overlap(...)`` is this function, too. A killed call continues where it was when it is
+    made again with the same ``run``.
+
+    Args:
+        benchmark: What is protected: a benchmark, or where one is read from.
+        against: What it may have leaked into: corpora, or where they are read from; ``NAME=SOURCE``
+            gives one a name.
+        run: Run folder, new or of the same benchmark; default: a new one below ``heldout-runs``.
+        engine: Where the search runs: ``local``, ``ray``, ``ray://HOST:PORT``, or an opened engine.
+        settings: All settings; or give them by name as further arguments.
+        null: Images that are known not to be in the corpora, to calibrate nearness on; default: each
+            corpus against itself.
+        controls: Images that cannot be in the corpora and must not be flagged: control sets, or
+            ``NAME=SOURCE:in-domain`` and ``NAME=SOURCE:out-of-domain``.
+        workers: Processes; default: one per core.
+        seed: Seed of every random draw.
+        quiet: Show no progress.
+        command: What the run records as its command; default: this call.
+        notify: Receives warnings before the search; default: standard error.
+        **values: Fields of ``OverlapSettings``.
+
+    Returns:
+        The run, with matches, leaks, claims and findings as data frames.
+    """
+    chosen = settings if settings is not None else OverlapSettings.read(values)
+    if settings is not None and values:
+        raise InputError(f"{next(iter(values))}: give settings, or single ones by name, not both")
+    notify = notify or _to_standard_error
+    calibration = _calibration(chosen, null, controls)
+    judge = open_judge(chosen)
+    if not isinstance(benchmark, Benchmark):
+        benchmark = read_benchmark(benchmark)
+    several = (
+        against if isinstance(against, Sequence) and not isinstance(against, str) else [against]
+    )
+    corpora = [opened_corpus(source) for source in several]
+    call = python_command(
+        "overlap",
+        benchmark.source,
+        against=[f"{corpus.name}={corpus.source}" for corpus in corpora],
+        **chosen.model_dump(mode="json", exclude_defaults=True),
+    )
+    run = open_run(run, "overlap", benchmark.name, command=command or call, seed=seed)
+    title = f"reading the images of {benchmark.name}"
+    with progress(title, len(benchmark.images), "images", disabled=quiet) as step:
+        benchmark.identify(step)
+    if replaced := replaced_by(run, corpora):
+        notify(
+            f"{run.path} holds results for {', '.join(replaced)}; they will be replaced by those of "
+            f"these corpora"
+        )
+    if not chosen.exact and chosen.encoder is None and not can_register():
+        notify(f"pairs that look alike will be listed, not verified: {NO_OPENCV}")
+    with contextlib.ExitStack() as stack:
+        if isinstance(engine, str):
+            engine = stack.enter_context(open_engine(engine, workers))
+        stack.enter_context(run.writing())
+        ended = search_corpora(
+            benchmark, corpora, run, engine, chosen, calibration, judge=judge, quiet=quiet
+        )
+        conclusion = conclude(run, quiet=quiet)
+    if ended is not None:  # tables and report hold what the judge said by then; the rest is unsure
+        raise ended
+    return OverlapResult(run, conclusion)
+
+
+def search_corpora(
+    benchmark: Benchmark,
+    corpora: Sequence[Corpus],
+    run: Run,
+    engine: Engine,
+    settings: OverlapSettings,
+    calibration: CalibrationPlan | None = None,
+    *,
+    judge: ChatEndpoint | None = None,
+    quiet: bool = False,
+) -> HeldoutError | None:
+    """The tables that ``conclude`` reads, and check.json. Call inside run.writing().
+
+    Returns:
+        Why the judge stopped before it had read all candidates; None where it read all.
+    """
+    _forget_what_rested_on_others(run, corpora)
+    near = None
+    if settings.encoder is not None:
+        require("cv2", "vision", "telling copies from look-alikes")
+        folder = Path(settings.embeddings) if settings.embeddings is not None else None
+        bounds = parse_bounds(settings.degrees) if settings.degrees is not None else None
+        near = NearSearch(settings.encoder, settings.nearest, folder, bounds)
+    scan(benchmark, corpora, run, engine, near=near, hashes=not settings.exact, quiet=quiet)
+    plan = calibration or calibration_plan(settings)
+    calibrate(benchmark, corpora, run, engine, near=near, plan=plan, quiet=quiet)
+    ended = None
+    if settings.text:
+        text = TextSearch(encoder=settings.text_encoder)
+        scan_texts(benchmark, corpora, run, engine, text, quiet=quiet)
+        if judge is not None:
+            reader = ModelJudge.of(run, judge, quiet=quiet)
+            ended = judge_texts(run, reader, every=settings.judge_all).ended
+    else:
+        forget_texts(run)
+    run.write_json("check.json", check(benchmark).model_dump(mode="json"))
+    return ended
+
+
+def open_judge(settings: OverlapSettings) -> ChatEndpoint | None:
+    """The judge's endpoint; an unreachable one is an error before anything is searched."""
+    if settings.judge is None:
+        return None
+    return open_endpoint(settings.judge, None, "judge")
+
+
+def calibration_plan(
+    settings: OverlapSettings,
+    null: Corpus | None = None,
+    controls: Sequence[ControlSet] = (),
+) -> CalibrationPlan:
+    others = tuple(spec for spec in settings.second_encoders if spec != settings.encoder)
+    return CalibrationPlan(settings.alpha, null, tuple(controls), others)
+
+
+def _calibration(
+    settings: OverlapSettings, null: CorpusSource | None, controls: Sequence[ControlSet | str]
+) -> CalibrationPlan:
+    for name, value in (("null", null), ("controls", controls)):
+        if value and settings.encoder is None:
+            raise InputError(f"{name}: calibrates a near search, which needs the setting encoder")
+    return calibration_plan(
+        settings,
+        opened_corpus(null) if null is not None else None,
+        [_control(entry) if isinstance(entry, str) else entry for entry in controls],
+    )
+
+
+def _control(text: str) -> ControlSet:
+    source, colon, domain = text.rpartition(":")
+    if not colon or domain not in _DOMAINS:
+        raise InputError(
+            f"controls: {text}: expected NAME=SOURCE:in-domain or NAME=SOURCE:out-of-domain, for "
+            f"example rad=data/vqa_rad/images:in-domain"
+        )
+    return ControlSet(opened_corpus(source), _DOMAINS[domain])
+
+
+def opened_corpus(source: CorpusSource) -> Corpus:
+    """A corpus as it is, or the one at ``NAME=SOURCE`` or ``SOURCE``; an existing path is never taken
+    apart."""
+    if not isinstance(source, str | Path):
+        return source
+    named = re.fullmatch(r"([A-Za-z0-9_.-]+)=(.+)", str(source))
+    if named is None or Path(source).exists():
+        return open_corpus(source)
+    return open_corpus(named[2], name=named[1])
+
+
+def replaced_by(run: Run, corpora: Sequence[Corpus]) -> list[str]:
+    """Corpora whose results ``run`` holds now and will not hold after a scan of these: name and source."""
+    kept = {(corpus.name, corpus.source) for corpus in corpora}
+    known = [(stage["corpus"], stage["source"]) for stage in run.manifest()["stages"].values()]
+    return [f"{name} ({source})" for name, source in known if (name, source) not in kept]
+
+
+def _forget_what_rested_on_others(run: Run, corpora: Sequence[Corpus]) -> None:
+    """A gate or an impact of corpora that the run no longer holds would be read as of these."""
+    if replaced_by(run, corpora):
+        shutil.rmtree(run.path / "gate", ignore_errors=True)
+        for study in run.path.glob("impact*.json"):
+            study.unlink()
+
+
+def _to_standard_error(message: str) -> None:
+    sys.stderr.write(f"heldout: {message}\n")

@@ -1,0 +1,120 @@
+"""OverlapSettings: how corpora are searched, once for the command line, the audit file and Python."""
+
+from __future__ import annotations
+
+from typing import Annotated, NamedTuple, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from heldout.errors import InputError
+from heldout.model import ModelEndpoint
+from heldout.settings import Settings
+
+NEAREST = 5  # corpus images that are looked at for each of ours, however far they are
+ALPHA = 0.01
+PUBLISHED = "published"
+Name = Annotated[str, Field(min_length=1)]
+
+
+class Bounds(NamedTuple):
+    """Similarities from which on a picture is *hard* or *soft*."""
+
+    hard: float
+    soft: float
+
+    def __str__(self) -> str:
+        return f"hard={self.hard:g},soft={self.soft:g}"
+
+
+#: of the published study: cosines of CLIP ViT-B/32 on photographs
+SEED_BOUNDS = Bounds(0.98, 0.95)
+
+
+def parse_bounds(text: str) -> Bounds:
+    """``hard=.98,soft=.95``, or ``published`` for just these."""
+    if text == PUBLISHED:
+        return SEED_BOUNDS
+    bounds: dict[str, float] = {}
+    for entry in text.split(","):
+        name, _, value = (part.strip() for part in entry.partition("="))
+        try:
+            bounds[name] = float(value)
+        except ValueError:
+            bounds = {}
+            break
+    if set(bounds) != {"hard", "soft"} or not -1 <= bounds["soft"] < bounds["hard"] <= 1:
+        raise InputError(
+            f"degrees '{text}': expected two similarities, the hard one larger, as in "
+            f"hard=.98,soft=.95, or '{PUBLISHED}' for these"
+        )
+    return Bounds(bounds["hard"], bounds["soft"])
+
+
+class JudgeEndpoint(ModelEndpoint):
+    """A model that reads paraphrases; its replies are a few sentences and a word."""
+
+    concurrency: Annotated[int, Field(ge=1, le=256)] = 4
+    """Pairs of texts under way at a time."""
+    max_tokens: Annotated[int, Field(ge=16)] = 512
+    """Longest reply in tokens, reasons included; a model that thinks aloud needs more."""
+
+
+class OverlapSettings(Settings):
+    """Settings of ``heldout overlap``, and of ``search`` in an audit file."""
+
+    exact: bool = False
+    """Find only images with equal bytes or equal pixels: faster, but misses every other copy."""
+    encoder: Name | None = None
+    """Also look for transformed copies among near neighbours: pixels (no weights), onnx:FILE,
+    torchscript:FILE, transformers:NAME or open_clip:MODEL/TAG."""
+    nearest: Annotated[int, Field(ge=1)] = NEAREST
+    """Neighbours of each image to verify."""
+    degrees: Name | None = None
+    """Similarities from which on neighbours are hard or soft, as in hard=.98,soft=.95; published stands
+    for these two (default: those measured for the encoder)."""
+    embeddings: Name | None = None
+    """Folder for the corpora's embeddings, which other runs can use; default: the run folder."""
+    text: bool = True
+    """Also look for the questions, options, answers and captions in the corpora (default: on)."""
+    text_encoder: Name | None = None
+    """Also look for paraphrases: wordllama (small, needs the extra text) or transformers:NAME, for example
+    transformers:BAAI/bge-m3."""
+    judge: JudgeEndpoint | None = None
+    """Model that reads every paraphrase that counts; what it calls different no longer counts."""
+    judge_all: bool = False
+    """The judge also reads candidates that do not count anyway."""
+    alpha: Annotated[float, Field(gt=0, lt=0.5)] = ALPHA
+    """Share of different images that the nearness threshold may flag."""
+    second_encoders: tuple[Name, ...] = ()
+    """Encoders to calibrate with besides the first, to show where they disagree."""
+
+    @field_validator("degrees")
+    @classmethod
+    def _readable(cls, text: str | None) -> str | None:
+        try:
+            return text if text is None or parse_bounds(text) else None
+        except InputError as error:
+            raise ValueError(str(error).partition(": ")[2]) from None
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.exact and self.encoder is not None:
+            raise ValueError("exact: finds nothing an encoder does; leave out the setting encoder")
+        if self.encoder is None:
+            given = {
+                "degrees": self.degrees,
+                "embeddings": self.embeddings,
+                "second_encoders": self.second_encoders,
+            }
+            for name in (name for name, value in given.items() if value):
+                raise ValueError(f"{name}: of a near search, which needs the setting encoder")
+        if self.text_encoder is not None and not self.text:
+            raise ValueError("text_encoder: of a text search, and the setting text is off")
+        if self.judge is not None and self.text_encoder is None:
+            raise ValueError(
+                "judge: reads paraphrases, which only the setting text_encoder finds, for example "
+                "wordllama"
+            )
+        if self.judge_all and self.judge is None:
+            raise ValueError("judge_all: needs the setting judge")
+        return self
