@@ -5,20 +5,24 @@ from typing import TYPE_CHECKING
 from heldout.lazy import load_on_first_use
 
 if TYPE_CHECKING:
+    from heldout.audit.audit_file import parse_gate, shut
     from heldout.audit.cases import folder_name, open_cases
     from heldout.audit.conclusion import Conclusion, claims_frame, conclude, findings_frame
-    from heldout.audit.corrections import renew_corrections
     from heldout.audit.demo import BROKEN, CHANGED, DECOY, WORDS, DemoResult, Suspected, run_demo
-    from heldout.audit.evaluation import evaluate_suite
-    from heldout.audit.gates import parse_gate, shut
+    from heldout.audit.family import renew_corrections
     from heldout.audit.init_file import write_init
     from heldout.audit.matrix import leak_rates
     from heldout.audit.overlap import OverlapResult, audit_overlap
     from heldout.audit.plan import Plan, make_plan
     from heldout.audit.reader import Audit, read_audit
     from heldout.audit.runner import Audited, run_audit
-    from heldout.audit.synthesis import fresh_steps, open_fresh_items, synthesize
-    from heldout.audit.training import train_model
+    from heldout.audit.verbs import (
+        evaluate_suite,
+        fresh_steps,
+        open_fresh_items,
+        synthesize,
+        train_model,
+    )
 
 __all__ = [
     "BROKEN",

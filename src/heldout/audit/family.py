@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -9,7 +10,8 @@ from itertools import combinations
 from heldout.audit.audit_file import AuditFile
 from heldout.audit.cases import Case, Recording
 from heldout.detect import Detector, Need, detectors
-from heldout.verdict import ANSWERS, ONE_FORM
+from heldout.store import Run, write_atomic
+from heldout.verdict import ANSWERS, ONE_FORM, Corrected, actions, correct_scores
 
 _LACKING = {
     Need.UNSEEN: "no items that nobody can have seen: clean_references.items",
@@ -99,3 +101,24 @@ def _lacks(detector: Detector, recording: Recording, file: AuditFile, scored: Se
     if detector.lacks_variants(recording.shown):
         return "no answers in that form (twins, variants)"
     return ""
+
+
+# What an audit leaves beside its claims: corrected scores, and what to do with each item.
+
+
+CORRECTED = "corrected.json"
+
+
+def write_corrections(run: Run, models: Sequence[str], *, seed: int) -> Corrected:
+    corrected = correct_scores(run, models, seed=seed)
+    run.write_json(CORRECTED, corrected.as_json())
+    rows = "".join(json.dumps(row) + "\n" for row in actions(run))
+    write_atomic(run.path / "actions.jsonl", rows)
+    return corrected
+
+
+def renew_corrections(run: Run) -> None:
+    """Once more for the models of the audit that made this run: people may have judged since."""
+    if (run.path / CORRECTED).exists():
+        models = [model["model"] for model in run.read_json(CORRECTED)["models"]]
+        write_corrections(run, list(dict.fromkeys(models)), seed=run.manifest()["seed"])

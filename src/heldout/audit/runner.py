@@ -11,17 +11,16 @@ from typing import Any
 
 import polars as pl
 
-from heldout.audit.access import forget_loaded
 from heldout.audit.audit_file import Search
 from heldout.audit.cases import Case, open_cases, open_controls
 from heldout.audit.conclusion import conclude, share_nearness
-from heldout.audit.corrections import CORRECTED, write_corrections
+from heldout.audit.family import CORRECTED, write_corrections
 from heldout.audit.ledger import Ledger, file_digest, fingerprint, refuse_changed
 from heldout.audit.overlap import calibration_plan, open_judge, search_corpora
 from heldout.audit.plan import Plan, make_plan, refuse_over_budget
 from heldout.audit.reader import Audit
-from heldout.audit.recording import inputs_of, record
-from heldout.audit.synthesis import FreshItems, fresh_steps, open_fresh_items, synthesize
+from heldout.audit.recording import forget_loaded, inputs_of, record
+from heldout.audit.verbs import FreshItems, fresh_steps, open_fresh_items, synthesize
 from heldout.corpus import corpus_fingerprint
 from heldout.detect import DetectSettings, ScoreTables, detectors
 from heldout.engine import Engine, open_engine

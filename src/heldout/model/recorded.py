@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from heldout.benchmark import FileRow, canonical_text
 from heldout.errors import InputError
 from heldout.model.prediction_files import ALIASES, as_truth, columns_of, prediction_rows
-from heldout.model.tables import forget_detections, owner
+from heldout.model.scoring import forget_detections, owner
 from heldout.store import Dropped, Run, dropped_table, make_table
 
 # Rows of a score file, one at a time, each held to what a log-probability is.

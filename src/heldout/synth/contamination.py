@@ -33,8 +33,8 @@ from heldout.overlap import (
 from heldout.store import Run
 from heldout.synth.context import StageContext
 from heldout.synth.corpus_of_items import NAME, BalancedItem, balanced_items
-from heldout.synth.prompts import figure_images
-from heldout.synth.recall import cluster_rate
+from heldout.synth.generate import figure_images
+from heldout.synth.planting import cluster_rate
 
 TEXT_THRESHOLD, NEAREST = 0.88, 5
 FIELDS = ("question", "question and options")

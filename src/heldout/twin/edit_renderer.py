@@ -17,7 +17,7 @@ from PIL import Image
 from heldout.errors import InputError
 from heldout.image import ImageError, decode, to_rgb
 from heldout.model import Connection, EndpointError, RefusedError, ServerWatch, UnansweredError
-from heldout.twin.renderer import RenderError, RenderTask
+from heldout.twin.renderers import RenderError, RenderTask
 
 # What an image edit endpoint answered: one picture and what it cost, or the reason why not.
 

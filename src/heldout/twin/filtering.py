@@ -13,9 +13,19 @@ from heldout.errors import InputError
 from heldout.model import Asker, Replied
 from heldout.stats import Interval, cluster_rate_interval, cohen_kappa
 from heldout.store import Dropped, Run, write_atomic, write_json
-from heldout.twin.ledger import FILTER, RENDER, finished, folder, read_stage, write_stage
-from heldout.twin.people import KEEP, REJECT, TIE, said_by_people
-from heldout.twin.table import write_twins
+from heldout.twin.ledger import (
+    FILTER,
+    KEEP,
+    REJECT,
+    RENDER,
+    TIE,
+    finished,
+    folder,
+    read_stage,
+    said_by_people,
+    write_stage,
+    write_twins,
+)
 from heldout.twin.verify import NOT_ASKED, UNREAD, Verdict, verify
 
 # Do the verifier and people keep the same twins? Raw agreement and Cohen's kappa, clustered by picture.

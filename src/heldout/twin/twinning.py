@@ -30,16 +30,14 @@ from heldout.twin.ledger import (
     dropped_of,
     finished,
     read_stage,
+    said_by_people,
     write_stage,
 )
-from heldout.twin.people import said_by_people
-from heldout.twin.prompts import DESCRIBE_TEMPLATE, VERIFY_TEMPLATE
 from heldout.twin.publish import publish
-from heldout.twin.renderer import Renderer
-from heldout.twin.renderers import EDIT, SCENE, open_renderer
+from heldout.twin.renderers import EDIT, SCENE, Renderer, open_renderer
 from heldout.twin.resample import resample
 from heldout.twin.settings import TwinSettings
-from heldout.twin.verify import describe
+from heldout.twin.verify import DESCRIBE_TEMPLATE, VERIFY_TEMPLATE, describe
 
 
 @dataclass

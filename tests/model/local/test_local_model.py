@@ -25,8 +25,7 @@ from heldout.errors import InputError, PrerequisiteError
 from heldout.image import FileOnDisk, ImageRef, InlineBytes
 from heldout.model.local import LocalModel
 from heldout.model.local.load import Loaded, load
-from heldout.model.prompt import question_request
-from heldout.model.request import Request, Score, Text
+from heldout.model.request import Request, Score, Text, question_request
 from heldout.store import Dropped
 
 
@@ -376,7 +375,7 @@ import sys
 for name in ("polars", "pydantic", "typer", "rich", "faiss"):
     sys.modules[name] = None
 from heldout.model.local import LocalModel
-from heldout.model.prompt import question_request
+from heldout.model.request import question_request
 from heldout.model.request import Request
 print("fine")
 """

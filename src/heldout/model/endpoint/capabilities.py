@@ -17,8 +17,15 @@ from heldout.model.endpoint.connection import (
     EndpointError,
     RefusedError,
 )
-from heldout.model.endpoint.message import chat_body, completion_body
-from heldout.model.endpoint.read import Told, ending, read_chat, read_completion, spell
+from heldout.model.endpoint.read import (
+    Told,
+    chat_body,
+    completion_body,
+    ending,
+    read_chat,
+    read_completion,
+    spell,
+)
 from heldout.model.request import Request, Text
 
 _QUESTION, _ANSWER = "Is the sky blue?", "yes"

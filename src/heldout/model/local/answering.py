@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from heldout.image import ImageError
+from heldout.model.local.forward import Numbered, Passes, Prefix, halving
 from heldout.model.local.layout import Features, Group, Layout, Row, groups
 from heldout.model.local.load import Family
-from heldout.model.local.passes import Numbered, Passes, Prefix, halving
 from heldout.model.local.writing import UnwritableError, Writer
 from heldout.model.request import CUT, STOPPED, Prompt, Reply
 from heldout.store import Dropped

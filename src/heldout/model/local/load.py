@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from heldout.errors import HeldoutError, InputError, PrerequisiteError, require
-from heldout.model.local.internvl_chat import ChatProcessor
 from heldout.model.local.remote import (
+    ChatProcessor,
     code_that_ran,
     completed,
     names_of_transformers_4,

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from heldout.errors import InputError
-from heldout.model.onnx.card import CHAT_TEMPLATE, TOKENIZER, Card, Preparation
+from heldout.model.onnx.graphs import CHAT_TEMPLATE, TOKENIZER, Card, Preparation
 
 # A picture as the numbers a vision tower reads, as transformers' Pillow processors make them.
 
