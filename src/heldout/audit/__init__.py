@@ -8,14 +8,14 @@ if TYPE_CHECKING:
     from heldout.audit.audit_file import parse_gate, shut
     from heldout.audit.cases import folder_name, open_cases
     from heldout.audit.conclusion import Conclusion, claims_frame, conclude, findings_frame
-    from heldout.audit.demo import BROKEN, CHANGED, DECOY, WORDS, DemoResult, Suspected, run_demo
+    from heldout.audit.demo import BROKEN, CHANGED, DECOY, WORDS, DemoResult, Suspect, run_demo
     from heldout.audit.family import renew_corrections
     from heldout.audit.init_file import write_init
     from heldout.audit.matrix import leak_rates
     from heldout.audit.overlap import OverlapResult, audit_overlap
     from heldout.audit.plan import Plan, make_plan
     from heldout.audit.reader import Audit, read_audit
-    from heldout.audit.runner import Audited, run_audit
+    from heldout.audit.runner import AuditResult, run_audit
     from heldout.audit.verbs import (
         evaluate_suite,
         fresh_steps,
@@ -30,12 +30,12 @@ __all__ = [
     "DECOY",
     "WORDS",
     "Audit",
-    "Audited",
+    "AuditResult",
     "Conclusion",
     "DemoResult",
     "OverlapResult",
     "Plan",
-    "Suspected",
+    "Suspect",
     "audit_overlap",
     "claims_frame",
     "conclude",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from heldout.audit.audit_file import AuditFile
-from heldout.audit.cases import Case, Recording
+from heldout.audit.cases import AuditCase, Recording
 from heldout.detect import Detector, Need, detectors
 from heldout.store import Run, write_atomic
 from heldout.verdict import ANSWERS, ONE_FORM, Corrected, actions, correct_scores
@@ -41,7 +41,7 @@ class Test:
         return f"{self.family}/{self.model}"
 
 
-def family_of_tests(cases: Sequence[Case], file: AuditFile) -> list[Test]:
+def family_of_tests(cases: Sequence[AuditCase], file: AuditFile) -> list[Test]:
     return [test for case in cases for test in _of_case(case, file)]
 
 
@@ -51,7 +51,7 @@ def planned_claims(tests: Sequence[Test], benchmark: str) -> list[str]:
     return list(dict.fromkeys(mine))
 
 
-def _of_case(case: Case, file: AuditFile) -> Iterator[Test]:
+def _of_case(case: AuditCase, file: AuditFile) -> Iterator[Test]:
     made = list(_candidates(case, file))
     yield from made
     tried = {name for test in made for name in test.model.split(" & ")}
@@ -60,7 +60,7 @@ def _of_case(case: Case, file: AuditFile) -> Iterator[Test]:
             yield Test(case.name, recording.name, ANSWERS, ANSWERS, ONE_FORM)
 
 
-def _candidates(case: Case, file: AuditFile) -> Iterator[Test]:
+def _candidates(case: AuditCase, file: AuditFile) -> Iterator[Test]:
     baselines = set(file.baselines)
     scored = sorted(recording.name for recording in case.recordings if recording.scored)
     for name, detector in detectors().items():

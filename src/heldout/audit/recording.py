@@ -6,7 +6,7 @@ import functools
 from pathlib import Path
 from typing import Any
 
-from heldout.audit.cases import Case, Recording
+from heldout.audit.cases import AuditCase, Recording
 from heldout.audit.ledger import file_digest
 from heldout.audit.plan import wants
 from heldout.audit.reader import Audit
@@ -58,7 +58,7 @@ def forget_loaded() -> None:
     _loaded.cache_clear()
 
 
-def inputs_of(audit: Audit, case: Case, recording: Recording, kind: str) -> dict[str, Any]:
+def inputs_of(audit: Audit, case: AuditCase, recording: Recording, kind: str) -> dict[str, Any]:
     """Everything that recorded scores or answers depend on."""
     path = recording.scores if kind == "scores" else recording.answers
     entry = recording.entry
@@ -83,7 +83,7 @@ def inputs_of(audit: Audit, case: Case, recording: Recording, kind: str) -> dict
 
 
 def record(
-    audit: Audit, case: Case, recording: Recording, kind: str, run: Run, *, quiet: bool
+    audit: Audit, case: AuditCase, recording: Recording, kind: str, run: Run, *, quiet: bool
 ) -> dict[str, Any]:
     """Make or import one model's scores or answers. ``again``: something may succeed next time."""
     path = recording.scores if kind == "scores" else recording.answers
@@ -120,7 +120,7 @@ def record(
         return {"rows": asked.asked + asked.reused, "dropped": dict(asked.dropped), "again": again}
 
 
-def scoring_settings(audit: Audit, case: Case, recording: Recording) -> ScoreSettings:
+def scoring_settings(audit: Audit, case: AuditCase, recording: Recording) -> ScoreSettings:
     joint = audit.file.budget.order_tokens if wants(audit.file, "order-joint") else None
     return recording.entry.score_settings(
         audit.file,

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from heldout.audit.cases import Case, folder_name
+from heldout.audit.cases import AuditCase, folder_name
 from heldout.audit.ledger import file_digest
-from heldout.audit.plan import COUNTED, Step
+from heldout.audit.plan import COUNTED, PlanStep
 from heldout.audit.reader import Audit
 from heldout.benchmark import Benchmark, find_preset, read_benchmark
 from heldout.errors import InputError
@@ -201,7 +201,7 @@ class FreshItems:
         }
 
 
-def open_fresh_items(audit: Audit, cases: Sequence[Case]) -> list[FreshItems]:
+def open_fresh_items(audit: Audit, cases: Sequence[AuditCase]) -> list[FreshItems]:
     """The entries under ``synth``. Without ``against`` a dataset must overlap none of the audited
     benchmarks."""
     benchmarks = {case.name: case.benchmark for case in cases}
@@ -242,7 +242,7 @@ def open_fresh_items(audit: Audit, cases: Sequence[Case]) -> list[FreshItems]:
     return fresh_items
 
 
-def fresh_steps(entries: Sequence[FreshItems]) -> list[Step]:
+def fresh_steps(entries: Sequence[FreshItems]) -> list[PlanStep]:
     """What making the items will cost: by a first look at the source, without asking anybody."""
     steps = []
     for entry in entries:
@@ -255,7 +255,7 @@ def fresh_steps(entries: Sequence[FreshItems]) -> list[Step]:
         if entry.settings.against and SynthStage.DECONTAMINATE in entry.settings.stages_to_run:
             note += f"; against {', '.join(entry.settings.against)}"
         steps.append(
-            Step(
+            PlanStep(
                 entry.settings.name,
                 "synth",
                 Path(entry.settings.source).name,

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     )
     from heldout.model.asking.prompts import (
         Journal,
-        Replied,
+        ReplySet,
         ask_prompts,
         prompt_key,
         write_paraphrases,
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from heldout.model.asking.summary import (
         Accuracy,
         OwnGrades,
-        Reading,
+        ReplyOutcome,
         Summary,
         Unread,
         compare_grades,
@@ -98,7 +98,7 @@ if TYPE_CHECKING:
     )
     from heldout.model.local.forward import moments
     from heldout.model.local.layout import Layout, Row
-    from heldout.model.local.load import Family, Loaded, image_token_id, load
+    from heldout.model.local.load import Family, LoadedModel, image_token_id, load
     from heldout.model.local.local_model import LocalModel, RunningModel
     from heldout.model.local.writing import UnwritableError, Writer
     from heldout.model.onnx.graphs import (
@@ -117,10 +117,10 @@ if TYPE_CHECKING:
         SLOTS,
         TOKENIZER,
         VISION,
-        Card,
+        CheckpointSource,
         Decoder,
+        OnnxCard,
         Preparation,
-        Source,
         file_sha256,
         past_names,
         present_names,
@@ -146,7 +146,7 @@ if TYPE_CHECKING:
         as_truth,
         open_predictions,
     )
-    from heldout.model.recorded import Recorded, read_recorded, save_scores
+    from heldout.model.recorded import RecordedScores, read_recorded, save_scores
     from heldout.model.request import (
         CUT,
         REFUSED,
@@ -242,8 +242,8 @@ __all__ = [
     "Asker",
     "Asking",
     "Backoff",
-    "Card",
     "ChatEndpoint",
+    "CheckpointSource",
     "Columns",
     "Connection",
     "Decoder",
@@ -255,25 +255,26 @@ __all__ = [
     "Journal",
     "Layout",
     "LightTokenizer",
-    "Loaded",
+    "LoadedModel",
     "LocalModel",
     "ModelEndpoint",
     "ModelServer",
     "OneModel",
+    "OnnxCard",
     "OnnxModel",
     "OwnGrades",
     "Pace",
     "Preparation",
     "Prompt",
     "Question",
-    "Reading",
-    "Recorded",
     "RecordedAnswers",
     "RecordedFile",
     "RecordedRow",
+    "RecordedScores",
     "RefusedError",
-    "Replied",
     "Reply",
+    "ReplyOutcome",
+    "ReplySet",
     "Request",
     "Row",
     "RunningModel",
@@ -285,7 +286,6 @@ __all__ = [
     "Scoring",
     "SelfCheck",
     "ServerWatch",
-    "Source",
     "Summary",
     "Text",
     "TimedOutError",

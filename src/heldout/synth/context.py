@@ -18,8 +18,8 @@ from heldout.model import (
     Journal,
     ModelEndpoint,
     Prompt,
-    Replied,
     Reply,
+    ReplySet,
     ask_prompts,
     open_endpoint,
     read_key,
@@ -178,7 +178,7 @@ class StageModel:
         price = sum(price * count for price, count in zip(prices, tokens, strict=True)) / 1e6
         return {"stage": self._stage, **counts, "price": price}
 
-    def ask(self, prompts: Mapping[str, Prompt], title: str, unit: str = "questions") -> Replied:
+    def ask(self, prompts: Mapping[str, Prompt], title: str, unit: str = "questions") -> ReplySet:
         """Every prompt once. A server that is gone ends the stage; what it answered before is kept."""
         answered = ask_prompts(
             self.asker,

@@ -41,12 +41,12 @@ _EDGE = 0.04  # between an object and the edge of its picture
 
 
 @dataclass(frozen=True)
-class Planted:
+class PlantedFault:
     id: str
     fault: str
 
 
-def write_planted(run: Path, name: str, planted: Sequence[Planted]) -> None:
+def write_planted(run: Path, name: str, planted: Sequence[PlantedFault]) -> None:
     """``synth/planted-NAME.jsonl``, which no stage reads."""
     text = "".join(json.dumps(asdict(one)) + "\n" for one in planted)
     write_atomic(run / "synth" / f"planted-{name}.jsonl", text)

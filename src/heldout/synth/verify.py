@@ -26,7 +26,7 @@ from heldout.synth.generate import (
 )
 from heldout.synth.ledger import BATCH, StageWriter, read_rows
 from heldout.synth.mechanical import CodeCheck, check_by_code
-from heldout.synth.rubric import BY_KEY, CRITERIA, RUBRIC, Category, Criterion, Judged
+from heldout.synth.rubric import BY_KEY, CRITERIA, RUBRIC, Category, Criterion, RubricScore
 from heldout.synth.settings import Normalisation, SynthSettings, SynthStage
 
 STAGE = "verify"
@@ -203,7 +203,7 @@ def verdict_row(
                 "note": "; ".join(part for part in (check.note, note) if part),
             }
         )
-    judged = Judged({line["criterion"]: bool(line["met"]) for line in lines})
+    judged = RubricScore({line["criterion"]: bool(line["met"]) for line in lines})
     accepted = judged.accepted(settings.normalisation, settings.threshold)
     reason = ""
     if judged.failed_essentials:

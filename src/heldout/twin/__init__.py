@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     )
     from heldout.twin.publish import publish
     from heldout.twin.renderers import KINDS, Renderer, RenderError, RenderTask, open_renderer
-    from heldout.twin.resample import Resampled, resample
+    from heldout.twin.resample import NewAnswer, resample
     from heldout.twin.settings import TwinSettings
     from heldout.twin.twinning import Twinning, TwinResult, make_twins, run_stages
     from heldout.twin.verify import DESCRIBE_TEMPLATE, LONGEST_CAPTION, VERIFY_TEMPLATE, describe
@@ -46,10 +46,10 @@ __all__ = [
     "STAGES",
     "VERIFY_TEMPLATE",
     "EditRenderer",
+    "NewAnswer",
     "RenderError",
     "RenderTask",
     "Renderer",
-    "Resampled",
     "TwinResult",
     "TwinSettings",
     "Twinning",

@@ -75,7 +75,7 @@ NOT_DRAWN = "not drawn"
 
 
 @dataclass
-class Drawn:
+class DrawnPictures:
     """``fresh``: how many pictures this call drew. ``ended``: what put an end to it."""
 
     fresh: int = 0
@@ -100,7 +100,7 @@ def render(
     seed: int,
     concurrency: int = 1,
     quiet: bool = False,
-) -> Drawn:
+) -> DrawnPictures:
     """A picture that could not be drawn is tried again by the next call; one that was drawn is not."""
     sweep(run)
     items = _items(run, benchmark, renderer, seed)
@@ -150,8 +150,10 @@ def _items(run: Run, benchmark: Benchmark, renderer: Renderer, seed: int) -> lis
     return items
 
 
-def _draw(run: Run, renderer: Renderer, items: list[_Item], concurrency: int, quiet: bool) -> Drawn:
-    made = Drawn()
+def _draw(
+    run: Run, renderer: Renderer, items: list[_Item], concurrency: int, quiet: bool
+) -> DrawnPictures:
+    made = DrawnPictures()
     waiting = [item for item in items if not item.target.exists()]
     made.reused = len(items) - len(waiting)
 

@@ -22,7 +22,7 @@ _LETTERED = re.compile(r"\(?([A-Za-z])\)?[.:]?")
 
 
 @dataclass(frozen=True)
-class Published:
+class PublishedTwin:
     example: Example  # as it was released
     new_answer: str
     new_index: int | None
@@ -67,7 +67,7 @@ ID = "id"  # the column that is added where a benchmark has none: rows are fewer
 
 
 def twin_row(
-    values: Mapping[str, Any], twin: Published, fields: FieldMap, *, flat: bool
+    values: Mapping[str, Any], twin: PublishedTwin, fields: FieldMap, *, flat: bool
 ) -> dict[str, Any]:
     """``flat``: for a file whose cells are text."""
     row = {name: _plain(value) for name, value in values.items()}
@@ -110,7 +110,7 @@ def write_delimited(
         out.writerows([_cell(row.get(name)) for name in columns] for row in rows)
 
 
-def _image(raw: Any, twin: Published) -> Any:
+def _image(raw: Any, twin: PublishedTwin) -> Any:
     """A name where the row has a name, the picture itself where it has the picture."""
     if isinstance(raw, list | tuple):
         return [_image(raw[0], twin)]
@@ -147,7 +147,7 @@ STAGE = "twin publish"
 MOST_OPTIONS = 10  # columns A to J: what our reader takes for options
 
 
-def write_tsv(twins: Sequence[Published], target: Path) -> list[Dropped]:
+def write_tsv(twins: Sequence[PublishedTwin], target: Path) -> list[Dropped]:
     """The items that this format cannot hold."""
     fitting = [twin for twin in twins if len(twin.example.options) <= MOST_OPTIONS]
     width = max((len(twin.example.options) for twin in fitting), default=0)

@@ -31,7 +31,7 @@ from heldout.twin.published import (
     ID,
     OLD_ANSWER,
     PROVENANCE,
-    Published,
+    PublishedTwin,
     twin_row,
     write_delimited,
     write_json_lines,
@@ -44,12 +44,12 @@ from heldout.twin.published import (
 _FEATURES = b"huggingface"
 
 
-def rewrite_parquet(path: Path, twins: Sequence[Published], fields: FieldMap) -> None:
+def rewrite_parquet(path: Path, twins: Sequence[PublishedTwin], fields: FieldMap) -> None:
     """``path`` holds the twins' original rows, in order."""
     pq.write_table(changed(pq.read_table(path), twins, fields), path)
 
 
-def rewrite_arrow(path: Path, twins: Sequence[Published], fields: FieldMap) -> None:
+def rewrite_arrow(path: Path, twins: Sequence[PublishedTwin], fields: FieldMap) -> None:
     """A file, or a save_to_disk folder, whose description is brought up to date."""
     data = data_parts(path)[0] if path.is_dir() else path
     random_access = head(data, 8)[:4] == b"ARRO"
@@ -66,7 +66,7 @@ def rewrite_arrow(path: Path, twins: Sequence[Published], fields: FieldMap) -> N
             write_json(path / "dataset_info.json", info)
 
 
-def changed(table: pa.Table, twins: Sequence[Published], fields: FieldMap) -> pa.Table:
+def changed(table: pa.Table, twins: Sequence[PublishedTwin], fields: FieldMap) -> pa.Table:
     answer = fields.columns["answer"][0]
     raw = table.column(answer).to_pylist()
     cells = [
@@ -92,7 +92,7 @@ def changed(table: pa.Table, twins: Sequence[Published], fields: FieldMap) -> pa
     return _with_features(table.append_column(OLD_ANSWER, old).append_column(PROVENANCE, told))
 
 
-def _picture(kind: pa.DataType, twin: Published) -> Any:
+def _picture(kind: pa.DataType, twin: PublishedTwin) -> Any:
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         return [_picture(kind.value_type, twin)]
     if pa.types.is_struct(kind):
@@ -124,7 +124,7 @@ def _described(table: pa.Table, known: dict[str, Any]) -> dict[str, Any]:
     return {name: kind for name in table.column_names if name not in known}
 
 
-REWRITE: dict[str, Callable[[Path, Sequence[Published], FieldMap], None]] = {
+REWRITE: dict[str, Callable[[Path, Sequence[PublishedTwin], FieldMap], None]] = {
     "parquet": rewrite_parquet,
     "arrow": rewrite_arrow,
 }
@@ -134,7 +134,7 @@ ROWS = ("json", "jsonl", "delimited")
 _LOOK_AHEAD = 200
 
 
-def write_same_format(opened: Opened, twins: Mapping[str, Published], out: Path) -> Path:
+def write_same_format(opened: Opened, twins: Mapping[str, PublishedTwin], out: Path) -> Path:
     """Write below ``out``; what to open: the one file, or ``out``. InputError where it cannot be done."""
     formats = {table.file.reader.name for table in opened.tables}
     unknown = formats - {*ROWS, *REWRITE}
@@ -159,7 +159,9 @@ def write_same_format(opened: Opened, twins: Mapping[str, Published], out: Path)
     return written[0] if len(written) == 1 else out
 
 
-def _write(opened: Opened, table: DataTable, chosen: Mapping[int, Published], out: Path) -> Path:
+def _write(
+    opened: Opened, table: DataTable, chosen: Mapping[int, PublishedTwin], out: Path
+) -> Path:
     relative = table.relative
     target = out / (relative if relative != Path() else Path(table.file.path.name))
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -183,7 +185,7 @@ def _write(opened: Opened, table: DataTable, chosen: Mapping[int, Published], ou
     return target
 
 
-def _copy_pictures(twins: Sequence[Published], folder: Path) -> None:
+def _copy_pictures(twins: Sequence[PublishedTwin], folder: Path) -> None:
     """Beside the table, where it names them; what holds its pictures itself needs no copies."""
     for twin in twins:
         location = twin.example.images[0].location

@@ -14,8 +14,8 @@ from heldout.model import (
     Asker,
     Journal,
     Prompt,
-    Replied,
     Reply,
+    ReplySet,
     Request,
     Text,
     ask_prompts,
@@ -97,7 +97,7 @@ _MARKS = "*_`#>\"' \t.!"
 _LONGEST_REASON = 4000
 
 
-class Verdict(NamedTuple):
+class TwinVerdict(NamedTuple):
     """``verdict``: keep, reject, unread or not asked; ``reason``: its reasoning, or what went wrong."""
 
     verdict: str
@@ -106,7 +106,7 @@ class Verdict(NamedTuple):
 
 def verify(
     run: Run, rendered: Sequence[dict[str, Any]], verifier: Asker, *, quiet: bool = False
-) -> tuple[dict[str, Verdict], Replied]:
+) -> tuple[dict[str, TwinVerdict], ReplySet]:
     prompts = {
         row["id"]: verify_prompt(
             row["id"],
@@ -130,28 +130,28 @@ def verify(
     )
     verdicts = {name: read_verdict(reply) for name, reply in answered.replies.items()}
     for dropped in answered.lost.values():
-        verdicts[dropped.id] = Verdict(NOT_ASKED, f"{dropped.reason}: {dropped.detail}")
+        verdicts[dropped.id] = TwinVerdict(NOT_ASKED, f"{dropped.reason}: {dropped.detail}")
     return verdicts, answered
 
 
-def read_verdict(reply: Reply) -> Verdict:
+def read_verdict(reply: Reply) -> TwinVerdict:
     """Strict: the last line is the one word and nothing else; anything else keeps nothing."""
     if reply.finish == REFUSED:
-        return Verdict(UNREAD, f"refused: {reply.text:.200}")
+        return TwinVerdict(UNREAD, f"refused: {reply.text:.200}")
     if reply.finish == CUT:
-        return Verdict(UNREAD, "cut off before its verdict")
+        return TwinVerdict(UNREAD, "cut off before its verdict")
     try:
         text = without_thoughts(reply.text)
     except CutError:
-        return Verdict(UNREAD, "cut off while thinking")
+        return TwinVerdict(UNREAD, "cut off while thinking")
     lines = [line.strip() for line in text.splitlines() if line.strip(_MARKS)]
     if not lines:
-        return Verdict(UNREAD, "empty")
+        return TwinVerdict(UNREAD, "empty")
     match = _VERDICT.fullmatch(lines[-1].replace("*", "").strip(_MARKS))
     if match is None:
-        return Verdict(UNREAD, f"no verdict in the last line: {lines[-1]!r:.120}")
+        return TwinVerdict(UNREAD, f"no verdict in the last line: {lines[-1]!r:.120}")
     reason = "\n".join(lines[:-1])[-_LONGEST_REASON:]
-    return Verdict(KEEP if match[1].upper() == "KEEP" else REJECT, reason)
+    return TwinVerdict(KEEP if match[1].upper() == "KEEP" else REJECT, reason)
 
 
 def _content(ref: ImageRef) -> str:
@@ -182,12 +182,12 @@ def describe(
     *,
     longest: int = LONGEST_CAPTION,
     quiet: bool = False,
-) -> Replied:
+) -> ReplySet:
     """Without a describer every caption is empty: only a renderer that reads none can go on."""
     resampled = read_stage(run, RESAMPLE)
     if describer is None:
         write_stage(run, DESCRIBE, [{"id": row["id"], "caption": ""} for row in resampled], [])
-        return Replied()
+        return ReplySet()
     pictures = {example.id: example.images[0] for example in benchmark if example.images}
     prompts = {
         row["id"]: describe_prompt(

@@ -2,14 +2,14 @@
 
 from heldout.model.asking.question import Question
 from heldout.model.asking.stage import TEMPLATE, write
-from heldout.model.asking.variants import Asked, Variant, expand, parse_variants
+from heldout.model.asking.variants import QuestionSet, Variant, expand, parse_variants
 from heldout.model.request import Asker, Reply
 
 __all__ = [
     "TEMPLATE",
-    "Asked",
     "Asker",
     "Question",
+    "QuestionSet",
     "Reply",
     "Variant",
     "expand",

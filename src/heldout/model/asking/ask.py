@@ -26,7 +26,7 @@ from heldout.model.asking.stage import (
 )
 from heldout.model.asking.summary import (
     OwnGrades,
-    Reading,
+    ReplyOutcome,
     Summary,
     Unread,
     own_grades_of,
@@ -286,7 +286,7 @@ def summarise_model(benchmark: Benchmark, run: Run, model: str) -> Summary:
 
 def _unread(rows: Iterable[Mapping[str, Any]]) -> Unread:
     return unread_of(
-        Reading(row["benchmark_id"], row["reply"], row["outcome"], len(row["options"]))
+        ReplyOutcome(row["benchmark_id"], row["reply"], row["outcome"], len(row["options"]))
         for row in rows
     )
 

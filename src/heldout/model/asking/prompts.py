@@ -116,7 +116,7 @@ NOT_ASKED = "not asked"
 
 
 @dataclass
-class Replied:
+class ReplySet:
     """Replies by the prompt's name, and for every other prompt why it has none. ``fresh``: what this call
     asked for, and paid for. ``paid``: by key what these prompts cost in all, now or in an earlier call.
     ``ended``: what put an end to the asking; what had been answered by then is here all the same."""
@@ -138,10 +138,10 @@ def ask_prompts(
     title: str,
     unit: str = "questions",
     quiet: bool = False,
-) -> Replied:
+) -> ReplySet:
     """A prompt's name is the id of its request. ``digest`` names a picture by its content, so that a
     changed one is another prompt."""
-    made = Replied()
+    made = ReplySet()
     keys = {name: prompt_key(asker.identity, prompt, digest) for name, prompt in prompts.items()}
     waiting: dict[str, str] = {}  # key → the first prompt that asks it
     for name, key in keys.items():

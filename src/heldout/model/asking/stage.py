@@ -64,7 +64,7 @@ def write(question: Question, *, thought: bool = False) -> Request:
 
 
 @dataclass
-class Answered:
+class AnswerSet:
     """Replies by the question's id. ``fresh``: what this call asked for, and paid for. ``ended``: what
     put an end to the asking; what had been answered by then is here all the same."""
 
@@ -83,7 +83,7 @@ def ask_questions(
     thought: bool = False,
     title: str,
     quiet: bool = False,
-) -> Answered:
+) -> AnswerSet:
     """``digest`` names a picture by its content, so that a changed one is another prompt."""
     prompts = {q.id: Prompt(write(q, thought=thought), len(q.options)) for q in questions}
     given = ask_prompts(asker, prompts, journal, digest, stage=STAGE, title=title, quiet=quiet)
@@ -92,7 +92,7 @@ def ask_questions(
         for question in questions
         if (lost := given.lost.get(question.id)) is not None
     ]
-    return Answered(given.replies, dropped, given.fresh, given.ended)
+    return AnswerSet(given.replies, dropped, given.fresh, given.ended)
 
 
 # Rows of the ``answers`` table: a question, what was said to it, and the grade.

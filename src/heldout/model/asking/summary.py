@@ -116,7 +116,7 @@ SHOWN = 5  # ids that are named
 MANY = 0.5  # the share from which on an accuracy says more about the reading than about the model
 
 
-class Reading(NamedTuple):
+class ReplyOutcome(NamedTuple):
     """How one reply was read; ``options`` is how many options the question had."""
 
     benchmark_id: str
@@ -166,7 +166,7 @@ class Unread:
         return told + ([self.unparsed_sentence(word)] if self.unparsed else [])
 
 
-def unread_of(readings: Iterable[Reading]) -> Unread:
+def unread_of(readings: Iterable[ReplyOutcome]) -> Unread:
     listed = list(readings)
     empty = [reading.benchmark_id for reading in listed if not reading.reply.strip()]
     lost = [

@@ -22,7 +22,7 @@ from heldout.model.endpoint.connection import (
     in_parallel,
 )
 from heldout.model.endpoint.read import (
-    Told,
+    PromptTokens,
     bare,
     bare_token,
     chat_body,
@@ -117,7 +117,9 @@ class Endpoint:
         self._answered = request
         return read_score(request, *answer, redact=self.connection.redact)
 
-    def tell(self, request: Request, connection: Connection | None = None) -> tuple[Told, str]:
+    def tell(
+        self, request: Request, connection: Connection | None = None
+    ) -> tuple[PromptTokens, str]:
         """The prompt as the server read it, and the document that was sent ("" for a chat)."""
         self.check(request)
         connection = connection or self.connection
@@ -160,7 +162,7 @@ class Endpoint:
 
 
 def read_score(
-    request: Request, told: Told, text: str, redact: Callable[[str], str] = str
+    request: Request, told: PromptTokens, text: str, redact: Callable[[str], str] = str
 ) -> Score | Dropped:
     """The scored tokens out of a prompt: the last ones of a chat, or by place in a document."""
     if not text:

@@ -22,7 +22,7 @@ _END = 1000  # tokens: more than any key has
 
 
 @dataclass(frozen=True)
-class Told:
+class PromptTokens:
     """A prompt as the server read it. The first token has no log-probability, nor may a picture's."""
 
     tokens: tuple[str, ...]
@@ -37,7 +37,7 @@ class Told:
         return redact("".join(self.tokens[-_END:]))[-60:]
 
 
-def read_chat(answer: Any) -> Told:
+def read_chat(answer: Any) -> PromptTokens:
     """``prompt_logprobs`` of a chat completion: per token {id: {logprob, rank, decoded_token}} or null.
 
     The prompt's own token comes first; with ``prompt_logprobs: 1`` the likeliest may follow it.
@@ -67,10 +67,10 @@ def read_chat(answer: Any) -> Told:
             raise RefusedError(0, f"prompt_logprobs holds {str(own)[:40]!r}; expected a logprob")
         tokens.append(_word(own.get("decoded_token")))
         logprobs.append(_number(own["logprob"]))
-    return Told(tuple(tokens), tuple(logprobs), _prompt_tokens(answer))
+    return PromptTokens(tuple(tokens), tuple(logprobs), _prompt_tokens(answer))
 
 
-def read_completion(answer: Any) -> Told:
+def read_completion(answer: Any) -> PromptTokens:
     """``logprobs`` of an echoed completion: tokens and token_logprobs, the generated one at the end."""
     choices = _field(answer, "choices")
     if not isinstance(choices, list) or not choices:
@@ -83,7 +83,7 @@ def read_completion(answer: Any) -> Told:
         raise RefusedError(0, "the answer has no tokens and token_logprobs")
     if len(tokens) != len(values) or len(tokens) > _MOST_TOKENS:
         raise RefusedError(0, f"{len(tokens):,} tokens with {len(values):,} token_logprobs")
-    return Told(
+    return PromptTokens(
         tuple(_word(token) for token in tokens),
         tuple(None if value is None else _number(value) for value in values),
         _prompt_tokens(answer),

@@ -18,9 +18,9 @@ from heldout.model.local.forward import (
     common_prefix,
     halving,
 )
-from heldout.model.local.layout import STAGE, Features, Group, Layout, Row, groups
-from heldout.model.local.load import Loaded, family_of, image_token_id, load, text_config
-from heldout.model.local.writing import UnwritableError, Writer, Written
+from heldout.model.local.layout import STAGE, Group, ImageFeatures, Layout, Row, groups
+from heldout.model.local.load import LoadedModel, family_of, image_token_id, load, text_config
+from heldout.model.local.writing import UnwritableError, Writer, WrittenPrompt
 from heldout.model.request import TEMPLATE, Request, Score
 from heldout.store import Dropped
 
@@ -31,7 +31,7 @@ class _Ready(NamedTuple):
     """Requests laid out together, and the rows they became."""
 
     requests: list[Request]
-    features: Features
+    features: ImageFeatures
     rows: list[Row]
 
 
@@ -93,7 +93,7 @@ class RunningModel:
     def _prepare(self, group: Group) -> list[_Ready | Dropped]:
         prepared: list[_Ready | Dropped] = []
         requests: list[Request] = []
-        written: list[Written] = []
+        written: list[WrittenPrompt] = []
         for request in group.requests:
             try:
                 written.append(self._parts.writer.write(request))
@@ -157,7 +157,7 @@ class RunningModel:
             for batch, lines in halving(planned, run, passes):
                 yield from self._told(ready, batch, lines)
 
-    def _shared(self, rows: Sequence[Row], features: Features) -> int:
+    def _shared(self, rows: Sequence[Row], features: ImageFeatures) -> int:
         """How many tokens to read once for all rows; 0 where that is not valid or saves nothing."""
         parts = self._parts
         if not (parts.sharing and parts.family.prefix and len(rows) > 1 and features.tensors):
@@ -196,7 +196,12 @@ class LocalModel(RunningModel):
     row from its beginning, for comparison."""
 
     def __init__(
-        self, loaded: Loaded, name: str, *, batch_tokens: int = BATCH_TOKENS, sharing: bool = True
+        self,
+        loaded: LoadedModel,
+        name: str,
+        *,
+        batch_tokens: int = BATCH_TOKENS,
+        sharing: bool = True,
     ) -> None:
         model, processor, tokenizer, revision, code = loaded
         config = model.config

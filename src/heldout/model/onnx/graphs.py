@@ -59,7 +59,7 @@ class Decoder(_Part):
     stops: list[Token] = Field(default_factory=list)  # tokens that end a reply
 
 
-class Source(_Part):
+class CheckpointSource(_Part):
     """The checkpoint that was exported: its name, its revision as the local backend tells it, and the
     SHA-256 of its weights."""
 
@@ -68,7 +68,7 @@ class Source(_Part):
     weights: dict[str, str]
 
 
-class Card(_Part):
+class OnnxCard(_Part):
     """``files``: SHA-256 of every other file of the folder. ``largest_difference``: between the log p of
     the graphs and of the checkpoint, on the samples that the export compared."""
 
@@ -82,13 +82,13 @@ class Card(_Part):
     special_tokens: list[str]
     decoder: Decoder
     stored: Literal["float16", "bfloat16", "float32"]  # the graphs calculate in float32
-    source: Source
+    source: CheckpointSource
     files: dict[str, str]
     versions: dict[str, str]  # of what exported it
     largest_difference: float
 
 
-def read_card(folder: Path) -> Card:
+def read_card(folder: Path) -> OnnxCard:
     """The card of a folder whose files are what it says; otherwise one sentence that says why not."""
     path = folder / CARD
     if not folder.is_dir():
@@ -104,7 +104,7 @@ def read_card(folder: Path) -> Card:
             raise InputError(
                 f"{path} has format {record.get('format')!r}, this heldout reads {FORMAT}: export again"
             )
-        card = Card.model_validate(record)
+        card = OnnxCard.model_validate(record)
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"])) or "the file"
@@ -115,7 +115,7 @@ def read_card(folder: Path) -> Card:
     return card
 
 
-def _check_files(folder: Path, card: Card) -> None:
+def _check_files(folder: Path, card: OnnxCard) -> None:
     for name in dict.fromkeys((*NEEDED, *card.files)):
         file = folder / name
         if not file.is_file():
@@ -153,7 +153,7 @@ def present_names(layers: int) -> list[str]:
     return [name.replace("past", "present") for name in past_names(layers)]
 
 
-def open_graphs(folder: Path, card: Card, device: str) -> Graphs:
+def open_graphs(folder: Path, card: OnnxCard, device: str) -> Graphs:
     provider, options = _provider(device)
     shapes = card.preparation
     decoder = card.decoder
