@@ -15,7 +15,7 @@ from heldout.overlap.calibration import (
     reference_null,
     threshold,
 )
-from heldout.stats.quantile import upper_quantile
+from heldout.stats.intervals import upper_quantile
 
 
 def unit(rows: NDArray[np.floating]) -> NDArray[np.float32]:

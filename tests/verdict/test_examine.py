@@ -23,7 +23,7 @@ from heldout.lab.power.planted_scores import (
 )
 from heldout.store import make_table
 from heldout.verdict import Claim
-from heldout.verdict.controls import trend_within_fields
+from heldout.verdict.controls.orders import trend_within_fields
 from heldout.verdict.examine import examine
 
 QUICK = PLANTED.model_copy(update={"permutations": 1999})

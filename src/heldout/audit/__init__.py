@@ -7,7 +7,7 @@ from heldout.lazy import load_on_first_use
 if TYPE_CHECKING:
     from heldout.audit.audit_file import parse_gate, shut
     from heldout.audit.cases import folder_name, open_cases
-    from heldout.audit.conclusion import Conclusion, claims_frame, conclude, findings_frame
+    from heldout.audit.conclusion import Conclusion, conclude
     from heldout.audit.demo import BROKEN, CHANGED, DECOY, WORDS, DemoResult, Suspect, run_demo
     from heldout.audit.family import renew_corrections
     from heldout.audit.init_file import write_init
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from heldout.audit.overlap import OverlapResult, audit_overlap
     from heldout.audit.plan import Plan, make_plan
     from heldout.audit.reader import Audit, read_audit
+    from heldout.audit.reporting import Report, report_run
     from heldout.audit.runner import AuditResult, run_audit
     from heldout.audit.verbs import (
         evaluate_suite,
@@ -35,12 +36,11 @@ __all__ = [
     "DemoResult",
     "OverlapResult",
     "Plan",
+    "Report",
     "Suspect",
     "audit_overlap",
-    "claims_frame",
     "conclude",
     "evaluate_suite",
-    "findings_frame",
     "folder_name",
     "fresh_steps",
     "leak_rates",
@@ -50,6 +50,7 @@ __all__ = [
     "parse_gate",
     "read_audit",
     "renew_corrections",
+    "report_run",
     "run_audit",
     "run_demo",
     "shut",

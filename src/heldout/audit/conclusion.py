@@ -161,56 +161,6 @@ def nearness_findings(
     ]
 
 
-def claims_frame(run: Run) -> pl.DataFrame:
-    """The claims of a run, one row each."""
-    return pl.DataFrame(
-        [
-            {
-                **entry["cell"],
-                **{name: entry[name] for name in ("status", "sentence", "why", "next_step")},
-                "findings": entry["findings"],
-                "id": entry["id"],
-            }
-            for entry in _entries(run, "claims")
-        ],
-        schema={**_CELL, **dict.fromkeys(("status", "sentence", "why", "next_step"), pl.String)}
-        | {"findings": pl.List(pl.String), "id": pl.String},
-    )
-
-
-def findings_frame(run: Run) -> pl.DataFrame:
-    """The findings of a run, one row each: statistic, effect with its interval, p, and sample size."""
-    return pl.DataFrame(
-        [
-            {
-                **entry["cell"],
-                "detector": entry["detector"],
-                "effect": entry["effect"]["name"],
-                **{name: entry["effect"][name] for name in ("value", "low", "high")},
-                **{name: entry[name] for name in _NUMBERS},
-                "id": entry["id"],
-            }
-            for entry in _entries(run, "findings")
-        ],
-        schema={**_CELL, "detector": pl.String, "effect": pl.String}
-        | dict.fromkeys(("value", "low", "high"), pl.Float64)
-        | _NUMBERS
-        | {"id": pl.String},
-    )
-
-
-_CELL: dict[str, Any] = dict.fromkeys(("benchmark", "corpus", "model"), pl.String)
-_NUMBERS: dict[str, Any] = {
-    "p": pl.Float64,
-    "p_adjusted": pl.Float64,
-    "direction": pl.String,
-    "unit": pl.String,
-    "n": pl.Int64,
-    "clusters": pl.Int64,
-    "minimum_detectable_effect": pl.Float64,
-}
-
-
 def _entries(run: Run, name: str) -> list[dict[str, Any]]:
     entries: list[dict[str, Any]] = []
     if (run.path / f"{name}.json").exists():

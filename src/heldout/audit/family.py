@@ -11,7 +11,7 @@ from heldout.audit.audit_file import AuditFile
 from heldout.audit.cases import AuditCase, Recording
 from heldout.detect import Detector, Need, detectors
 from heldout.store import Run, write_atomic
-from heldout.verdict import ANSWERS, ONE_FORM, Corrected, actions, correct_scores
+from heldout.verdict import ANSWERS, ONE_FORM, CorrectedScores, actions, correct_scores
 
 _LACKING = {
     Need.UNSEEN: "no items that nobody can have seen: clean_references.items",
@@ -109,7 +109,7 @@ def _lacks(detector: Detector, recording: Recording, file: AuditFile, scored: Se
 CORRECTED = "corrected.json"
 
 
-def write_corrections(run: Run, models: Sequence[str], *, seed: int) -> Corrected:
+def write_corrections(run: Run, models: Sequence[str], *, seed: int) -> CorrectedScores:
     corrected = correct_scores(run, models, seed=seed)
     run.write_json(CORRECTED, corrected.as_json())
     rows = "".join(json.dumps(row) + "\n" for row in actions(run))

@@ -14,7 +14,7 @@ from typing import Any
 
 import polars as pl
 
-from heldout.audit.conclusion import Conclusion, claims_frame, conclude, findings_frame
+from heldout.audit.conclusion import Conclusion, conclude
 from heldout.benchmark import Benchmark, check, read_benchmark
 from heldout.corpus import Corpus, open_corpus
 from heldout.engine import Engine, open_engine, progress
@@ -41,6 +41,7 @@ from heldout.overlap import (
     scan_texts,
 )
 from heldout.store import Run, open_run, python_command
+from heldout.verdict import claims_frame, claims_html, findings_frame
 
 CorpusSource = Corpus | str | Path
 _DOMAINS: dict[str, Domain] = {"in-domain": "in domain", "out-of-domain": "out of domain"}
@@ -76,23 +77,19 @@ class OverlapResult:
     @property
     def claims(self) -> pl.DataFrame:
         """What the run concludes, with a status each."""
-        return claims_frame(self.run)
+        return claims_frame(self.conclusion.claims)
 
     @property
     def findings(self) -> pl.DataFrame:
         """The numbers that claims rest on."""
-        return findings_frame(self.run)
+        return findings_frame(self.conclusion.findings)
 
     def as_json(self) -> dict[str, Any]:
         return self.conclusion.as_json()
 
     def _repr_html_(self) -> str:
-        rows = "".join(
-            f"<tr><td>{html.escape(claim.status)}</td><td>{html.escape(claim.sentence)}</td></tr>"
-            for claim in self.conclusion.claims
-        )
         page = html.escape(str(self.report))
-        return f"<table><tr><th>status</th><th>claim</th></tr>{rows}</table><p>report: {page}</p>"
+        return f"{claims_html(self.conclusion.claims)}<p>report: {page}</p>"
 
 
 def audit_overlap(

@@ -30,7 +30,7 @@ from heldout.overlap import can_register
 from heldout.report import write_audit_report
 from heldout.store import Run, exclusive, log_path, write_json
 from heldout.verdict import (
-    Looked,
+    DetectorOutcomes,
     Overall,
     benchmark_verdict,
     judge,
@@ -103,7 +103,7 @@ class _Journey:
         self.ledger = AuditLedger(audit.output)
         self.made: list[str] = []
         self.kept: list[str] = []
-        self.looked: dict[str, Looked] = {}
+        self.looked: dict[str, DetectorOutcomes] = {}
         given = audit.file.rates
         self.rates = read_rates(Path(audit.located(given))) if given else shipped_rates()
         per_case = [
@@ -275,7 +275,7 @@ class _Journey:
             "twins": run.manifest().get("twins"),
         }
 
-    def _look(self, case: AuditCase, run: Run) -> Looked:
+    def _look(self, case: AuditCase, run: Run) -> DetectorOutcomes:
         wanted = pl.col("model").is_in([recording.name for recording in case.recordings])
         tables = ScoreTables.load(run)
 

@@ -25,7 +25,7 @@ from heldout.detect.detector import (
     paired_difference,
     text_tokens,
 )
-from heldout.detect.outcome import Outcome, around, model_finding, not_testable
+from heldout.detect.finding import Outcome, around, model_finding, not_testable
 from heldout.detect.settings import DetectSettings
 from heldout.detect.tables import ScoreTables
 from heldout.errors import InputError

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from heldout.errors import InputError
 from heldout.evidence import PICTURED, Rung, leaks
 from heldout.model import TWIN_SETS
-from heldout.model import Scored as Scored
+from heldout.model import ModelScores as ModelScores
 from heldout.overlap import Calibration, calibrations
 from heldout.store import Run, empty_table
 
@@ -104,8 +104,8 @@ class ScoreTables:
         """Models whose answers were recorded, whether or not their scores were."""
         return [] if self.answers is None else sorted(self.answers["model"].unique().to_list())
 
-    def scored(self, model: str) -> Scored:
-        return Scored.join(model, self.items, self.scores)
+    def scored(self, model: str) -> ModelScores:
+        return ModelScores.join(model, self.items, self.scores)
 
     def without(self, models: Sequence[str]) -> ScoreTables:
         """Without these models' scores; what they answered stands on its own."""
@@ -121,12 +121,12 @@ class ScoreTables:
             order_neighbour=kept(self.order_neighbour),
         )
 
-    def common(self, models: Sequence[str]) -> list[Scored]:
+    def common(self, models: Sequence[str]) -> list[ModelScores]:
         """Several models on the items that all of them scored."""
         frames = [self.scored(model) for model in models]
         shared = set.intersection(*(set(frame.frame["benchmark_id"]) for frame in frames))
         wanted = pl.col("benchmark_id").is_in(list(shared))
-        return [Scored(frame.model, frame.frame.filter(wanted)) for frame in frames]
+        return [ModelScores(frame.model, frame.frame.filter(wanted)) for frame in frames]
 
     def comparable(self, first: str, second: str) -> str | None:
         """Why two models' scores may not be compared, None if they may: never across backends."""

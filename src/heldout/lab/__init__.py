@@ -52,8 +52,11 @@ if TYPE_CHECKING:
     )
     from heldout.lab.models.worlds import RELEASED, TRAINING, WORLDS
     from heldout.lab.power.board import standings, with_truth
+    from heldout.lab.power.conformance import null_calibration, power_by_dose
     from heldout.lab.power.models import read_grid
     from heldout.lab.power.page import write_power
+    from heldout.lab.power.planted_answers import planted_answers
+    from heldout.lab.power.planted_scores import planted_scores
     from heldout.lab.power.requirements import requirements
     from heldout.lab.power.run import PowerPlan, run_power
     from heldout.lab.transforms.cascade import PairJudge, judge_by_registration
@@ -128,6 +131,10 @@ __all__ = [
     "models_for",
     "new_model",
     "new_processor",
+    "null_calibration",
+    "planted_answers",
+    "planted_scores",
+    "power_by_dose",
     "questions",
     "read_grid",
     "reads_of",

@@ -184,7 +184,7 @@ if TYPE_CHECKING:
     )
     from heldout.model.self_check import (
         SAMPLE,
-        Scored,
+        ModelScores,
         SelfCheck,
         ablation_checks,
         check_scores,
@@ -258,6 +258,7 @@ __all__ = [
     "LoadedModel",
     "LocalModel",
     "ModelEndpoint",
+    "ModelScores",
     "ModelServer",
     "OneModel",
     "OnnxCard",
@@ -281,7 +282,6 @@ __all__ = [
     "Score",
     "ScoreResult",
     "ScoreSettings",
-    "Scored",
     "Scorer",
     "Scoring",
     "SelfCheck",

@@ -192,14 +192,14 @@ FEW_ITEMS = 20
 
 
 @dataclass(frozen=True)
-class Scored:
+class ModelScores:
     """One model's scores, joined to the items they belong to, in released order."""
 
     model: str
     frame: pl.DataFrame
 
     @classmethod
-    def join(cls, model: str, items: pl.DataFrame, scores: pl.DataFrame) -> Scored:
+    def join(cls, model: str, items: pl.DataFrame, scores: pl.DataFrame) -> ModelScores:
         own = scores.filter(pl.col("model") == model)
         if own["benchmark_id"].n_unique() < len(own):
             raise InputError(
@@ -237,7 +237,7 @@ class Scored:
         return bool((lengths == self.frame["n_tokens"]).all())
 
 
-def check_scores(scored: Scored, items: int, known: Mapping[str, Any]) -> list[SelfCheck]:
+def check_scores(scored: ModelScores, items: int, known: Mapping[str, Any]) -> list[SelfCheck]:
     """All checks of one model: those of its table, and those that scoring kept in the manifest.
 
     Args:
@@ -269,17 +269,17 @@ def _kept(known: Mapping[str, Any], made: set[str]) -> list[SelfCheck]:
     ]
 
 
-def _coverage(scored: Scored, items: int) -> SelfCheck:
+def _coverage(scored: ModelScores, items: int) -> SelfCheck:
     message = f"{len(scored):,} of {items:,} items have a score"
     return SelfCheck("coverage", len(scored) >= FEW_ITEMS, message)
 
 
-def _finite(scored: Scored) -> SelfCheck:
+def _finite(scored: ModelScores) -> SelfCheck:
     bad = int((~np.isfinite(scored.totals)).sum()) + int((scored.counts < 1).sum())
     return SelfCheck("finite", bad == 0, f"{bad:,} scores are NaN, infinite or of no token")
 
 
-def _spans(scored: Scored) -> SelfCheck:
+def _spans(scored: ModelScores) -> SelfCheck:
     rows = scored.frame.select("span_ok", "tokens", "answer").rows()
     spelled = [_spells(tokens or [], answer or "") if ok else False for ok, tokens, answer in rows]
     bad, unknown = spelled.count(False), spelled.count(None)
@@ -303,7 +303,7 @@ def _spells(tokens: Sequence[str], answer: str) -> bool | None:
     return letters[0] == letters[1]
 
 
-def _answers(scored: Scored) -> SelfCheck:
+def _answers(scored: ModelScores) -> SelfCheck:
     answers = [(answer or "").strip() for answer in scored.frame["answer"]]
     empty = sum(not answer for answer in answers)
     if empty > 0.01 * max(len(answers), 1):
@@ -313,13 +313,13 @@ def _answers(scored: Scored) -> SelfCheck:
     return SelfCheck("answers", True, f"{len(set(answers)):,} different answers, {empty} empty")
 
 
-def _constant(scored: Scored) -> SelfCheck:
+def _constant(scored: ModelScores) -> SelfCheck:
     different = len(np.unique(scored.means))
     message = f"{different:,} different scores among {len(scored):,}"
     return SelfCheck("variation", different > 1, message)
 
 
-def _ties(scored: Scored) -> SelfCheck:
+def _ties(scored: ModelScores) -> SelfCheck:
     frame = scored.frame
     asked = list(zip(frame["question"], frame["answer"], frame["cluster"], strict=True))
     certain = scored.means > -1e-9  # a model sure of two answers gives both log p = 0
@@ -340,7 +340,7 @@ def save_checks(run: Run, model: str, checks: Sequence[SelfCheck]) -> list[SelfC
     if checks:
         keep_checks(run, model, checks)
     items = run.frame("items").sort("position")
-    scored = Scored.join(model, items, run.frame("scores"))
+    scored = ModelScores.join(model, items, run.frame("scores"))
     return check_scores(scored, len(items), run.manifest().get("models", {}).get(model, {}))
 
 

@@ -6,9 +6,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from heldout.report.environment import visible
+from heldout.cure import JunitCase, junit
 from heldout.report.first_screen import is_pair, target
-from heldout.verdict import Claim
+from heldout.report.reproduce import visible
+from heldout.verdict import Claim, is_leak
 
 _MARKS = re.compile(r"([\\`*_\[\]<>|#])")
 
@@ -78,3 +79,21 @@ def report_markdown(
     # Four spaces make a block of code whatever the commands hold.
     lines += ["## Reproduce", "", *(f"    {' '.join(command.split())}" for command in commands), ""]
     return "\n".join(lines)
+
+
+# junit.xml: one test case per claim, for CI: a leak that survives fails, what is open is skipped.
+
+
+def claims_junit(benchmark: str, claims: Sequence[Claim]) -> bytes:
+    return junit(f"heldout {benchmark}", [_case(claim) for claim in claims if not claim.idle])
+
+
+def _case(claim: Claim) -> JunitCase:
+    message = f"{claim.why}\n" + "\n".join(
+        f"{claim.ended(control)}: {control.name}: {control.reason}" for control in claim.controls
+    )
+    if claim.status == "survives" and is_leak(claim):
+        return JunitCase(claim.id, (claim.sentence, message), None)
+    if claim.status in ("qualified", "not testable"):
+        return JunitCase(claim.id, None, None, f"{claim.status}: {claim.why}")
+    return JunitCase(claim.id, None, None)
