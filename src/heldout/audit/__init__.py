@@ -59,4 +59,4 @@ __all__ = [
     "write_init",
 ]
 
-__getattr__ = load_on_first_use(__name__, __file__)
+__getattr__ = load_on_first_use(__name__, __file__, verb="run_audit")

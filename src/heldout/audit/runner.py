@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import html
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -18,11 +19,11 @@ from heldout.audit.family import CORRECTED, write_corrections
 from heldout.audit.ledger import AuditLedger, file_digest, fingerprint, refuse_changed
 from heldout.audit.overlap import calibration_plan, open_judge, search_corpora
 from heldout.audit.plan import Plan, make_plan, refuse_over_budget
-from heldout.audit.reader import Audit
+from heldout.audit.reader import Audit, read_audit
 from heldout.audit.recording import forget_loaded, inputs_of, record
 from heldout.audit.verbs import FreshItems, fresh_steps, open_fresh_items, synthesize
 from heldout.corpus import corpus_fingerprint
-from heldout.detect import DetectSettings, ScoreTables, detectors
+from heldout.detect import DetectSettings, Finding, ScoreTables, detectors
 from heldout.engine import Engine, open_engine
 from heldout.evidence import keep_leak_labels
 from heldout.model import note_twins
@@ -30,9 +31,12 @@ from heldout.overlap import can_register
 from heldout.report import write_audit_report
 from heldout.store import Run, exclusive, log_path, write_json
 from heldout.verdict import (
+    Claim,
     DetectorOutcomes,
     Overall,
     benchmark_verdict,
+    claims_frame,
+    findings_frame,
     judge,
     look,
     overall_verdict,
@@ -67,6 +71,36 @@ class AuditResult:
     made: list[str] = field(default_factory=list)
     kept: list[str] = field(default_factory=list)
 
+    @property
+    def claims(self) -> pl.DataFrame:
+        """What the audit concludes of every benchmark, with a status each."""
+        return self._frame("claims", Claim, claims_frame)
+
+    @property
+    def findings(self) -> pl.DataFrame:
+        """The numbers that claims rest on."""
+        return self._frame("findings", Finding, findings_frame)
+
+    def _frame(
+        self, name: str, record: type[Claim] | type[Finding], frame: Callable[..., pl.DataFrame]
+    ) -> pl.DataFrame:
+        frames = []
+        for benchmark, path in self.runs.items():
+            rows = Run.open(path).read_json(f"{name}.json")[name]
+            own = frame([record.model_validate(row) for row in rows])
+            frames.append(own.select(pl.lit(benchmark).alias("audited"), pl.all()))
+        return pl.concat(frames, how="vertical_relaxed") if frames else frame([])
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><td>{html.escape(row['audited'])}</td><td>{html.escape(row['status'])}</td>"
+            f"<td>{html.escape(row['sentence'])}</td></tr>"
+            for row in self.claims.to_dicts()
+        )
+        header = "<tr><th>benchmark</th><th>status</th><th>claim</th></tr>"
+        page = html.escape(str(self.verdict.parent / "report.html"))
+        return f"<table>{header}{rows}</table><p>report: {page}</p>"
+
     def as_json(self) -> dict[str, Any]:
         return {
             **self.overall.as_json(),
@@ -76,7 +110,24 @@ class AuditResult:
         }
 
 
-def run_audit(audit: Audit, *, tell: Tell = lambda _: None, quiet: bool = False) -> AuditResult:
+def run_audit(
+    audit: Audit | str | Path, *, tell: Tell = lambda _: None, quiet: bool = False
+) -> AuditResult:
+    """Audit benchmarks against corpora and models from one file: evidence, controls, claims, one verdict.
+
+    ``heldout.audit(...)`` is this function, too. A killed audit continues where it was when it is called
+    again; what is finished is not done again unless its inputs change.
+
+    Args:
+        audit: An audit file that was read, or its path.
+        tell: Receives a line per stage.
+        quiet: Show no progress.
+
+    Returns:
+        The verdict and the runs, with claims and findings as data frames.
+    """
+    if not isinstance(audit, Audit):
+        audit = read_audit(Path(audit))
     cases = open_cases(audit)
     fresh = open_fresh_items(audit, cases)
     plan = make_plan(cases, audit.file, fresh_steps(fresh))
