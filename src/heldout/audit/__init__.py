@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from heldout.audit.conclusion import Conclusion, conclude
     from heldout.audit.corrections import renew_corrections
     from heldout.audit.demo import BROKEN, CHANGED, DECOY, WORDS, DemoResult, Suspected, run_demo
+    from heldout.audit.demo_models import shipped_models
     from heldout.audit.evaluation import evaluate_suite
     from heldout.audit.gates import parse_gate, shut
     from heldout.audit.init_file import write_init
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from heldout.audit.plan import Plan, make_plan
     from heldout.audit.reader import Audit, read_audit
     from heldout.audit.reporting import Report, report_run
-    from heldout.audit.runner import Audited, run_audit
+    from heldout.audit.runner import AuditResult, run_audit
     from heldout.audit.synthesis import fresh_steps, open_fresh_items, synthesize
     from heldout.audit.training import train_model
 
@@ -28,7 +29,7 @@ __all__ = [
     "DECOY",
     "WORDS",
     "Audit",
-    "Audited",
+    "AuditResult",
     "Conclusion",
     "DemoResult",
     "OverlapResult",
@@ -50,6 +51,7 @@ __all__ = [
     "report_run",
     "run_audit",
     "run_demo",
+    "shipped_models",
     "shut",
     "synthesize",
     "train_grid",
@@ -57,4 +59,4 @@ __all__ = [
     "write_init",
 ]
 
-__getattr__ = load_on_first_use(__name__, __file__)
+__getattr__ = load_on_first_use(__name__, __file__, verb="run_audit")

@@ -27,7 +27,7 @@ from heldout.audit.demo_data import (
 )
 from heldout.audit.demo_models import CONTAMINATED, OUTSIDER, DemoModels, models_for
 from heldout.audit.reader import read_audit
-from heldout.audit.runner import Audited, run_audit
+from heldout.audit.runner import AuditResult, run_audit
 from heldout.benchmark import CheckReport, check, read_benchmark
 from heldout.detect import ALPHA
 from heldout.evidence import COPIES
@@ -80,7 +80,7 @@ class DemoResult:
     """``missing``: why no models were audited; empty where they were."""
 
     check: CheckReport
-    audited: Audited
+    audited: AuditResult
     planted: list[Planted]
     models: list[Suspected]
     audit_file: Path
@@ -172,7 +172,7 @@ def _group(row: Mapping[str, Any]) -> str:
     return CHANGED if row["found_by"] == "near" else EXACT
 
 
-def _suspected(audited: Audited, run: Run, who: Path) -> list[Suspected]:
+def _suspected(audited: AuditResult, run: Run, who: Path) -> list[Suspected]:
     roles: dict[str, str] = json.loads(who.read_text())
     findings = run.read_json("detections.json")["findings"]
     cells = {cell.on: cell for cell in audited.overall.cells if cell.cell.model is not None}

@@ -19,7 +19,7 @@ from heldout.audit.corrections import CORRECTED, write_corrections
 from heldout.audit.ledger import Ledger, file_digest, fingerprint, refuse_changed
 from heldout.audit.overlap import calibration_plan, open_judge, search_corpora
 from heldout.audit.plan import Plan, make_plan, refuse_over_budget
-from heldout.audit.reader import Audit
+from heldout.audit.reader import Audit, read_audit
 from heldout.audit.recording import inputs_of, record
 from heldout.audit.synthesis import FreshItems, fresh_steps, open_fresh_items, synthesize
 from heldout.corpus import corpus_fingerprint
@@ -57,7 +57,7 @@ _TABLES = (
 
 
 @dataclass
-class Audited:
+class AuditResult:
     """What became of an audit. ``made`` and ``kept`` name stages that ran now, or had run before."""
 
     plan: Plan
@@ -76,8 +76,43 @@ class Audited:
             "stages": {"made": self.made, "kept": self.kept},
         }
 
+    @property
+    def cells(self) -> pl.DataFrame:
+        """One row per benchmark and corpus or model, with its status."""
+        rows = [
+            {
+                "benchmark": cell.cell.benchmark,
+                "corpus": cell.cell.corpus,
+                "model": cell.cell.model,
+                "status": cell.status,
+                "leak_rate": cell.leak.value if cell.leak is not None else None,
+            }
+            for cell in self.overall.cells
+        ]
+        schema = dict.fromkeys(("benchmark", "corpus", "model", "status"), pl.String)
+        return pl.DataFrame(rows, schema={**schema, "leak_rate": pl.Float64})
 
-def run_audit(audit: Audit, *, tell: Tell = lambda _: None, quiet: bool = False) -> Audited:
+    def _repr_html_(self) -> str:
+        return str(self.cells._repr_html_())
+
+
+def run_audit(
+    audit: Audit | str | Path, *, tell: Tell = lambda _: None, quiet: bool = False
+) -> AuditResult:
+    """Run an audit file: search, scores, answers, detectors, controls, one verdict.
+
+    ``heldout.audit(...)`` is this function, too. A killed call continues where it was.
+
+    Args:
+        audit: An audit that was read, or its file.
+        tell: Receives a line for every stage that begins.
+        quiet: Show no progress.
+
+    Returns:
+        The verdict of every benchmark with every corpus and model; ``cells`` as a data frame.
+    """
+    if not isinstance(audit, Audit):
+        audit = read_audit(Path(audit))
     cases = open_cases(audit)
     fresh = open_fresh_items(audit, cases)
     plan = make_plan(cases, audit.file, fresh_steps(fresh))
@@ -116,7 +151,7 @@ class _Journey:
         ]
         self.total = sum(per_case) + len(fresh)
 
-    def run(self) -> Audited:
+    def run(self) -> AuditResult:
         runs = {}
         for case in self.cases:
             runs[case.name] = Run.create(case.folder, seed=self.file.seed)
@@ -170,7 +205,7 @@ class _Journey:
         }
         if datasets:
             write_audit_report(self.audit.output)
-        return Audited(
+        return AuditResult(
             self.plan,
             overall,
             {name: run.path for name, run in runs.items()},
