@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from heldout.audit.evaluation import evaluate_suite
     from heldout.audit.gates import parse_gate, shut
     from heldout.audit.init_file import write_init
-    from heldout.audit.lab_grid import train_grid
     from heldout.audit.matrix import leak_rates
     from heldout.audit.overlap import OverlapResult, audit_overlap
     from heldout.audit.plan import Plan, make_plan
@@ -54,7 +53,6 @@ __all__ = [
     "shipped_models",
     "shut",
     "synthesize",
-    "train_grid",
     "train_model",
     "write_init",
 ]

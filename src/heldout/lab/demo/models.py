@@ -72,7 +72,7 @@ class DemoModels:
 
 
 def shipped_models() -> DemoModels:
-    return open_models(Path(str(files("heldout.audit"))) / "demo_models")
+    return open_models(Path(str(files("heldout.lab.demo"))) / "weights")
 
 
 def models_for(seed: int, folder: Path | None) -> DemoModels | str:

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from heldout import __version__
-from heldout.audit.demo_models import OUTSIDER, SUSPECTS, DemoModels
 from heldout.errors import InputError
 from heldout.lab import RELEASED, WORLDS, Release, write_release
+from heldout.lab.demo.models import OUTSIDER, SUSPECTS, DemoModels
 from heldout.model import file_sha256
 from heldout.scenes import WrittenBenchmark, write_corpus
 from heldout.store import write_json

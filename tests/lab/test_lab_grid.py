@@ -13,13 +13,13 @@ from typer.testing import CliRunner
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from heldout.audit.lab_grid import train_grid  # noqa: E402
 from heldout.cli.app import app  # noqa: E402
-from heldout.detect import ScoreTables  # noqa: E402
+from heldout.detect import ScoreTables, detectors  # noqa: E402
 from heldout.lab.models.grid import standing_recipe  # noqa: E402
 from heldout.lab.models.sheet import Sheet  # noqa: E402
+from heldout.lab.models.tables import train_grid  # noqa: E402
 from heldout.lab.models.vlm import TOY  # noqa: E402
-from heldout.lab.power.models import forward_tokens, read_grid  # noqa: E402
+from heldout.lab.power.models import read_grid  # noqa: E402
 from heldout.store import Run  # noqa: E402
 
 ARM = "scenes0-d2"
@@ -116,7 +116,7 @@ def test_what_was_read_is_counted_as_the_sheet_holds_it(trained: Path) -> None:
     # A document that scores its first token is a shard read whole; all orders of a shard stand there.
     whole = np.asarray([sheet.places[row][0] == 1 for row in range(len(sheet.scored))])
     joint = sheet.scored.lengths[sheet.sums & whole]
-    assert forward_tokens(tables, "order-joint", ARM, read) == joint.sum() > 0
+    assert detectors()["order-joint"].forward_tokens(tables, ARM, read) == joint.sum() > 0
     items = len(tables.items)
     pictures = TOY.places * (sheet.scored_picture[:items] >= 0).sum()
     assert read["scores"] == sheet.scored.lengths[:items].sum() + pictures
