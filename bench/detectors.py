@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from heldout.benchmark import read_benchmark
 from heldout.detect import DetectSettings, ScoreTables, detectors
 from heldout.lab.power.conformance import NullCalibration, null_calibration, power
-from heldout.overlap.scan import items_table
+from heldout.overlap.images.scan import items_table
 from heldout.stats.grouping import trend_test
 from heldout.store import make_table
 from heldout.verdict import examine

@@ -15,7 +15,7 @@ from heldout.detect import DetectSettings
 from heldout.detect.tables import MOST_STRATA, covariates
 from heldout.detect.tail_strata import tail_strata
 from heldout.lab.power.planted_scores import BASELINE, PLANTED, TARGET, planted_scores
-from heldout.overlap.scan import items_table
+from heldout.overlap.images.scan import items_table
 from heldout.verdict import examine
 
 QUICK = DetectSettings(permutations=199)

@@ -21,7 +21,7 @@ from heldout.lab.power.planted_scores import (
     TARGET,
     planted_scores,
 )
-from heldout.overlap.scan import items_table
+from heldout.overlap.images.scan import items_table
 from heldout.store import make_table
 from heldout.verdict import Claim
 from heldout.verdict.controls import trend_within_fields

@@ -7,7 +7,7 @@ import html
 import re
 import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,8 @@ from heldout.overlap import (
     CalibrationPlan,
     ControlSet,
     Domain,
+    Judge,
+    JudgeEndpoint,
     ModelJudge,
     NearSearch,
     OverlapSettings,
@@ -101,6 +103,7 @@ def audit_overlap(
     settings: OverlapSettings | None = None,
     null: CorpusSource | None = None,
     controls: Sequence[ControlSet | str] = (),
+    judge: Judge | JudgeEndpoint | Mapping[str, Any] | str | None = None,
     workers: int | None = None,
     seed: int = 0,
     quiet: bool = False,
@@ -124,6 +127,7 @@ def audit_overlap(
             corpus against itself.
         controls: Images that cannot be in the corpora and must not be flagged: control sets, or
             ``NAME=SOURCE:in-domain`` and ``NAME=SOURCE:out-of-domain``.
+        judge: The setting of this name, or a judge of your own.
         workers: Processes; default: one per core.
         seed: Seed of every random draw.
         quiet: Show no progress.
@@ -134,12 +138,15 @@ def audit_overlap(
     Returns:
         The run, with matches, leaks, claims and findings as data frames.
     """
+    own = judge if isinstance(judge, Judge) else None
+    if own is None and judge is not None:
+        values["judge"] = judge
     chosen = settings if settings is not None else OverlapSettings.read(values)
     if settings is not None and values:
         raise InputError(f"{next(iter(values))}: give settings, or single ones by name, not both")
     notify = notify or _to_standard_error
     calibration = _calibration(chosen, null, controls)
-    judge = open_judge(chosen)
+    asker = open_judge(chosen)
     if not isinstance(benchmark, Benchmark):
         benchmark = read_benchmark(benchmark)
     several = (
@@ -168,7 +175,14 @@ def audit_overlap(
             engine = stack.enter_context(open_engine(engine, workers))
         stack.enter_context(run.writing())
         ended = search_corpora(
-            benchmark, corpora, run, engine, chosen, calibration, judge=judge, quiet=quiet
+            benchmark,
+            corpora,
+            run,
+            engine,
+            chosen,
+            calibration,
+            judge=ModelJudge.of(run, asker, quiet=quiet) if asker is not None else own,
+            quiet=quiet,
         )
         conclusion = conclude(run, quiet=quiet)
     if ended is not None:  # tables and report hold what the judge said by then; the rest is unsure
@@ -184,7 +198,7 @@ def search_corpora(
     settings: OverlapSettings,
     calibration: CalibrationPlan | None = None,
     *,
-    judge: ChatEndpoint | None = None,
+    judge: Judge | None = None,
     quiet: bool = False,
 ) -> HeldoutError | None:
     """The tables that ``conclude`` reads, and check.json. Call inside run.writing().
@@ -207,8 +221,7 @@ def search_corpora(
         text = TextSearch(encoder=settings.text_encoder)
         scan_texts(benchmark, corpora, run, engine, text, quiet=quiet)
         if judge is not None:
-            reader = ModelJudge.of(run, judge, quiet=quiet)
-            ended = judge_texts(run, reader, every=settings.judge_all).ended
+            ended = judge_texts(run, judge, every=settings.judge_all).ended
     else:
         forget_texts(run)
     run.write_json("check.json", check(benchmark).model_dump(mode="json"))

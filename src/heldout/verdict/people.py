@@ -36,7 +36,7 @@ _SETTLE = {
 def with_people(claims: Sequence[Claim], matches: pl.DataFrame) -> list[Claim]:
     """Claims of image overlap with the people who judged their matches in the trail.
 
-    ``matches`` are as people judged them (overlap/judged.py): nothing else is read.
+    ``matches`` are as people judged them (overlap/judgements.py): nothing else is read.
     """
     judged = matches.filter(pl.col("evidence").str.json_path_match("$.people").is_not_null())
     if judged.is_empty():

@@ -21,7 +21,7 @@ _WHOLE = (SAME_ITEM, SAME_CAPTION)  # there is nothing to raise
 def with_people_on_words(claim: Claim, matches: pl.DataFrame, items: pl.DataFrame) -> Claim:
     """``claim`` (of one corpus) with the people who judged its text matches in the trail.
 
-    ``matches`` are as people judged them (overlap/judged.py): nothing else is read.
+    ``matches`` are as people judged them (overlap/judgements.py): nothing else is read.
     """
     here = matches.filter(pl.col("corpus") == claim.cell.corpus)
     judged = here.filter(pl.col("evidence").str.json_path_match("$.people").is_not_null())
@@ -64,7 +64,7 @@ def _pairs(judged: pl.DataFrame, clusters: Mapping[str, str]) -> list[dict[str, 
         pair["overturned"] |= dismissed
         pair["exact"] |= dismissed and row["method"] == "exact"
         pair["changed"] |= people["tool"] != row["relation"]
-        # Several raters raise it; of one alone it stays the tool's (overlap/judged.py).
+        # Several raters raise it; of one alone it stays the tool's (overlap/judgements.py).
         same = all(TEXT_RELATIONS[said] == SAME_ITEM for said in people["verdicts"].values())
         held = people["tool"] == row["relation"] and row["relation"] not in _WHOLE
         pair["raised"] |= same and held and row["degree"] != "none"
