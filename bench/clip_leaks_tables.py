@@ -21,7 +21,7 @@ import numpy as np
 
 from captioned_scenes import SIDE, World, scene_with_one_large, write_test, write_train
 from heldout.detect.impact import kept_studies
-from heldout.detect.impact.subsets import leakage
+from heldout.detect.impact.impact import leakage
 from heldout.evidence import leaks_of
 from heldout.lab.transforms.degrees import MeasuredDegrees, degrees_page, measure_degrees
 from heldout.overlap import Bounds

@@ -19,8 +19,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from heldout.audit.demo_data import TABLE, WORLD, DemoSize
-from heldout.audit.demo_models import CLEAN, CONTAMINATED, OUTSIDER, RECIPE, WEIGHTS
+from heldout.lab.demo.data import TABLE, WORLD, DemoSize
+from heldout.lab.demo.models import CLEAN, CONTAMINATED, OUTSIDER, RECIPE, WEIGHTS
 from heldout.lab.models.onnx_export import export_onnx
 from heldout.lab.models.releases import write_release
 from heldout.model.onnx.card import CARD, file_sha256
@@ -28,7 +28,7 @@ from heldout.store import write_json
 
 BASE = "demo"
 EXPORT = "heldout lab onnx CHECKPOINT --out ROLE"
-PACKAGE = Path(__file__).resolve().parents[1] / "src" / "heldout" / "audit" / "demo_models"
+PACKAGE = Path(__file__).resolve().parents[1] / "src" / "heldout" / "lab" / "demo" / "weights"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from heldout.audit.demo import CHANGED, DECOY, EXACT, WORDS, DemoResult, run_demo
-from heldout.audit.demo_models import CLEAN, CONTAMINATED, OUTSIDER
+from heldout.lab.demo.models import CLEAN, CONTAMINATED, OUTSIDER
 from heldout.store import write_json
 
 ENOUGH = 2  # detectors a contaminated model has to survive on

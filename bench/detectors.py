@@ -19,14 +19,14 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from heldout.benchmark import read_benchmark
+from heldout.benchmark import items_table, read_benchmark
 from heldout.detect import DetectSettings, ScoreTables, detectors
-from heldout.lab.power.conformance import NullCalibration, null_calibration, power
-from heldout.overlap.images.scan import items_table
+from heldout.lab.power.conformance import NullCalibration, null_calibration, power_by_dose
 from heldout.stats.grouping import trend_test
 from heldout.store import make_table
 from heldout.verdict import examine
-from heldout.verdict.controls import overlap_inflation, trend_within_fields
+from heldout.verdict.controls.inflation import overlap_inflation
+from heldout.verdict.controls.orders import trend_within_fields
 from heldout.verdict.published import orders_that_change_nothing, reread_cells, tied_columns
 
 DOSES = (0.0, 0.5, 1.0, 2.0, 4.0)
@@ -65,7 +65,7 @@ def measure_power(names: list[str], cells: int, workers: int) -> None:
 
 
 def _powered(task: tuple[str, int]) -> list[float]:
-    return power(detectors()[task[0]], DOSES, task[1], permutations=999, seed=11)
+    return power_by_dose(detectors()[task[0]], DOSES, task[1], permutations=999, seed=11)
 
 
 def race(rounds: int) -> None:

@@ -62,7 +62,7 @@ def main() -> None:
 
 
 def prepare(args: Any) -> None:
-    from heldout.audit.lab_grid import prepare_grid
+    from heldout.lab.models.tables import prepare_grid
 
     real = None
     if args.slake is not None:
@@ -84,7 +84,7 @@ def releases(args: Any) -> None:
 
 
 def one_release(job: Any) -> None:
-    from heldout.lab.demo_sheets import prepare_demo
+    from heldout.lab.demo.sheets import prepare_demo
 
     folder, size, seed, images = job
     prepare_demo(folder, size, seeds=[seed], images=images, tell=say)
@@ -186,8 +186,8 @@ def keep(grid: Any, names: Any, out: Path) -> None:
 
 
 def tables(args: Any) -> None:
-    from heldout.audit.lab_grid import write_tables
     from heldout.lab.models.grid import PreparedGrid
+    from heldout.lab.models.tables import write_tables
 
     for packed in sorted(args.readings.glob("readings-*.zip")):
         with zipfile.ZipFile(packed) as archive:

@@ -13,7 +13,7 @@ import argparse
 import numpy as np
 from numpy.typing import NDArray
 
-from heldout.stats.subset_means import subset_difference
+from heldout.stats.contrast import subset_difference
 
 Floats = NDArray[np.float64]
 CASES = (

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         conclude,
         evaluate_suite,
         read_audit,
+        report_run,
         run_audit,
         synthesize,
         train_model,
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from heldout.audit import audit_overlap as overlap
     from heldout.audit import evaluate_suite as evaluate
     from heldout.audit import leak_rates as matrix
+    from heldout.audit import report_run as report
     from heldout.audit import synthesize as synth
     from heldout.audit import train_model as train
     from heldout.benchmark import Benchmark, Example, check, read_benchmark
@@ -29,13 +31,19 @@ if TYPE_CHECKING:
     from heldout.cure import sanitize
     from heldout.cure import write_gate as gate
     from heldout.detect import Finding, study_encoders, study_impact
+    from heldout.detect import impact_of_leaks as impact
     from heldout.engine import open_engine
     from heldout.evaluate import EncoderSettings, evaluate_encoder
+    from heldout.model import AskSettings, ModelEndpoint, ModelServer, ScoreSettings, ask, score
+    from heldout.report import compare, export
     from heldout.store import Run
+    from heldout.twin import TwinSettings, make_twins
+    from heldout.twin import make_twins as twin
     from heldout.verdict import Claim, Detection, detect_run
     from heldout.verdict import detect_run as detect
 
 __all__ = [
+    "AskSettings",
     "Benchmark",
     "Claim",
     "Corpus",
@@ -44,30 +52,43 @@ __all__ = [
     "EncoderSettings",
     "Example",
     "Finding",
+    "ModelEndpoint",
+    "ModelServer",
     "Run",
+    "ScoreSettings",
+    "TwinSettings",
+    "ask",
     "audit_overlap",
     "check",
+    "compare",
     "conclude",
     "detect",
     "detect_run",
     "evaluate",
     "evaluate_encoder",
     "evaluate_suite",
+    "export",
     "gate",
+    "impact",
+    "make_twins",
     "matrix",
     "open_corpus",
     "open_engine",
     "overlap",
     "read_audit",
     "read_benchmark",
+    "report",
+    "report_run",
     "run_audit",
     "sanitize",
+    "score",
     "study_encoders",
     "study_impact",
     "synth",
     "synthesize",
     "train",
     "train_model",
+    "twin",
 ]
 
 _load = load_on_first_use(__name__, __file__)
@@ -75,6 +96,6 @@ _load = load_on_first_use(__name__, __file__)
 
 def __getattr__(name: str) -> Any:
     # Rooms that can be called like the verbs.
-    if name in ("detect", "evaluate", "overlap", "synth", "train"):
+    if name in ("detect", "evaluate", "overlap", "report", "synth", "train", "twin"):
         return importlib.import_module(f"heldout.{name}")
     return _load(name)

@@ -33,6 +33,15 @@ class Settings(BaseModel):
         except ValidationError as error:
             raise InputError(_sentence(error, cls)) from None
 
+    @classmethod
+    def choose(cls, settings: Self | None, values: Mapping[str, Any]) -> Self:
+        """Settings of a call that takes them as one object or by name, not both."""
+        if settings is not None and values:
+            raise InputError(
+                f"{next(iter(values))}: give settings, or single ones by name, not both"
+            )
+        return settings if settings is not None else cls.read(values)
+
 
 def nested_settings(annotation: Any) -> type[Settings] | None:
     """The settings model inside an annotation such as ``Endpoint | None``; None if there is none."""

@@ -14,7 +14,7 @@ from heldout.errors import InputError
 from heldout.stats import Interval
 from heldout.store import empty_table
 from heldout.verdict import Claim
-from heldout.verdict.overall import BenchmarkVerdict, CellVerdict, Overall, Rate
+from heldout.verdict.overall import BenchmarkVerdict, CellVerdict, LeakRate, Overall
 
 GOOD = """\
 benchmarks:
@@ -145,7 +145,7 @@ def test_nearness_fires_no_gate_and_a_rate_is_of_one_corpus() -> None:
             why="w",
             findings=[],
         )
-        rate = Rate(leaked, 100, Interval(0.0, 1.0, 0.95, "none"))
+        rate = LeakRate(leaked, 100, Interval(0.0, 1.0, 0.95, "none"))
         return CellVerdict(claim.cell, "survives", [claim], rate)
 
     def fired(one: CellVerdict, gate: str) -> list[str]:

@@ -11,8 +11,11 @@ from pathlib import Path
 import pytest
 
 from heldout.audit.demo import DemoResult, _not_installed, run_demo
-from heldout.audit.demo_data import BENCHMARK, CORPUS, FILE, MODELS, TABLE, WHO, DemoSize
-from heldout.audit.demo_models import (
+from heldout.audit.reader import read_audit
+from heldout.cli import demo as command
+from heldout.errors import InputError
+from heldout.lab.demo.data import BENCHMARK, CORPUS, FILE, MODELS, TABLE, WHO, DemoSize
+from heldout.lab.demo.models import (
     CLEAN,
     CONTAMINATED,
     OUTSIDER,
@@ -25,9 +28,6 @@ from heldout.audit.demo_models import (
     open_models,
     shipped_models,
 )
-from heldout.audit.reader import read_audit
-from heldout.cli import demo as command
-from heldout.errors import InputError
 from heldout.lab.models.releases import write_release
 from heldout.model.onnx.card import CARD, file_sha256, read_card
 
@@ -180,7 +180,7 @@ DEMO = """
 import json
 from pathlib import Path
 from heldout.audit.demo import run_demo
-from heldout.audit.demo_data import DemoSize
+from heldout.lab.demo.data import DemoSize
 
 tiny = DemoSize(images=12, shown=8, corpus=30)
 made = run_demo(Path(sys.argv[1]), seed=2, models=Path(sys.argv[2]), size=tiny, quiet=True)

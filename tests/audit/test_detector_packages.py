@@ -19,7 +19,7 @@ from small_grid import write_small_grid
 from command_line import run_inside
 from heldout.detect import DetectSettings, detectors
 from heldout.errors import InputError
-from heldout.lab.power.conformance import null_calibration, power
+from heldout.lab.power.conformance import null_calibration, power_by_dose
 from heldout.lab.power.planted_scores import planted_scores
 from heldout.store import Run, make_table
 from heldout.verdict import examine
@@ -130,7 +130,7 @@ def test_the_lab_measures_them(installed: Path, tmp_path: Path) -> None:
     }
     token = detectors()["first-token"]
     assert null_calibration(token, 15, permutations=99).holds
-    none, much = power(token, (0.0, 4.0), 4, permutations=99)
+    none, much = power_by_dose(token, (0.0, 4.0), 4, permutations=99)
     assert none < much
 
 

@@ -12,11 +12,11 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from heldout.audit.asking import read_twins
 from heldout.benchmark import Benchmark, read_benchmark
 from heldout.benchmark.writers.base import open_tables
 from heldout.cli.app import app
 from heldout.errors import InputError
+from heldout.model import read_twins
 from heldout.model.asking import expand, parse_variants
 
 Picture = Callable[..., bytes]

@@ -13,7 +13,7 @@ from heldout.lab.power.conformance import (
     clean_cells,
     null_calibration,
     planted_for,
-    power,
+    power_by_dose,
     target_finding,
 )
 from heldout.lab.power.planted_scores import PLANTED, TARGET, planted_scores
@@ -44,7 +44,7 @@ def test_every_detector_of_the_issue_is_there() -> None:
 
 @pytest.mark.parametrize("name", SEEING)
 def test_what_was_planted_is_called_seen_and_more_of_it_more_often(name: str) -> None:
-    none, some, much = power(detectors()[name], (0.0, 1.0, 4.0), 5, permutations=99)
+    none, some, much = power_by_dose(detectors()[name], (0.0, 1.0, 4.0), 5, permutations=99)
     assert none <= some <= much + 0.2
     assert much >= 0.75
     assert none <= 0.4

@@ -13,7 +13,7 @@ import pytest
 
 from heldout.detect import DetectSettings, ScoreTables
 from heldout.detect.easiest import TopItems, easiest_items
-from heldout.detect.membership import MIN_K_PLUS_PLUS
+from heldout.detect.item_scores import MIN_K_PLUS_PLUS
 from heldout.lab.power.planted_scores import BASELINE, MODELS, PLANTED, TARGET, planted_scores
 from heldout.store import make_table
 

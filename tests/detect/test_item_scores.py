@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from heldout.detect import DetectSettings, Finding, NotTestable, ScoreTables
-from heldout.detect.membership import MEMBERSHIP
+from heldout.detect.item_scores import MEMBERSHIP
 from heldout.detect.tables import covariate, strata
 from heldout.errors import InputError
 from heldout.lab.power.planted_scores import PLANTED, planted_scores

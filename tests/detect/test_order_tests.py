@@ -10,9 +10,9 @@ from scipy import stats
 
 from heldout.detect import Finding, NotTestable, detectors
 from heldout.detect.order_joint import joint_shards, shard_gains, sharded_t
-from heldout.detect.order_plan import plan_joint
 from heldout.errors import InputError
 from heldout.lab.power.planted_scores import PLANTED, TARGET, planted_scores
+from heldout.model.order import plan_joint
 
 QUICK = PLANTED.model_copy(update={"permutations": 999})
 

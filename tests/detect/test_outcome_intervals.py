@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from heldout.detect.outcome import around, around_correlation
+from heldout.detect.finding import around, around_correlation
 from heldout.stats.grouping import trend_test
 from heldout.stats.paired import paired_test
 

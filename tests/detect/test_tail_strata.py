@@ -10,12 +10,11 @@ import polars as pl
 import pytest
 from scipy import stats
 
-from heldout.benchmark import read_benchmark
+from heldout.benchmark import items_table, read_benchmark
 from heldout.detect import DetectSettings
 from heldout.detect.tables import MOST_STRATA, covariates
-from heldout.detect.tail_strata import tail_strata
+from heldout.detect.tail_enrichment import tail_strata
 from heldout.lab.power.planted_scores import BASELINE, PLANTED, TARGET, planted_scores
-from heldout.overlap.images.scan import items_table
 from heldout.verdict import examine
 
 QUICK = DetectSettings(permutations=199)

@@ -11,13 +11,12 @@ from typing import Any
 import polars as pl
 import pytest
 
-from heldout.benchmark import Benchmark, read_benchmark
+from heldout.benchmark import Benchmark, items_table, read_benchmark
 from heldout.corpus import Corpus, open_corpus
 from heldout.detect import text_overlap
 from heldout.engine import open_engine
 from heldout.evidence import KINDS, count_kinds, text_kinds
 from heldout.overlap import scan
-from heldout.overlap.images.scan import items_table
 from heldout.overlap.texts.index import TextSearch, build_text_index
 from heldout.overlap.texts.ledger import collect_text
 from heldout.overlap.texts.relation import untestable_items

@@ -14,7 +14,7 @@ from heldout.evaluate.remote import EngineAsker, LocalModelSpec
 from heldout.scenes import write_benchmark
 
 pytest.importorskip("onnxruntime", reason="the extra 'onnx' is not installed")
-MODEL = Path(heldout.__file__).parent / "audit/demo_models/clean"
+MODEL = Path(heldout.__file__).parent / "lab/demo/weights/clean"
 
 
 @pytest.fixture(scope="module")

@@ -9,8 +9,8 @@ from heldout.detect import (
     DetectSettings,
     Difference,
     Floats,
+    ModelScores,
     Outcome,
-    Scored,
     ScoreTables,
     arxiv,
     item_detector,
@@ -23,7 +23,7 @@ from heldout.verdict import Control, ControlInput
 NAME = "first-half"
 
 
-def compare_halves(values: Floats, scored: Scored, settings: DetectSettings) -> tuple | None:
+def compare_halves(values: Floats, scored: ModelScores, settings: DetectSettings) -> tuple | None:
     """Mean of the first half of the images less the second, and a test that keeps images whole."""
     images = list(dict.fromkeys(scored.clusters))
     first = set(images[: len(images) // 2])
@@ -99,7 +99,7 @@ FIRST_HALF = Detector(
 )
 
 
-def first_token(tables: ScoreTables, scored: Scored, settings: DetectSettings) -> Floats | str:
+def first_token(tables: ScoreTables, scored: ModelScores, settings: DetectSettings) -> Floats | str:
     if not scored.has("logprobs"):
         return "per-token log-probabilities were not recorded"
     starts = np.cumsum(scored.counts.astype(int)) - scored.counts.astype(int)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from heldout.evidence import Rung
-from heldout.report.advice import advice_for
+from heldout.report.first_screen import advice_for
 from heldout.store import Run
-from heldout.verdict.ladder import ACTIONS
+from heldout.verdict.claim import ACTIONS
 
 
 def _advice(rung: Rung) -> dict[str, object]:

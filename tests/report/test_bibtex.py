@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from heldout.detect import Citation, citations
-from heldout.report.export import data_methods, statistics
+from heldout.report.export import bibtex as methods
 from heldout.report.export.bibtex import bibtex
-from heldout.report.export.case import Case
+from heldout.report.export.case import ExportCase
 from heldout.store import Run
 
 REQUIRED = {
@@ -41,7 +41,9 @@ def _scan(**more: Any) -> dict[str, Any]:
 
 def _keys(folder: Path, manifest: dict[str, Any], findings: list[dict[str, Any]]) -> list[str]:
     run = Run.create(folder / "run", command=["heldout", "overlap"])
-    case = Case(run, {"packages": {}, **manifest}, [], findings, {"models": [], "rankings": []}, [])
+    case = ExportCase(
+        run, {"packages": {}, **manifest}, [], findings, {"models": [], "rankings": []}, []
+    )
     return re.findall(r"^@\w+\{(\w+),", bibtex(case), re.MULTILINE)
 
 
@@ -102,7 +104,7 @@ def test_pairs_that_could_not_be_verified_cite_no_registration(tmp_path: Path) -
 def test_every_entry_has_the_fields_that_bibtex_asks_for() -> None:
     entries = {
         value.key: value
-        for module in (citations, data_methods, statistics)
+        for module in (citations, methods)
         for value in vars(module).values()
         if isinstance(value, Citation)
     }

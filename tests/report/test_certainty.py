@@ -10,11 +10,16 @@ import pytest
 from heldout.detect import Cell
 from heldout.lab.leaks.board import LeakBoard
 from heldout.lab.leaks.page import precision
-from heldout.report.certainty import PRECISION_FILE, Precision, certainty, published
-from heldout.report.first_screen import first_screen
+from heldout.report.first_screen import (
+    PRECISION_FILE,
+    CopyPrecision,
+    certainty,
+    first_screen,
+    published,
+)
 from heldout.stats import binomial_interval
 from heldout.verdict import Claim
-from heldout.verdict.overall import CellVerdict, Rate
+from heldout.verdict.overall import CellVerdict, LeakRate
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -45,7 +50,7 @@ def test_only_equal_bytes_or_pixels_are_called_certain(
         rule="copies/copy-found",
         findings=[],
     )
-    rate = Rate(7, 40, binomial_interval(7, 40))
+    rate = LeakRate(7, 40, binomial_interval(7, 40))
     evidence = {
         "same image and answer": 2,
         "same image": 4,
@@ -68,7 +73,7 @@ def test_an_older_verdict_calls_nothing_proven_that_it_does_not_know_to_be() -> 
 def test_the_precision_that_is_shipped_is_the_published_one() -> None:
     board = LeakBoard.model_validate_json((DOCS / "data/leak-recall.json").read_text())
     assert published() == precision(board, published().command)
-    assert published() == Precision.model_validate_json(
+    assert published() == CopyPrecision.model_validate_json(
         (DOCS / "data" / PRECISION_FILE).read_text()
     )
     page = (DOCS / "leak-recall.md").read_text()

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from heldout.report.commands import commands_shown
+import shlex
+
+from heldout.report.reproduce import commands_shown
 
 
 def test_a_stage_that_was_done_again_shows_its_last_command() -> None:
     first = ["heldout", "overlap", "bench", "--against", "a", "--out", "run"]
     again = ["heldout", "overlap", "bench", "--against", "b", "--out", "run"]
     detect = ["heldout", "detect", "run"]
-    assert commands_shown([first, detect, again]) == [detect, again]
+    assert commands_shown([first, detect, again]) == [shlex.join(detect), shlex.join(again)]
 
 
 def test_models_and_variants_are_stages_of_their_own() -> None:
@@ -21,8 +23,14 @@ def test_models_and_variants_are_stages_of_their_own() -> None:
 
     given = [score("m"), score("n"), ask("original"), ask("twin"), score("m", "--limit", "9")]
     shown = [score("n"), ask("original"), ask("twin"), score("m", "--limit", "9")]
-    assert commands_shown(given) == shown
-    assert commands_shown([score("m"), score("m", "--as", "m16")]) == [
-        score("m"),
-        score("m", "--as", "m16"),
+    assert commands_shown(given) == [shlex.join(command) for command in shown]
+    both = [score("m"), score("m", "--as", "m16")]
+    assert commands_shown(both) == [shlex.join(command) for command in both]
+
+
+def test_calls_from_python_are_written_as_calls() -> None:
+    first, again = (["python", f"heldout.overlap('bench', against=['{name}'])"] for name in "ab")
+    models = [["python", f"heldout.ask('bench', model='{name}')"] for name in "mn"]
+    assert commands_shown([first, again, *models]) == [
+        f"Python: {text}" for _, text in (again, *models)
     ]

@@ -11,9 +11,9 @@ from jinja2 import Environment
 from heldout.report.figures import (
     Curve,
     OperatingPoint,
-    Rate,
+    RateBar,
     Series,
-    Step,
+    WaterfallStep,
     bar_chart,
     bin_chart,
     distance_histogram,
@@ -66,7 +66,7 @@ def bars(name: str) -> str:
 
 
 def rates(name: str) -> str:
-    return rate_chart([Rate(name, 0.5, 0.3, 0.7, name)], title=name, label="share")
+    return rate_chart([RateBar(name, 0.5, 0.3, 0.7, name)], title=name, label="share")
 
 
 def bins(name: str) -> str:
@@ -75,7 +75,7 @@ def bins(name: str) -> str:
 
 def funnel(name: str) -> str:
     lost = [(name, 3), ("licence", 2), ("no caption", 1), ("no image", 1)]
-    return funnel_chart([Step(name, 10, []), Step("select", 0, lost)], title=name)
+    return funnel_chart([WaterfallStep(name, 10, []), WaterfallStep("select", 0, lost)], title=name)
 
 
 FIGURES = [histogram, sweep, heat, radar, roc, bars, rates, bins, funnel]

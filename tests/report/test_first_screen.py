@@ -10,8 +10,7 @@ from heldout.detect import Cell
 from heldout.report.first_screen import first_screen
 from heldout.store import empty_table
 from heldout.verdict import Claim, Control
-from heldout.verdict.overall import BenchmarkVerdict, CellVerdict, cell_status
-from heldout.verdict.recommend import recommend
+from heldout.verdict.overall import BenchmarkVerdict, CellVerdict, cell_status, recommend
 
 NO_LEAKS = pl.DataFrame(empty_table("leaks"))
 

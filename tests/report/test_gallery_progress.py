@@ -8,18 +8,18 @@ import pytest
 from made_up_run import made_up_run
 
 from heldout.engine import progress as shown
-from heldout.report import gallery_pages
+from heldout.report import gallery
 
 
 def test_pairs_are_counted_while_the_gallery_is_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run = made_up_run(tmp_path / "run", 3 * gallery_pages.PER_PAGE)
+    run = made_up_run(tmp_path / "run", 3 * gallery.PER_PAGE)
     monkeypatch.setattr(
-        gallery_pages, "progress", lambda *told, **how: shown(*told, appears_after=0.0, **how)
+        gallery, "progress", lambda *told, **how: shown(*told, appears_after=0.0, **how)
     )
-    gallery_pages.make_gallery(run)
+    gallery.make_gallery(run)
     told = capsys.readouterr()
-    assert told.out == "" and f"/{3 * gallery_pages.PER_PAGE} pairs" in told.err
-    gallery_pages.make_gallery(run, quiet=True)
+    assert told.out == "" and f"/{3 * gallery.PER_PAGE} pairs" in told.err
+    gallery.make_gallery(run, quiet=True)
     assert capsys.readouterr().err == ""

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from heldout.review import guard
+from heldout.review import server
 from heldout.store.judgements import history
 
 TOKEN = "the-token-of-this-test"
@@ -90,21 +90,21 @@ def test_a_judgement_may_come_in_chunks(port: int, run: Path, size: int) -> None
 def test_chunks_are_counted_as_they_arrive_and_cut_at_the_cap(
     port: int, run: Path, size: int
 ) -> None:
-    padded = json.dumps({"verdict": "unrelated", "padding": "x" * guard.BODY}).encode()
+    padded = json.dumps({"verdict": "unrelated", "padding": "x" * server.BODY}).encode()
     assert post(port, chunks(padded, size), CHUNKED)[0] == 413
     assert list(history(run)) == []
 
 
 def test_the_cap_is_the_last_byte_that_is_taken(port: int, run: Path) -> None:
     short = json.dumps({"verdict": "unrelated"}).encode()
-    fits = short + b" " * (guard.BODY - len(short))
+    fits = short + b" " * (server.BODY - len(short))
     assert post(port, chunks(fits, 4096), CHUNKED)[0] == 200
     assert post(port, chunks(fits + b" ", 4096), CHUNKED)[0] == 413
     assert len(list(history(run))) == 1
 
 
 def test_an_announced_length_does_not_hide_the_chunks(port: int, run: Path) -> None:
-    padded = json.dumps({"verdict": "unrelated", "padding": "x" * guard.BODY}).encode()
+    padded = json.dumps({"verdict": "unrelated", "padding": "x" * server.BODY}).encode()
     status, _ = post(port, chunks(padded, 4096), CHUNKED, "Content-Length: 10")
     assert status in (400, 413)
     assert list(history(run)) == []
@@ -136,7 +136,7 @@ def test_lengths_that_are_none_are_refused(port: int, run: Path, header: str, st
 def test_a_body_that_does_not_come_is_not_waited_for(
     port: int, run: Path, header: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(guard, "BODY_SECONDS", 0.2)
+    monkeypatch.setattr(server, "BODY_SECONDS", 0.2)
     assert post(port, [b"1\r\n{\r\n"], header)[0] == 408
     assert list(history(run)) == []
 

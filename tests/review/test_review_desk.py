@@ -13,9 +13,9 @@ from typer.testing import CliRunner
 
 from heldout.cli.app import app
 from heldout.errors import InputError, PrerequisiteError
-from heldout.review import Card, open_desks, serve
+from heldout.review import ReviewCard, open_desks, serve
+from heldout.review.card import CLAIMS, EVIDENCE, match_orders
 from heldout.review.items import verifier_of
-from heldout.review.order import CLAIMS, EVIDENCE, match_orders
 from heldout.review.tables import agreement_tables
 from heldout.store.judgements import ITEM, MATCH, Judgement, append, current, history
 
@@ -50,8 +50,8 @@ TABLE_11 = {
 SCALES = ("correctness", "clarity", "grounding", "options")
 
 
-def item(name: str, **hint: Any) -> Card:
-    return Card(name, name, {}, {"accepted": None, "failed": [], "rubric": [], **hint})
+def item(name: str, **hint: Any) -> ReviewCard:
+    return ReviewCard(name, name, {}, {"accepted": None, "failed": [], "rubric": [], **hint})
 
 
 def test_tables_8_and_9_of_the_paper_come_out_of_its_tables_10_and_11() -> None:
@@ -107,7 +107,7 @@ def test_scales_of_two_raters_get_an_ordinal_alpha() -> None:
 
 def match(
     name: str, relation: str, pictures: list[str], detail: float = 0.9, method: str = "pdq"
-) -> Card:
+) -> ReviewCard:
     hint = {
         "relation": relation,
         "modality": ["none"],
@@ -115,7 +115,7 @@ def match(
         "method": method,
         "registration": {"detail": detail},
     }
-    return Card(name, name, {}, hint, decides=tuple(("web", picture) for picture in pictures))
+    return ReviewCard(name, name, {}, hint, decides=tuple(("web", picture) for picture in pictures))
 
 
 def test_orders_put_the_surest_or_the_decisive_first() -> None:

@@ -20,10 +20,9 @@ from heldout.audit import audit_overlap
 from heldout.benchmark import read_benchmark
 from heldout.engine import LocalEngine
 from heldout.image import ImageError, byte_digest
-from heldout.review import locate, open_desks
-from heldout.review.locate import locations
+from heldout.review import open_desks, pictures
 from heldout.review.matches import laid_on_query
-from heldout.review.pictures import FULL, MISSING, THUMBNAIL
+from heldout.review.pictures import FULL, MISSING, THUMBNAIL, locations
 from heldout.store import Run
 
 
@@ -106,7 +105,7 @@ def test_a_compressed_tar_is_not_unpacked_without_end(
             info = tarfile.TarInfo(name)
             info.size = 100_000
             tar.addfile(info, io.BytesIO(bytes(info.size)))
-    monkeypatch.setattr(locate, "UNPACKED", 50_000)
+    monkeypatch.setattr(pictures, "UNPACKED", 50_000)
     (place,) = locations(f"{tmp_path}/big.tar.gz!p.png")
     with pytest.raises(ImageError, match="too far inside"):
         place.read()

@@ -17,8 +17,8 @@ from heldout.stats.paired import (
     paired_table,
     paired_test,
     pairs_needed,
+    placed_test,
 )
-from heldout.stats.placed import placed_test
 
 
 @pytest.mark.parametrize(("first", "second"), [(0, 0), (3, 3), (1, 9), (80, 0), (12, 31)])

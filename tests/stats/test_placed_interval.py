@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from heldout.stats.placed import placed_test
+from heldout.stats.paired import placed_test
 
 PLACES = ("A", "B", "C", "D")
 

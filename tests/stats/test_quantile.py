@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from heldout.stats import binomial_interval
-from heldout.stats.quantile import draws_needed, exceedance, excess_p, upper_quantile
+from heldout.stats.intervals import draws_needed, exceedance, excess_p, upper_quantile
 
 
 @pytest.mark.parametrize(("n", "alpha"), [(100, 0.05), (500, 0.01), (5000, 0.001), (777, 0.1)])

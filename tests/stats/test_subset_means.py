@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from heldout.stats.subset_means import subset_difference, subset_mean
+from heldout.stats.contrast import subset_difference, subset_mean
 
 Drawn = tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.bool_]]
 

@@ -39,7 +39,7 @@ MADE = [stage for stage in SynthStage if stage is not SynthStage.DECONTAMINATE]
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Short waits between attempts; everything else is as users have it."""
-    monkeypatch.setattr(settings, "Backoff", lambda attempts: Backoff(3, first_seconds=0.01))
+    monkeypatch.setattr(settings, "Backoff", lambda *attempts: Backoff(3, first_seconds=0.01))
 
 
 def make(

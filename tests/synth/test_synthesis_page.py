@@ -18,7 +18,7 @@ from heldout.cli.app import app
 from heldout.errors import InputError
 from heldout.report.synthesis import read_facts
 from heldout.report.synthesis_page import hub_licence, read_samples
-from heldout.review.open import item_tables, open_desks
+from heldout.review.desk import item_tables, open_desks
 from heldout.scenes import write_benchmark
 from heldout.store import Run
 from heldout.synth import Synthesis

@@ -8,11 +8,7 @@ from typing import Any
 
 from PIL import Image, ImageOps
 
-from heldout.audit.twinning import Twinning, TwinPlan, make_twins
-from heldout.benchmark import read_benchmark
-from heldout.benchmark.writers import open_tables
-from heldout.store import Run
-from heldout.twin import RenderError, RenderTask
+from heldout.twin import RenderError, RenderTask, Twinning, make_twins
 
 
 class Inverted:
@@ -40,15 +36,12 @@ class Inverted:
         return ImageOps.invert(task.original)
 
 
-def twinned(bench: Path | str, out: Path, *, renderer: Any = None, **plan: Any) -> Twinning:
-    plan = {"unfiltered": True, **plan}
-    run = Run.create(out)
-    with run.writing():
-        return make_twins(
-            read_benchmark(bench),
-            run,
-            TwinPlan(**plan),
-            reopen=lambda: open_tables(bench),
-            renderer=renderer or Inverted(),
-            quiet=True,
-        )
+def twinned(bench: Path | str, out: Path, *, renderer: Any = None, **values: Any) -> Twinning:
+    made = make_twins(
+        bench,
+        run=out,
+        draw_with=renderer or Inverted(),
+        quiet=True,
+        **{"unfiltered": True, **values},
+    )
+    return made.twinning

@@ -160,7 +160,7 @@ def test_what_fails_has_a_reason(
     assert KEY not in str(caught.value)
 
 
-@pytest.mark.parametrize(("how", "words"), [("gone", "is not there"), ("key", "--api-key-env")])
+@pytest.mark.parametrize(("how", "words"), [("gone", "is not there"), ("key", "api_key_env")])
 def test_what_no_picture_can_pass_ends_the_run(
     how: str, words: str, renderer: Callable[..., EditRenderer]
 ) -> None:

@@ -215,11 +215,11 @@ def test_people_and_verifier_together(run: Path, scenes: Path, tmp_path: Path) -
     ("arguments", "told"),
     [
         ([], "who draws the pictures?"),
-        (["--renderer", "oil"], "--renderer oil: there are scene, flux, edit"),
-        (["--renderer", "flux", "--unfiltered"], "--renderer flux draws from captions"),
+        (["--renderer", "oil"], "--renderer: there are scene"),
+        (["--renderer", "flux", "--unfiltered"], "--renderer: flux draws"),
         (["--renderer", "scene"], "nobody has judged the twins"),
-        (["--renderer", "scene", "--keep", "me"], "--keep me: expected one of verifier"),
-        (["--renderer", "scene", "--edges", "9"], "--edges 9: expected two whole numbers"),
+        (["--renderer", "scene", "--keep", "me"], "--keep: expected one"),
+        (["--renderer", "scene", "--edges", "9"], "--edges: expected two"),
         (["--until", "paint"], "there is no stage 'paint'"),
         (["--stage", "render", "--until", "render"], "--stage is one stage alone"),
         (

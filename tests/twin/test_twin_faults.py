@@ -148,8 +148,9 @@ def test_killed_in_every_stage_it_ends_as_if_it_never_was(
     assert [name for name in one if one[name] != other[name]] == []
 
 
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_an_interrupt_says_that_nothing_is_lost(
-    scenes: Path, server: TwinServer, tmp_path: Path
+    scenes: Path, server: TwinServer, tmp_path: Path, sent: signal.Signals, code: int
 ) -> None:
     run, url = tmp_path / "run", server.url("slow")
     process = subprocess.Popen(
@@ -161,10 +162,10 @@ def test_an_interrupt_says_that_nothing_is_lost(
     while lines_in(run / "stages/twin/describe.jsonl") < 2:
         assert process.poll() is None
         time.sleep(0.002)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(sent)
     _, told = process.communicate()
-    assert process.returncode == 130
-    assert "run the same command to go on" in told
+    assert process.returncode == code
+    assert "run the same command" in told
 
 
 @pytest.mark.usefixtures("quick")

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from heldout.verdict.measured import RAW, REFERENCES, Fired, MeasuredRate, MeasuredRates, Provenance
+from heldout.verdict.measured import (
+    RAW,
+    REFERENCES,
+    FiringCount,
+    MeasuredRate,
+    MeasuredRates,
+    Provenance,
+)
 
 BY_HAND = Provenance(command="counted by hand", data_sha256="")
 NOTHING_MEASURED = MeasuredRates(provenance=BY_HAND, rates=[])
@@ -12,12 +19,12 @@ def measured(
     detector: str, clean: tuple[int, int], seen: tuple[int, int], *, references: bool = True
 ) -> MeasuredRates:
     """``clean`` and ``seen``: how many models fired, of how many."""
-    counted = Fired.of(clean[0], clean[1], clean[1])
+    counted = FiringCount.of(clean[0], clean[1], clean[1])
     rate = MeasuredRate(
         detector=detector,
         way=REFERENCES if references else RAW,
         clean=counted,
-        contaminated=Fired.of(seen[0], seen[1], seen[1]),
+        contaminated=FiringCount.of(seen[0], seen[1], seen[1]),
         off=counted.low > 0.05,
     )
     return MeasuredRates(provenance=BY_HAND, rates=[rate])

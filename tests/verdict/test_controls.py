@@ -9,20 +9,14 @@ import polars as pl
 import pytest
 
 from heldout.detect import DetectSettings, Finding, ScoreTables, detectors
-from heldout.detect.membership import MIN_K_PLUS_PLUS
+from heldout.detect.item_scores import MIN_K_PLUS_PLUS
 from heldout.lab.confound import Confound, _cohort
 from heldout.lab.power.planted_scores import BASELINE, PLANTED, TARGET, planted_scores
 from heldout.stats.grouping import aligned_ranks, block_means
-from heldout.verdict.controls import (
-    OrderResult,
-    ablate_orders,
-    adjusted_trend,
-    against_baseline,
-    by_stratum,
-    fit_gains,
-    overlap_inflation,
-    sweep_cohort,
-)
+from heldout.verdict.challenge import against_baseline
+from heldout.verdict.controls.cohort import fit_gains, sweep_cohort
+from heldout.verdict.controls.inflation import by_stratum, overlap_inflation
+from heldout.verdict.controls.orders import OrderResult, ablate_orders, adjusted_trend
 
 QUICK = PLANTED.model_copy(update={"permutations": 999})
 DIFFERENCES = ("order-trend", "order-joint", "order-neighbour", "min-k", "loss")

@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 from measured_by_hand import NOTHING_MEASURED
 
-from heldout.benchmark import read_benchmark
+from heldout.benchmark import items_table, read_benchmark
 from heldout.detect import DetectSettings, ScoreTables
 from heldout.lab.power.planted_scores import (
     BASELINE,
@@ -21,10 +21,9 @@ from heldout.lab.power.planted_scores import (
     TARGET,
     planted_scores,
 )
-from heldout.overlap.images.scan import items_table
 from heldout.store import make_table
 from heldout.verdict import Claim
-from heldout.verdict.controls import trend_within_fields
+from heldout.verdict.controls.orders import trend_within_fields
 from heldout.verdict.examine import examine
 
 QUICK = PLANTED.model_copy(update={"permutations": 1999})

@@ -14,7 +14,7 @@ from heldout.lab.power.board import measured_rates
 from heldout.lab.power.planted_answers import BASELINE, REFERENCE, planted_answers
 from heldout.lab.power.planted_scores import PLANTED, planted_scores
 from heldout.verdict import Claim, MeasuredRates, examine, read_rates, shipped_rates
-from heldout.verdict.measured import BenchmarkRate, Fired, MeasuredRate
+from heldout.verdict.measured import BenchmarkRate, FiringCount, MeasuredRate
 from heldout.verdict.published_map import read_map
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -78,14 +78,14 @@ def test_a_rate_that_may_be_the_level_caps_nothing_and_is_told() -> None:
 def _by_benchmark() -> MeasuredRates:
     """3 of 28 clean models keep the level, 3 of 8 of films do not."""
     quiet, loud = (
-        BenchmarkRate(clean=Fired.of(*clean), contaminated=Fired.of(*seen))
+        BenchmarkRate(clean=FiringCount.of(*clean), contaminated=FiringCount.of(*seen))
         for clean, seen in (((0, 20, 20), (60, 69, 69)), ((3, 8, 8), (1, 16, 16)))
     )
     rate = MeasuredRate(
         detector="order-joint",
         way="with references",
-        clean=Fired.of(3, 28, 28),
-        contaminated=Fired.of(61, 85, 85),
+        clean=FiringCount.of(3, 28, 28),
+        contaminated=FiringCount.of(61, 85, 85),
         benchmarks={"scenes": quiet, "films": loud},
         off=True,
     )
@@ -102,7 +102,7 @@ def test_a_benchmark_that_is_off_caps_and_is_named() -> None:
 
 
 def test_tests_of_one_model_are_one_observation() -> None:
-    assert Fired.of(3, 264, 30).high > 0.1 > Fired.of(3, 264, 264).high
+    assert FiringCount.of(3, 264, 30).high > 0.1 > FiringCount.of(3, 264, 264).high
 
 
 def test_benchmarks_that_do_not_add_up_are_refused(tmp_path: Path) -> None:

@@ -12,8 +12,8 @@ from heldout.detect import Cell
 from heldout.evidence import Rung, leaks
 from heldout.store import Run, empty_table, make_table
 from heldout.verdict import Claim, Control, Status
+from heldout.verdict.claim import actions
 from heldout.verdict.corrected import correct_scores
-from heldout.verdict.ladder import actions
 from heldout.verdict.overall import BenchmarkVerdict, CellVerdict, cell_status, overall_verdict
 
 

@@ -8,8 +8,7 @@ from heldout.detect import Cell
 from heldout.evidence import Rung
 from heldout.stats import Interval
 from heldout.store import make_table
-from heldout.verdict.overall import BenchmarkVerdict, CellVerdict, Rate
-from heldout.verdict.recommend import _difference, recommend
+from heldout.verdict.overall import BenchmarkVerdict, CellVerdict, LeakRate, _difference, recommend
 
 
 def test_a_difference_names_the_items_it_stands_on() -> None:
@@ -25,7 +24,7 @@ def test_a_difference_names_the_items_it_stands_on() -> None:
 
 def _leaked(leaked: int) -> BenchmarkVerdict:
     cell = Cell(benchmark="b", corpus="web")
-    rate = Rate(leaked, 4, Interval(0.0, 1.0, 0.95, "none"))
+    rate = LeakRate(leaked, 4, Interval(0.0, 1.0, 0.95, "none"))
     rows = [{"benchmark_id": f"q{n}", "corpus": "web", "rung": Rung.COPY} for n in range(leaked)]
     leaks = pl.DataFrame(make_table("leaks", rows))
     return BenchmarkVerdict("b", "run", [CellVerdict(cell, "survives", [], rate)], leaks, {})

@@ -9,11 +9,10 @@ from typing import Any
 import polars as pl
 import pytest
 
-from heldout.benchmark import Benchmark, Example
+from heldout.benchmark import Benchmark, Example, items_table
 from heldout.corpus import open_corpus
 from heldout.detect import joined_leakage, text_overlap
 from heldout.evidence import join_leaks
-from heldout.overlap.images.scan import items_table
 from heldout.overlap.texts.index import METHODS, TextSearch, build_text_index
 from heldout.overlap.texts.normalise import settle_degrees
 from heldout.overlap.texts.scan import scan_text_shard

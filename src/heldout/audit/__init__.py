@@ -5,15 +5,6 @@ from typing import TYPE_CHECKING
 from heldout.lazy import load_on_first_use
 
 if TYPE_CHECKING:
-    from heldout.audit.asking import (
-        Asking,
-        AskingPlan,
-        ask_benchmark,
-        default_variants,
-        import_answers,
-        needs_paraphraser,
-        read_twins,
-    )
     from heldout.audit.cases import folder_name, open_cases
     from heldout.audit.conclusion import Conclusion, conclude
     from heldout.audit.corrections import renew_corrections
@@ -21,60 +12,45 @@ if TYPE_CHECKING:
     from heldout.audit.evaluation import evaluate_suite
     from heldout.audit.gates import parse_gate, shut
     from heldout.audit.init_file import write_init
-    from heldout.audit.lab_grid import train_grid
     from heldout.audit.matrix import leak_rates
     from heldout.audit.overlap import OverlapResult, audit_overlap
     from heldout.audit.plan import Plan, make_plan
     from heldout.audit.reader import Audit, read_audit
+    from heldout.audit.reporting import Report, report_run
     from heldout.audit.runner import Audited, run_audit
-    from heldout.audit.scoring import Scoring, ScoringPlan, import_scores, score_benchmark
     from heldout.audit.synthesis import fresh_steps, open_fresh_items, synthesize
     from heldout.audit.training import train_model
-    from heldout.audit.twinning import Twinning, TwinPlan, make_twins
 
 __all__ = [
     "BROKEN",
     "CHANGED",
     "DECOY",
     "WORDS",
-    "Asking",
-    "AskingPlan",
     "Audit",
     "Audited",
     "Conclusion",
     "DemoResult",
     "OverlapResult",
     "Plan",
-    "Scoring",
-    "ScoringPlan",
+    "Report",
     "Suspected",
-    "TwinPlan",
-    "Twinning",
-    "ask_benchmark",
     "audit_overlap",
     "conclude",
-    "default_variants",
     "evaluate_suite",
     "folder_name",
     "fresh_steps",
-    "import_answers",
-    "import_scores",
     "leak_rates",
     "make_plan",
-    "make_twins",
-    "needs_paraphraser",
     "open_cases",
     "open_fresh_items",
     "parse_gate",
     "read_audit",
-    "read_twins",
     "renew_corrections",
+    "report_run",
     "run_audit",
     "run_demo",
-    "score_benchmark",
     "shut",
     "synthesize",
-    "train_grid",
     "train_model",
     "write_init",
 ]

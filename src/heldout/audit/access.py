@@ -3,76 +3,41 @@
 from __future__ import annotations
 
 import functools
-import os
 
-from heldout.audit.audit_file import EndpointEntry, ModelEntry
-from heldout.errors import InputError
 from heldout.model import (
     Asker,
-    ChatEndpoint,
-    Connection,
-    Endpoint,
-    Pace,
+    AskSettings,
+    OneModel,
     RunningModel,
     Scorer,
+    ScoreSettings,
+    open_asker,
     open_model,
+    open_server,
 )
 
 
-def open_scorer(entry: ModelEntry, location: str) -> Scorer:
-    if entry.endpoint is not None:
-        return Endpoint.open(
-            _connection(entry.endpoint),
-            entry.endpoint.model,
-            concurrency=entry.endpoint.concurrency,
-            dtype=_dtype(entry),
-        )
-    return _load(entry, location)
+def scorer_of(settings: ScoreSettings) -> Scorer:
+    return open_server(settings) if settings.endpoint is not None else _load(settings)
 
 
-def open_asker(entry: ModelEntry, location: str) -> Asker:
-    if entry.endpoint is not None:
-        return ChatEndpoint.open(
-            _connection(entry.endpoint),
-            entry.endpoint.model,
-            max_tokens=entry.max_new_tokens,
-            concurrency=entry.endpoint.concurrency,
-            dtype=_dtype(entry),
-            token_field=entry.endpoint.token_field,
-        )
-    return _load(entry, location).asker(entry.max_new_tokens)
+def asker_of(settings: AskSettings) -> Asker:
+    if settings.endpoint is not None:
+        return open_asker(settings)[0]
+    return _load(settings).asker(settings.reply_tokens)
 
 
-def _load(entry: ModelEntry, location: str) -> RunningModel:
-    return _loaded(location, entry.dtype, entry.device, entry.revision, entry.trust_remote_code)
+def _load(settings: OneModel) -> RunningModel:
+    assert settings.model is not None
+    return _loaded(settings.model, tuple(settings.local.items()))
 
 
 @functools.lru_cache(maxsize=1)
-def _loaded(
-    location: str, dtype: str, device: str, revision: str | None, trust: bool
-) -> RunningModel:
+def _loaded(model: str, how: tuple[tuple[str, object], ...]) -> RunningModel:
     """The last model stays: it is scored, then asked. Two would not fit."""
-    return open_model(
-        location, dtype=dtype, device=device, revision=revision, trust_remote_code=trust
-    )
+    return open_model(model, **dict(how))  # type: ignore[arg-type]
 
 
 def forget_loaded() -> None:
     """Give the last model's memory back."""
     _loaded.cache_clear()
-
-
-def _connection(entry: EndpointEntry) -> Connection:
-    key = None
-    if entry.api_key_env is not None:
-        key = os.environ.get(entry.api_key_env, "").strip()
-        if not key:
-            raise InputError(
-                f"api_key_env: the environment variable {entry.api_key_env} is not set"
-            )
-    pace = Pace(entry.requests_per_second)
-    return Connection(entry.url, api_key=key, timeout=entry.timeout, pace=pace)
-
-
-def _dtype(entry: ModelEntry) -> str:
-    return "unknown" if entry.dtype == "auto" else entry.dtype

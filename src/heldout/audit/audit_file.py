@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
@@ -12,11 +12,9 @@ from pydantic import (
     StrictBool,
     StrictInt,
     StrictStr,
-    model_validator,
 )
 
-from heldout.errors import InputError
-from heldout.model import checked_address
+from heldout.model import AskSettings, ModelServer, ScoreSettings
 from heldout.overlap import OverlapSettings
 from heldout.stats import PERMUTATIONS
 from heldout.synth import SynthSettings
@@ -56,35 +54,12 @@ class CorpusEntry(Keys):
     source: Text
 
 
-class EndpointEntry(Keys):
-    url: Text
-    model: Text | None = None
-    api_key_env: Text | None = None
-    requests_per_second: Annotated[float, Field(gt=0)] | None = None
-    timeout: Annotated[float, Field(gt=0)] = 120.0
-    concurrency: Annotated[StrictInt, Field(ge=1, le=256)] = 4
-    token_field: Text = "max_tokens"
-
-    @model_validator(mode="after")
-    def _holds_no_secret(self) -> EndpointEntry:
-        """The file is copied into the run. Of the whole entry, so that complaints do not repeat a value."""
-        try:
-            checked_address(self.url, "api_key_env")
-        except InputError as error:
-            raise ValueError(str(error)) from None
-        if self.api_key_env is not None and not self.api_key_env.isidentifier():
-            raise ValueError(
-                "api_key_env takes the name of an environment variable that holds the key"
-            )
-        return self
-
-
 class ModelEntry(Keys):
     """One of local, endpoint, or recorded files (scores, answers, or both)."""
 
     name: Text
     local: Text | None = None  # a folder, a hub name, or onnx:FOLDER
-    endpoint: EndpointEntry | None = None
+    endpoint: ModelServer | None = None
     scores: Text | dict[Text, Text] | None = None  # a file, or one for each benchmark
     answers: Text | dict[Text, Text] | None = None
     record: list[Kind] | None = None  # default: local both, an endpoint answers
@@ -98,6 +73,29 @@ class ModelEntry(Keys):
     map: dict[Text, Text] = Field(default_factory=dict)  # of recorded answers: field: column
     base: Text | None = None  # the language model it was made from, by its name here
     degree: float | None = None  # how often it is known to have seen the benchmarks
+
+    def ask_settings(self, file: AuditFile, location: str = "") -> AskSettings:
+        """How this model is asked; ``location``: its checkpoint as the file means it."""
+        return AskSettings.read(
+            {
+                **self._shared(file, location),
+                "variants": self.variants or (),
+                "max_new_tokens": self.max_new_tokens,
+            }
+        )
+
+    def score_settings(self, file: AuditFile, location: str = "", **more: Any) -> ScoreSettings:
+        """How this model is scored; ``more``: what detectors of the file need."""
+        return ScoreSettings.read({**self._shared(file, location), **more})
+
+    def _shared(self, file: AuditFile, location: str) -> dict[str, Any]:
+        names = ("name", "endpoint", "dtype", "device", "revision", "trust_remote_code")
+        return {
+            "model": location or None,
+            "limit": file.budget.items,
+            "seed": file.seed,
+            **{name: getattr(self, name) for name in names},
+        }
 
 
 class CleanReferences(Keys):

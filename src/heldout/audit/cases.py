@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from heldout.audit.asking import default_variants
 from heldout.audit.audit_file import BenchmarkEntry, ModelEntry
 from heldout.audit.reader import Audit
 from heldout.benchmark import Benchmark, read_benchmark
@@ -16,7 +15,14 @@ from heldout.corpus import Corpus, open_corpus
 from heldout.detect import detectors
 from heldout.errors import InputError
 from heldout.evidence import LeakLabels, read_leak_labels
-from heldout.model import Variant, expand, parse_variants, read_answers, read_recorded
+from heldout.model import (
+    Variant,
+    default_variants,
+    expand,
+    parse_variants,
+    read_answers,
+    read_recorded,
+)
 from heldout.overlap import ControlSet
 
 
@@ -134,12 +140,15 @@ def _recording(audit: Audit, case: Case, model: ModelEntry, place: int) -> Recor
     if model.local is None and model.endpoint is None:
         return _recorded(audit, case, model, place)
     wanted = model.record or (["scores", "answers"] if model.local else ["answers"])
+    with audit.at("models", place):
+        chosen = model.ask_settings(audit.file)
+        model.score_settings(audit.file)
     variants: list[Variant] = []
     shown: set[str] = set()
     count = 0
     if "answers" in wanted:
         variants = (
-            parse_variants(model.variants)
+            chosen.parsed_variants
             if model.variants is not None
             else [*default_variants(case.benchmark), *_for_detectors(audit, case)]
         )

@@ -6,12 +6,12 @@ import json
 from collections.abc import Sequence
 
 from heldout.store import Run, write_atomic
-from heldout.verdict import Corrected, actions, correct_scores
+from heldout.verdict import CorrectedScores, actions, correct_scores
 
 CORRECTED = "corrected.json"
 
 
-def write_corrections(run: Run, models: Sequence[str], *, seed: int) -> Corrected:
+def write_corrections(run: Run, models: Sequence[str], *, seed: int) -> CorrectedScores:
     corrected = correct_scores(run, models, seed=seed)
     run.write_json(CORRECTED, corrected.as_json())
     rows = "".join(json.dumps(row) + "\n" for row in actions(run))

@@ -14,23 +14,26 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from heldout.audit.demo_data import (
-    BENCHMARK,
-    FILE,
-    NAME,
-    TABLE,
-    TRUTH,
-    WHO,
-    DemoSize,
-    audit_text,
-    write_demo,
-)
-from heldout.audit.demo_models import CONTAMINATED, OUTSIDER, DemoModels, models_for
 from heldout.audit.reader import read_audit
 from heldout.audit.runner import Audited, run_audit
 from heldout.benchmark import CheckReport, check, read_benchmark
 from heldout.detect import ALPHA
 from heldout.evidence import COPIES
+from heldout.lab import (
+    CONTAMINATED,
+    DEMO_BENCHMARK,
+    DEMO_FILE,
+    DEMO_NAME,
+    DEMO_TABLE,
+    DEMO_TRUTH,
+    DEMO_WHO,
+    OUTSIDER,
+    DemoModels,
+    DemoSize,
+    audit_text,
+    models_for,
+    write_demo,
+)
 from heldout.overlap import read_matches, read_text_matches
 from heldout.stats import adjust
 from heldout.store import Run, write_atomic
@@ -122,17 +125,17 @@ def run_demo(
     chosen = demo_models if isinstance(demo_models, DemoModels) and not missing else None
     tell("rendering a benchmark, its twins and a leaky corpus")
     write_demo(folder, seed, size or DemoSize(), chosen)
-    file = folder / FILE
+    file = folder / DEMO_FILE
     named = (
         {name: chosen.prefix(role) for name, role in chosen.names(seed).items()} if chosen else {}
     )
     text = audit_text(seed, models=named, corpus=corpus, engine=engine, workers=workers)
     write_atomic(file, text)
     audited = run_audit(read_audit(file), tell=tell, quiet=quiet)
-    run = Run.open(audited.runs[NAME])
-    report = check(read_benchmark(folder / BENCHMARK / TABLE, name=NAME))
-    suspected = _suspected(audited, run, folder / WHO) if chosen is not None else []
-    planted = _against_truth(run, folder / TRUTH) if corpus else []
+    run = Run.open(audited.runs[DEMO_NAME])
+    report = check(read_benchmark(folder / DEMO_BENCHMARK / DEMO_TABLE, name=DEMO_NAME))
+    suspected = _suspected(audited, run, folder / DEMO_WHO) if chosen is not None else []
+    planted = _against_truth(run, folder / DEMO_TRUTH) if corpus else []
     return DemoResult(report, audited, planted, suspected, file, missing)
 
 

@@ -19,14 +19,13 @@ from heldout.audit.audit_file import (
     CleanReferences,
     ControlEntry,
     CorpusEntry,
-    EndpointEntry,
     ModelEntry,
     Search,
 )
 from heldout.audit.gates import parse_gate
 from heldout.detect import detectors
 from heldout.errors import InputError
-from heldout.model import ONNX, ModelEndpoint, onnx_folder, parse_variants
+from heldout.model import ONNX, ModelEndpoint, ModelServer, onnx_folder, parse_variants
 from heldout.overlap import JudgeEndpoint
 from heldout.synth import SynthSettings
 
@@ -93,7 +92,7 @@ _SCHEMA: dict[tuple[str, ...], type[BaseModel]] = {
     ("benchmarks",): BenchmarkEntry,
     ("corpora",): CorpusEntry,
     ("models",): ModelEntry,
-    ("models", "endpoint"): EndpointEntry,
+    ("models", "endpoint"): ModelServer,
     ("clean_references",): CleanReferences,
     ("controls",): ControlEntry,
     ("search",): Search,
@@ -304,7 +303,7 @@ class _Names:
         try:
             asked = parse_variants(model.variants) if model.variants is not None else []
         except InputError as error:
-            yield self._at(here, str(error).removeprefix("--variants: "))
+            yield self._at(here, str(error).removeprefix("variants: "))
             return
         if any(variant.name.startswith("twin") for variant in asked):
             message = "twins belong to a benchmark: name them under its key twins, and every model is asked"

@@ -5,15 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from heldout.audit.access import open_asker, open_scorer
-from heldout.audit.asking import AskingPlan, ask_benchmark, import_answers
-from heldout.audit.audit_file import AuditFile
+from heldout.audit.access import asker_of, scorer_of
 from heldout.audit.cases import Case, Recording
 from heldout.audit.ledger import file_digest
 from heldout.audit.plan import wants
 from heldout.audit.reader import Audit
-from heldout.audit.scoring import ScoringPlan, import_scores, score_benchmark
-from heldout.model import TRANSIENT, onnx_folder
+from heldout.model import (
+    TRANSIENT,
+    ScoreSettings,
+    ask_benchmark,
+    import_answers,
+    import_scores,
+    onnx_folder,
+    score_benchmark,
+)
 from heldout.store import Run
 
 
@@ -21,21 +26,21 @@ def inputs_of(audit: Audit, case: Case, recording: Recording, kind: str) -> dict
     """Everything that recorded scores or answers depend on."""
     path = recording.scores if kind == "scores" else recording.answers
     entry = recording.entry
-    told: dict[str, Any] = {"benchmark": case.benchmark.fingerprint, "seed": audit.file.seed}
+    inputs: dict[str, Any] = {"benchmark": case.benchmark.fingerprint, "seed": audit.file.seed}
     if path is not None:
         return {
-            **told,
+            **inputs,
             "file": file_digest(path),
             "model": entry.name,
             "map": entry.map,
             "allow_missing": entry.allow_missing,
         }
-    local = audit.located_model(entry.local) if entry.local else ""
-    told |= {"model": entry.model_dump(mode="json"), "items": audit.file.budget.items}
-    told["checkpoint"] = file_digest(onnx_folder(local) or Path(local)) if local else ""
+    local = _location(audit, recording)
+    inputs |= {"model": entry.model_dump(mode="json"), "items": audit.file.budget.items}
+    inputs["checkpoint"] = file_digest(onnx_folder(local) or Path(local)) if local else ""
     if kind == "scores":
-        return told | {"plan": str(scoring_plan(audit.file, case))}
-    return told | {
+        return inputs | {"plan": scoring_settings(audit, case, recording).model_dump(mode="json")}
+    return inputs | {
         "variants": [str(variant) for variant in recording.variants],
         "twins": {name: twin.fingerprint for name, twin in case.twins.items()},
     }
@@ -58,33 +63,41 @@ def record(
             askings = import_answers(case.benchmark, path, run, model=name, mapping=dict(entry.map))
             answers = next(asking for asking in askings if asking.model == name)
             return {"rows": answers.reused, "dropped": dict(answers.dropped), "again": False}
-        location = audit.located_model(entry.local) if entry.local else ""
         if kind == "scores":
+            scoring = scoring_settings(audit, case, recording)
             scored = score_benchmark(
-                case.benchmark,
-                open_scorer(entry, location),
-                run,
-                name,
-                scoring_plan(audit.file, case),
-                quiet=quiet,
+                case.benchmark, scorer_of(scoring), run, name, scoring, quiet=quiet
             )
             return {"rows": scored.rows, "dropped": scored.dropped, "again": _may_succeed(run)}
-        plan = AskingPlan(recording.variants, limit=audit.file.budget.items, seed=audit.file.seed)
+        settings = entry.ask_settings(audit.file, _location(audit, recording))
         asked = ask_benchmark(
-            case.benchmark, open_asker(entry, location), run, name, plan, case.twins, quiet=quiet
+            case.benchmark,
+            asker_of(settings),
+            run,
+            name,
+            settings,
+            recording.variants,
+            case.twins,
+            quiet=quiet,
         )
         again = any(reason in TRANSIENT for reason in asked.dropped)
         return {"rows": asked.asked + asked.reused, "dropped": dict(asked.dropped), "again": again}
 
 
-def scoring_plan(file: AuditFile, case: Case) -> ScoringPlan:
-    joint = file.budget.order_tokens if wants(file, "order-joint") else None
-    return ScoringPlan(
-        joint_budget=joint,
-        neighbour=wants(file, "order-neighbour") and len(case.benchmark) > 1,
-        limit=file.budget.items,
-        seed=file.seed,
+def scoring_settings(audit: Audit, case: Case, recording: Recording) -> ScoreSettings:
+    joint = audit.file.budget.order_tokens if wants(audit.file, "order-joint") else None
+    return recording.entry.score_settings(
+        audit.file,
+        _location(audit, recording),
+        order_joint=joint is not None,
+        budget=joint,
+        order_neighbour=wants(audit.file, "order-neighbour") and len(case.benchmark) > 1,
     )
+
+
+def _location(audit: Audit, recording: Recording) -> str:
+    local = recording.entry.local
+    return audit.located_model(local) if local else ""
 
 
 def _may_succeed(run: Run) -> bool:

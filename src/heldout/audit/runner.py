@@ -22,16 +22,16 @@ from heldout.audit.plan import Plan, make_plan, refuse_over_budget
 from heldout.audit.reader import Audit
 from heldout.audit.recording import inputs_of, record
 from heldout.audit.synthesis import FreshItems, fresh_steps, open_fresh_items, synthesize
-from heldout.audit.twin_sets import note_twins
 from heldout.corpus import corpus_fingerprint
 from heldout.detect import DetectSettings, ScoreTables, detectors
 from heldout.engine import Engine, open_engine
 from heldout.evidence import keep_leak_labels
+from heldout.model import note_twins
 from heldout.overlap import ModelJudge, can_register
 from heldout.report import write_audit_report
 from heldout.store import Run, exclusive, log_path, write_json
 from heldout.verdict import (
-    Looked,
+    DetectorOutcomes,
     Overall,
     benchmark_verdict,
     judge,
@@ -104,7 +104,7 @@ class _Journey:
         self.ledger = Ledger(audit.output)
         self.made: list[str] = []
         self.kept: list[str] = []
-        self.looked: dict[str, Looked] = {}
+        self.looked: dict[str, DetectorOutcomes] = {}
         given = audit.file.rates
         self.rates = read_rates(Path(audit.located(given))) if given else shipped_rates()
         per_case = [
@@ -277,7 +277,7 @@ class _Journey:
             "twins": run.manifest().get("twins"),
         }
 
-    def _look(self, case: Case, run: Run) -> Looked:
+    def _look(self, case: Case, run: Run) -> DetectorOutcomes:
         wanted = pl.col("model").is_in([recording.name for recording in case.recordings])
         tables = ScoreTables.load(run)
 

@@ -46,6 +46,13 @@ if TYPE_CHECKING:
         too_deep,
     )
     from heldout.benchmark.readers.parquet import ColumnKinds, ParquetReader, data_parts
+    from heldout.benchmark.run_items import (
+        BYTES_ONLY,
+        benchmark_identity,
+        items_table,
+        picture_key,
+        prepare_run,
+    )
     from heldout.benchmark.source import ALIASES, BenchmarkSource, parse_source, split_of
     from heldout.benchmark.writers import find_writer
     from heldout.benchmark.writers.base import (
@@ -58,6 +65,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ALIASES",
+    "BYTES_ONLY",
     "FIELDS",
     "FROM_ONE",
     "LONGEST",
@@ -81,6 +89,7 @@ __all__ = [
     "JsonReader",
     "Opened",
     "ParquetReader",
+    "benchmark_identity",
     "bounded_lines",
     "canonical_metadata",
     "canonical_text",
@@ -94,6 +103,7 @@ __all__ = [
     "grade",
     "head",
     "hub_name",
+    "items_table",
     "json_line",
     "letter",
     "load_object",
@@ -101,6 +111,8 @@ __all__ = [
     "normal",
     "open_tables",
     "parse_source",
+    "picture_key",
+    "prepare_run",
     "read_benchmark",
     "read_examples",
     "read_whole",

@@ -147,12 +147,12 @@ class FieldMap:
         if question is None:
             return None, choices
         answer = _text(self._first(row, "answer"))
-        asked, listed = take_list(question, choices.texts, answer)
+        stem, listed = take_list(question, choices.texts, answer)
         if not choices and listed is None:
-            asked, listed = take_unlettered(asked, answer)
+            stem, listed = take_unlettered(stem, answer)
         if not choices and listed is not None:
             choices = Choices(listed.options, listed.labels)
-        return asked, choices
+        return stem, choices
 
     def _needs_gaps(self, row: Mapping[str, Any]) -> bool:
         """Whether the key is a letter that only the options' own letters know: "D" of three."""

@@ -82,9 +82,9 @@ def _load(name: str, config: str | None, split: str | None) -> Any:
             problem = error
             break
     reason = " ".join(str(problem).split()).rstrip(".")
-    chosen = f" (configuration {config})" if config else ""
+    configuration = f" (configuration {config})" if config else ""
     raise InputError(
-        f"'{name}'{chosen} is not a file or folder here and could not be read from the hub, split "
+        f"'{name}'{configuration} is not a file or folder here and could not be read from the hub, split "
         f"'{split or 'test'}': {type(problem).__name__}: {reason:.400}. Check the name and "
         f"'#split=…,config=…'; without a network, download the dataset elsewhere and give its "
         f"folder instead (a named benchmark: its path and the setting preset)"

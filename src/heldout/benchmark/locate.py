@@ -127,19 +127,19 @@ def _named_reader(source: BenchmarkSource, name: str, several: bool) -> list[Dat
 def _split_folder(source: BenchmarkSource, folders: dict[str, Path]) -> DataFile:
     """The one folder of a split: of a saved DatasetDict, or of images sorted into train and val."""
     wanted = source.split
-    chosen = {
+    by_split = {
         name: folder
         for name, folder in folders.items()
         if wanted is None or wanted == (split_of(name) or name)
     }
     listed = ", ".join(folders)
-    if not chosen:
+    if not by_split:
         raise InputError(f"{source.location} has no split '{wanted}'. It has: {listed}")
-    if len(chosen) > 1:
+    if len(by_split) > 1:
         raise InputError(
             f"{source.location} holds several splits: {listed}. Choose with '#split=…'"
         )
-    name, folder = next(iter(chosen.items()))
+    name, folder = next(iter(by_split.items()))
     reader = find_reader(folder)
     if reader is None:
         raise InputError(f"{folder}: no reader recognises the folder of split '{name}'")
@@ -169,26 +169,28 @@ def _data_files(folder: Path, only: Reader | None = None) -> list[DataFile]:
 
 def _choose(files: list[DataFile], source: BenchmarkSource, several: bool) -> list[DataFile]:
     wanted = source.split
-    chosen = files if wanted is None else [file for file in files if file.split == wanted]
+    selected = files if wanted is None else [file for file in files if file.split == wanted]
     if (
         wanted == "val"
     ):  # "dev" is a name of this split where it has no other, and else another split
-        is_dev = [_is_dev(file) for file in chosen]
+        is_dev = [_is_dev(file) for file in selected]
         if len(set(is_dev)) == 2:
-            asked = source.selection.get("split", "").lower() == "dev"
-            chosen = [file for file, dev in zip(chosen, is_dev, strict=True) if dev == asked]
-    if not chosen and len({_stem(file) for file in files}) == 1:
+            dev_wanted = source.selection.get("split", "").lower() == "dev"
+            selected = [
+                file for file, dev in zip(selected, is_dev, strict=True) if dev == dev_wanted
+            ]
+    if not selected and len({_stem(file) for file in files}) == 1:
         return files  # one table: its rows may carry the split
-    groups = {(str(file.path.parent), _stem(file)) for file in chosen}
-    if several and (chosen or len({file.split for file in files}) == 1):
-        return chosen or files
+    groups = {(str(file.path.parent), _stem(file)) for file in selected}
+    if several and (selected or len({file.split for file in files}) == 1):
+        return selected or files
     if len(groups) == 1:
-        return chosen
+        return selected
     listed = ", ".join(
         f"{file.path.relative_to(source.path)} (split {file.split or 'unknown'})"
         for file in files[:12]
     )
-    if not chosen:
+    if not selected:
         raise InputError(f"{source.location} has no split '{wanted}'. It has: {listed}")
     raise InputError(
         f"{source.location} holds several tables: {listed}. {_unknown_keys(source)}"

@@ -75,13 +75,13 @@ def natural_twins(
 
 def _item(row: FileRow, image: int, question: int) -> dict[str, Any]:
     index = row.values.get("Index", row.number)
-    asked = row.values.get(f"Question_{question}")
+    text = row.values.get(f"Question_{question}")
     return {
         **{name: value for name, value in row.values.items() if not _OF_ITEM.match(name)},
         "Index": index,
         "id": f"{index}_image{image}_question{question}",
         "image": row.values.get(f"Image_{image}"),
-        "question": asked,
+        "question": text,
         "answer": row.values.get(f"Image_{image}_Question_{question}"),
     }
 

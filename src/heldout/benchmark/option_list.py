@@ -84,20 +84,20 @@ def take_list(
     body = without_leading(question)
     if given:
         # A list that agrees with the columns needs no other proof.
-        asked = without_trailing(body, listed=True)
-        listed = _agreeing(asked, given)
-        asked = _without_repeats(listed) if listed else asked
-        return (asked if asked.strip() != question.strip() else question), listed
+        stem = without_trailing(body, listed=True)
+        listed = _agreeing(stem, given)
+        stem = _without_repeats(listed) if listed else stem
+        return (stem if stem.strip() != question.strip() else question), listed
     if _LITERAL_BREAK.search(question):  # a line break that was escaped once too often
-        asked, listed = take_list(_LITERAL_BREAK.sub("\n", question), given, answer)
+        stem, listed = take_list(_LITERAL_BREAK.sub("\n", question), given, answer)
         if listed is not None:
-            return asked, listed
+            return stem, listed
     for text in dict.fromkeys((body, question)):  # "Choose one option." may be all that is asked
         listed = find_list(text)
         if listed is not None and listed.stem and _fits(answer, listed):
             return _without_repeats(listed), listed
-    asked = without_trailing(body, listed=False)
-    return (asked if asked.strip() != question.strip() else question), None
+    stem = without_trailing(body, listed=False)
+    return (stem if stem.strip() != question.strip() else question), None
 
 
 def _markers(names: Sequence[str]) -> tuple[str, ...]:

@@ -80,8 +80,8 @@ def unlabelled(options: Sequence[str | None]) -> Choices:
     named = len(texts)
     while named > 2 and (match := _LABEL.fullmatch(texts[named - 1])) and not match[3].strip():
         named -= 1
-    if named < len(texts) and (kept := unlabelled(texts[:named])).labels:
-        return kept
+    if named < len(texts) and (choices := unlabelled(texts[:named])).labels:
+        return choices
     matches = [_LABEL.fullmatch(text) for text in texts]
     for first in ("A", "a", "1"):
         wanted = [chr(ord(first) + k) if first != "1" else str(k + 1) for k in range(len(texts))]

@@ -48,8 +48,8 @@ class Preset:
         return wanted
 
     def selected(self, source: BenchmarkSource) -> BenchmarkSource:
-        chosen = {**self.select, "split": self.split, **source.selection}
-        return BenchmarkSource(source.location, chosen)
+        selection = {**self.select, "split": self.split, **source.selection}
+        return BenchmarkSource(source.location, selection)
 
     def fitting(self, columns: Collection[str]) -> dict[str, str]:
         """The mapping as far as ``columns`` has it: the authors' own files may differ."""
@@ -74,8 +74,8 @@ class Preset:
             # The hub's copy holds the selected rows alone, and then it has all of the columns.
             if len(fitting) < len(self.mapping) and not any(name in columns for name in names):
                 problem = f"a column {' or '.join(names)}, of which it takes '{self.select[key]}'"
-        chosen = self.answer_is == "letter" or "options" in self.mapping
-        if problem is None and chosen and not any(fields.options(row) for row in rows):
+        multiple_choice = self.answer_is == "letter" or "options" in self.mapping
+        if problem is None and multiple_choice and not any(fields.options(row) for row in rows):
             problem = "options to choose from" + (
                 ", with letters as answers" if self.answer_is == "letter" else ""
             )

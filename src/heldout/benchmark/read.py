@@ -49,14 +49,14 @@ def read_benchmark(
     Returns:
         The items in released order.
     """
-    chosen = parse_source(source)
+    parsed = parse_source(source)
     examples: list[Example] = []
     dropped: list[Dropped] = []
     readers: set[str] = set()
     splits: set[str | None] = set()
     taken_for: list[str] = []
     for item in read_examples(
-        chosen,
+        parsed,
         preset=preset,
         mapping=mapping,
         images=images,
@@ -70,15 +70,15 @@ def read_benchmark(
         why = (
             f" {len(dropped)} rows were dropped, the first: {dropped[0].detail}" if dropped else ""
         )
-        raise InputError(f"{chosen} holds no readable item.{why}")
-    settings = find_preset(preset or chosen.location, by_name=preset is not None)
+        raise InputError(f"{parsed} holds no readable item.{why}")
+    settings = find_preset(preset or parsed.location, by_name=preset is not None)
     unique, repeated = _unique_ids(examples)
     return Benchmark(
-        name=name or _name(chosen, preset),
+        name=name or _name(parsed, preset),
         examples=unique,
         repeated_ids=repeated,
-        split=chosen.split or _split_of_source(chosen, settings, splits),
-        source=str(chosen),
+        split=parsed.split or _split_of_source(parsed, settings, splits),
+        source=str(parsed),
         reader=", ".join(sorted(readers)),
         dropped=tuple(dropped),
         taken_for=tuple(taken_for),
@@ -132,9 +132,9 @@ def read_examples(
         for part in (config,) if config else configs or (None,):
             rows = hub_rows(hub, part, wanted.selection.get("split"))
             where = f"{hub} {part}" if part else hub
-            chosen = _without(wanted, "split", "config")
-            asked = _ReadRequest(chosen, optional, settings, False, mapping or {}, images)
-            yield from _examples(rows, asked, Path(), where)
+            selected = _without(wanted, "split", "config")
+            request = _ReadRequest(selected, optional, settings, False, mapping or {}, images)
+            yield from _examples(rows, request, Path(), where)
         return
     for file, examples in examples_by_file(
         source, preset=preset, mapping=mapping, images=images, reader=reader
@@ -161,18 +161,18 @@ def examples_by_file(
     settings = find_preset(preset or source.location, by_name=preset is not None)
     wanted = settings.selected(source) if settings is not None else source
     optional = frozenset(wanted.selection) - frozenset(source.selection)
-    asked = _ReadRequest(wanted, optional, settings, preset is not None, mapping or {}, images)
+    request = _ReadRequest(wanted, optional, settings, preset is not None, mapping or {}, images)
     files = locate(wanted, reader, several=settings is not None and settings.several)
     configs = settings.configs if settings is not None else ()
     # A download holds every configuration in a folder of its own; the preset means some of them.
     named = [file for file in files if file.path.parent.name in configs]
     for file in named or files:
-        yield file, _guarded(file, asked)
+        yield file, _guarded(file, request)
 
 
-def _guarded(file: DataFile, asked: _ReadRequest) -> Iterator[Example | Dropped]:
+def _guarded(file: DataFile, request: _ReadRequest) -> Iterator[Example | Dropped]:
     try:
-        yield from _file_examples(file, asked)
+        yield from _file_examples(file, request)
     except OSError as error:  # a disk that fails, a file that may not be opened
         raise unreadable(file.path, error) from error
 
@@ -189,26 +189,26 @@ class _ReadRequest:
     images: str | Path | None
 
 
-def _file_examples(file: DataFile, asked: _ReadRequest) -> Iterator[Example | Dropped]:
-    if asked.images is not None and not Path(asked.images).is_dir():
-        raise InputError(f"images: the folder {asked.images} does not exist")
+def _file_examples(file: DataFile, request: _ReadRequest) -> Iterator[Example | Dropped]:
+    if request.images is not None and not Path(request.images).is_dir():
+        raise InputError(f"images: the folder {request.images} does not exist")
     rows = file.reader.rows(file.path)
     root = file.path if file.path.is_dir() else file.path.parent
     name = file.path.name
-    folder = asked.source.path if asked.source.path.is_dir() else None
-    yield from _examples(rows, asked, root, name, file.split, folder)
+    folder = request.source.path if request.source.path.is_dir() else None
+    yield from _examples(rows, request, root, name, file.split, folder)
 
 
 def _examples(
     rows: Iterator[FileRow | Dropped],
-    asked: _ReadRequest,
+    request: _ReadRequest,
     root: Path,
     where: str,
     split: str | None = None,
     folder: Path | None = None,
 ) -> Iterator[Example | Dropped]:
-    rows, asked = _taken_apart(rows, asked)
-    settings = asked.settings
+    rows, request = _taken_apart(rows, request)
+    settings = request.settings
     ahead = list(itertools.islice(rows, _LOOK_AHEAD))
     seen = [row.values for row in ahead if isinstance(row, FileRow)]
     if not seen:
@@ -216,13 +216,13 @@ def _examples(
         yield from (row for row in rows if isinstance(row, Dropped))
         return
     present = {column for row in seen for column in row}
-    overrides = {**(settings.fitting(present) if settings else {}), **asked.mapping}
+    overrides = {**(settings.fitting(present) if settings else {}), **request.mapping}
     answer_is = settings.answer_is if settings else "auto"
     fields = FieldMap.infer(seen, overrides, answer_is, where)
-    if settings is not None and asked.named:
+    if settings is not None and request.named:
         settings.refuse(seen, fields, where)
-    finder = ImageFinder(root, Path(asked.images) if asked.images else None, split, folder)
-    keep = _RowFilter(asked.source, asked.optional, seen, split, where)
+    finder = ImageFinder(root, Path(request.images) if request.images else None, split, folder)
+    keep = _RowFilter(request.source, request.optional, seen, split, where)
     for row in itertools.chain(ahead, rows):
         if isinstance(row, Dropped):
             yield row
@@ -242,21 +242,21 @@ def _examples(
 
 
 def _taken_apart(
-    rows: Iterator[FileRow | Dropped], asked: _ReadRequest
+    rows: Iterator[FileRow | Dropped], request: _ReadRequest
 ) -> tuple[Iterator[FileRow | Dropped], _ReadRequest]:
     """Rows that hold several items, as rows that hold one; an arm chooses one of two pictures."""
-    settings, arm = asked.settings, asked.source.selection.get("arm")
+    settings, arm = request.settings, request.source.selection.get("arm")
     explode = settings.explode if settings is not None else None
     if arm is not None:
         ahead = list(itertools.islice(rows, _LOOK_AHEAD))
         rows = itertools.chain(ahead, rows)
         if any(isinstance(row, FileRow) and is_group(row.values) for row in ahead):
             twins = natural_twins(rows, arm, apart=explode is natural_bench)
-            source = _without(asked.source, "arm")
+            source = _without(request.source, "arm")
             return twins, replace(
-                asked, source=source, settings=settings or find_preset("naturalbench")
+                request, source=source, settings=settings or find_preset("naturalbench")
             )
-    return (rows if explode is None else explode(rows)), asked
+    return (rows if explode is None else explode(rows)), request
 
 
 class _RowFilter:
@@ -343,8 +343,8 @@ def _speaks_of_splits(rows: list[dict[str, Any]], column: str) -> bool:
 
 
 def _without(source: BenchmarkSource, *keys: str) -> BenchmarkSource:
-    kept = {key: value for key, value in source.selection.items() if key not in keys}
-    return BenchmarkSource(source.location, kept)
+    selection = {key: value for key, value in source.selection.items() if key not in keys}
+    return BenchmarkSource(source.location, selection)
 
 
 def _unique_ids(examples: list[Example]) -> tuple[tuple[Example, ...], tuple[str, ...]]:
@@ -370,5 +370,5 @@ def _name(source: BenchmarkSource, preset: str | None) -> str:
         return preset
     path = source.path
     stem = path.stem if path.is_file() else path.name
-    chosen = "-".join(source.selection.values())
-    return f"{stem or 'benchmark'}-{chosen}" if chosen else stem or "benchmark"
+    selection = "-".join(source.selection.values())
+    return f"{stem or 'benchmark'}-{selection}" if selection else stem or "benchmark"

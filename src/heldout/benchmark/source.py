@@ -59,8 +59,8 @@ class BenchmarkSource:
         return {key: value for key, value in self.selection.items() if key != "split"}
 
     def __str__(self) -> str:
-        chosen = ",".join(f"{key}={value}" for key, value in self.selection.items())
-        return f"{self.location}#{chosen}" if chosen else self.location
+        selection = ",".join(f"{key}={value}" for key, value in self.selection.items())
+        return f"{self.location}#{selection}" if selection else self.location
 
 
 def parse_source(text: str | Path | BenchmarkSource) -> BenchmarkSource:

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from heldout.cli.options import Json
 from heldout.cli.show import COLOURS, console, plain, print_json
-from heldout.report import compare_folders, is_empty
+from heldout.report import compare, is_empty
 
 EXAMPLE = "Example: heldout compare runs/slake-v1 runs/slake-v2"
 _WAYS = {
@@ -30,14 +30,14 @@ def compare_command(
     as_json: Json = False,
 ) -> None:
     """Say what changed between two audits: inputs, claims, findings, matches and scores."""
-    found = compare_folders(before, after)
+    changes = compare(before, after).changes
     if as_json:
-        print_json(found[0] if len(found) == 1 else {"benchmarks": found})
+        print_json(changes[0] if len(changes) == 1 else {"benchmarks": changes})
         return
-    for number, changes in enumerate(found):
+    for number, record in enumerate(changes):
         if number:
             console().print()
-        _show(changes)
+        _show(record)
 
 
 def _show(changes: dict[str, Any]) -> None:

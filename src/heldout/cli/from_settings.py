@@ -32,6 +32,7 @@ class Shown:
         argument: Whether it is an argument without a flag.
         optional: Whether a setting without a default may be left out: another option gives it.
         roles: Nested models that all take this setting with one option, where they are given.
+        also: Other settings that this option gives, which complaints may name.
         help: Help for the command line alone; default: the setting's own.
         convert: Makes the setting's value from what was typed.
         several: Whether ``convert`` takes a list, of an option that may be given several times.
@@ -44,6 +45,7 @@ class Shown:
     argument: bool = False
     optional: bool = False
     roles: tuple[str, ...] = ()
+    also: tuple[str, ...] = ()
     help: str = ""
     convert: Callable[[Any], Any] | None = None
     several: bool = False
@@ -65,8 +67,7 @@ class Shown:
         """What complaints of the library call this setting."""
         if self.roles:
             return tuple(f"{role}.{self.setting}" for role in self.roles)
-        role = self.setting.removesuffix(".url")
-        return (self.setting,) if role == self.setting else (self.setting, role)
+        return tuple(dict.fromkeys((self.setting, self.setting.removesuffix(".url"), *self.also)))
 
 
 def panel(name: str, *settings: str | Shown) -> tuple[Shown, ...]:

@@ -10,40 +10,21 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from heldout.benchmark import Benchmark, read_benchmark
-from heldout.cli.impact_encoders import (
-    Caption,
-    ClassEmbeddings,
-    ClassNames,
-    Degrees,
-    Embeddings,
-    EncoderNames,
-    EncoderOptions,
-    Label,
-    Queries,
-    Tasks,
-    Templates,
-    Train,
-)
-from heldout.cli.options import EngineName, Json, Quiet, Workers, parse_map
+from heldout.cli.from_settings import Shown, command, panel
+from heldout.cli.options import EngineName, Json, Quiet, Workers
 from heldout.cli.show import console, plain, print_json
 from heldout.detect import (
     COPY,
     DRAWS,
     LABELLED,
     Impact,
+    ImpactSettings,
     Line,
-    Owed,
+    ScoreDifference,
     Study,
-    keep_items,
-    keep_study,
-    study_impact,
+    impact_of_leaks,
 )
-from heldout.errors import InputError
-from heldout.evidence import LeakLabels, read_leak_labels
-from heldout.overlap import parse_bounds
 from heldout.stats import Interval
-from heldout.store import Run
 
 EXAMPLE = (
     "Example: heldout impact predictions.csv --run runs/slake, or heldout impact --encoder "
@@ -51,7 +32,31 @@ EXAMPLE = (
 )
 
 
+SHOWN = (
+    Shown("metric", "METRIC"),
+    Shown("baseline", "PREDICTIONS"),
+    Shown("map", "FIELD=COLUMN"),
+    Shown("degrees", "hard=H,soft=S"),
+    Shown("queries"),
+    *panel(
+        "Dual encoders",
+        "encoder E",
+        Shown("tasks", "a,b", convert=lambda text: tuple(filter(None, text.split(",")))),
+        "label COLUMN",
+        "caption COLUMN",
+        "templates NAME",
+        "class_names FILE",
+        "class_embeddings DIR",
+        "train [NAME=]CORPUS",
+        "embeddings DIR",
+    ),
+    Shown("seed"),
+)
+
+
+@command(ImpactSettings, SHOWN)
 def impact_command(
+    settings: ImpactSettings,
     predictions: Annotated[
         list[str],
         typer.Argument(
@@ -76,23 +81,6 @@ def impact_command(
         str | None,
         typer.Option("--bench", metavar="BENCH", help="Of --leaks without --run: the benchmark."),
     ] = None,
-    metric: Annotated[
-        str | None,
-        typer.Option("--metric", metavar="METRIC", help="accuracy, retrieval or loglik."),
-    ] = None,
-    baseline: Annotated[
-        str | None,
-        typer.Option(
-            "--baseline",
-            metavar="PREDICTIONS",
-            help="A model that cannot have seen the benchmark: differences to it are shown. With "
-            "--encoder: another encoder.",
-        ),
-    ] = None,
-    mapping: Annotated[
-        list[str],
-        typer.Option("--map", metavar="FIELD=COLUMN", help="Name a column of the predictions."),
-    ] = [],  # noqa: B006 - typer copies defaults
     out: Annotated[
         Path | None,
         typer.Option(
@@ -101,20 +89,8 @@ def impact_command(
             help="Where to write all figures (else RUN/impact-PREDICTIONS.json).",
         ),
     ] = None,
-    degrees: Degrees = None,
-    queries: Queries = None,
-    encoder: EncoderNames = [],  # noqa: B006
-    tasks: Tasks = None,
-    label: Label = None,
-    caption: Caption = None,
-    templates: Templates = None,
-    class_names: ClassNames = None,
-    class_embeddings: ClassEmbeddings = None,
-    train: Train = None,
-    embeddings: Embeddings = None,
     engine: EngineName = "local",
     workers: Workers = 1,
-    seed: Annotated[int, typer.Option("--seed", help="Seed of every random draw.")] = 0,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
@@ -123,64 +99,23 @@ def impact_command(
     With --encoder the scores are made here: zero-shot classification, a linear probe (--train) and
     image-text retrieval of a dual encoder on BENCH.
     """
-    if run is None and leaks is None:
-        raise InputError("what leaked? Give --run RUN of heldout overlap, or --leaks FILE")
-    if bench is not None and (run is not None or leaks is None):
-        raise InputError("--bench goes with --leaks and without --run: a run knows its benchmark")
-    opened = Run.open(run) if run is not None else None
-    bounds = parse_bounds(degrees) if degrees is not None else None
-    if bounds is not None and (opened is None or leaks is not None):
-        raise InputError("--degrees grades what a run's search found near: give --run, not --leaks")
-    options = EncoderOptions(
-        encoder,
-        tasks,
-        label,
-        caption,
-        templates,
-        class_names,
-        class_embeddings,
-        train,
-        embeddings,
-        queries,
-        seed,
+    study = impact_of_leaks(
+        predictions,
+        run=run,
+        leaks=leaks,
+        benchmark=bench,
+        out=out,
+        engine=engine,
+        workers=workers,
+        quiet=quiet or as_json,
+        settings=settings,
     )
-    benchmark: Benchmark | None
-    if encoder:
-        options.refuse(predictions, bench=bench, metric=metric, mapping=mapping)
-        benchmark = read_benchmark(predictions[0])
-        study = options.study(
-            opened,
-            benchmark,
-            baseline,
-            bounds,
-            _labels(leaks, opened, benchmark) if leaks is not None else None,
-            engine,
-            workers,
-            quiet=quiet or as_json,
-        )
-    else:
-        options.refuse_alone()
-        benchmark = read_benchmark(bench) if bench is not None else None
-        study = study_impact(
-            opened,
-            [Path(prediction) for prediction in predictions],
-            metric=metric,
-            mapping=parse_map(mapping),
-            baseline=Path(baseline) if baseline is not None else None,
-            labels=_labels(leaks, opened, benchmark) if leaks is not None else None,
-            benchmark=benchmark,
-            bounds=bounds,
-            queries=queries,
-            seed=seed,
-        )
-    kept = keep_study(opened, study, out)
-    items = keep_items(study, kept) if kept is not None and study.evaluations else None
     if as_json:
         print_json(study.as_json())
         return
     if study.labels is not None:
         console().print(Text(plain(study.labels.sentence), "yellow"), soft_wrap=True)
-        if opened is None and benchmark is None and not study.labels.clusters:
+        if run is None and bench is None and not study.labels.clusters:
             message = (
                 "no benchmark (--bench) and no column 'cluster': every item counts as a cluster"
             )
@@ -193,20 +128,13 @@ def impact_command(
     for impact in study.impacts:
         _show(impact, study)
     message = (
-        f"all figures: {plain(str(kept))}" if kept is not None else "--out FILE keeps all figures"
+        f"all figures: {plain(str(study.path))}"
+        if study.path is not None
+        else "--out FILE keeps all figures"
     )
     console().print(message, soft_wrap=True, markup=False)
-    if items is not None:
-        console().print(f"every item: {plain(str(items))}", soft_wrap=True, markup=False)
-
-
-def _labels(spec: str, run: Run | None, benchmark: Benchmark | None) -> LeakLabels:
-    ids: list[str] = []
-    if run is not None and run.table_path("items").exists():
-        ids = run.read_table("items").column("benchmark_id").to_pylist()
-    elif benchmark is not None:
-        ids = [example.id for example in benchmark]
-    return read_leak_labels(spec, ids)
+    if study.items_path is not None:
+        console().print(f"every item: {plain(str(study.items_path))}", soft_wrap=True, markup=False)
 
 
 def _show(impact: Impact, study: Study) -> None:
@@ -286,7 +214,7 @@ _KINDS = {
 }
 
 
-def _sentence(owed: Owed, family: int) -> str:
+def _sentence(owed: ScoreDifference, family: int) -> str:
     kind = _KINDS.get(owed.leakage) or f"items labelled '{owed.leakage.partition(': ')[2]}'"
     told = _number(owed.value, owed.measure, signed=True)
     if owed.interval is not None:

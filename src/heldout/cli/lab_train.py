@@ -62,8 +62,7 @@ def train_command(
     What is finished is not trained again: give the same command to go on.
     """
     require("torch", "hf", "training the lab's models")
-    from heldout.audit import train_grid
-    from heldout.lab import LARGER, MEDIUM, SMALL, TOY, standing_recipe
+    from heldout.lab import LARGER, MEDIUM, SMALL, TOY, standing_recipe, train_grid
 
     if out.exists() and not out.is_dir():
         raise InputError(f"--out {out} is a file; it needs the name of a folder")

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Any
 
 import typer
 from rich.table import Table
 from rich.text import Text
 
-from heldout.cli.options import ApiKeyEnv, Json, Timeout, key_from
+from heldout.cli.from_settings import Shown, command
+from heldout.cli.options import Json
 from heldout.cli.show import console, plain, print_json
-from heldout.model import Backoff, Connection, as_json, enables, probe
+from heldout.model import ModelServer, enables, probe
+from heldout.model import as_json as capabilities_json
 
+TIMEOUT = 60.0
 EXAMPLE = "Example: heldout model inspect http://localhost:8000/v1"
 
 app = typer.Typer(
@@ -19,25 +23,31 @@ app = typer.Typer(
 )
 
 
+SHOWN = (
+    Shown("url", "URL", argument=True),
+    Shown("model", "NAME"),
+    Shown("api_key_env", "VAR"),
+    Shown(
+        "timeout", "S", help=f"Seconds that one whole request may take (default: {TIMEOUT:.0f})."
+    ),
+)
+
+
+def _prepare(values: dict[str, Any], options: Mapping[str, Any]) -> None:
+    """Somebody waits, and can ask again."""
+    values["attempts"] = 2
+    values.setdefault("timeout", TIMEOUT)
+
+
 @app.command("inspect", epilog=EXAMPLE)
-def inspect_command(
-    url: Annotated[str, typer.Argument(metavar="URL", help="An OpenAI-compatible server.")],
-    model: Annotated[
-        str | None, typer.Option("--model", metavar="NAME", help="Where it serves several.")
-    ] = None,
-    api_key_env: ApiKeyEnv = None,
-    timeout: Timeout = 60.0,
-    json_only: Json = False,
-) -> None:
+@command(ModelServer, SHOWN, prepare=_prepare)
+def inspect_command(settings: ModelServer, as_json: Json = False) -> None:
     """Which detectors an endpoint enables, and why not the others: asked with three tiny requests."""
-    soon = Backoff(attempts=2)  # somebody waits, and can ask again
-    can = probe(
-        Connection(url, api_key=key_from(api_key_env), timeout=timeout, backoff=soon), model
-    )
+    can = probe(settings.connect(), settings.model)
     enabled = enables(can)
-    if json_only:
-        detectors = [one._asdict() for one in enabled]
-        print_json({"url": url, **as_json(can), "detectors": detectors})
+    if as_json:
+        detectors = [entry._asdict() for entry in enabled]
+        print_json({"url": settings.url, **capabilities_json(can), "detectors": detectors})
         return
     out = console()
     out.print(Text(plain(f"{can.model}, served by {can.server}")))
@@ -46,8 +56,8 @@ def inspect_command(
     for name, ability in abilities.items():
         table.add_row(name, _word(ability.works), Text(plain(ability.reason), "dim"))
     table.add_row()
-    for one in enabled:
-        table.add_row(one.detector, _word(one.enabled), Text(plain(one.reason), "dim"))
+    for entry in enabled:
+        table.add_row(entry.detector, _word(entry.enabled), Text(plain(entry.reason), "dim"))
     out.print(table)
 
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from heldout.benchmark import FIELDS
+from heldout.cli.from_settings import Shown, panel
 from heldout.errors import InputError
-from heldout.model import ALIASES, SYNONYMS, Backoff, Connection, Pace, onnx_folder
-from heldout.store import Run
+from heldout.model import ALIASES, SYNONYMS
 
 Map = Annotated[
     list[str],
@@ -57,95 +56,40 @@ Workers = Annotated[
     int | None, typer.Option("--workers", min=1, help="Processes to use; default: one per core.")
 ]
 
-# Of the verbs that need a model.
-ModelRun = Annotated[
-    Path, typer.Option("--out", metavar="RUN", help="Run folder, new or of this benchmark.")
-]
-Model = Annotated[
-    str | None,
-    typer.Option(
-        "--model",
-        metavar="NAME",
-        help="A folder, hub name or onnx:FOLDER; what an endpoint serves.",
-    ),
-]
-EndpointUrl = Annotated[
-    str | None, typer.Option("--endpoint", metavar="URL", help="http://host:8000/v1")
-]
-CalledAs = Annotated[
-    str | None, typer.Option("--as", metavar="NAME", help="What the run calls this model.")
-]
-Dtype = Annotated[
-    str,
-    typer.Option("--dtype", help="auto, float32, bfloat16 …; of an endpoint: what it runs in."),
-]
-Device = Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cuda:1 …")]
-BatchTokens = Annotated[
-    int | None, typer.Option("--batch-tokens", min=1, help="Tokens in one forward.")
-]
 Revision = Annotated[str | None, typer.Option("--revision", help="Of a hub model.")]
 TrustRemoteCode = Annotated[
     bool, typer.Option("--trust-remote-code", help="Run Python that comes with the model.")
 ]
-Limit = Annotated[int | None, typer.Option("--limit", min=1, help="Only the first items.")]
-ApiKeyEnv = Annotated[
-    str | None,
-    typer.Option("--api-key-env", metavar="VAR", help="Variable that holds the key."),
+ModelRun = Annotated[
+    Path, typer.Option("--out", metavar="RUN", help="Run folder, new or of this benchmark.")
 ]
-Rate = Annotated[
-    str | None, typer.Option("--rate", metavar="N/s", help="Most requests: 5/s, 100/m.")
-]
-Timeout = Annotated[
-    float,
-    typer.Option(
-        "--timeout",
-        metavar="S",
-        min=0.1,
-        help="Seconds for one attempt at a request, from connecting to the last byte of the answer.",
-    ),
-]
-Attempts = Annotated[
-    int | None,
-    typer.Option(
-        "--attempts",
-        metavar="N",
-        min=1,
-        max=100,
-        help="At a request that fails or is told to wait, before the server counts as gone; 6.",
-    ),
-]
-Concurrency = Annotated[
-    int, typer.Option("--concurrency", min=1, max=256, help="Requests at a time.")
-]
+MODEL, SERVER, READING = "Model", "Endpoint", "Benchmark"
+#: of the verbs that need one model: settings of heldout.model.OneModel
+MODEL_SHOWN = panel(
+    MODEL,
+    Shown("model", "NAME", also=("endpoint.model",)),
+    Shown("endpoint.url", "URL"),
+    "recorded FILE",
+    Shown("name", "NAME", flag="--as"),
+    Shown("columns", "FIELD=COLUMN", flag="--map-recorded"),
+    "limit",
+    "dtype",
+    "device",
+    "batch_tokens",
+    "revision",
+    "trust_remote_code",
+)
 
 
-def local_settings(
-    dtype: str, device: str, revision: str | None, trust: bool, batch_tokens: int | None
-) -> dict[str, Any]:
-    """What ``open_model`` takes besides the name."""
-    return {
-        "dtype": dtype,
-        "device": device,
-        "revision": revision,
-        "trust_remote_code": trust,
-        "batch_tokens": batch_tokens,
-    }
-
-
-def connect(
-    url: str,
-    api_key_env: str | None,
-    *,
-    timeout: float = 120.0,
-    rate: str | None = None,
-    attempts: int | None = None,
-) -> Connection:
-    return Connection(
-        url,
-        api_key=key_from(api_key_env),
-        timeout=timeout,
-        pace=Pace(per_second(rate)),
-        backoff=Backoff() if attempts is None else Backoff(attempts),
+def shared_server(*roles: str) -> tuple[Shown, ...]:
+    """Options that set how all servers of a verb are asked."""
+    return panel(
+        SERVER,
+        Shown("requests_per_second", "N/s", flag="--rate", roles=roles, convert=per_second),
+        Shown("timeout", "S", roles=roles),
+        Shown("attempts", "N", roles=roles),
+        Shown("concurrency", "N", roles=roles),
+        Shown("token_field", roles=roles),
     )
 
 
@@ -162,15 +106,6 @@ def parse_map_beside(entries: list[str], recorded: Path | None) -> dict[str, str
     return mapping
 
 
-def check_out(out: Path, seed: int) -> None:
-    """An --out that is there is looked at before a model is loaded; a new one is made only afterwards,
-    so that a model that cannot be loaded leaves no run behind."""
-    if out.is_file() or (
-        out.is_dir() and any(not path.name.startswith(".") for path in out.iterdir())
-    ):
-        Run.create(out, seed=seed)
-
-
 def parse_map(entries: list[str]) -> dict[str, str]:
     mapping = {}
     for entry in entries:
@@ -179,23 +114,6 @@ def parse_map(entries: list[str]) -> dict[str, str]:
             raise InputError(f"--map {entry}: expected FIELD=COLUMN, for example --map answer=gold")
         mapping[field] = column
     return mapping
-
-
-def short_name(model: str) -> str:
-    """A folder is called by its own name, a hub model by its whole one."""
-    model = str(onnx_folder(model) or model)
-    return Path(model).resolve().name if Path(model).is_dir() else model
-
-
-def key_from(variable: str | None, option: str = "--api-key-env") -> str | None:
-    if variable is None:
-        return None
-    if not variable.isidentifier():  # most likely the key itself, which is not to be repeated
-        raise InputError(f"{option} takes the name of an environment variable that holds the key")
-    value = os.environ.get(variable, "").strip()
-    if not value:
-        raise InputError(f"{option} {variable}: this environment variable is not set")
-    return value
 
 
 def parse_prices(text: str | None, option: str = "--price") -> dict[str, float]:

@@ -2,120 +2,59 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
-from typing import Annotated, Any
 
-import typer
 from rich.text import Text
 
-from heldout.audit import Scoring, ScoringPlan, import_scores, score_benchmark
-from heldout.benchmark import Benchmark, read_benchmark
+from heldout.benchmark import read_benchmark
+from heldout.cli.from_settings import Shown, command, panel
 from heldout.cli.options import (
-    ApiKeyEnv,
-    Attempts,
-    BatchTokens,
+    MODEL_SHOWN,
     Bench,
-    CalledAs,
-    Concurrency,
-    Device,
-    Dtype,
-    EndpointUrl,
     Images,
     Json,
-    Limit,
     Map,
-    MapRecorded,
-    Model,
     ModelRun,
     Preset,
     Quiet,
-    Rate,
     Reader,
-    Revision,
-    Seed,
-    Timeout,
-    TrustRemoteCode,
-    check_out,
-    connect,
-    local_settings,
-    parse_map,
     parse_map_beside,
-    short_name,
+    shared_server,
 )
-from heldout.cli.show import complain, console, identify, plain, print_json
-from heldout.errors import InputError
-from heldout.model import Endpoint, Scorer, check_parity, open_model
-from heldout.store import Run
+from heldout.cli.show import complain, console, plain, print_json
+from heldout.model import ScoreSettings, Scoring, score
 
 EXAMPLE = "Example: heldout score data/slake#split=test,lang=en --model models/qwen2.5-vl --out runs/slake"
-
+SHOWN = (
+    *MODEL_SHOWN,
+    *panel(
+        "What is scored",
+        "options",
+        "order_joint",
+        "budget TOKENS",
+        "context TOKENS",
+        "interleaved",
+        "order_neighbour",
+        "allow_missing",
+    ),
+    Shown("endpoint.api_key_env", "VAR", flag="--api-key-env", panel="Endpoint"),
+    *shared_server("endpoint"),
+    Shown("parity", "FOLDER", panel="Endpoint"),
+    Shown("seed"),
+)
 _COLOURS = {"passed": "green", "failed": "bold red", "not checked": "yellow"}
 
 
+@command(ScoreSettings, SHOWN)
 def score_command(
+    settings: ScoreSettings,
     bench: Bench,
     out: ModelRun,
-    model: Model = None,
-    endpoint: EndpointUrl = None,
-    recorded: Annotated[
-        Path | None,
-        typer.Option(
-            "--recorded", metavar="FILE", help="Scores made elsewhere: parquet, jsonl, csv."
-        ),
-    ] = None,
-    name: CalledAs = None,
-    dtype: Dtype = "auto",
-    device: Device = "auto",
-    batch_tokens: BatchTokens = None,
-    revision: Revision = None,
-    trust: TrustRemoteCode = False,
-    options: Annotated[
-        bool, typer.Option("--options", help="Score every option in the answer's place, too.")
-    ] = False,
-    order_joint: Annotated[
-        bool,
-        typer.Option(
-            "--order-joint", help="Shards in released and shuffled order; needs --budget."
-        ),
-    ] = False,
-    budget: Annotated[
-        int | None, typer.Option("--budget", metavar="TOKENS", min=1, help="Of --order-joint.")
-    ] = None,
-    context: Annotated[
-        int, typer.Option("--context", metavar="TOKENS", min=16, help="Longest shard.")
-    ] = 4096,
-    interleaved: Annotated[
-        bool,
-        typer.Option("--interleaved", help="Pictures stand in the order tests' documents, too."),
-    ] = False,
-    order_neighbour: Annotated[
-        bool,
-        typer.Option("--order-neighbour", help="Items after their predecessor and after others."),
-    ] = False,
-    limit: Limit = None,
-    api_key_env: ApiKeyEnv = None,
-    rate: Rate = None,
-    timeout: Timeout = 120.0,
-    attempts: Attempts = None,
-    concurrency: Concurrency = 4,
-    parity: Annotated[
-        str | None,
-        typer.Option(
-            "--parity",
-            metavar="FOLDER",
-            help="Compare a sample with this local copy of the model first.",
-        ),
-    ] = None,
-    allow_missing: Annotated[
-        bool,
-        typer.Option("--allow-missing", help="Of --recorded: items without a score are dropped."),
-    ] = False,
-    columns: MapRecorded = [],  # noqa: B006 - typer copies defaults
-    mapping: Map = [],  # noqa: B006
+    mapping: Map = [],  # noqa: B006 - typer copies defaults
     images: Images = None,
     preset: Preset = None,
     reader: Reader = None,
-    seed: Seed = 0,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
@@ -123,98 +62,21 @@ def score_command(
 
     A killed run, or one whose endpoint died, goes on where it was when the same command is given again.
     """
-    if recorded is not None and endpoint is not None:
-        raise InputError(
-            "--recorded reads a file, --endpoint asks a server: leave out one of the two"
-        )
-    if recorded is None and endpoint is None and model is None:
-        raise InputError("what is to be scored? Give --model, --endpoint URL, or --recorded FILE")
-    if order_joint != (budget is not None):
-        raise InputError(
-            "--order-joint and --budget TOKENS go together: a budget decides what is read"
-        )
-    if interleaved and not (order_joint or order_neighbour):
-        raise InputError(
-            "--interleaved is of --order-joint and --order-neighbour: name one of them"
-        )
-    if parity is not None and endpoint is None:
-        raise InputError("--parity compares an --endpoint with a local copy: name the endpoint")
-    plan = ScoringPlan(
-        options=options,
-        joint_budget=budget,
-        context=context,
-        interleaved=interleaved,
-        neighbour=order_neighbour,
-        limit=limit,
-        seed=seed,
+    settings.require_source(settings.recorded)
+    columns = parse_map_beside(mapping, settings.recorded)
+    result = score(
+        read_benchmark(bench, preset=preset, mapping=columns, images=images, reader=reader),
+        settings,
+        run=out,
+        quiet=quiet,
+        command=["heldout", *sys.argv[1:]],
+        notify=complain,
     )
-    if recorded is not None and plan != ScoringPlan(context=context, seed=seed):
-        raise InputError("--recorded takes what the file holds: it has no options, order or limit")
-    benchmark = read_benchmark(
-        bench,
-        preset=preset,
-        mapping=parse_map_beside(mapping, recorded),
-        images=images,
-        reader=reader,
-    )
-    connection = None
-    if endpoint is not None:
-        connection = connect(endpoint, api_key_env, timeout=timeout, rate=rate, attempts=attempts)
-    identify(benchmark, quiet=quiet)
-    if recorded is not None:
-        run = Run.create(out, seed=seed)
-        with run.writing():
-            made = import_scores(
-                benchmark,
-                recorded,
-                run,
-                model=name or model,
-                allow_missing=allow_missing,
-                mapping=parse_map(columns),
-            )
-    else:
-        check_out(out, seed)
-        local = local_settings(dtype, device, revision, trust, batch_tokens)
-        extra: dict[str, Any] = {}
-        scorer: Scorer
-        if connection is not None:
-            server = Endpoint.open(
-                connection,
-                model,
-                concurrency=concurrency,
-                dtype="unknown" if dtype == "auto" else dtype,
-            )
-            if parity is not None:
-                extra["parity"] = _parity(benchmark, server, parity, local, seed)
-            scorer, called = server, name or server.model
-        else:
-            assert model is not None
-            scorer, called = open_model(model, **local), name or short_name(model)
-        run = Run.create(out, seed=seed)
-        with run.writing():
-            tell = (lambda _: None) if quiet else complain
-            made = [
-                score_benchmark(
-                    benchmark, scorer, run, called, plan, extra=extra, quiet=quiet, tell=tell
-                )
-            ]
     if as_json:
-        print_json({"run": str(out), "models": [scoring.as_json() for scoring in made]})
-        return
-    for scoring in made:
+        return print_json(result.as_json())
+    for scoring in result.models:
         _show(scoring, out)
-
-
-def _parity(
-    benchmark: Benchmark, server: Endpoint, folder: str, settings: dict[str, Any], seed: int
-) -> dict[str, Any]:
-    parity = check_parity(server, open_model(folder, **settings), benchmark, seed=seed)
-    if not parity.passed:
-        raise InputError(
-            f"{server.connection.url} and {folder} do not score alike: {parity.reason}. Nothing was "
-            f"scored; serve the same checkpoint, processor and dtype, or score it with --model {folder}"
-        )
-    return {**parity.as_json(), "folder": folder}
+    return None
 
 
 def _show(made: Scoring, out: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,148 +12,94 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from heldout.audit import Twinning, TwinPlan, make_twins
-from heldout.benchmark import open_tables, parse_source, read_benchmark
+from heldout.benchmark import read_benchmark
+from heldout.cli.from_settings import Shown, command, panel
 from heldout.cli.options import (
+    SERVER,
+    Bench,
     Images,
     Json,
     Map,
+    ModelRun,
     Preset,
     Reader,
-    Timeout,
-    check_out,
-    key_from,
     parse_map,
-    per_second,
+    shared_server,
 )
-from heldout.cli.show import console, identify, plain, print_json
+from heldout.cli.show import console, plain, print_json
 from heldout.errors import InputError, counted
-from heldout.model import ChatEndpoint, Connection, Pace
-from heldout.store import Run
-from heldout.twin import (
-    DESCRIBE,
-    EDGES,
-    FILTER,
-    KINDS,
-    LONGEST_CAPTION,
-    POLICIES,
-    PUBLISH,
-    RENDER,
-    RESAMPLE,
-    STAGES,
-    Renderer,
-    open_renderer,
-)
+from heldout.twin import EDGES, RENDER, Twinning, TwinSettings, make_twins
 
 EXAMPLE = (
     "Example: heldout twin data/mmstar.tsv --out runs/twin --renderer flux "
     "--describer http://localhost:8000/v1 --verifier http://localhost:8000/v1"
 )
-_STAGES = ", ".join(STAGES)
 
 
+def _renderer_settings(entries: Sequence[str]) -> dict[str, Any]:
+    settings: dict[str, Any] = {}
+    for entry in entries:
+        key, equals, value = entry.partition("=")
+        if not equals or not key.isidentifier():
+            raise InputError(f"--render-set {entry}: expected KEY=VALUE, for example steps=30")
+        try:
+            settings[key] = json.loads(value)
+        except ValueError:
+            settings[key] = value
+    return settings
+
+
+SHOWN = (
+    Shown("renderer"),
+    Shown("keep"),
+    Shown("unfiltered"),
+    Shown("first", "STAGE", flag="--from"),
+    Shown("last", "STAGE", flag="--until"),
+    *panel(
+        SERVER,
+        "describer.url URL",
+        "describer.model NAME",
+        "describer.api_key_env VAR",
+        "verifier.url URL",
+        "verifier.model NAME",
+        "verifier.api_key_env VAR",
+        "max_new_tokens",
+    ),
+    *shared_server("describer", "verifier", "render_endpoint"),
+    *panel(
+        "Drawing",
+        "render_endpoint.url URL",
+        "render_model NAME",
+        Shown("render_endpoint.api_key_env", "VAR", flag="--render-api-key-env"),
+        Shown("render", "KEY=VALUE", flag="--render-set", convert=_renderer_settings, several=True),
+        Shown("edges", "LOW,HIGH", convert=str),
+        "longest_caption",
+    ),
+    Shown("limit"),
+    Shown("seed"),
+)
+
+
+def _prepare(values: dict[str, Any], options: Mapping[str, Any]) -> None:
+    stage = options["stage"]
+    if stage is not None and values.keys() & {"first", "last"}:
+        raise InputError("--stage is one stage alone: leave out --from and --until")
+    if stage is not None:
+        values |= {"first": stage, "last": stage}
+
+
+@command(TwinSettings, SHOWN, prepare=_prepare)
 def twin_command(
-    bench: Annotated[
-        str, typer.Argument(metavar="BENCH", help="A path, path#split=test,lang=en, or a preset.")
-    ],
-    out: Annotated[
-        Path, typer.Option("--out", metavar="RUN", help="Run folder, new or of this benchmark.")
-    ],
-    renderer: Annotated[
-        str | None,
-        typer.Option(
-            "--renderer",
-            help="; ".join(f"{name}: {kind.about}" for name, kind in KINDS.items()) + ".",
-        ),
-    ] = None,
-    describer: Annotated[
-        str | None,
-        typer.Option("--describer", metavar="URL", help="Model that writes the captions."),
-    ] = None,
-    describer_model: Annotated[
-        str | None, typer.Option("--describer-model", metavar="NAME", help="If it serves several.")
-    ] = None,
-    verifier: Annotated[
-        str | None, typer.Option("--verifier", metavar="URL", help="Model that judges the twins.")
-    ] = None,
-    verifier_model: Annotated[
-        str | None, typer.Option("--verifier-model", metavar="NAME", help="If it serves several.")
-    ] = None,
-    keep: Annotated[
-        str | None,
-        typer.Option(
-            "--keep",
-            help=f"Who decides: {', '.join(POLICIES)}. Default: the verifier; without one, people.",
-        ),
-    ] = None,
-    unfiltered: Annotated[
-        bool, typer.Option("--unfiltered", help="Publish twins that nobody judged, marked as such.")
-    ] = False,
-    until: Annotated[
-        str | None, typer.Option("--until", metavar="STAGE", help=f"Stop after it: {_STAGES}.")
-    ] = None,
-    start: Annotated[
-        str | None,
-        typer.Option("--from", metavar="STAGE", help="Begin there, with what the run holds."),
-    ] = None,
+    settings: TwinSettings,
+    bench: Bench,
+    out: ModelRun,
     stage: Annotated[
         str | None, typer.Option("--stage", metavar="STAGE", help="This stage and no other.")
     ] = None,
-    render_url: Annotated[
-        str | None,
-        typer.Option("--render-endpoint", metavar="URL", help="Of --renderer edit."),
-    ] = None,
-    render_model: Annotated[
-        str | None, typer.Option("--render-model", metavar="NAME", help="Of flux or edit.")
-    ] = None,
-    render_set: Annotated[
-        list[str],
-        typer.Option(
-            "--render-set", metavar="KEY=VALUE", help="A setting of the renderer: steps=30."
-        ),
-    ] = [],  # noqa: B006 - typer copies defaults
-    edges: Annotated[
-        str, typer.Option("--edges", metavar="LOW,HIGH", help="Thresholds of the edge map.")
-    ] = "100,200",
-    longest_caption: Annotated[
-        int, typer.Option("--longest-caption", min=1, help="Words; longer ones are left out.")
-    ] = LONGEST_CAPTION,
-    reply_tokens: Annotated[
-        int, typer.Option("--max-new-tokens", min=1, help="Of a caption or a verdict.")
-    ] = 1024,
-    limit: Annotated[
-        int | None, typer.Option("--limit", min=1, help="Only the first items.")
-    ] = None,
-    describer_key: Annotated[
-        str | None,
-        typer.Option("--describer-api-key-env", metavar="VAR", help="Variable that holds the key."),
-    ] = None,
-    verifier_key: Annotated[
-        str | None,
-        typer.Option("--verifier-api-key-env", metavar="VAR", help="Variable that holds the key."),
-    ] = None,
-    render_key: Annotated[
-        str | None,
-        typer.Option("--render-api-key-env", metavar="VAR", help="Variable that holds the key."),
-    ] = None,
-    rate: Annotated[
-        str | None, typer.Option("--rate", metavar="N/s", help="Most requests: 5/s, 100/m.")
-    ] = None,
-    timeout: Timeout = 120.0,
-    concurrency: Annotated[
-        int, typer.Option("--concurrency", min=1, max=256, help="Requests at a time.")
-    ] = 4,
-    token_field: Annotated[
-        str,
-        typer.Option(
-            "--token-field", help="What the endpoints call the limit: max_completion_tokens …"
-        ),
-    ] = "max_tokens",
-    mapping: Map = [],  # noqa: B006
+    mapping: Map = [],  # noqa: B006 - typer copies defaults
     images: Images = None,
     preset: Preset = None,
     reader: Reader = None,
-    seed: Annotated[int, typer.Option("--seed", help="Seed of every random draw.")] = 0,
     as_json: Json = False,
 ) -> None:
     """Make a twin of every item: resample, describe, edges, render, filter, publish.
@@ -159,138 +107,17 @@ def twin_command(
     A killed run, or one whose endpoint died, goes on where it was when the same command is given again:
     no caption, picture or verdict that arrived is lost or asked for twice.
     """
-    first, last = _span(stage, start, until)
-    low, high = _thresholds(edges)
-    plan = TwinPlan(
-        first,
-        last,
-        seed,
-        limit,
-        low,
-        high,
-        longest_caption,
-        concurrency if renderer == "edit" else 1,
-        keep,
-        unfiltered,
+    columns = parse_map(mapping)
+    result = make_twins(
+        read_benchmark(bench, preset=preset, mapping=columns, images=images, reader=reader),
+        settings,
+        run=out,
+        quiet=as_json,
+        command=["heldout", *sys.argv[1:]],
     )
-    stages = plan.stages
-    _check_captions(renderer, describer, stages)
-    reading: dict[str, Any] = {
-        "preset": preset,
-        "mapping": parse_map(mapping),
-        "images": images,
-        "reader": reader,
-    }
-    benchmark = read_benchmark(bench, **reading)
-    draws: Renderer | None = None
-    if renderer is not None and RENDER in stages:
-        settings = _settings(render_set)
-        if renderer == "scene":
-            settings.setdefault("folder", _folder(bench))
-        if render_model is not None:
-            settings["model"] = render_model
-        if renderer == "edit":
-            if render_url is None or render_model is None:
-                raise InputError(
-                    "--renderer edit needs its server and what that serves: --render-endpoint URL "
-                    "--render-model NAME"
-                )
-            settings |= {
-                "url": render_url,
-                "api_key": key_from(render_key, "--render-api-key-env"),
-                "timeout": timeout,
-                "pace": Pace(per_second(rate)),
-            }
-        draws = open_renderer(renderer, **settings)
-
-    def chat(role: str, url: str | None, model: str | None, key: str | None) -> ChatEndpoint | None:
-        if url is None:
-            return None
-        option = f"--{role}-api-key-env"
-        connection = Connection(
-            url,
-            api_key=key_from(key, option),
-            timeout=timeout,
-            pace=Pace(per_second(rate)),
-            role=f"{role}-",
-            key_option=option,
-        )
-        return ChatEndpoint.open(
-            connection,
-            model,
-            max_tokens=reply_tokens,
-            concurrency=concurrency,
-            token_field=token_field,
-        )
-
-    # Before the run, so that a server that cannot be asked leaves none behind.
-    check_out(out, seed)
-    describes = verifies = None
-    if DESCRIBE in stages:
-        describes = chat("describer", describer, describer_model, describer_key)
-    if FILTER in stages:
-        verifies = chat("verifier", verifier, verifier_model, verifier_key)
-    run = Run.create(out, seed=seed)
-    identify(benchmark, quiet=as_json)
-    with run.writing():
-        made = make_twins(
-            benchmark,
-            run,
-            plan,
-            reopen=lambda: open_tables(bench, **reading),
-            describer=describes,
-            renderer=draws,
-            verifier=verifies,
-            quiet=as_json,
-        )
     if as_json:
-        return print_json({"run": str(out), **made.as_json()})
-    return _show(made, bench, out, last)
-
-
-def _span(stage: str | None, start: str | None, until: str | None) -> tuple[str, str]:
-    if stage is not None and (start is not None or until is not None):
-        raise InputError("--stage is one stage alone: leave out --from and --until")
-    if stage is not None:
-        return stage, stage
-    return start or RESAMPLE, until or PUBLISH
-
-
-def _thresholds(text: str) -> tuple[int, int]:
-    try:
-        low, high = (int(part) for part in text.split(","))
-    except ValueError:
-        raise InputError(f"--edges {text}: expected two whole numbers, like 100,200") from None
-    return low, high
-
-
-def _settings(entries: list[str]) -> dict[str, Any]:
-    record: dict[str, Any] = {}
-    for entry in entries:
-        key, equals, value = entry.partition("=")
-        if not equals or not key.isidentifier():
-            raise InputError(f"--render-set {entry}: expected KEY=VALUE, for example steps=30")
-        try:
-            record[key] = json.loads(value)
-        except ValueError:
-            record[key] = value
-    return record
-
-
-def _check_captions(renderer: str | None, describer: str | None, stages: tuple[str, ...]) -> None:
-    """Before anything is done: a renderer that draws from captions, and nobody who writes them."""
-    if renderer is not None and renderer not in KINDS:
-        raise InputError(f"--renderer {renderer}: there are {', '.join(KINDS)}")
-    if renderer and KINDS[renderer].needs_caption and DESCRIBE in stages and describer is None:
-        raise InputError(
-            f"--renderer {renderer} draws from captions: say which model writes them with "
-            f"--describer URL"
-        )
-
-
-def _folder(bench: str) -> Path:
-    path = parse_source(bench).path
-    return path if path.is_dir() else path.parent
+        return print_json(result.as_json())
+    return _show(result.twinning, bench, out, settings.last)
 
 
 def _show(made: Twinning, bench: str, out: Path, last: str) -> None:

@@ -42,9 +42,9 @@ class Captions:
             query = "SELECT text, asked, metadata FROM captions WHERE name = ?"
             row = self._connection.execute(query, (name,)).fetchone()
             if row is not None:
-                asked = [(q, a) for q, a in map(json.loads, (row[1] or "").splitlines())]
-                question, answer = asked[0] if asked else (None, None)
-                words = Words(row[0], question, answer, tuple(asked[1:]))
+                pairs = [(q, a) for q, a in map(json.loads, (row[1] or "").splitlines())]
+                question, answer = pairs[0] if pairs else (None, None)
+                words = Words(row[0], question, answer, tuple(pairs[1:]))
                 return words, json.loads(row[2])
         return Words(), {}
 

@@ -72,18 +72,18 @@ class CorpusColumns:
     def words(self, row: Mapping[str, Any]) -> Words:
         question, text = _joined(row, self.question), _joined(row, self.text)
         answers = self._answers(row)
-        asked: list[tuple[str | None, str]] = [(question, answer) for answer in answers]
+        pairs: list[tuple[str | None, str]] = [(question, answer) for answer in answers]
         if self.talk and (turns := list(_turns(row.get(self.talk[0])))):
-            asked += _exchanges(turns)
+            pairs += _exchanges(turns)
             question = question or next((s for who, s in turns if who in _ASKING), None)
             text = text or "\n".join(text_of_turn for _, text_of_turn in turns)
         if question is None and text is None:
             return Words("\n".join(answers) or None)  # an answer to nothing is a caption
         if text is None:
             text = "\n".join(part for part in (question, *answers) if part) or None
-        if not asked:
+        if not pairs:
             return Words(text, question)
-        return Words(text, asked[0][0] or question, asked[0][1], tuple(asked[1:]))
+        return Words(text, pairs[0][0] or question, pairs[0][1], tuple(pairs[1:]))
 
     def _answers(self, row: Mapping[str, Any]) -> list[str]:
         """Accepted answers; a letter or a position is replaced by the option it stands for."""

@@ -118,26 +118,26 @@ def open_corpus(
     Returns:
         The corpus, as a stream of items in shards.
     """
-    chosen = parse_source(source)
+    parsed = parse_source(source)
     if images is not None and not Path(images).is_dir():
         raise InputError(f"images: the folder {images} does not exist")
     try:
-        return _open(chosen, name, reader, mapping, images)
+        return _open(parsed, name, reader, mapping, images)
     except OSError as error:
-        raise unreadable(chosen.path, error) from error
+        raise unreadable(parsed.path, error) from error
 
 
 def _open(
-    chosen: BenchmarkSource,
+    parsed: BenchmarkSource,
     name: str | None,
     reader: str | None,
     mapping: Mapping[str, str] | None,
     images: str | Path | None,
 ) -> Corpus:
-    if chosen.path.exists():
-        refuse_special(chosen.path)
+    if parsed.path.exists():
+        refuse_special(parsed.path)
     request = CorpusRequest(
-        chosen, name or _name(chosen), mapping or {}, str(images) if images else None
+        parsed, name or _name(parsed), mapping or {}, str(images) if images else None
     )
     known = corpus_readers()
     if reader is not None:
@@ -146,18 +146,18 @@ def _open(
                 return candidate.open(request)
         names = ", ".join(candidate.name for candidate in known)
         raise InputError(f"there is no corpus reader '{reader}'; there are: {names}")
-    if chosen.path.is_file() and chosen.path.stat().st_size == 0:
-        raise InputError(f"{chosen.location} is empty: a file of no bytes is no corpus")
-    there = chosen.path.exists() or is_pattern(chosen.location)
-    if not there and find_preset(chosen.location) is None:
+    if parsed.path.is_file() and parsed.path.stat().st_size == 0:
+        raise InputError(f"{parsed.location} is empty: a file of no bytes is no corpus")
+    there = parsed.path.exists() or is_pattern(parsed.location)
+    if not there and find_preset(parsed.location) is None:
         raise InputError(
-            f"{chosen.location} does not exist: name a file, a folder or {{000..099}}.tar"
+            f"{parsed.location} does not exist: name a file, a folder or {{000..099}}.tar"
         )
     for candidate in known:
-        if candidate.recognises(chosen):
+        if candidate.recognises(parsed):
             return candidate.open(request)
     raise InputError(
-        f"{chosen.location}: no corpus reader recognises this. Expected a folder of images, tar or "
+        f"{parsed.location}: no corpus reader recognises this. Expected a folder of images, tar or "
         f"zip archives, Parquet, .npy embeddings, a table (JSON, JSON Lines, CSV, TSV), or text. Name a "
         f"reader yourself: {', '.join(candidate.name for candidate in known)}"
     )

@@ -329,18 +329,18 @@ class TextCorpus:
 
     def _items(self, part: TextPart) -> Iterator[CorpusItem | Dropped]:
         file = part.file
-        shown = readable(file.name)
+        name = readable(file.name)
         if file.problem is not None:
             yield file.problem
             return
         try:
-            yield from self._rows(part, shown) if is_lines(file.name) else _pages(file.path, shown)
+            yield from self._rows(part, name) if is_lines(file.name) else _pages(file.path, name)
         except NotText as error:
-            yield Dropped("corpus", shown, "not text", str(error))
+            yield Dropped("corpus", name, "not text", str(error))
         except FAILURES as error:
             blame_the_machine(error)
             detail = str(error) or type(error).__name__
-            yield Dropped("corpus", shown, "unreadable text file", detail, scope="many")
+            yield Dropped("corpus", name, "unreadable text file", detail, scope="many")
 
     def _rows(self, part: TextPart, shown: str) -> Iterator[CorpusItem | Dropped]:
         alone = not is_pattern(self.location) and not Path(self.location).is_dir()
@@ -368,12 +368,12 @@ class TextCorpus:
                 yield lost_row(origin, error)
 
 
-def _pages(path: Path, shown: str) -> Iterator[CorpusItem | Dropped]:
+def _pages(path: Path, name: str) -> Iterator[CorpusItem | Dropped]:
     number = 0
     for number, text in enumerate(pages(path), 1):
-        yield CorpusItem(id=shown if number == 1 else f"{shown}/part {number}", text=text)
+        yield CorpusItem(id=name if number == 1 else f"{name}/part {number}", text=text)
     if not number:
-        yield Dropped("corpus", shown, "empty file", "no words in it", scope="words")
+        yield Dropped("corpus", name, "empty file", "no words in it", scope="words")
 
 
 def _any_words(values: dict[str, Any]) -> str | None:

@@ -9,40 +9,60 @@ if TYPE_CHECKING:
     from heldout.detect.behaviour.compare import probe_detector
     from heldout.detect.behaviour.probe import Probe, two_variants
     from heldout.detect.citations import Citation, article, arxiv
-    from heldout.detect.cohort import SMALLEST, cohort_delta, cohort_scores
     from heldout.detect.detector import Detector, Difference, Need
     from heldout.detect.easiest import EASIEST, TopItems, easiest_items
-    from heldout.detect.finding import Cell, Effect, Finding, Statistic, Strict
-    from heldout.detect.image_nearness import LEVEL, adjust, image_nearness
-    from heldout.detect.image_overlap import image_overlap
-    from heldout.detect.impact.encoders import keep_items, study_encoders
-    from heldout.detect.impact.findings import adjust_impacts
-    from heldout.detect.impact.impact import DRAWS, Impact, Line, Owed, measure_impact
-    from heldout.detect.impact.kept import keep_study, kept_studies
-    from heldout.detect.impact.study import Study, study_impact
-    from heldout.detect.impact.subsets import COPY, LABELLED, Block
-    from heldout.detect.joined_leakage import joined_leakage
-    from heldout.detect.membership import MEMBERSHIP
-    from heldout.detect.membership.scores import LOSS, MIN_K_PLUS_PLUS, PERPLEXITY_RATIO
-    from heldout.detect.membership.set_level import item_detector, unseen_items
-    from heldout.detect.order_joint import CANONICAL, joint_shards, shard_gains
-    from heldout.detect.order_neighbour import RELEASED
-    from heldout.detect.order_plan import JointPlan, plan_joint
-    from heldout.detect.outcome import (
+    from heldout.detect.finding import (
+        Cell,
+        Effect,
+        Finding,
         NotTestable,
         Outcome,
+        Statistic,
+        Strict,
         around,
         direction_of,
         model_finding,
         not_testable,
     )
+    from heldout.detect.image_nearness import LEVEL, adjust, image_nearness
+    from heldout.detect.image_overlap import image_overlap, joined_leakage
+    from heldout.detect.impact.impact import (
+        COPY,
+        DRAWS,
+        LABELLED,
+        Block,
+        Impact,
+        Line,
+        ScoreDifference,
+        adjust_impacts,
+        measure_impact,
+    )
+    from heldout.detect.impact.study import Study, keep_study, kept_studies, study_impact
+    from heldout.detect.impact.verb import ImpactSettings, keep_items, study_encoders
+    from heldout.detect.impact.verb import impact as impact_of_leaks
+    from heldout.detect.item_scores import (
+        LOSS,
+        MEMBERSHIP,
+        MIN_K_PLUS_PLUS,
+        PERPLEXITY_RATIO,
+        SMALLEST,
+        cohort_delta,
+        cohort_scores,
+        item_detector,
+        unseen_items,
+    )
+    from heldout.detect.order_joint import (
+        CANONICAL,
+        joint_shards,
+        shard_gains,
+    )
+    from heldout.detect.order_neighbour import RELEASED
     from heldout.detect.registry import detectors, run_detectors
     from heldout.detect.self_checks import SelfCheck, self_checks
     from heldout.detect.settings import ALPHA, DetectSettings
     from heldout.detect.tables import (
-        TWIN_SETS,
         Floats,
-        Scored,
+        ModelScores,
         ScoreTables,
         covariate,
         covariates,
@@ -50,7 +70,7 @@ if TYPE_CHECKING:
         no_scores,
         strata,
     )
-    from heldout.detect.tail_strata import with_strata
+    from heldout.detect.tail_enrichment import with_strata
     from heldout.detect.text_overlap import text_overlap
     from heldout.detect.triple_hits import TripleHits, triple_hits
 
@@ -68,7 +88,6 @@ __all__ = [
     "PERPLEXITY_RATIO",
     "RELEASED",
     "SMALLEST",
-    "TWIN_SETS",
     "Block",
     "Cell",
     "Citation",
@@ -79,15 +98,15 @@ __all__ = [
     "Finding",
     "Floats",
     "Impact",
-    "JointPlan",
+    "ImpactSettings",
     "Line",
+    "ModelScores",
     "Need",
     "NotTestable",
     "Outcome",
-    "Owed",
     "Probe",
+    "ScoreDifference",
     "ScoreTables",
-    "Scored",
     "SelfCheck",
     "Statistic",
     "Strict",
@@ -108,6 +127,7 @@ __all__ = [
     "easiest_items",
     "image_nearness",
     "image_overlap",
+    "impact_of_leaks",
     "is_rotation",
     "item_detector",
     "joined_leakage",
@@ -120,7 +140,6 @@ __all__ = [
     "model_finding",
     "no_scores",
     "not_testable",
-    "plan_joint",
     "probe_detector",
     "run_detectors",
     "self_checks",

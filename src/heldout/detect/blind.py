@@ -18,7 +18,7 @@ from scipy import sparse
 
 from heldout.detect.citations import DAS
 from heldout.detect.detector import Detector, Need
-from heldout.detect.outcome import Outcome, around, model_finding, not_testable
+from heldout.detect.finding import Outcome, around, model_finding, not_testable
 from heldout.detect.settings import DetectSettings
 from heldout.detect.tables import ScoreTables, covariate, metadata_column
 

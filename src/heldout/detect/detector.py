@@ -15,13 +15,13 @@ from typing import Any, Literal, NamedTuple
 import polars as pl
 
 from heldout.detect.citations import Citation
-from heldout.detect.outcome import Outcome
+from heldout.detect.finding import Outcome
 from heldout.detect.settings import DetectSettings
-from heldout.detect.tables import Floats, Scored, ScoreTables
+from heldout.detect.tables import Floats, ModelScores, ScoreTables
 from heldout.stats import Interval, cluster_mean, flip_test
 
 #: item scores, higher = more likely seen; or the reason why this model has none
-ItemScores = Callable[[ScoreTables, Scored, DetectSettings], "Floats | str"]
+ItemScores = Callable[[ScoreTables, ModelScores, DetectSettings], "Floats | str"]
 #: tokens that one model reads, from what was recorded and, by table, what its maker counted
 Cost = Callable[[ScoreTables, str, "Mapping[str, Any] | None"], "int | None"]
 KINDS = ("order", "membership", "cohort", "answers")
@@ -108,7 +108,9 @@ class Detector:
             other = "answers" if self.needs == "answers" else "membership"
             object.__setattr__(self, "kind", self.family if self.family in KINDS else other)
 
-    def score(self, tables: ScoreTables, scored: Scored, settings: DetectSettings) -> Floats | str:
+    def score(
+        self, tables: ScoreTables, scored: ModelScores, settings: DetectSettings
+    ) -> Floats | str:
         """Item scores of one model, or the reason why there are none."""
         if self.item_scores is None:
             return f"{self.name} is not made of item scores"

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from heldout.detect.cohort import SMALLEST, cohort_delta, cohort_scores
+from heldout.detect.item_scores import SMALLEST, cohort_delta, cohort_scores
 from heldout.detect.registry import detectors
 from heldout.detect.settings import DetectSettings
 from heldout.detect.tables import Floats, ScoreTables

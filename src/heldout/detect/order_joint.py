@@ -25,14 +25,14 @@ from heldout.detect.detector import (
     paired_difference,
     text_tokens,
 )
-from heldout.detect.outcome import Outcome, around, model_finding, not_testable
+from heldout.detect.finding import Outcome, around, model_finding, not_testable
 from heldout.detect.settings import DetectSettings
 from heldout.detect.tables import ScoreTables
 from heldout.errors import InputError
+from heldout.model import CANONICAL as CANONICAL
 from heldout.stats import Interval, staged
 
 NAME = "order-joint"
-CANONICAL = "canonical"
 ENOUGH_SHARDS = 5  # below, the spread between shards is a guess, and the shuffles' own is used
 BLIND_TO = ["memory without order (items seen shuffled or alone)", "memory beyond one shard"]
 

@@ -20,14 +20,15 @@ from heldout.detect.detector import (
     paired_difference,
     text_tokens,
 )
-from heldout.detect.outcome import Outcome, model_finding, not_testable
+from heldout.detect.finding import Outcome, model_finding, not_testable
 from heldout.detect.settings import DetectSettings
 from heldout.detect.tables import ScoreTables
 from heldout.errors import InputError
+from heldout.model import AFTER_RELEASED
 from heldout.stats import cluster_mean, flip_test
 
 NAME = "order-neighbour"
-RELEASED = "released"
+RELEASED = AFTER_RELEASED
 FEW = 6  # clusters: fewer have no sign pattern rare enough
 BLIND_TO = ["memory without order (items seen shuffled)", "memory across blocks"]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from heldout.detect.detector import Detector, Difference
-from heldout.detect.outcome import Outcome, around, around_correlation, model_finding, not_testable
+from heldout.detect.finding import Outcome, around, around_correlation, model_finding, not_testable
 from heldout.detect.settings import DetectSettings
 from heldout.detect.tables import ScoreTables, strata
 from heldout.stats import FEWEST, aligned_ranks, trend_test

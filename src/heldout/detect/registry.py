@@ -25,9 +25,8 @@ from heldout.detect.behaviour import (
     twin_drop,
 )
 from heldout.detect.detector import Detector
-from heldout.detect.finding import Finding
-from heldout.detect.membership import MEMBERSHIP
-from heldout.detect.outcome import NotTestable, Outcome, not_testable
+from heldout.detect.finding import Finding, NotTestable, Outcome, not_testable
+from heldout.detect.item_scores import MEMBERSHIP
 from heldout.detect.self_checks import SelfCheck, self_checks
 from heldout.detect.settings import DetectSettings
 from heldout.detect.tables import ScoreTables

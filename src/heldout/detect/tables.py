@@ -14,51 +14,15 @@ from numpy.typing import NDArray
 
 from heldout.errors import InputError
 from heldout.evidence import PICTURED, Rung, leaks
+from heldout.model import TWIN_SETS
+from heldout.model import ModelScores as ModelScores
 from heldout.overlap import Calibration, calibrations
 from heldout.store import Run, empty_table
 
 Floats = NDArray[np.float64]
 _BANDS = ((1, "1 word"), (3, "2-3 words"), (7, "4-7 words"))
-TWIN_SETS = "twins.json"
 _CLOSED = {"yes", "no", "true", "false"}
 MOST_STRATA = 24  # values of a field, above which it divides the benchmark into crumbs
-
-
-@dataclass(frozen=True)
-class Scored:
-    """One model's scores, joined to the items they belong to, in released order."""
-
-    model: str
-    frame: pl.DataFrame
-
-    def __len__(self) -> int:
-        return len(self.frame)
-
-    @cached_property
-    def clusters(self) -> list[str]:
-        return self.frame["cluster"].to_list()
-
-    @cached_property
-    def totals(self) -> Floats:
-        return self.frame["sum_logprob"].to_numpy().astype(np.float64)
-
-    @cached_property
-    def counts(self) -> Floats:
-        return self.frame["n_tokens"].to_numpy().astype(np.float64)
-
-    @cached_property
-    def means(self) -> Floats:
-        """Mean log-probability per token of the answer."""
-        return np.asarray(self.totals / np.maximum(self.counts, 1.0), dtype=np.float64)
-
-    def flat(self, column: str) -> Floats:
-        """All tokens' values one after the other; ``counts`` says whose they are."""
-        return self.frame[column].explode().to_numpy().astype(np.float64)
-
-    def has(self, column: str) -> bool:
-        """Every item has this list, one value per token."""
-        lengths = self.frame[column].list.len().fill_null(0)
-        return bool((lengths == self.frame["n_tokens"]).all())
 
 
 @dataclass(frozen=True)
@@ -140,14 +104,8 @@ class ScoreTables:
         """Models whose answers were recorded, whether or not their scores were."""
         return [] if self.answers is None else sorted(self.answers["model"].unique().to_list())
 
-    def scored(self, model: str) -> Scored:
-        mine = self.scores.filter(pl.col("model") == model)
-        if mine["benchmark_id"].n_unique() < len(mine):
-            raise InputError(
-                f"the scores table has two rows for one item of {model}: import it again"
-            )
-        joined = self.items.join(mine, on="benchmark_id", how="inner").sort("position")
-        return Scored(model, joined)
+    def scored(self, model: str) -> ModelScores:
+        return ModelScores.join(model, self.items, self.scores)
 
     def without(self, models: Sequence[str]) -> ScoreTables:
         """Without these models' scores; what they answered stands on its own."""
@@ -163,12 +121,12 @@ class ScoreTables:
             order_neighbour=kept(self.order_neighbour),
         )
 
-    def common(self, models: Sequence[str]) -> list[Scored]:
+    def common(self, models: Sequence[str]) -> list[ModelScores]:
         """Several models on the items that all of them scored."""
         frames = [self.scored(model) for model in models]
         shared = set.intersection(*(set(frame.frame["benchmark_id"]) for frame in frames))
         wanted = pl.col("benchmark_id").is_in(list(shared))
-        return [Scored(frame.model, frame.frame.filter(wanted)) for frame in frames]
+        return [ModelScores(frame.model, frame.frame.filter(wanted)) for frame in frames]
 
     def comparable(self, first: str, second: str) -> str | None:
         """Why two models' scores may not be compared, None if they may: never across backends."""

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from heldout.detect.cohort import SMALLEST, cohort_delta, cohort_scores
 from heldout.detect.detector import Detector
-from heldout.detect.outcome import Outcome, around, direction_of, model_finding, not_testable
+from heldout.detect.finding import Outcome, around, direction_of, model_finding, not_testable
+from heldout.detect.item_scores import SMALLEST, cohort_delta, cohort_scores
 from heldout.detect.settings import DetectSettings
 from heldout.detect.tables import Floats, ScoreTables
 from heldout.stats import Design, deal, equal_sizes, product_design, staged

@@ -16,10 +16,10 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from heldout.detect.behaviour.rows import ORIGINAL, asked
-from heldout.detect.membership import LOSS, MIN_K_PLUS_PLUS
+from heldout.detect.behaviour.probe import ORIGINAL, asked
+from heldout.detect.item_scores import LOSS, MIN_K_PLUS_PLUS
 from heldout.detect.settings import ALPHA, DetectSettings
-from heldout.detect.tables import Floats, Scored, ScoreTables
+from heldout.detect.tables import Floats, ModelScores, ScoreTables
 from heldout.overlap import ALPHAS
 from heldout.stats import cluster_rate_interval, holm, meeting_test
 from heldout.store import make_table
@@ -72,7 +72,7 @@ class TripleHits:
         return {**self.__dict__, "ids": list(self.ids[:LISTED]), "reading": self.reading}
 
 
-class _Flags(NamedTuple):
+class _PictureFlags(NamedTuple):
     corpus: str
     encoder: str | None
     flag: str
@@ -100,7 +100,7 @@ def triple_hits(
                 continue  # α of so few items is less than one
             marked = np.fromiter((name in flag.ids for name in ids), bool, len(ids))
             for answer, good, known in _answers(tables, model, flag.corpus, ids):
-                of = Scored(model, scored.frame.filter(known))
+                of = ModelScores(model, scored.frame.filter(known))
                 marks = marked[known], tail[known], good[known]
                 made = _hits(flag, answer, of, *marks, which, settings)
                 hits.append(made)
@@ -117,7 +117,7 @@ def highest(scores: Floats, alpha: float) -> Marks:
     return np.asarray(scores > np.sort(scores)[len(scores) - count - 1], dtype=bool)
 
 
-def _flags(tables: ScoreTables) -> Iterator[_Flags]:
+def _flags(tables: ScoreTables) -> Iterator[_PictureFlags]:
     columns = tables.items.select("benchmark_id", "image_digests") if tables.calibrations else None
     shown = list(columns.iter_rows()) if columns is not None else []
     for calibration in tables.calibrations:
@@ -132,10 +132,12 @@ def _flags(tables: ScoreTables) -> Iterator[_Flags]:
         for point in calibration.sweep.points:
             tau = point.threshold
             above = frozenset(name for name, value in near.items() if value > tau.value)
-            yield _Flags(calibration.corpus, calibration.encoder, NEAR, tau.alpha, above, near)
+            yield _PictureFlags(
+                calibration.corpus, calibration.encoder, NEAR, tau.alpha, above, near
+            )
     for corpus, leaked in tables.leaked.items():
         for alpha in ALPHAS:
-            yield _Flags(corpus, None, COPY, alpha, leaked, {})
+            yield _PictureFlags(corpus, None, COPY, alpha, leaked, {})
 
 
 def _answers(
@@ -162,9 +164,9 @@ def _answers(
 
 
 def _hits(
-    flags: _Flags,
+    flags: _PictureFlags,
     answer: str,
-    scored: Scored,
+    scored: ModelScores,
     marked: Marks,
     tail: Marks,
     good: Marks,
@@ -216,7 +218,7 @@ def _adjusted(hits: Sequence[TripleHits]) -> list[TripleHits]:
     return [replace(one, p_adjusted=adjusted.get(n)) for n, one in enumerate(hits)]
 
 
-def _row(made: TripleHits, name: str, flags: _Flags, score: float) -> dict[str, Any]:
+def _row(made: TripleHits, name: str, flags: _PictureFlags, score: float) -> dict[str, Any]:
     return {
         "benchmark_id": name,
         "model": made.model,

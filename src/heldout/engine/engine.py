@@ -246,7 +246,7 @@ class _Redo(Generic[Task, Result]):
         return self.salvage.join(task, [record[place] for place in sorted(record)])
 
     def _once_more(self, task: Task, error: str) -> Result | None:
-        """A single item, alone: it may have died of its neighbours' hunger."""
+        """A single item, run alone: its neighbours may have used up the memory."""
         if self.salvage.is_item(task):
             (outcome,) = self.engine.map(self.function, [task], tries=1)
             if outcome.value is not None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from heldout.benchmark import prepare_run
 from heldout.errors import InputError
 from heldout.evaluate.opening import OpenedBenchmark
 from heldout.evaluate.table import RECORDED
@@ -31,7 +32,6 @@ from heldout.model import (
     stage_folder,
     unread_of,
 )
-from heldout.overlap import prepare_run
 from heldout.store import Dropped, Run
 
 ORIGINAL = "original"

@@ -160,10 +160,10 @@ def _windowed(pixels: NDArray[Any], dataset: Any) -> NDArray[np.uint8]:
     grey = np.empty(pixels.shape, np.uint8)
     done = 0
     for strip in _strips(pixels, dataset):
-        shown = (strip - low) / (high - low) * 255.0 if high > low else np.zeros_like(strip)
+        greys = (strip - low) / (high - low) * 255.0 if high > low else np.zeros_like(strip)
         if inverted:
-            shown = 255.0 - shown
-        grey[done : done + len(strip)] = np.clip(np.rint(shown), 0, 255).astype(np.uint8)
+            greys = 255.0 - greys
+        grey[done : done + len(strip)] = np.clip(np.rint(greys), 0, 255).astype(np.uint8)
         done += len(strip)
     return grey
 
@@ -173,8 +173,8 @@ def _strips(pixels: NDArray[Any], dataset: Any) -> Iterator[NDArray[np.float64]]
 
     height = max(1, _STRIP // pixels.shape[1])
     for top in range(0, pixels.shape[0], height):
-        shown = apply_modality_lut(pixels[top : top + height], dataset)
-        yield apply_voi_lut(shown, dataset).astype(np.float64)
+        values = apply_modality_lut(pixels[top : top + height], dataset)
+        yield apply_voi_lut(values, dataset).astype(np.float64)
 
 
 def _eight_bits(pixels: NDArray[Any], stored: int) -> NDArray[np.uint8]:

@@ -14,6 +14,14 @@ if TYPE_CHECKING:
         study_confound,
         write_confound,
     )
+    from heldout.lab.demo.data import BENCHMARK as DEMO_BENCHMARK
+    from heldout.lab.demo.data import FILE as DEMO_FILE
+    from heldout.lab.demo.data import NAME as DEMO_NAME
+    from heldout.lab.demo.data import TABLE as DEMO_TABLE
+    from heldout.lab.demo.data import TRUTH as DEMO_TRUTH
+    from heldout.lab.demo.data import WHO as DEMO_WHO
+    from heldout.lab.demo.data import DemoSize, audit_text, write_demo
+    from heldout.lab.demo.models import CONTAMINATED, OUTSIDER, DemoModels, models_for
     from heldout.lab.leaks.board import LeakPlan, leak_board, run_leaks
     from heldout.lab.leaks.page import summary, write_leaks, write_sheets
     from heldout.lab.models.grid import (
@@ -30,6 +38,7 @@ if TYPE_CHECKING:
     from heldout.lab.models.releases import REWORDED, Release, real_pool, told, words, write_release
     from heldout.lab.models.replay import Collector, Replay, RequestKeys
     from heldout.lab.models.sheet import Sheet, learn_tokenizer
+    from heldout.lab.models.tables import train_grid
     from heldout.lab.models.training import clock
     from heldout.lab.models.vlm import (
         LARGER,
@@ -43,8 +52,11 @@ if TYPE_CHECKING:
     )
     from heldout.lab.models.worlds import RELEASED, TRAINING, WORLDS
     from heldout.lab.power.board import standings, with_truth
+    from heldout.lab.power.conformance import null_calibration, power_by_dose
     from heldout.lab.power.models import read_grid
     from heldout.lab.power.page import write_power
+    from heldout.lab.power.planted_answers import planted_answers
+    from heldout.lab.power.planted_scores import planted_scores
     from heldout.lab.power.requirements import requirements
     from heldout.lab.power.run import PowerPlan, run_power
     from heldout.lab.transforms.cascade import PairJudge, judge_by_registration
@@ -61,9 +73,17 @@ if TYPE_CHECKING:
     from heldout.lab.transforms.transform import TRANSFORMS, Transform
 
 __all__ = [
+    "CONTAMINATED",
+    "DEMO_BENCHMARK",
+    "DEMO_FILE",
+    "DEMO_NAME",
+    "DEMO_TABLE",
+    "DEMO_TRUTH",
+    "DEMO_WHO",
     "GAINS",
     "LARGER",
     "MEDIUM",
+    "OUTSIDER",
     "RELEASED",
     "REWORDED",
     "SEED",
@@ -76,6 +96,8 @@ __all__ = [
     "Collection",
     "Collector",
     "Confound",
+    "DemoModels",
+    "DemoSize",
     "Grid",
     "GridRecipe",
     "LeakPlan",
@@ -92,6 +114,7 @@ __all__ = [
     "TransformPlan",
     "TransformRates",
     "TransformStudy",
+    "audit_text",
     "clock",
     "collect",
     "confound_json",
@@ -105,8 +128,13 @@ __all__ = [
     "load_reading",
     "measure_degrees",
     "mixed",
+    "models_for",
     "new_model",
     "new_processor",
+    "null_calibration",
+    "planted_answers",
+    "planted_scores",
+    "power_by_dose",
     "questions",
     "read_grid",
     "reads_of",
@@ -126,9 +154,11 @@ __all__ = [
     "study_transforms",
     "summary",
     "told",
+    "train_grid",
     "with_truth",
     "words",
     "write_confound",
+    "write_demo",
     "write_leaks",
     "write_power",
     "write_release",

@@ -85,13 +85,13 @@ class ConfoundResult:
 
 
 def study_confound(settings: Confound | None = None) -> ConfoundResult:
-    chosen = settings or Confound()
-    delta = cohort_delta(_cohort(chosen, chosen.gains, np.random.default_rng(chosen.seed)))
+    constants = settings or Confound()
+    delta = cohort_delta(_cohort(constants, constants.gains, np.random.default_rng(constants.seed)))
     rows = []
-    for gain, row in zip(chosen.gains, delta, strict=True):
-        rate = float((row > chosen.tail).mean())
-        rows.append(ConfoundRow(gain, float(row.max()), rate, rate > chosen.flag))
-    return ConfoundResult(chosen, rows, _sweep(chosen), delta)
+    for gain, row in zip(constants.gains, delta, strict=True):
+        rate = float((row > constants.tail).mean())
+        rows.append(ConfoundRow(gain, float(row.max()), rate, rate > constants.flag))
+    return ConfoundResult(constants, rows, _sweep(constants), delta)
 
 
 def _sweep(settings: Confound) -> list[GainPoint]:
@@ -128,7 +128,7 @@ def _cohort(settings: Confound, gains: Sequence[float], rng: np.random.Generator
     )
 
 
-# What `heldout lab confound` leaves behind: a page, its numbers and the two figures.
+# What `heldout lab confound` writes: a page, its numbers and the two figures.
 
 
 def confound_json(result: ConfoundResult) -> dict[str, Any]:

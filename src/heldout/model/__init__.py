@@ -5,6 +5,21 @@ from typing import TYPE_CHECKING
 from heldout.lazy import load_on_first_use
 
 if TYPE_CHECKING:
+    from heldout.model.asking.ask import (
+        TWIN_SETS,
+        Asking,
+        AskResult,
+        ask,
+        ask_benchmark,
+        default_variants,
+        import_answers,
+        needs_paraphraser,
+        note_twins,
+        open_asker,
+        open_chat,
+        read_twins,
+        unchanged_twins,
+    )
     from heldout.model.asking.own_grades import (
         OwnGrades,
         compare_grades,
@@ -40,21 +55,30 @@ if TYPE_CHECKING:
     )
     from heldout.model.asking.template import template_name, write
     from heldout.model.asking.twin_origin import twin_origin
-    from heldout.model.asking.variants import BOUND, Variant, expand, item_random, parse_variants
+    from heldout.model.asking.variants import (
+        BOUND,
+        Variant,
+        expand,
+        is_twin,
+        item_random,
+        parse_variants,
+    )
     from heldout.model.endpoint.capabilities import as_json, enables, probe
     from heldout.model.endpoint.chat import FAILED, ChatEndpoint
     from heldout.model.endpoint.connection import (
         Connection,
         EndpointError,
         RefusedError,
+        ServerWatch,
         TimedOutError,
+        UnansweredError,
         checked_address,
         in_parallel,
     )
     from heldout.model.endpoint.endpoint import Endpoint
     from heldout.model.endpoint.pace import Backoff, Pace, TokenPace
     from heldout.model.endpoint.parity import check_parity
-    from heldout.model.endpoint.settings import ModelEndpoint, open_endpoint, read_key
+    from heldout.model.endpoint.settings import ModelEndpoint, ModelServer, open_endpoint, read_key
     from heldout.model.item_scores import (
         DOCUMENT,
         alternatives,
@@ -101,6 +125,17 @@ if TYPE_CHECKING:
     from heldout.model.onnx.onnx_model import OnnxModel
     from heldout.model.onnx.processor import LightTokenizer, prepare
     from heldout.model.opening import ONNX, onnx_folder, open_model
+    from heldout.model.order import (
+        AFTER_RELEASED,
+        CANONICAL,
+        CONTEXT,
+        JointPlan,
+        JointReading,
+        plan_joint,
+        plan_order_joint,
+        score_order_joint,
+        score_order_neighbour,
+    )
     from heldout.model.prediction_files import (
         ALIASES,
         SYNONYMS,
@@ -122,8 +157,28 @@ if TYPE_CHECKING:
         Scorer,
         Text,
     )
+    from heldout.model.score import (
+        ScoreResult,
+        Scoring,
+        check_run,
+        import_scores,
+        open_server,
+        opened_benchmark,
+        score,
+        score_benchmark,
+    )
     from heldout.model.scoring import TRANSIENT, Answers, score_requests
-    from heldout.model.self_check import SAMPLE, ablation_checks, truncation_check
+    from heldout.model.self_check import (
+        SAMPLE,
+        ModelScores,
+        SelfCheck,
+        ablation_checks,
+        check_scores,
+        keep_checks,
+        save_checks,
+        truncation_check,
+    )
+    from heldout.model.settings import AskSettings, OneModel, ScoreSettings
     from heldout.model.tables import (
         claim_model,
         forget_detections,
@@ -133,10 +188,13 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "AFTER_RELEASED",
     "ALIASES",
     "BOUND",
+    "CANONICAL",
     "CARD",
     "CHAT_TEMPLATE",
+    "CONTEXT",
     "CUT",
     "DECODER",
     "DOCUMENT",
@@ -161,10 +219,14 @@ __all__ = [
     "TEMPLATE",
     "TOKENIZER",
     "TRANSIENT",
+    "TWIN_SETS",
     "VISION",
     "Accuracy",
     "Answers",
+    "AskResult",
+    "AskSettings",
     "Asker",
+    "Asking",
     "Backoff",
     "Card",
     "ChatEndpoint",
@@ -174,12 +236,17 @@ __all__ = [
     "Endpoint",
     "EndpointError",
     "Family",
+    "JointPlan",
+    "JointReading",
     "Journal",
     "Layout",
     "LightTokenizer",
     "Loaded",
     "LocalModel",
     "ModelEndpoint",
+    "ModelScores",
+    "ModelServer",
+    "OneModel",
     "OnnxModel",
     "OwnGrades",
     "Pace",
@@ -198,12 +265,18 @@ __all__ = [
     "Row",
     "RunningModel",
     "Score",
+    "ScoreResult",
+    "ScoreSettings",
     "Scorer",
+    "Scoring",
+    "SelfCheck",
+    "ServerWatch",
     "Source",
     "Summary",
     "Text",
     "TimedOutError",
     "TokenPace",
+    "UnansweredError",
     "Unread",
     "UnwritableError",
     "Variant",
@@ -213,35 +286,52 @@ __all__ = [
     "answer_row",
     "as_json",
     "as_truth",
+    "ask",
+    "ask_benchmark",
     "ask_prompts",
     "ask_questions",
     "by_picture",
     "check_parity",
+    "check_run",
+    "check_scores",
     "checked_address",
     "claim_model",
     "compare_grades",
+    "default_variants",
     "enables",
     "expand",
     "file_sha256",
     "forget_detections",
     "graded",
     "image_token_id",
+    "import_answers",
+    "import_scores",
     "in_parallel",
+    "is_twin",
     "item_random",
     "joint_request",
+    "keep_checks",
     "load",
     "moments",
+    "needs_paraphraser",
     "neighbour_request",
+    "note_twins",
     "onnx_folder",
+    "open_asker",
+    "open_chat",
     "open_endpoint",
     "open_model",
     "open_predictions",
+    "open_server",
+    "opened_benchmark",
     "original",
     "own_grades_of",
     "parse_variants",
     "past_names",
     "picture_digest",
     "placed",
+    "plan_joint",
+    "plan_order_joint",
     "prepare",
     "present_names",
     "probe",
@@ -252,14 +342,20 @@ __all__ = [
     "read_key",
     "read_recorded",
     "read_recorded_rows",
+    "read_twins",
     "recorded_remarks",
     "replace_dropped",
     "replace_left_out",
     "replace_rows",
     "replace_variants",
+    "save_checks",
     "save_scores",
+    "score",
+    "score_benchmark",
     "score_items",
     "score_options",
+    "score_order_joint",
+    "score_order_neighbour",
     "score_requests",
     "shown_prompts",
     "shows_again",
@@ -268,6 +364,7 @@ __all__ = [
     "template_name",
     "truncation_check",
     "twin_origin",
+    "unchanged_twins",
     "unread_of",
     "write",
     "write_paraphrases",

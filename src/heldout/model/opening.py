@@ -29,7 +29,7 @@ def open_model(
     folder = onnx_folder(name)
     if folder is not None:
         if revision is not None:
-            raise InputError(f"--revision {revision}: {name} is a folder here, which has only one")
+            raise InputError(f"revision {revision}: {name} is a folder here, which has only one")
         from heldout.model.onnx import OnnxModel
 
         return OnnxModel.load(folder, **how)
@@ -50,6 +50,4 @@ def _refuse_unmarked(name: str) -> None:
     from heldout.model.onnx.card import CARD
 
     if (Path(name).expanduser() / CARD).is_file():
-        raise InputError(
-            f"--model {name}: a folder of ONNX graphs; write --model {ONNX}{name} to run it"
-        )
+        raise InputError(f"model {name}: a folder of ONNX graphs; give {ONNX}{name} to run it")

@@ -84,7 +84,9 @@ def check_row(
         )
     named = raw.get("model") or model
     if not named:
-        raise InputError(f"{where}: no model is named; add a column 'model', or give --model NAME")
+        raise InputError(
+            f"{where}: no model is named; add a column 'model', or give the setting name"
+        )
     _same_revision(raw, where, fingerprint)
     lists = {name: _numbers(raw.get(name), name, where) for name in _LISTS[1:]}
     tokens = [str(token) for token in _listed(raw.get("tokens"), "tokens", where)]

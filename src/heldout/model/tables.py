@@ -72,8 +72,8 @@ def claim_model(run: Run, model: str, identity: Mapping[str, Any]) -> None:
         if known.get(name) and identity.get(name) and known[name] != identity[name]:
             raise InputError(
                 f"{run.path} holds scores of '{model}' with {name} '{known[name]}', not "
-                f"'{identity[name]}': scores of the two are never compared. Name this one with --as, or "
-                f"use another --out"
+                f"'{identity[name]}': scores of the two are never compared. Give this one another name (the "
+                f"setting name), or use another run folder"
             )
     run.update("models", {model: {**known, **identity}})
 

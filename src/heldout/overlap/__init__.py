@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     )
     from heldout.overlap.images.embeddings import embed_corpus
     from heldout.overlap.images.encoder import Encoder, open_encoder, parts, unit
-    from heldout.overlap.images.exact import BYTES_ONLY, ExactIndex, build_index, picture_key
+    from heldout.overlap.images.exact import ExactIndex, build_index
     from heldout.overlap.images.features import cheap_features
     from heldout.overlap.images.fingerprint import phash
     from heldout.overlap.images.hashes import PDQ, PHASH, RADII
     from heldout.overlap.images.lanczos import is_compiled
     from heldout.overlap.images.near import NearSearch
     from heldout.overlap.images.register import register
-    from heldout.overlap.images.scan import items_table, prepare_run, scan
+    from heldout.overlap.images.scan import scan
     from heldout.overlap.images.verify import NO_OPENCV, NO_PICTURE, can_register
     from heldout.overlap.judgements import (
         DISAGREE,
@@ -99,7 +99,6 @@ __all__ = [
     "ALPHAS",
     "ANOTHER",
     "BESIDE",
-    "BYTES_ONLY",
     "BY_DIGEST",
     "CONTAINED",
     "COPIES",
@@ -167,7 +166,6 @@ __all__ = [
     "forget_texts",
     "is_compiled",
     "item_words",
-    "items_table",
     "judge_texts",
     "label_beside",
     "leakage_matrix",
@@ -181,8 +179,6 @@ __all__ = [
     "parse_bounds",
     "parts",
     "phash",
-    "picture_key",
-    "prepare_run",
     "quantiles_of",
     "read_identity",
     "read_matches",

@@ -5,19 +5,22 @@ from typing import TYPE_CHECKING
 from heldout.lazy import load_on_first_use
 
 if TYPE_CHECKING:
-    from heldout.report.audit_page import write_audit_report
-    from heldout.report.certainty import PRECISION_FILE, Precision
-    from heldout.report.comparison import compare_folders, is_empty
+    from heldout.report.audit_page import matrix_record, write_audit_report, write_matrix
+    from heldout.report.comparison import Comparison, compare, is_empty
     from heldout.report.evaluation_page import is_evaluation, write_evaluation_report
-    from heldout.report.export.formats import FORMATS, export
-    from heldout.report.figures.confound import composition_chart, tail_chart
-    from heldout.report.figures.power import DoseCurve, DosePanel, power_chart
-    from heldout.report.figures.radar import radar_chart
-    from heldout.report.figures.roc import Curve, OperatingPoint, roc_chart
+    from heldout.report.export.formats import FORMATS, PDF, Export, export, figures_to_pdf
+    from heldout.report.figures.bars import radar_chart
+    from heldout.report.figures.curves import Curve, OperatingPoint, roc_chart
+    from heldout.report.figures.power import (
+        DoseCurve,
+        DosePanel,
+        composition_chart,
+        power_chart,
+        tail_chart,
+    )
     from heldout.report.figures.svg import standalone
-    from heldout.report.matrix import matrix_record, write_matrix
+    from heldout.report.first_screen import PRECISION_FILE, CopyPrecision
     from heldout.report.page import write_report
-    from heldout.report.pdf import PDF, figures_to_pdf
     from heldout.report.robustness import ROBUSTNESS_FILE, Recall, Robustness, RobustnessFile, Share
     from heldout.report.synthesis import is_synthesis
     from heldout.report.synthesis_page import write_synthesis_report
@@ -28,16 +31,18 @@ __all__ = [
     "PDF",
     "PRECISION_FILE",
     "ROBUSTNESS_FILE",
+    "Comparison",
+    "CopyPrecision",
     "Curve",
     "DoseCurve",
     "DosePanel",
+    "Export",
     "OperatingPoint",
-    "Precision",
     "Recall",
     "Robustness",
     "RobustnessFile",
     "Share",
-    "compare_folders",
+    "compare",
     "composition_chart",
     "export",
     "figures_to_pdf",
@@ -59,4 +64,4 @@ __all__ = [
     "write_training_report",
 ]
 
-__getattr__ = load_on_first_use(__name__, __file__)
+__getattr__ = load_on_first_use(__name__, __file__, verb="report_run")

@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import polars as pl
 
 from heldout.errors import InputError
 from heldout.evidence import COPIES, Relation
@@ -41,6 +44,76 @@ def compare_runs(before: Run, after: Run) -> Changes:
         "matches": _matches(before, after),
         "scores": _scores(before, after),
     }
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What ``heldout.compare`` returns.
+
+    Args:
+        changes: One record per benchmark that both folders have, as ``heldout compare --json`` prints it.
+    """
+
+    changes: tuple[Changes, ...]
+
+    @property
+    def claims(self) -> pl.DataFrame:
+        """Claims that changed their status, appeared or are gone."""
+        rows = [
+            {
+                "benchmark": record["benchmark"],
+                "claim": claim["id"],
+                "change": kind,
+                "before": claim.get("before") or (claim["status"] if kind == "gone" else None),
+                "after": claim.get("after") or (claim["status"] if kind == "appeared" else None),
+                "sentence": claim["sentence"],
+            }
+            for record in self.changes
+            for kind in ("changed", "appeared", "gone")
+            for claim in record["claims"][kind]
+        ]
+        names = ("benchmark", "claim", "change", "before", "after", "sentence")
+        return pl.DataFrame(rows, schema=dict.fromkeys(names, pl.String))
+
+    @property
+    def findings(self) -> pl.DataFrame:
+        """Findings whose effect changed, with the effect before and after."""
+        rows = [
+            {
+                "benchmark": record["benchmark"],
+                "finding": finding["id"],
+                "effect": finding["effect"],
+                "before": finding["before"]["value"],
+                "after": finding["after"]["value"],
+            }
+            for record in self.changes
+            for finding in record["findings"]["changed"]
+        ]
+        texts = dict.fromkeys(("benchmark", "finding", "effect"), pl.String)
+        return pl.DataFrame(
+            rows, schema={**texts, **dict.fromkeys(("before", "after"), pl.Float64)}
+        )
+
+    @property
+    def is_empty(self) -> bool:
+        return all(is_empty(record) for record in self.changes)
+
+    def _repr_html_(self) -> str:
+        return "<p>nothing changed</p>" if self.is_empty else self.claims._repr_html_()
+
+
+def compare(before: str | Path | Run, after: str | Path | Run) -> Comparison:
+    """Say what changed between two audits of one benchmark.
+
+    Args:
+        before: A run folder, or the output of an audit.
+        after: A later one of the same benchmark.
+
+    Returns:
+        Changes of inputs, claims, findings, matches and scores; claims and findings as data frames.
+    """
+    folders = [run.path if isinstance(run, Run) else Path(run) for run in (before, after)]
+    return Comparison(tuple(compare_folders(*folders)))
 
 
 def compare_folders(before: Path, after: Path) -> list[Changes]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 import shutil
 from pathlib import Path
 from typing import Any
@@ -11,10 +10,9 @@ from typing import Any
 import polars as pl
 
 from heldout.evaluate import ALL, MEAN, SECTION, SUBSETS, Evaluation, read_evaluation
-from heldout.report.commands import commands_shown
-from heldout.report.environment import templates
-from heldout.report.figures import Rate, for_paper, rate_chart
-from heldout.report.model_figures import Figure
+from heldout.report.figures import RateBar, for_paper, rate_chart
+from heldout.report.models import Figure
+from heldout.report.reproduce import commands_shown, templates
 from heldout.store import Run, write_atomic
 
 _EXAMPLES = 10  # disagreements shown per scorer; the table keeps all
@@ -47,7 +45,7 @@ def write_evaluation_report(run: Run) -> Path:
         "disagreements": _disagreements(made),
         "scored": any(accuracy.counts.get("scorers") for accuracy in made.accuracies),
         "manifest_text": json.dumps(manifest, indent=1, ensure_ascii=False),
-        "commands": [shlex.join(one) for one in commands_shown(manifest["commands"])],
+        "commands": commands_shown(manifest["commands"]),
         "scripts": [],
     }
     shutil.rmtree(run.path / "figures", ignore_errors=True)
@@ -88,7 +86,7 @@ def _figure(made: Evaluation, model: str) -> Figure:
     mine = [accuracy for accuracy in made.accuracies if accuracy.model == model]
     several = any(benchmark_accuracy.subset != ALL for benchmark_accuracy in mine)
     rates = [
-        Rate(
+        RateBar(
             benchmark_accuracy.benchmark
             if benchmark_accuracy.benchmark != MEAN
             else f"mean of {benchmark_accuracy.benchmarks}",

@@ -6,15 +6,93 @@ say the same in the same words.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
-from typing import Any
+from importlib import resources
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
 
 from heldout.errors import counted
-from heldout.evidence import PROVEN, Rung
-from heldout.report.certainty import certainty
-from heldout.report.environment import percent
+from heldout.evidence import PICTURED, PROVEN, Rung
+from heldout.report.reproduce import percent
 from heldout.report.scores_owed import owed_sentences
-from heldout.verdict import COPIES, NEARNESS, NOTHING_TO_COMPARE, ONE_FORM, PRESSING, rung_told
+from heldout.stats import binomial_interval
+from heldout.store import Run
+from heldout.verdict import (
+    ACTIONS,
+    COPIES,
+    NEARNESS,
+    NOTHING_TO_COMPARE,
+    ONE_FORM,
+    PRESSING,
+    REPLACE,
+    Claim,
+    is_leak,
+    rung_told,
+)
+
+# How sure the copies are that a report counts: proven, verified with a measured precision, or believed.
+
+
+PRECISION_FILE = "registration-precision.json"
+
+
+class CopyPrecision(BaseModel):
+    """Of what registration alone calls a copy, on corpora whose leaks were planted."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    schema_version: Literal[1] = 1
+    command: str  # that counted it
+    said: int  # pairs it called copies
+    right: int  # those that were
+    altered: int  # pictures of which one attribute was changed: no copies
+    passed: int  # those that it called copies
+
+
+def published() -> CopyPrecision:
+    """What docs/leak-recall.md shows; its command makes the file again."""
+    text = resources.files("heldout.report").joinpath("measured", PRECISION_FILE).read_text("utf-8")
+    return CopyPrecision.model_validate_json(text)
+
+
+def certainty(cells: Sequence[Mapping[str, Any]]) -> tuple[str, str]:
+    """Digests prove, registration verifies, people are believed; and how often registration is right."""
+    pictures = registered = believed = 0
+    for cell in cells:
+        here = sum(cell["evidence"].get(rung, 0) for rung in PICTURED)
+        by_people = cell.get("by_people", 0)
+        pictures += here
+        believed += by_people
+        # A verdict.json of an earlier version does not say it: then nothing is called proven.
+        registered += cell.get("by_registration", here - by_people)
+    proven = pictures - registered - believed
+    if not registered and not believed:
+        return f"Certain: every copy counted is proven by equal bytes or equal pixels. {_MORE}", ""
+    kinds = (
+        (proven, "proven (equal bytes or pixels)"),
+        (registered, "verified (aligned detail agrees)"),
+        (believed, "by people's word"),
+    )
+    message = ", ".join(f"{count:,} {how}" for count, how in kinds if count)
+    return f"Items by their picture: {message}. {_MORE}", _measured(
+        published()
+    ) if registered else ""
+
+
+def _measured(precision: CopyPrecision) -> str:
+    interval = binomial_interval(precision.right, precision.said)
+    around = f"{percent(interval.low)} – {percent(interval.high)}"
+    return (
+        f"What “verified” is worth (heldout lab leaks, rendered pictures): {precision.right:,} of {precision.said:,} "
+        f"such pairs were copies (95 % interval {around}); of pictures with one attribute changed, "
+        f"{precision.passed:,} of {precision.altered:,} passed for one."
+    )
+
+
+_MORE = "More may be there than were found."
+
 
 Cell = Mapping[str, Any]
 TOP = 3
@@ -155,10 +233,10 @@ def _interval(one: Mapping[str, float]) -> str:
 def _speaking(cell: Cell) -> list[Mapping[str, Any]]:
     """Claims that speak for their cell: nearness does not, nor what had nothing to compare."""
     claims = cell["claims"]
-    return [c for c in claims if is_leak(c) and not _idle(c)] or list(claims)
+    return [c for c in claims if _speaks_of_leaks(c) and not _idle(c)] or list(claims)
 
 
-def is_leak(claim: Mapping[str, Any]) -> bool:
+def _speaks_of_leaks(claim: Mapping[str, Any]) -> bool:
     return not claim["id"].startswith(NEARNESS)
 
 
@@ -184,7 +262,9 @@ def top_claims(cells: Sequence[Cell], count: int = TOP) -> list[dict[str, Any]]:
             "benchmark": cell["benchmark"],
             "on": target(cell)[1],
             "nth": _nth(cell, claim),
-            "share": (cell["leak_rate"] or {}).get("value", 0.0) if is_leak(claim) else 0.0,
+            "share": (cell["leak_rate"] or {}).get("value", 0.0)
+            if _speaks_of_leaks(claim)
+            else 0.0,
         }
         for cell in cells
         for claim in cell["claims"]
@@ -232,7 +312,7 @@ def _believed(by_people: int) -> str:
 def _sure(cells: Sequence[Cell], recommendations: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """How far to trust it, in at most three sentences; what was measured of it, in small print."""
     claims = [c for cell in cells if not is_pair(cell) for c in cell["claims"] if not _idle(c)]
-    leaks = [claim for claim in claims if is_leak(claim)]
+    leaks = [claim for claim in claims if _speaks_of_leaks(claim)]
     by_status: dict[str, list[Mapping[str, Any]]] = {}
     for claim in leaks:
         by_status.setdefault(claim["status"], []).append(claim)
@@ -266,3 +346,65 @@ def _sure(cells: Sequence[Cell], recommendations: Sequence[Mapping[str, Any]]) -
         why = "; each claim says why" if claims else f": {ONE_FORM}" if untold else ""
         messages.append(f"Nothing could be tested{why}.")
     return {"sure": messages[:TOP], "measured": measured}
+
+
+# Recommendations as one run can follow them.
+
+
+LISTED = "; they are listed in actions.jsonl."
+
+
+def advice_for(run: Run, made: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """An audit lists items in actions.jsonl; without one, `heldout sanitize` makes the clean split.
+
+    Commands are told whole: with this run's folder and, where one is read, this benchmark.
+    """
+    records = [{**record, "sentence": _whole(record["sentence"], run)} for record in made]
+    if (run.path / "actions.jsonl").exists():
+        return records
+    for record in records:
+        record["sentence"] = record["sentence"].replace(LISTED, ".")
+    if any(record.get("action") == REPLACE for record in records):
+        return records  # a split without what leaked would be empty
+    last = max(
+        (n for n, record in enumerate(records) if record.get("action") == "remove"), default=None
+    )
+    if last is not None:
+        source = run.manifest()["inputs"]["benchmark"]["source"]
+        command = shlex.join(
+            ["heldout", "sanitize", source, "--run", str(run.path), "--out", "clean"]
+        )
+        bare = any(record.get("action") == ACTIONS[Rung.COPY] for record in records)
+        also = ", and without the items whose picture alone did" if bare else ""
+        records[last]["sentence"] += f" {command} writes the split without what leaked{also}."
+    return records
+
+
+def _whole(sentence: str, run: Run) -> str:
+    folder = shlex.quote(str(run.path))
+    named = sentence.replace("(heldout review)", f"(heldout review {folder})")
+    for verb in ("detect", "review"):
+        named = named.replace(f"heldout {verb} RUN", f"heldout {verb} {folder}")
+    return named
+
+
+# The answer to the question in the title, and the status that colours it.
+
+
+def headline(claims: Sequence[Claim], searched: bool) -> tuple[str, str]:
+    """``searched``: for transformed copies, too, not only for equal files."""
+    # Nearness is not a leak and never answers the question, however strong it is.
+    # A corpus of words has no copies, and one of pictures no words: that is no open question.
+    leaks = [claim for claim in claims if is_leak(claim) and not claim.idle]
+    statuses = {claim.status for claim in leaks}
+    if "survives" in statuses:
+        return "No.", "survives"
+    corpora = [claim for claim in leaks if claim.cell.corpus is not None]
+    if corpora and statuses == {"clean"}:
+        copies = "copies" if searched else "exact copies"
+        kinds = {claim.id.partition("/")[0] for claim in corpora}
+        messages = [
+            what for kind, what in (("overlap", copies), ("text", "words")) if kind in kinds
+        ]
+        return f"As far as {' and '.join(messages or [copies])} go, yes.", "clean"
+    return "It could not be settled.", "qualified"

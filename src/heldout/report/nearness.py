@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import polars as pl
 from markupsafe import Markup
 
 from heldout.evidence import Relation
-from heldout.overlap import Calibration, quantiles_of
-from heldout.report.figures import Series, distance_histogram, flag_fraction_chart
+from heldout.overlap import Calibration, MatrixRun, leakage_matrix, quantiles_of
+from heldout.report.figures import Series, distance_histogram, flag_fraction_chart, heat_map
+from heldout.report.models import Figure
+from heldout.store import Run
 
 HUBS = 12
 RELATIONS: tuple[str, ...] = tuple(
@@ -188,3 +190,33 @@ def relation_counts(
         }
     )
     return rows
+
+
+# Heat maps of one run: what is a copy, and what is near by similarity alone, in each corpus.
+
+
+_SHOWN: tuple[tuple[str, Literal["hard", "soft"], str], ...] = (
+    ("copy", "hard", "Copies, share of images"),
+    ("hard", "soft", "Hard neighbours, share of images"),
+    ("soft", "soft", "Soft neighbours, share of images"),
+)
+
+
+def degree_figures(run: Run, items: pl.DataFrame, matches: pl.DataFrame) -> list[Figure]:
+    """With one corpus, or without an encoder, the claims say it all."""
+    manifest = run.manifest()
+    stages = list(manifest["stages"].values())
+    encoders = sorted({stage["encoder"] for stage in stages if stage["encoder"]})
+    if len(stages) < 2 or not encoders:
+        return []
+    name = manifest["inputs"]["benchmark"]["name"]
+    corpora = [stage["corpus"] for stage in stages]
+    matrix = leakage_matrix([MatrixRun(name, items, matches, corpora, "; ".join(encoders))])
+    images = matrix.filter(pl.col("unit") == "images")
+    figures = []
+    for kind, tone, title in _SHOWN:
+        rates = dict(images.filter(pl.col("kind") == kind).select("corpus", "rate").iter_rows())
+        cells = [[rates.get(corpus)] for corpus in corpora]
+        drawn = heat_map(corpora, [name], cells, tone=tone, title=title)
+        figures.append(Figure(f"degrees-{kind}", drawn, ""))
+    return figures

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,28 +12,29 @@ import polars as pl
 
 from heldout.detect import Finding
 from heldout.overlap import Calibration, read_matches, read_text_matches
-from heldout.report.advice import advice_for
-from heldout.report.claims_junit import claims_junit
-from heldout.report.commands import commands_shown
-from heldout.report.degrees import degree_figures
-from heldout.report.environment import script, templates
 from heldout.report.figures import for_paper
-from heldout.report.first_screen import first_screen
-from heldout.report.gallery_pages import SMALL, make_gallery
-from heldout.report.headline import headline
-from heldout.report.impacts import impact_remarks, impact_rows
-from heldout.report.markdown import report_markdown
-from heldout.report.model_figures import Figure, model_figures
-from heldout.report.models import measured_rates, model_sections, tried_models
-from heldout.report.nearness import agreement, nearness_sections, relation_counts
+from heldout.report.first_screen import advice_for, first_screen, headline
+from heldout.report.gallery import SMALL, make_gallery
+from heldout.report.models import (
+    Figure,
+    measured_rates,
+    model_figures,
+    model_sections,
+    tried_models,
+)
+from heldout.report.nearness import agreement, degree_figures, nearness_sections, relation_counts
+from heldout.report.reproduce import commands_shown, script, templates
 from heldout.report.robustness import robustness_sections
 from heldout.report.scores_owed import (
     corrected_of,
     have_seen,
+    impact_remarks,
+    impact_rows,
     lacking,
     rankings_without,
     score_rows,
 )
+from heldout.report.summaries import claims_junit, report_markdown
 from heldout.report.words import word_sections
 from heldout.store import Run, empty_table, write_atomic
 from heldout.verdict import Claim, benchmark_verdict, recommend
@@ -119,7 +119,7 @@ def write_report(
         "scans": list(manifest["stages"].values()),
         "manifest": manifest,
         "manifest_text": json.dumps(manifest, indent=1, ensure_ascii=False),
-        "commands": [shlex.join(one) for one in commands_shown(manifest["commands"])],
+        "commands": commands_shown(manifest["commands"]),
         "scripts": [script("gallery.js")] if gallery and gallery.total > 1 else [],
     }
     record["contents"] = _contents(record)

@@ -15,9 +15,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from heldout.errors import InputError
 from heldout.overlap import PDQ, PHASH, RADII
-from heldout.report.environment import percent
 from heldout.report.figures import radar_chart
-from heldout.report.model_figures import Figure
+from heldout.report.models import Figure
+from heldout.report.reproduce import percent
 from heldout.store import Run
 
 ROBUSTNESS_FILE = "robustness.json"
@@ -27,11 +27,11 @@ WEAK = 0.97  # what issue and literature ask of an audit; what lies below is nam
 _NAMED = 6  # weak transforms named in words; the figure shows all
 
 
-class _Strict(BaseModel):
+class _RobustnessModel(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Share(_Strict):
+class Share(_RobustnessModel):
     hits: int
     n: int
     low: float
@@ -42,7 +42,7 @@ class Share(_Strict):
         return self.hits / self.n if self.n else 0.0
 
 
-class Recall(_Strict):
+class Recall(_RobustnessModel):
     """Of copies under one transform; ``found`` and ``undecided`` where the shortlist was judged."""
 
     name: str
@@ -52,7 +52,7 @@ class Recall(_Strict):
     undecided: Share | None = None
 
 
-class Robustness(_Strict):
+class Robustness(_RobustnessModel):
     command: str  # that printed it
     collection: str
     side: Literal["query", "corpus"]
@@ -64,7 +64,7 @@ class Robustness(_Strict):
     transforms: list[Recall]
 
 
-class RobustnessFile(_Strict):
+class RobustnessFile(_RobustnessModel):
     schema_version: Literal[1] = 1
     studies: list[Robustness]
 

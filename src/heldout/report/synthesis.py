@@ -10,14 +10,14 @@ from typing import Any
 
 from heldout.errors import InputError, counted
 from heldout.report.figures import (
-    Rate,
-    Step,
+    RateBar,
+    WaterfallStep,
     bar_chart,
     bin_chart,
     funnel_chart,
     rate_chart,
 )
-from heldout.report.model_figures import Figure
+from heldout.report.models import Figure
 from heldout.store import Run
 from heldout.synth import (
     BY_KEY,
@@ -118,7 +118,7 @@ class SynthesisFacts:
     name: str
     settings: Mapping[str, Any]
     models: list[ModelLine]
-    steps: list[Step]
+    steps: list[WaterfallStep]
     reasons: list[dict[str, Any]]
     criteria: list[CriterionRate]
     letters: Mapping[str, Mapping[str, int]]  # as written, and as balanced
@@ -167,9 +167,11 @@ def read_facts(run: Run) -> SynthesisFacts:
     settings = known.get("settings", {})
     funnel = read_funnel(run).steps
     files = [(worded(why), n) for step in funnel[:1] for why, n in step.files.items()]
-    steps = [Step("figures found", funnel[0].entered, files)] if funnel else []
+    steps = [WaterfallStep("figures found", funnel[0].entered, files)] if funnel else []
     steps += [
-        Step(STEPS[step.name], step.left, [(worded(why), n) for why, n in step.reasons.items()])
+        WaterfallStep(
+            STEPS[step.name], step.left, [(worded(why), n) for why, n in step.reasons.items()]
+        )
         for step in funnel
     ]
     criteria = list(_criteria(run))
@@ -352,7 +354,7 @@ def _words(asked: Mapping[str, Any]) -> str:
 
 
 def _figures(
-    steps: list[Step],
+    steps: list[WaterfallStep],
     criteria: list[CriterionRate],
     statistics: Mapping[str, Any],
     contamination: list[dict[str, Any]],
@@ -375,7 +377,7 @@ def _figures(
         for criterion_rate in criteria:
             low, high = criterion_rate.interval or (criterion_rate.met, criterion_rate.met)
             rates.append(
-                Rate(
+                RateBar(
                     criterion_rate.title,
                     criterion_rate.met,
                     low,

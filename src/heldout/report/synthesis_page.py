@@ -6,7 +6,6 @@ import base64
 import io
 import json
 import re
-import shlex
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,9 +16,8 @@ from markupsafe import Markup
 
 from heldout.errors import counted
 from heldout.image import FileOnDisk, ImageError, ImageRef, to_rgb
-from heldout.report.commands import commands_shown
-from heldout.report.environment import templates, visible
 from heldout.report.figures import for_paper
+from heldout.report.reproduce import commands_shown, templates, visible
 from heldout.report.synthesis import PROBES, SynthesisFacts, read_facts, worded
 from heldout.review import item_tables
 from heldout.store import Run, write_atomic
@@ -212,7 +210,7 @@ def write_synthesis_report(run: Run) -> Path:
         "people": item_tables(run),
         "dataset": f"synth/{DATASET}" if facts.published else "",
         "manifest_text": json.dumps(manifest, indent=1, ensure_ascii=False),
-        "commands": [shlex.join(one) for one in commands_shown(manifest["commands"])],
+        "commands": commands_shown(manifest["commands"]),
         "scripts": [],
         "stages": STAGES,
         "counted": counted,

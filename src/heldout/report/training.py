@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,10 +11,9 @@ from typing import Any
 
 from markupsafe import Markup
 
-from heldout.report.commands import commands_shown
-from heldout.report.environment import templates, visible
 from heldout.report.figures import StepCurve, for_paper, step_chart
-from heldout.report.model_figures import Figure
+from heldout.report.models import Figure
+from heldout.report.reproduce import commands_shown, templates, visible
 from heldout.store import Run, write_atomic
 from heldout.train import FOLDER as GATE
 from heldout.train import MODEL
@@ -96,7 +94,7 @@ def write_training_report(run: Run) -> Path:
         "gate": GATE,
         "model": MODEL,
         "manifest_text": json.dumps(manifest, indent=1, ensure_ascii=False),
-        "commands": [shlex.join(one) for one in commands_shown(manifest["commands"])],
+        "commands": commands_shown(manifest["commands"]),
         "scripts": [],
     }
     path = run.path / "report.html"

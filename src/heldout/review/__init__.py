@@ -5,11 +5,10 @@ from typing import TYPE_CHECKING
 from heldout.lazy import load_on_first_use
 
 if TYPE_CHECKING:
-    from heldout.review.card import Card, Form, Kind
-    from heldout.review.desk import Desk
-    from heldout.review.open import item_tables, open_desks
+    from heldout.review.card import Form, Kind, ReviewCard
+    from heldout.review.desk import Desk, item_tables, open_desks
     from heldout.review.server import make_app, serve
 
-__all__ = ["Card", "Desk", "Form", "Kind", "item_tables", "make_app", "open_desks", "serve"]
+__all__ = ["Desk", "Form", "Kind", "ReviewCard", "item_tables", "make_app", "open_desks", "serve"]
 
 __getattr__ = load_on_first_use(__name__, __file__)

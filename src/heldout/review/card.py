@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import hashlib
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from heldout.evidence import BY_DIGEST, COPIES, GRAVEST, SUREST, Modality, Relation
 from heldout.overlap import RELATIONS, TEXT_RELATIONS
-from heldout.review.pictures import Picture
+from heldout.review.pictures import CardPicture
 from heldout.store import ITEM, MATCH, TEXT, TWIN
 
 Kind = Literal["matches", "texts", "twins", "items"]
@@ -15,19 +18,19 @@ KINDS: dict[Kind, str] = {"matches": MATCH, "texts": TEXT, "twins": TWIN, "items
 
 
 @dataclass(frozen=True)
-class Card:
+class ReviewCard:
     """``subject`` depends on the data alone, so that a judgement outlives the run that asked for it."""
 
     subject: str
     cluster: str  # cards of one benchmark picture are not independent
     told: Mapping[str, Any]
     hint: Mapping[str, Any]  # what the tool thinks: kept from a blinded rater
-    pictures: Mapping[str, Picture] = field(default_factory=dict)  # by side, in the order shown
+    pictures: Mapping[str, CardPicture] = field(default_factory=dict)  # by side, in the order shown
     decides: tuple[tuple[str, str], ...] = ()  # corpora and pictures whose leak a match decides
 
 
 @dataclass(frozen=True)
-class Verdict:
+class VerdictChoice:
     value: str  # as it stands in the log
     key: str  # on the keyboard
     label: str
@@ -35,7 +38,7 @@ class Verdict:
 
 
 @dataclass(frozen=True)
-class Scale:
+class RatingScale:
     name: str  # as it stands in the log
     label: str
     help: str
@@ -45,8 +48,8 @@ class Scale:
 class Form:
     """What can be said of a card: one of the verdicts, and a number from 1 to 4 on every scale."""
 
-    verdicts: tuple[Verdict, ...]
-    scales: tuple[Scale, ...] = ()
+    verdicts: tuple[VerdictChoice, ...]
+    scales: tuple[RatingScale, ...] = ()
 
 
 _MATCH_HELP = (
@@ -70,7 +73,7 @@ _TEXT_HELP = (
 def _numbered(values: Iterable[str], messages: Iterable[str]) -> Form:
     return Form(
         tuple(
-            Verdict(value, str(number), value[0].upper() + value[1:], help)
+            VerdictChoice(value, str(number), value[0].upper() + value[1:], help)
             for number, (value, help) in enumerate(zip(values, messages, strict=True), 1)
         )
     )
@@ -80,27 +83,29 @@ MATCH_FORM = _numbered(RELATIONS, _MATCH_HELP)
 TEXT_FORM = _numbered(TEXT_RELATIONS, _TEXT_HELP)
 TWIN_FORM = Form(
     (
-        Verdict(
+        VerdictChoice(
             "keep", "1", "Keep", "the new picture makes the new answer right and is answerable"
         ),
-        Verdict("reject", "2", "Reject", "the new answer is wrong, or the picture is broken"),
+        VerdictChoice("reject", "2", "Reject", "the new answer is wrong, or the picture is broken"),
     )
 )
 # The four scales of MedVLSynther (Appendix G.1), worded for any field: 4 is excellent, 1 is poor.
 SCALES = (
-    Scale(
+    RatingScale(
         "correctness",
         "Correctness",
         "by what is known in its field, is the keyed answer right, and the only right one?",
     ),
-    Scale("clarity", "Clarity and wording", "clear, professional, without a hint of the answer?"),
-    Scale("grounding", "Image grounding", "does it take the picture to answer?"),
-    Scale("options", "Option design", "alike in form, mutually exclusive, plausible?"),
+    RatingScale(
+        "clarity", "Clarity and wording", "clear, professional, without a hint of the answer?"
+    ),
+    RatingScale("grounding", "Image grounding", "does it take the picture to answer?"),
+    RatingScale("options", "Option design", "alike in form, mutually exclusive, plausible?"),
 )
 ITEM_FORM = Form(
     (
-        Verdict("accept", "a", "Accept", "fit for use"),
-        Verdict("reject", "r", "Reject", "not fit for use"),
+        VerdictChoice("accept", "a", "Accept", "fit for use"),
+        VerdictChoice("reject", "r", "Reject", "not fit for use"),
     ),
     SCALES,
 )
@@ -110,3 +115,103 @@ FORMS: dict[Kind, Form] = {
     "twins": TWIN_FORM,
     "items": ITEM_FORM,
 }
+
+
+# In which order pairs come: strongest evidence first, or first what could change a claim.
+
+
+EVIDENCE, CLAIMS, SHUFFLED, LISTED = "evidence", "claims", "shuffled", "listed"
+ORDERS = {
+    EVIDENCE: "strongest evidence first",
+    CLAIMS: "what could change a claim first",
+    SHUFFLED: "shuffled for you",
+    LISTED: "as listed",
+}
+_DEGREES = ("hard", "soft", "none")
+
+
+def match_orders(cards: Sequence[ReviewCard]) -> dict[str, list[int]]:
+    indices = range(len(cards))
+    copies = [card.hint["relation"] in COPIES for card in cards]
+    stakes = [
+        2 if card.hint["method"] in BY_DIGEST else stake  # a copy whatever people say
+        for card, stake in zip(cards, _stakes(cards, copies), strict=True)
+    ]
+    return {
+        EVIDENCE: sorted(indices, key=lambda index: (_strength(cards[index]), index)),
+        CLAIMS: sorted(indices, key=lambda index: (stakes[index], _doubt(cards[index]), index)),
+    }
+
+
+def text_orders(cards: Sequence[ReviewCard]) -> dict[str, list[int]]:
+    """As for pictures; what counts (a degree) stands where a copy stands there."""
+    indices = range(len(cards))
+    stakes = _stakes(cards, [card.hint["degree"] != "none" for card in cards])
+    return {
+        EVIDENCE: sorted(indices, key=lambda index: (_worth(cards[index]), index)),
+        CLAIMS: sorted(
+            # Of equal stakes first what proves nothing as it is: a word may make or break it.
+            indices,
+            key=lambda index: (stakes[index], cards[index].hint["degree"] != "soft", index),
+        ),
+    }
+
+
+def _worth(card: ReviewCard) -> tuple[float, ...]:
+    hint = card.hint
+    return (_DEGREES.index(hint["degree"]), hint["answer"] != "same", -hint["similarity"])
+
+
+def shuffled(cards: Sequence[ReviewCard], rater: str) -> dict[str, list[int]]:
+    """For a blinded rater: an order by the tool's certainty would tell what the tool thinks."""
+
+    def place(index: int) -> str:
+        return hashlib.sha256(f"{rater}\n{cards[index].subject}".encode()).hexdigest()
+
+    return {SHUFFLED: sorted(range(len(cards)), key=place)}
+
+
+def as_listed(cards: Sequence[ReviewCard]) -> dict[str, list[int]]:
+    return {LISTED: list(range(len(cards)))}
+
+
+def _strength(card: ReviewCard) -> tuple[float, ...]:
+    gravest = min(GRAVEST[one] for one in card.hint["modality"])
+    copied = gravest < GRAVEST[Modality.NONE]
+    agreed = card.hint["registration"].get("detail", 1.0 if copied else 0.0)
+    return (SUREST[card.hint["relation"]], gravest, -agreed, -card.hint["similarity"])
+
+
+def _doubt(card: ReviewCard) -> tuple[float, ...]:
+    """Undecided pairs before those the tool is sure of, and the nearest call before the clear one."""
+    relation = card.hint["relation"]
+    detail = card.hint["registration"].get("detail", 1.0 if relation in COPIES else 0.0)
+    return (relation != Relation.UNDECIDED, -detail if relation not in COPIES else detail)
+
+
+def _stakes(cards: Sequence[ReviewCard], counts: Sequence[bool]) -> list[int]:
+    """0: may turn a claim over. 1: may change how many pictures or items leaked. 2: changes no number.
+
+    ``counts`` says which cards speak for a leak as it is.
+    """
+    copies: Counter[tuple[str, str]] = Counter()
+    for card, counted in zip(cards, counts, strict=True):
+        if counted:
+            copies.update(card.decides)
+    leaked: dict[str, set[str]] = defaultdict(set)
+    for corpus, picture in copies:
+        leaked[corpus].add(picture)
+    return [
+        _stake(card, counted, copies, leaked) for card, counted in zip(cards, counts, strict=True)
+    ]
+
+
+def _stake(
+    card: ReviewCard, counts: bool, copies: Counter[tuple[str, str]], leaked: dict[str, set[str]]
+) -> int:
+    stake = 2
+    for corpus, picture in card.decides:
+        others = copies[corpus, picture] - counts
+        if others == 0:
+            stake = min(stake, 0 if not leaked[corpus] - {picture} else 1)
+    return stake

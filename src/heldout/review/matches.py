@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+import functools
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
+from difflib import SequenceMatcher
 from typing import Any
 
 import numpy as np
 
 from heldout.errors import InputError
 from heldout.evidence import BY_DIGEST, Relation
-from heldout.overlap import match_subject
-from heldout.review.card import Card
-from heldout.review.locate import locations
-from heldout.review.pictures import Album, Picture, same_bytes
+from heldout.overlap import (
+    JUDGED_DIFFERENT,
+    Pair,
+    match_subject,
+    read_matches,
+    text_pairs,
+    text_subject,
+)
+from heldout.review.card import ReviewCard
+from heldout.review.pictures import Album, CardPicture, locations, same_bytes, same_pixels
 from heldout.store import Run
 
 SHOWN = 20  # questions and corpus items that are listed with a pair
 
 
-def match_cards(run: Run, *, unrelated: bool = False) -> list[Card]:
+def match_cards(run: Run, *, unrelated: bool = False) -> list[ReviewCard]:
     """In the order of the table; ``unrelated`` adds the pairs of which the tool says nothing aligns."""
     if not run.table_path("matches").exists():
         raise InputError(f"{run.path} has no matches to judge: run heldout overlap into it first")
@@ -32,21 +41,21 @@ def match_cards(run: Run, *, unrelated: bool = False) -> list[Card]:
         row["evidence"] = json.loads(row["evidence"])
         subject = match_subject(row["evidence"], row["corpus"], row["corpus_id"])
         groups.setdefault(subject, []).append(row)
-    return [_card(subject, rows, items, album) for subject, rows in groups.items()]
+    return [_match_card(subject, rows, items, album) for subject, rows in groups.items()]
 
 
-def _card(
+def _match_card(
     subject: str,
     rows: list[dict[str, Any]],
     items: Mapping[str, Mapping[str, Any]],
     album: Album,
-) -> Card:
+) -> ReviewCard:
     first = rows[0]
     evidence = first["evidence"]
     registration = evidence.get("registration")
     item = items[first["benchmark_id"]]
     name = item["image_names"][first["image_index"]]
-    return Card(
+    return ReviewCard(
         subject=subject,
         cluster=item["cluster"],
         told={
@@ -115,9 +124,9 @@ def _hint(rows: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _query(album: Album, row: Mapping[str, Any], name: str) -> Picture:
+def _query(album: Album, row: Mapping[str, Any], name: str) -> CardPicture:
     digest = row["evidence"]["benchmark_image"]
-    return Picture(
+    return CardPicture(
         name,
         lambda: album.of_benchmark(row["benchmark_id"], row["image_index"]),
         same_bytes(digest),
@@ -125,9 +134,9 @@ def _query(album: Album, row: Mapping[str, Any], name: str) -> Picture:
     )
 
 
-def neighbour_picture(album: Album, evidence: Mapping[str, Any], corpus_id: str) -> Picture:
+def neighbour_picture(album: Album, evidence: Mapping[str, Any], corpus_id: str) -> CardPicture:
     digest = evidence.get("corpus_image", "")
-    return Picture(
+    return CardPicture(
         corpus_id,
         lambda: locations(evidence.get("corpus_source", ""), album.directories),
         same_bytes(digest),
@@ -150,3 +159,151 @@ def laid_on_query(warp: list[list[float]] | None) -> list[list[float]] | None:
     half = np.array([[1, 0, 0.5], [0, 1, 0.5], [0, 0, 1.0]])
     laid = half @ np.linalg.inv(matrix) @ np.linalg.inv(half)
     return (laid / laid[2, 2]).tolist() if abs(laid[2, 2]) > 1e-12 else None
+
+
+# Cards of text matches: the words of an item beside the words of a corpus item, what differs marked.
+
+
+Marked = list[tuple[str, bool]]  # pieces of a text; True where the other side has no such words
+TEXTS = 4  # texts of one corpus item that are shown
+_PIECE = re.compile(r"\s+|\w+|[^\w\s]")
+_DEGREES = ("none", "soft", "hard")
+
+
+def text_cards(run: Run, *, unrelated: bool = False) -> list[ReviewCard]:
+    """One per pair of texts, however many items show it; ``unrelated`` adds what counts for nothing."""
+    if not run.table_path("text_matches").exists():
+        raise InputError(
+            f"{run.path} has no texts to judge: heldout overlap compares words with --text"
+        )
+    items = {row["benchmark_id"]: row for row in run.read_table("items").to_pylist()}
+    groups: dict[str, list[tuple[Pair, list[dict[str, Any]]]]] = {}
+    for pair, rows in text_pairs(run.read_table("text_matches").to_pylist()).items():
+        if unrelated or any(_counts(row) for row in rows):
+            groups.setdefault(text_subject(items[pair[0]], rows), []).append((pair, rows))
+    album, pictured = Album(run), _pictured(run)
+    return [_text_card(subject, pairs, items, pictured, album) for subject, pairs in groups.items()]
+
+
+def _counts(row: Mapping[str, Any]) -> bool:
+    return bool(row["degree"] != "none" or row["relation"] == JUDGED_DIFFERENT)
+
+
+def _pictured(run: Run) -> dict[Pair, Mapping[str, Any]]:
+    """The image match of two items, where the image scan found one."""
+    if not run.table_path("matches").exists():
+        return {}
+    rows = read_matches(run).iter_rows(named=True)
+    return {(row["benchmark_id"], row["corpus"], row["corpus_id"]): row for row in rows}
+
+
+def _text_card(
+    subject: str,
+    pairs: Sequence[tuple[Pair, list[dict[str, Any]]]],
+    items: Mapping[str, Mapping[str, Any]],
+    pictured: Mapping[Pair, Mapping[str, Any]],
+    album: Album,
+) -> ReviewCard:
+    pair, rows = pairs[0]
+    strongest = max(rows, key=lambda row: (_DEGREES.index(row["degree"]), row["similarity"]))
+    item, evidence = items[pair[0]], strongest["evidence"]
+    question, options = item["question"] or "", list(item["options"] or ())
+    ours = "\n".join(part for part in (question, *options) if part) or item["answer"] or ""
+    texts = list(dict.fromkeys(row["evidence"]["corpus_text"] for row in rows))
+    marked, theirs = marked_words(ours, texts)
+    names = list(dict.fromkeys(one[0] for one, _ in pairs))
+    places = list(dict.fromkeys(f"{one[1]}: {one[2]}" for one, _ in pairs))
+    shared = str(evidence.get("shared") or "")
+    match = pictured.get(pair)
+    # Several items may share these words, and then no picture is theirs.
+    pictures = _pictures(item, match, album) if len(names) == 1 else {}
+    return ReviewCard(
+        subject=subject,
+        cluster=item["cluster"],
+        told={
+            "query": {
+                "id": pair[0],
+                "items": names[:SHOWN],
+                "text": marked,
+                "answer": (item["answer"] or "") if question else "",
+                "image": ", ".join(item["image_names"]),
+                "metadata": json.loads(item["metadata"] or "{}"),
+            },
+            "neighbour": {
+                "places": places[:SHOWN],
+                "texts": theirs[:TEXTS],
+                "answers": list(evidence.get("corpus_answers", ())),
+                "shared": shared if all(shared not in text for text in texts) else "",
+                "pictured": bool(evidence.get("pictured")),
+            },
+        },
+        hint={
+            "relation": strongest["relation"],
+            "degree": strongest["degree"],
+            "method": sorted({row["method"] for row in rows}),
+            "similarity": strongest["similarity"],
+            "answer": strongest["answer_relation"],
+            "picture": match["relation"] if match else "",
+            "common": bool(evidence.get("generic")),
+            "short": bool(evidence.get("short")),
+            "judge": evidence.get("judge"),
+        },
+        pictures=pictures,
+        decides=tuple(sorted({(one[1], one[0]) for one, _ in pairs})),
+    )
+
+
+def _pictures(
+    item: Mapping[str, Any], match: Mapping[str, Any] | None, album: Album
+) -> dict[str, CardPicture]:
+    """The item's picture, and the corpus' where the image scan knows it: is it the same subject?"""
+    found = {}
+    if item["image_names"] and item["image_digests"][0]:
+        name, proof = item["image_names"][0], same_pixels(item["image_digests"][0])
+        place = functools.partial(album.of_benchmark, item["benchmark_id"], 0)
+        found["query"] = CardPicture(name, place, proof)
+    if match is not None:
+        evidence = json.loads(match["evidence"])
+        found["neighbour"] = neighbour_picture(album, evidence, match["corpus_id"])
+    return found
+
+
+def marked_words(ours: str, texts: Sequence[str]) -> tuple[Marked, list[Marked]]:
+    """``ours`` against the text most like it, and each of ``texts`` against ``ours``, word by word."""
+    sides = [_sides(ours, text) for text in texts]
+    best = min((one for one, _ in sides), key=_differs, default=[(ours, False)])
+    return best, [other for _, other in sides]
+
+
+def _differs(marked: Marked) -> int:
+    return sum(len(text) for text, other in marked if other)
+
+
+def _sides(ours: str, theirs: str) -> tuple[Marked, Marked]:
+    first, second = _PIECE.findall(ours), _PIECE.findall(theirs)
+    # Spaces and capitals are no difference anybody should look for.
+    same = SequenceMatcher(
+        None, [_seen(one) for one in first], [_seen(one) for one in second], autojunk=False
+    )
+    one, other = [True] * len(first), [True] * len(second)
+    for place, there, length in same.get_matching_blocks():
+        one[place : place + length] = [False] * length
+        other[there : there + length] = [False] * length
+    return _joined(first, one), _joined(second, other)
+
+
+def _seen(piece: str) -> str:
+    return " " if piece.isspace() else piece.casefold()
+
+
+def _joined(pieces: Sequence[str], differs: Sequence[bool]) -> Marked:
+    """Neighbours of one kind in one piece; a space between two marked words is marked with them."""
+    marked: Marked = []
+    for place, (piece, other) in enumerate(zip(pieces, differs, strict=True)):
+        if piece.isspace():
+            other = 0 < place < len(pieces) - 1 and differs[place - 1] and differs[place + 1]
+        if marked and marked[-1][1] == other:
+            marked[-1] = (marked[-1][0] + piece, other)
+        else:
+            marked.append((piece, other))
+    return marked

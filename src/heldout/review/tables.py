@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from heldout.errors import counted
-from heldout.review.card import FORMS, SCALES, Card, Kind
-from heldout.stats import Agreement, agreement, cluster_rate_interval, subset_mean
+from heldout.review.card import FORMS, SCALES, Kind, ReviewCard
+from heldout.stats import RaterAgreement, agreement, cluster_rate_interval, subset_mean
 from heldout.store import Judgement
 
 Said = Mapping[tuple[str, str], Judgement]
@@ -24,7 +24,7 @@ class Table:
     note: str = ""
 
 
-def agreement_tables(kind: Kind, cards: Sequence[Card], said: Said) -> list[Table]:
+def agreement_tables(kind: Kind, cards: Sequence[ReviewCard], said: Said) -> list[Table]:
     known = {card.subject: card for card in cards}
     here = {key: judgement for key, judgement in said.items() if key[0] in known}
     tables = [_raters(kind, here), _agreements(kind, known, here)]
@@ -50,7 +50,7 @@ def _raters(kind: Kind, said: Said) -> Table:
     return Table("What each rater said", ["rater", "judged", *verdicts], rows)
 
 
-def _agreements(kind: Kind, cards: Mapping[str, Card], said: Said) -> Table:
+def _agreements(kind: Kind, cards: Mapping[str, ReviewCard], said: Said) -> Table:
     codes = {verdict.value: float(code) for code, verdict in enumerate(FORMS[kind].verdicts)}
     rows = [
         _agreement(
@@ -69,11 +69,11 @@ def _agreements(kind: Kind, cards: Mapping[str, Card], said: Said) -> Table:
 
 
 def _agreed(
-    cards: Mapping[str, Card],
+    cards: Mapping[str, ReviewCard],
     said: Said,
     code: Callable[[Judgement], float | None],
     scale: str = "nominal",
-) -> Agreement:
+) -> RaterAgreement:
     units: dict[str, dict[str, float]] = defaultdict(dict)
     for (subject, rater), judgement in said.items():
         value = code(judgement)
@@ -83,7 +83,7 @@ def _agreed(
     return agreement(list(units.values()), clusters, scale=scale)  # type: ignore[arg-type]
 
 
-def _agreement(name: str, found: Agreement) -> list[str]:
+def _agreement(name: str, found: RaterAgreement) -> list[str]:
     interval = found.interval
     return [
         name,
@@ -95,7 +95,7 @@ def _agreement(name: str, found: Agreement) -> list[str]:
     ]
 
 
-def _subsets(cards: Mapping[str, Card], by_item: ByItem) -> dict[str, list[str]]:
+def _subsets(cards: Mapping[str, ReviewCard], by_item: ByItem) -> dict[str, list[str]]:
     named = {True: "verifier-accepted", False: "verifier-rejected", None: "no verifier"}
     subsets: dict[str, list[str]] = defaultdict(list)
     for subject in by_item:
@@ -103,7 +103,7 @@ def _subsets(cards: Mapping[str, Card], by_item: ByItem) -> dict[str, list[str]]
     return {name: subsets[name] for name in named.values() if subsets[name]}
 
 
-def _quality(cards: Mapping[str, Card], by_item: ByItem) -> Table:
+def _quality(cards: Mapping[str, ReviewCard], by_item: ByItem) -> Table:
     """Table 8: how many items people accept, and the mean of each scale over items."""
     rows = []
     for name, subjects in _subsets(cards, by_item).items():
@@ -126,7 +126,9 @@ def _accepted(said: Sequence[Judgement]) -> bool:
     return votes["accept"] > votes["reject"]
 
 
-def _mean(cards: Mapping[str, Card], by_item: ByItem, subjects: Sequence[str], scale: str) -> str:
+def _mean(
+    cards: Mapping[str, ReviewCard], by_item: ByItem, subjects: Sequence[str], scale: str
+) -> str:
     values, clusters = [], []
     for subject in subjects:
         own = [
@@ -147,7 +149,7 @@ def _mean(cards: Mapping[str, Card], by_item: ByItem, subjects: Sequence[str], s
     return message
 
 
-def _rejected(cards: Mapping[str, Card], by_item: ByItem) -> Table:
+def _rejected(cards: Mapping[str, ReviewCard], by_item: ByItem) -> Table:
     """Table 9: of the items a verifier rejected, by the essential criterion, where people agree."""
     agreed: dict[str, list[bool]] = defaultdict(list)
     for subject in _subsets(cards, by_item).get("verifier-rejected", []):
@@ -161,7 +163,7 @@ def _rejected(cards: Mapping[str, Card], by_item: ByItem) -> Table:
     return Table("Where people agree with a rejection", columns, rows)
 
 
-def _gates(cards: Mapping[str, Card], by_item: ByItem) -> Table:
+def _gates(cards: Mapping[str, ReviewCard], by_item: ByItem) -> Table:
     """Of the items at which an essential fell: who saw the fault, and how many people reject, too."""
     gates: dict[str, dict[str, list[bool]]] = defaultdict(lambda: defaultdict(list))
     for subject, said in by_item.items():
@@ -186,7 +188,7 @@ def _share(agreed: Sequence[bool]) -> str:
     return f"{sum(agreed)} of {len(agreed)}" if agreed else _NONE
 
 
-def _against_verifier(cards: Mapping[str, Card], said: Said) -> Table:
+def _against_verifier(cards: Mapping[str, ReviewCard], said: Said) -> Table:
     pairs: Counter[tuple[str, str]] = Counter()
     for (subject, _), judgement in said.items():
         if decision := cards[subject].hint.get("verifier"):

@@ -132,7 +132,7 @@ class WrittenBenchmark:
 
     @property
     def items(self) -> int:
-        return sum(len(asked) for asked in self.questions.values())
+        return sum(len(questions) for questions in self.questions.values())
 
 
 def write_benchmark(

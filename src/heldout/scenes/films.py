@@ -141,7 +141,7 @@ def ask_film(film: Film, rng: np.random.Generator, count: int = 5) -> list[FilmQ
     """Up to ``count`` questions about different facts, of mixed formats and types, in drawn order."""
     candidates = list(_probes(film, rng))
     candidates = [candidates[place] for place in rng.permutation(len(candidates))]
-    asked: list[FilmQuestion] = []
+    questions: list[FilmQuestion] = []
     used: dict[str, int] = {}
     for style in itertools.islice(itertools.cycle(_FORMATS), count):
         candidates.sort(key=lambda probe: used.get(probe.content_type, 0))
@@ -150,8 +150,8 @@ def ask_film(film: Film, rng: np.random.Generator, count: int = 5) -> list[FilmQ
             continue
         candidates.remove(candidate)
         used[candidate.content_type] = used.get(candidate.content_type, 0) + 1
-        asked.append(_question(candidate, film, style, rng))
-    return [asked[place] for place in rng.permutation(len(asked))]
+        questions.append(_question(candidate, film, style, rng))
+    return [questions[place] for place in rng.permutation(len(questions))]
 
 
 def _question(probe: FilmProbe, film: Film, style: str, rng: np.random.Generator) -> FilmQuestion:

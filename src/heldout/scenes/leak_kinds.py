@@ -200,12 +200,12 @@ def alike(target: Target, rng: np.random.Generator) -> CorpusSample:
     matches = list(pattern.finditer(question.question))
     if not matches:
         raise ValueError(f"no word of {question.question!r} has another in its place")
-    chosen = pick(rng, matches)
-    other = absent[chosen[1]] + ("s" if chosen[2] else "")
-    text = question.question[: chosen.start()] + other + question.question[chosen.end() :]
+    match = pick(rng, matches)
+    other = absent[match[1]] + ("s" if match[2] else "")
+    text = question.question[: match.start()] + other + question.question[match.end() :]
     answer = pick(rng, question.options or question.probe.choices)
     row = {**question_and_answer(question, answer), "question": text}
-    return CorpusSample("", None, metadata=row, detail=f"{chosen[0]} → {other}")
+    return CorpusSample("", None, metadata=row, detail=f"{match[0]} → {other}")
 
 
 def _others(target: Target, rng: np.random.Generator) -> Iterator[Any]:

@@ -57,7 +57,7 @@ def ask(scene: Scene, rng: np.random.Generator, count: int = 5) -> list[SceneQue
     """
     candidates = list(_probes(scene, rng))
     candidates = [candidates[index] for index in rng.permutation(len(candidates))]
-    asked: list[SceneQuestion] = []
+    questions: list[SceneQuestion] = []
     facts: set[tuple[str, str]] = set()
     used: Counter[str] = Counter()
     for style in itertools.islice(itertools.cycle(_FORMATS), count):
@@ -74,8 +74,8 @@ def ask(scene: Scene, rng: np.random.Generator, count: int = 5) -> list[SceneQue
             continue
         facts.add((probe.content_type, probe.subject))
         used[probe.content_type] += 1
-        asked.append(_question(probe, scene, style, rng))
-    return [asked[place] for place in rng.permutation(len(asked))]
+        questions.append(_question(probe, scene, style, rng))
+    return [questions[place] for place in rng.permutation(len(questions))]
 
 
 def facts(scene: Scene) -> list[tuple[SceneProbe, str]]:

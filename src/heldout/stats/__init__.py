@@ -5,8 +5,16 @@ from typing import TYPE_CHECKING
 from heldout.lazy import load_on_first_use
 
 if TYPE_CHECKING:
-    from heldout.stats.agreement import Agreement, agreement, cohen_kappa
-    from heldout.stats.contrast import FEW, Contrast, cluster_contrast, cluster_mean
+    from heldout.stats.agreement import RaterAgreement, agreement, cohen_kappa
+    from heldout.stats.contrast import (
+        FEW,
+        Contrast,
+        Estimate,
+        cluster_contrast,
+        cluster_mean,
+        subset_difference,
+        subset_mean,
+    )
     from heldout.stats.dealt import (
         area,
         deal,
@@ -28,15 +36,20 @@ if TYPE_CHECKING:
         trend_test,
     )
     from heldout.stats.intervals import (
+        RESOLVED,
         Interval,
         MeanTest,
+        UpperQuantile,
         binomial_band,
         binomial_interval,
         cluster_mean_test,
         cluster_rate_interval,
+        draws_needed,
+        exceedance,
+        excess_p,
+        upper_quantile,
     )
     from heldout.stats.jonckheere import Jonckheere, jonckheere_blocks
-    from heldout.stats.multiplicity import adjust
     from heldout.stats.paired import (
         McNemar,
         PairedTable,
@@ -46,6 +59,7 @@ if TYPE_CHECKING:
         paired_table,
         paired_test,
         pairs_needed,
+        placed_test,
     )
     from heldout.stats.permutation import (
         PERMUTATIONS,
@@ -56,24 +70,13 @@ if TYPE_CHECKING:
         shuffle_test,
         staged,
     )
-    from heldout.stats.placed import placed_test
-    from heldout.stats.quantile import (
-        RESOLVED,
-        UpperQuantile,
-        draws_needed,
-        exceedance,
-        excess_p,
-        upper_quantile,
-    )
-    from heldout.stats.ranks import Rank, kendall_tau_b, rank_intervals, ranks_of
-    from heldout.stats.subset_means import Estimate, subset_difference, subset_mean
+    from heldout.stats.ranks import Rank, adjust, kendall_tau_b, rank_intervals, ranks_of
 
 __all__ = [
     "FEW",
     "FEWEST",
     "PERMUTATIONS",
     "RESOLVED",
-    "Agreement",
     "Contrast",
     "Design",
     "Estimate",
@@ -86,6 +89,7 @@ __all__ = [
     "PairedTest",
     "Permuted",
     "Rank",
+    "RaterAgreement",
     "Trend",
     "UpperQuantile",
     "adjust",

@@ -22,7 +22,7 @@ FEW = 8  # clusters for an interval, as in subset_means
 _FLAT = 1e-12
 
 
-class Agreement(NamedTuple):
+class RaterAgreement(NamedTuple):
     """``value`` is None where it is not defined: nobody differs in anything, or no two said anything."""
 
     coefficient: str  # "Cohen's kappa" or "Krippendorff's alpha"
@@ -34,7 +34,7 @@ class Agreement(NamedTuple):
     clusters: int
 
 
-def cohen_kappa(units: Units, clusters: Sequence[str], *, level: float = 0.95) -> Agreement:
+def cohen_kappa(units: Units, clusters: Sequence[str], *, level: float = 0.95) -> RaterAgreement:
     """Chance-corrected agreement of exactly two raters on the units both rated (Cohen 1960)."""
     raters = sorted({rater for unit in units for rater in unit})
     if len(raters) != 2:
@@ -52,7 +52,7 @@ def cohen_kappa(units: Units, clusters: Sequence[str], *, level: float = 0.95) -
 
 def krippendorff_alpha(
     units: Units, clusters: Sequence[str], *, scale: Level = "nominal", level: float = 0.95
-) -> Agreement:
+) -> RaterAgreement:
     """Alpha of any number of raters, each of whom may have left units out (Krippendorff 2011)."""
     codes = _codes(units)
     values = np.array(list(codes), dtype=np.float64)
@@ -73,7 +73,7 @@ def krippendorff_alpha(
 
 def agreement(
     units: Units, clusters: Sequence[str], *, scale: Level = "nominal", level: float = 0.95
-) -> Agreement:
+) -> RaterAgreement:
     """Kappa where two people named categories, alpha where there are more, or a scale has an order."""
     raters = {rater for unit in units for rater in unit}
     if len(raters) == 2 and scale == "nominal":
@@ -88,7 +88,7 @@ def _agreement(
     raters: int,
     level: float,
     coefficient: Callable[[Floats], float | None],
-) -> Agreement:
+) -> RaterAgreement:
     total = tables.sum(axis=0)
     value = coefficient(total) if len(tables) else None
     observed = float(np.trace(total) / total.sum()) if total.sum() else None
@@ -96,7 +96,7 @@ def _agreement(
     interval = None
     if value is not None and len(groups) >= FEW:
         interval = _jackknife(tables, clusters, groups, value, level, coefficient)
-    return Agreement(name, value, interval, observed, len(tables), raters, len(groups))
+    return RaterAgreement(name, value, interval, observed, len(tables), raters, len(groups))
 
 
 def _jackknife(

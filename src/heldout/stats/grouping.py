@@ -226,8 +226,5 @@ def _codes(labels: Sequence[Hashable]) -> tuple[NDArray[np.int64], list[NDArray[
 
 
 def _unit_ranks(values: Floats) -> Floats:
-    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
-    last = np.cumsum(counts)
-    ranks: Floats = (last - (counts - 1) / 2.0)[inverse]
-    centred: Floats = (2.0 * ranks - len(values) - 1.0) / max(len(values), 1)
+    centred: Floats = (2.0 * _ranks(values) - len(values) - 1.0) / max(len(values), 1)
     return centred

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from heldout.lazy import load_on_first_use
 
 if TYPE_CHECKING:
+    from heldout.store.invocation import PYTHON, invocation
     from heldout.store.judgements import (
         ITEM,
         MATCH,
@@ -37,6 +38,7 @@ __all__ = [
     "MATCH",
     "MAY_PASS",
     "OUT_OF_MEMORY",
+    "PYTHON",
     "SCHEMAS",
     "TEXT",
     "TWIN",
@@ -53,6 +55,7 @@ __all__ = [
     "dropped_table",
     "empty_table",
     "exclusive",
+    "invocation",
     "log_path",
     "make_table",
     "open_run",

@@ -62,7 +62,7 @@ def history(run: Path) -> Iterator[Judgement]:
 
 
 def current(run: Path, kind: str) -> dict[tuple[str, str], Judgement]:
-    """The last word of each rater on each subject, by (subject, rater)."""
+    """The latest judgement of each rater on each subject, by (subject, rater)."""
     latest: dict[tuple[str, str], Judgement] = {}
     for judgement in history(run):
         if judgement.kind == kind:

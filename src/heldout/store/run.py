@@ -6,7 +6,6 @@ import contextlib
 import json
 import platform
 import re
-import sys
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from importlib import metadata
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from heldout.errors import InputError, blame_the_machine
+from heldout.store.invocation import invocation
 from heldout.store.lock import exclusive, write_json
 from heldout.store.schema import read_table, write_table
 from heldout.store.stage import Stage
@@ -35,7 +35,7 @@ _CREDENTIALS = re.compile(
 
 
 def without_credentials(text: str) -> str:
-    """``text`` with what opens a door struck out of the addresses in it: runs are passed on."""
+    """``text`` without the credentials in its addresses: run folders are passed on."""
     return _CREDENTIALS.sub(lambda match: f"{match[1] or ''}***", text)
 
 
@@ -50,7 +50,7 @@ class Run:
         run = cls(Path(path))
         if run.path.exists() and not run.path.is_dir():
             raise InputError(f"{path} is a file; a run needs a folder")
-        command = command if command is not None else ["heldout", *sys.argv[1:]]
+        command = command if command is not None else invocation()
         command = [without_credentials(argument) for argument in command]
         try:
             run.path.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""A stage: work over many shards, each finished shard written once and for good.
+"""A stage: work over many shards, each finished shard written once.
 
 A shard's tables are written into a hidden folder which is then renamed: the rename is the marker.
 The folder's name is a digest of the shard's input and of the settings, so a shard whose input has

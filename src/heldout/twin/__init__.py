@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from heldout.twin.renderer import Renderer, RenderError, RenderTask
     from heldout.twin.renderers import KINDS, open_renderer
     from heldout.twin.resample import Resampled, resample
+    from heldout.twin.settings import TwinSettings
+    from heldout.twin.twinning import Twinning, TwinResult, make_twins, run_stages
     from heldout.twin.verify import LONGEST_CAPTION, describe
 
 __all__ = [
@@ -50,6 +52,9 @@ __all__ = [
     "RenderTask",
     "Renderer",
     "Resampled",
+    "TwinResult",
+    "TwinSettings",
+    "Twinning",
     "choose_policy",
     "describe",
     "dropped_of",
@@ -58,13 +63,15 @@ __all__ = [
     "faint",
     "filter_twins",
     "finished",
+    "make_twins",
     "open_renderer",
     "publish",
     "read_stage",
     "render",
     "resample",
+    "run_stages",
     "said_by_people",
     "write_stage",
 ]
 
-__getattr__ = load_on_first_use(__name__, __file__)
+__getattr__ = load_on_first_use(__name__, __file__, verb="make_twins")

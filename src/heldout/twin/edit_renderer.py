@@ -8,7 +8,7 @@ import io
 import re
 import secrets
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +16,7 @@ from PIL import Image
 
 from heldout.errors import InputError
 from heldout.image import ImageError, decode, to_rgb
-from heldout.model import Connection, EndpointError, RefusedError, TimedOutError
+from heldout.model import Connection, EndpointError, RefusedError, ServerWatch, UnansweredError
 from heldout.twin.renderer import RenderError, RenderTask
 
 # What an image edit endpoint answered: one picture and what it cost, or the reason why not.
@@ -174,7 +174,6 @@ def parse_sizes(text: str) -> tuple[Size, ...]:
 EDITS = "/images/edits"
 SIZES: tuple[Size, ...] = ((1024, 1024), (1536, 1024), (1024, 1536))
 _UNREADABLE = 3  # attempts at an answer that is no JSON: a proxy cut it, and the next may be whole
-_FAILURES = 5  # in a row: the server is broken, not the item
 _REFUSED = "refused by the endpoint"
 _POLICY = ("safety", "policy", "policies", "moderation", "content filter", "content_filter")
 
@@ -201,7 +200,8 @@ class EditRenderer:
     name: str = "edit"
     _spent: Spent = field(default=Spent(), repr=False)
     _asks_for_data: bool = field(default=True, repr=False)
-    _failed: int = field(default=0, repr=False)
+    _watch: ServerWatch = field(default_factory=ServerWatch, repr=False)
+    _answered: tuple[dict[str, str], Image.Image] | None = field(default=None, repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     @property
@@ -226,8 +226,9 @@ class EditRenderer:
             fields["size"] = f"{framed.picture.width}x{framed.picture.height}"
         answer = self._asked(fields, framed.picture)
         read, written = read_tokens(answer)
+        self._watch.succeeded()
+        self._answered = fields, framed.picture
         with self._lock:
-            self._failed = 0
             spent = self._spent
             self._spent = Spent(
                 spent.pictures + 1, spent.tokens_read + read, spent.tokens_written + written
@@ -250,8 +251,8 @@ class EditRenderer:
                 if refused.status:
                     break
                 attempts -= 1
-            except TimedOutError as slow:
-                problem = RefusedError(0, slow.told)
+            except UnansweredError as silent:
+                problem = self._watch.unanswered(self.connection, silent, self._again)
                 break
         assert problem is not None
         raise self._refused(problem) from problem
@@ -266,12 +267,15 @@ class EditRenderer:
         broken = refused.status >= 500 or refused.status == 0
         if not broken and any(word in refused.told.lower() for word in _POLICY):
             return RenderError(_REFUSED, message)  # the item's fault, however many there are
-        with self._lock:
-            self._failed += 1
-            failed, answered = self._failed, self._spent.pictures
-        if failed >= _FAILURES and (broken or not answered):
-            return EndpointError(
-                f"{url}{EDITS} failed on {failed} pictures in a row, the last with {message}. What was "
-                f"drawn is kept: run the same command to go on"
-            )
+        self._watch.refused(self.connection, refused, self._again, units="pictures")
         return RenderError("the endpoint failed" if broken else _REFUSED, message)
+
+    @property
+    def _again(self) -> Callable[[Connection], object] | None:
+        """Asks once more for a picture that was drawn before, which is paid for; None without one."""
+        if self._answered is None:
+            return None
+        fields, picture = self._answered
+        if self._asks_for_data:
+            fields = {**fields, "response_format": "b64_json"}
+        return lambda connection: connection.post_form(EDITS, *form(fields, picture))

@@ -145,24 +145,20 @@ def choose_policy(
 ) -> str:
     """What decides; ``verdicts`` is anything true where a verifier speaks."""
     if unfiltered:
-        if policy is not None:
-            raise InputError(f"--unfiltered keeps every twin, --keep {policy} does not: choose one")
         return UNFILTERED
-    if policy is not None and policy not in POLICIES:
-        raise InputError(f"--keep {policy}: expected one of {', '.join(POLICIES)}")
     if policy is None:
         policy = "verifier" if verdicts or not people else "people"
     nobody = policy == "either" and not people
     if (policy in ("verifier", "both") or nobody) and not verdicts:
         raise InputError(
-            "nobody has judged the twins. Give --verifier URL; or stop with --until render, judge them "
-            f"with 'heldout review {run.path} --kind twins' and come back with --keep people; or "
-            "publish them as they are with --unfiltered"
+            "nobody has judged the twins. Give the setting verifier; or stop at render (the setting last), "
+            f"judge them with 'heldout review {run.path} --kind twins' and come back with people in the "
+            "setting keep; or publish them as they are with the setting unfiltered"
         )
     if policy in ("people", "both") and not people:
         raise InputError(
-            f"--keep {policy}: no person has judged a twin of {run.path} yet. Stop with --until render "
-            f"and judge them with 'heldout review {run.path} --kind twins'"
+            f"keep {policy}: no person has judged a twin of {run.path} yet. Stop at render (the setting "
+            f"last) and judge them with 'heldout review {run.path} --kind twins'"
         )
     return policy
 

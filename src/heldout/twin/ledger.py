@@ -84,8 +84,8 @@ def _lines(run: Run, stage: str) -> list[dict[str, Any]]:
     path = lines_path(run, stage)
     if not path.exists():
         raise InputError(
-            f"{run.path} has not been through the stage '{stage}': run the same command with "
-            f"--until {stage} first, or without --stage and --from"
+            f"{run.path} has not been through the stage '{stage}': go through it first, with "
+            f"{stage} in the setting last, or begin earlier (the setting first)"
         )
     # Only "\n" ends a line: captions may hold other line separators.
     found = path.read_text(encoding="utf-8").split("\n")

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from heldout.errors import InputError
-from heldout.model import Connection, Pace
+from heldout.model import ModelServer
 from heldout.twin.renderer import Renderer
 
 
 @dataclass(frozen=True)
-class Kind:
+class RendererKind:
     open: Callable[..., Renderer]
     needs_caption: bool
     about: str
@@ -23,7 +23,7 @@ class Kind:
 def open_renderer(name: str, **settings: Any) -> Renderer:
     """``settings`` are the renderer's own; one that it does not have is refused with a sentence."""
     if name not in KINDS:
-        raise InputError(f"--renderer {name}: there are {', '.join(KINDS)}")
+        raise InputError(f"renderer {name}: there are {', '.join(KINDS)}")
     make = KINDS[name].open
     try:
         inspect.signature(make).bind(**settings)
@@ -31,7 +31,7 @@ def open_renderer(name: str, **settings: Any) -> Renderer:
     except TypeError as error:
         if "argument" not in str(error):
             raise
-        raise InputError(f"--renderer {name} cannot be set up like this: {error}") from error
+        raise InputError(f"renderer {name}: it cannot be set up like this: {error}") from error
 
 
 def _scene(folder: str | Path) -> Renderer:
@@ -48,33 +48,19 @@ def _flux(**settings: Any) -> Renderer:
     return FluxRenderer.load(FluxSettings(**settings))
 
 
-def _edit(
-    url: str,
-    model: str,
-    sizes: str | None = None,
-    api_key: str | None = None,
-    timeout: float = 120.0,
-    pace: Pace | None = None,
-    **extra: Any,
-) -> Renderer:
+def _edit(server: ModelServer, model: str, sizes: str | None = None, **extra: Any) -> Renderer:
     """``sizes``: what the endpoint draws, as '1024x1024,1536x1024', or '' to send pictures as they are.
     Any other setting is a field of the form that is sent, such as quality=high."""
     from heldout.twin.edit_renderer import SIZES, EditRenderer, parse_sizes
 
-    connection = Connection(
-        url,
-        api_key=api_key,
-        timeout=timeout,
-        pace=pace or Pace(),
-        role="render-",
-        key_option="--render-api-key-env",
-    )
     drawn = SIZES if sizes is None else parse_sizes(sizes)
-    return EditRenderer(connection, model, drawn, {key: str(value) for key, value in extra.items()})
+    fields = {key: str(value) for key, value in extra.items()}
+    return EditRenderer(server.connect("render_endpoint"), model, drawn, fields)
 
 
-KINDS: Mapping[str, Kind] = {
-    "scene": Kind(_scene, False, "redraws procedural scenes exactly, on any machine"),
-    "flux": Kind(_flux, True, "FLUX.1-dev with a Canny ControlNet, on a GPU"),
-    "edit": Kind(_edit, False, "an OpenAI-compatible image edit endpoint"),
+SCENE, FLUX, EDIT = "scene", "flux", "edit"
+KINDS: Mapping[str, RendererKind] = {
+    SCENE: RendererKind(_scene, False, "redraws procedural scenes exactly, on any machine"),
+    FLUX: RendererKind(_flux, True, "FLUX.1-dev with a Canny ControlNet, on a GPU"),
+    EDIT: RendererKind(_edit, False, "an OpenAI-compatible image edit endpoint"),
 }

@@ -5,31 +5,35 @@ from typing import TYPE_CHECKING
 from heldout.lazy import load_on_first_use
 
 if TYPE_CHECKING:
-    from heldout.verdict.challenge import CONTROLS, ControlInput
-    from heldout.verdict.claim import NOTHING_TO_COMPARE, Claim, Control, Status
-    from heldout.verdict.controls.baseline import against_baseline
-    from heldout.verdict.corrected import ACCURACY, CLEAN, Corrected, correct_scores
-    from heldout.verdict.detection import (
+    from heldout.verdict.challenge import CONTROLS, ControlInput, against_baseline
+    from heldout.verdict.claim import (
+        ACTIONS,
+        NOTHING_TO_COMPARE,
+        Claim,
+        Control,
+        Status,
+        actions,
+        rung_told,
+    )
+    from heldout.verdict.corrected import ACCURACY, CLEAN, CorrectedScores, correct_scores
+    from heldout.verdict.examine import (
         Detection,
+        DetectorOutcomes,
+        Examination,
         claims_frame,
         claims_html,
         detect_run,
-        findings_frame,
-    )
-    from heldout.verdict.examine import (
-        Examination,
-        Looked,
         examine,
+        findings_frame,
         judge,
         look,
         save_examination,
     )
-    from heldout.verdict.ladder import ACTIONS, actions, rung_told
     from heldout.verdict.measured import (
         RAW,
         REFERENCES,
         BenchmarkRate,
-        Fired,
+        FiringCount,
         MeasuredRate,
         MeasuredRates,
         Provenance,
@@ -41,18 +45,18 @@ if TYPE_CHECKING:
         NEARNESS,
         ONE_FORM,
         PRESSING,
+        REPLACE,
         CellVerdict,
         Overall,
         benchmark_verdict,
         is_leak,
         overall_verdict,
+        recommend,
     )
     from heldout.verdict.overlap_claims import overlap_claims
-    from heldout.verdict.people import with_people
-    from heldout.verdict.people_words import with_people_on_words
+    from heldout.verdict.people import with_people, with_people_on_words
     from heldout.verdict.published_claims import PublishedMap, published_map
     from heldout.verdict.published_map import Reading
-    from heldout.verdict.recommend import REPLACE, recommend
     from heldout.verdict.rules import ANSWERS, COPIES
     from heldout.verdict.text_claims import text_claim
 
@@ -75,11 +79,11 @@ __all__ = [
     "Claim",
     "Control",
     "ControlInput",
-    "Corrected",
+    "CorrectedScores",
     "Detection",
+    "DetectorOutcomes",
     "Examination",
-    "Fired",
-    "Looked",
+    "FiringCount",
     "MeasuredRate",
     "MeasuredRates",
     "Overall",

@@ -11,6 +11,7 @@ import numpy as np
 from heldout.detect import (
     ALPHA,
     DetectSettings,
+    Difference,
     Finding,
     Floats,
     ScoreTables,
@@ -19,13 +20,32 @@ from heldout.detect import (
 )
 from heldout.errors import InputError
 from heldout.verdict.claim import Control
-from heldout.verdict.controls.baseline import against_baseline
 from heldout.verdict.controls.behaviour import behaviour_controls
-from heldout.verdict.controls.composition import sweep_cohort
-from heldout.verdict.controls.gain import fit_gains, spread_about
-from heldout.verdict.controls.orders import adjusted_trend
-from heldout.verdict.controls.structure import trend_within_fields
+from heldout.verdict.controls.cohort import fit_gains, spread_about, sweep_cohort
+from heldout.verdict.controls.orders import adjusted_trend, trend_within_fields
 from heldout.verdict.model_claims import BASELINE, fires, strongest_of
+
+# External baselines: is the effect larger than in a model that cannot have seen the benchmark?
+#
+# Never "the baseline has p > .05": a baseline that just misses is not clean. The difference itself is
+# tested, on the same items, shards or clusters, with the test the finding came from.
+
+
+def against_baseline(
+    tables: ScoreTables, finding: Finding, baseline: str, settings: DetectSettings
+) -> Difference | str:
+    """The difference in differences for one finding, or the reason why there is none."""
+    model = finding.cell.model or ""
+    if baseline == model:
+        return "this is the baseline itself"
+    unlike = tables.comparable(model, baseline)
+    if unlike is not None:
+        return unlike
+    detector = detectors().get(finding.detector)
+    if detector is None or detector.against is None:
+        return f"{finding.detector} has no comparison with a baseline"
+    return detector.against(tables, model, baseline, settings)
+
 
 # Scores that scatter this much more than the cohort's put a clean model's items into the tail.
 WIDER = 1.5

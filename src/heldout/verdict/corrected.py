@@ -40,7 +40,7 @@ class Ranking:
 
 
 @dataclass
-class Corrected:
+class CorrectedScores:
     models: list[Impact] = field(default_factory=list)
     rankings: list[Ranking] = field(default_factory=list)
     labels: LeakLabels | None = None  # made elsewhere
@@ -56,7 +56,7 @@ class Corrected:
         }
 
 
-def correct_scores(run: Run, models: Sequence[str], *, seed: int = 0) -> Corrected:
+def correct_scores(run: Run, models: Sequence[str], *, seed: int = 0) -> CorrectedScores:
     """Full, clean, leaked and size-matched random subsets for every model with answers or scores.
 
     Leaked: proven in any corpus of the run, or labelled so elsewhere. Clean: neither leaked nor undecided;
@@ -78,7 +78,7 @@ def correct_scores(run: Run, models: Sequence[str], *, seed: int = 0) -> Correct
     name = LEAKED
     if labels is not None:
         name = f"{LEAKED} or {LABELLED}" if scanned else LABELLED
-    made = Corrected(labels=labels, searched=searched if scanned else None)
+    made = CorrectedScores(labels=labels, searched=searched if scanned else None)
     for measure, by_model in _measures(run, models).items():
         for model, values in by_model.items():
             chosen = [(one, cluster) for one, cluster in known if one in values]

@@ -26,7 +26,7 @@ REFERENCES: Way = "with references"
 SHIPPED = "measured_rates.json"
 
 
-class Fired(Strict):
+class FiringCount(Strict):
     """``fired`` of ``n`` tests on ``models`` different models.
 
     Clopper–Pearson with as many observations as there are models: several tests of one are one model.
@@ -39,12 +39,12 @@ class Fired(Strict):
     high: float
 
     @classmethod
-    def of(cls, fired: int, n: int, models: int) -> Fired:
+    def of(cls, fired: int, n: int, models: int) -> FiringCount:
         interval = _interval(fired, n, models)
         return cls(fired=fired, n=n, models=models, low=interval.low, high=interval.high)
 
     @model_validator(mode="after")
-    def _counted(self) -> Fired:
+    def _counted(self) -> FiringCount:
         if not self.fired <= self.n or not self.models <= self.n:
             raise ValueError(f"{self.fired} of {self.n} tests on {self.models} models cannot be")
         made = _interval(self.fired, self.n, self.models)
@@ -66,8 +66,8 @@ class Fired(Strict):
 
 
 class BenchmarkRate(Strict):
-    clean: Fired
-    contaminated: Fired
+    clean: FiringCount
+    contaminated: FiringCount
 
 
 class MeasuredRate(Strict):
@@ -79,8 +79,8 @@ class MeasuredRate(Strict):
 
     detector: str
     way: Way
-    clean: Fired
-    contaminated: Fired
+    clean: FiringCount
+    contaminated: FiringCount
     benchmarks: dict[str, BenchmarkRate] = Field(default_factory=dict)
     off: bool
 
@@ -102,7 +102,7 @@ class MeasuredRate(Strict):
         return self
 
     @property
-    def off_in(self) -> dict[str, Fired]:
+    def off_in(self) -> dict[str, FiringCount]:
         """The benchmarks on whose clean models it surely fires too often."""
         return {
             name: benchmark.clean

@@ -3,20 +3,255 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import polars as pl
 
 from heldout.detect import Cell
-from heldout.evidence import PEOPLE, PROVEN, REGISTRATION, leaks
+from heldout.errors import counted
+from heldout.evidence import PEOPLE, PROVEN, REGISTRATION, Rung, leaks
 from heldout.stats import Interval, cluster_rate_interval
 from heldout.store import Run
-from heldout.verdict.claim import Claim, Status
-from heldout.verdict.ladder import ACTIONS
-from heldout.verdict.recommend import recommend
+from heldout.verdict.claim import ACTIONS, Claim, Status
 from heldout.verdict.required import settled_by
+from heldout.verdict.rules import COHORT, COPIES, RULES, rule_id
+from heldout.verdict.text_claims import WITHIN_REACH
+
+# Recommendations: sentences made from claims, each with the claims it rests on.
+
+
+Advice = dict[str, Any]
+REPLACE = "use another benchmark"  # what to do where all of it leaked
+
+
+def recommend(benchmarks: Sequence[BenchmarkVerdict]) -> list[Advice]:
+    """In the order in which they are worth doing."""
+    made: list[Advice] = []
+    for benchmark in benchmarks:
+        made += [*_items(benchmark), *_models(benchmark), *_scores(benchmark)]
+    return [*made, *_safer(benchmarks), *_cohorts(benchmarks), *_controls(benchmarks)]
+
+
+def _advice(
+    kind: str, sentence: str, claims: Sequence[str], benchmark: str | None = None
+) -> Advice:
+    return {"kind": kind, "benchmark": benchmark, "sentence": sentence, "claims": list(claims)}
+
+
+def _items(verdict: BenchmarkVerdict) -> Iterator[Advice]:
+    highest: dict[str, Rung] = {}
+    for identifier, rung in verdict.leaks.select("benchmark_id", "rung").iter_rows():
+        if rung in ACTIONS:
+            highest[identifier] = max(Rung(rung), highest.get(identifier, Rung(rung)))
+    counts = Counter(highest.values())
+    claims = [c.id for cell in verdict.cells for c in cell.claims if cell.cell.corpus is not None]
+    record = {
+        Rung.FULL: "Remove {} of {} that leaked with picture and answer",
+        Rung.TEXT: "Remove {} of {} whose question and answer leaked without the picture",
+        Rung.COPY: "Down-weight {} of {} whose picture leaked without the answer, or report scores "
+        "with and without them",
+        Rung.UNDECIDED: "Have people judge the undecided pairs of {} of {} (heldout review)",
+        Rung.UNCOMPARED: "Make the pictures of {} of {} readable, here and in the corpus, and audit "
+        "again: question and answer stand there beside pictures that could not be compared",
+        Rung.BESIDE_ANOTHER: "Read {} of {} whose question and answer stand there beside another "
+        "picture: no leak, unless they can be answered without theirs",
+        Rung.SOURCE_OVERLAP: "Keep {} of {} that look like pictures of the corpus but are not: one source, "
+        "no leak",
+    }
+    proven = sum(count for rung, count in counts.items() if rung in PROVEN)
+    if proven and proven == max(
+        (cell.leak.items for cell in verdict.cells if cell.leak), default=0
+    ):
+        left = (
+            f"Nothing of {verdict.benchmark} is left once what leaked is removed: all {proven:,} items did. "
+            f"Use another benchmark, or perturbed twins (heldout twin); where it shares pictures with "
+            f"another split of its own, heldout sanitize --resplit makes splits that do not."
+        )
+        told_all = _advice("items", left, claims, verdict.benchmark)
+        yield {**told_all, "action": REPLACE, "items": proven}
+    for rung in sorted(counts, reverse=True):
+        items = counted(counts[rung], "item", "items")
+        sentence = (
+            f"{record[rung].format(items, verdict.benchmark)}; they are listed in actions.jsonl."
+        )
+        yield {
+            **_advice("items", sentence, claims, verdict.benchmark),
+            "action": ACTIONS[rung],
+            "items": counts[rung],
+        }
+
+
+def _models(verdict: BenchmarkVerdict) -> Iterator[Advice]:
+    """One sentence per model, in few words: numbers and controls stand in the claims it names."""
+    single = [cell for cell in verdict.cells if cell.cell.model is not None and not cell.pair]
+    for cell in single:
+        stood = [claim for claim in cell.claims if claim.status == "survives"]
+        if stood:
+            tests = ", ".join(claim.id.partition("/")[0] for claim in stood)
+            message = (
+                f"Say that {cell.cell.model} has seen {verdict.benchmark} wherever you report it: "
+                f"{counted(len(stood), 'test', 'tests')} stood every control ({tests})."
+            )
+            yield _advice("model", message, [claim.id for claim in stood], verdict.benchmark)
+    for cell in single:
+        moved = [claim for claim in cell.claims if claim.status == "re-attributed"]
+        for claim in moved:
+            message = f"Do not read the order effect of {cell.cell.model} on {verdict.benchmark} as memory"
+            because = f": {_because(claim)}" if _because(claim) else ""
+            yield _advice("model", f"{message}{because}.", [claim.id], verdict.benchmark)
+
+
+def _because(claim: Claim) -> str:
+    """The table's own words for the row that decided."""
+    return next(
+        (rule.reason for rule in RULES for kind in rule.kinds if rule_id(kind, rule) == claim.rule),
+        "",
+    )
+
+
+def _scores(verdict: BenchmarkVerdict) -> Iterator[Advice]:
+    """Where leaks were proven: the clean score beside the full one, and whether they differ."""
+    claims = [claim.id for claim in verdict.survives if claim.cell.corpus is not None]
+    scored = [m for m in verdict.corrected.get("models", []) if m["metric"] == "accuracy"]
+    if scored and all(_lines(model)["non-leaked"]["value"] is None for model in scored):
+        message = (
+            f"No item of {verdict.benchmark} is clean, so no score on it can be corrected: report another "
+            f"benchmark, or perturbed twins (heldout twin)."
+        )
+        yield _advice("score", message, claims, verdict.benchmark)
+        return
+    seen = _seen(verdict)
+    for model in scored:
+        lines = _lines(model)
+        if model["model"] in seen:
+            message = (
+                f"Report {model['model']} on perturbed twins (heldout twin) or another benchmark: it has "
+                f"seen {verdict.benchmark} itself, so that no part of it is clean for this model."
+            )
+            yield _advice("score", message, seen[model["model"]], verdict.benchmark)
+            continue
+        full, clean, leaked = lines["original"], lines["non-leaked"], lines["leaked"]
+        if not leaked["items"]:
+            continue
+        if clean["value"] is None:
+            continue
+        message = (
+            f"Report {model['model']} on {verdict.benchmark} as {clean['value']:.1%}{_interval(clean)} on "
+            f"{counted(clean['items'], 'clean item', 'clean items')}{_trust(verdict.corrected)}, beside "
+            f"{full['value']:.1%}{_interval(full)} on all {full['items']:,}{_difference(model)}."
+        )
+        yield _advice("score", message, claims, verdict.benchmark)
+
+
+def _seen(verdict: BenchmarkVerdict) -> dict[str, list[str]]:
+    """Models that have seen the benchmark, with the claims that say so: what a corpus holds of it is no
+    measure of what they know."""
+    return {
+        cell.cell.model: [claim.id for claim in cell.claims if claim.status == "survives"]
+        for cell in verdict.cells
+        if cell.cell.model is not None and not cell.pair and cell.status == "survives"
+    }
+
+
+def _lines(model: Mapping[str, Any]) -> dict[str, Any]:
+    return {line["subset"]: line for line in model["lines"]}
+
+
+def _trust(corrected: Mapping[str, Any]) -> str:
+    """Who says what is clean, where it was not heldout alone."""
+    labels = corrected.get("labels")
+    if labels is None:
+        return ""
+    if "confirmed" not in labels:
+        return " (by labels made elsewhere, not verified)"
+    return (
+        f" (by the search and by labels made elsewhere, {labels['confirmed']:,} of "
+        f"{labels['leaked']:,} confirmed)"
+    )
+
+
+def _interval(line: Mapping[str, Any]) -> str:
+    interval = line["interval"]
+    return f" [{interval['low']:.1%}, {interval['high']:.1%}]" if interval else ""
+
+
+def _difference(model: Mapping[str, Any]) -> str:
+    if not model["owed"]:
+        return ""
+    owed = model["owed"][0]
+    if owed["p_adjusted"] is None:
+        return "; too few clusters to say whether they differ"
+    sure = "they differ" if owed["p_adjusted"] <= 0.05 else "the difference may be chance"
+    points = f"{100 * owed['value']:+.1f} points with leaks"
+    full = _lines(model)["original"]["items"]
+    # Undecided items are in the full score and on neither side of the test: its difference is another.
+    if owed["compared"] < full:
+        points += f" among the {owed['compared']:,} items that are leaked or clean"
+    return f" ({points}, corrected p = {owed['p_adjusted']:.2g}: {sure})"
+
+
+def _safer(benchmarks: Sequence[BenchmarkVerdict]) -> Iterator[Advice]:
+    """Only where one has no surviving claim, was looked at, and another has one."""
+    safe = [
+        benchmark
+        for benchmark in benchmarks
+        if not benchmark.survives and any(cell.status == "clean" for cell in benchmark.cells)
+    ]
+    worse = [benchmark for benchmark in benchmarks if benchmark.survives]
+    if not safe or not worse:
+        return
+    names = ", ".join(verdict.benchmark for verdict in safe)
+    others = ", ".join(verdict.benchmark for verdict in worse)
+    open_ = sum(cell.status == "qualified" for verdict in safe for cell in verdict.cells)
+    message = f"Prefer {names} over {others}: no claim against it survives"
+    if open_:
+        message += f", though {counted(open_, 'cell is', 'cells are')} not settled"
+    claims = [claim.id for verdict in worse for claim in verdict.survives]
+    yield _advice("safer benchmark", f"{message}.", claims)
+
+
+def _cohorts(benchmarks: Sequence[BenchmarkVerdict]) -> Iterator[Advice]:
+    fallen = [
+        claim
+        for claim in _claims(benchmarks)
+        if claim.rule.startswith(f"{COHORT}/") and claim.status == "collapses"
+    ]
+    if fallen:
+        yield _advice(
+            "method",
+            "Do not use cohort-relative scores or top-k overlaps as evidence by themselves: a model that "
+            "cannot have seen the benchmark shows them, too.",
+            [claim.id for claim in fallen],
+        )
+
+
+def _controls(benchmarks: Sequence[BenchmarkVerdict]) -> Iterator[Advice]:
+    """Which missing control would settle how many claims."""
+    by_control: dict[str, list[str]] = {}
+    for benchmark in benchmarks:
+        for cell in benchmark.cells:
+            compared = any(_compared_pictures(claim) for claim in cell.claims)
+            for claim in cell.claims:
+                for sentence in settled_by(claim, cell.audited):
+                    # Where pictures were compared already, few telling words want nothing more.
+                    if not (compared and sentence.startswith(WITHIN_REACH)):
+                        by_control.setdefault(sentence, []).append(claim.id)
+    for sentence, claims in sorted(by_control.items(), key=lambda one: -len(one[1])):
+        control, _, supply = sentence.partition(": ")
+        number = counted(len(claims), "claim", "claims")
+        message = f"To settle {number} ({control}): {supply}."
+        yield _advice("control", message, claims)
+
+
+def _compared_pictures(claim: Claim) -> bool:
+    return claim.rule.startswith(f"{COPIES}/") and claim.status != "not testable"
+
+
+def _claims(benchmarks: Sequence[BenchmarkVerdict]) -> list[Claim]:
+    return [claim for benchmark in benchmarks for cell in benchmark.cells for claim in cell.claims]
+
 
 #: the most pressing first: what a cell is called is the first that one of its claims has
 PRESSING: tuple[Status, ...] = (
@@ -33,7 +268,7 @@ ONE_FORM = "answers in one form alone tell accuracy, not memory: add twins or va
 
 
 @dataclass(frozen=True)
-class Rate:
+class LeakRate:
     """Items with a proven leak, of all items; the interval is by cluster."""
 
     leaked: int
@@ -58,7 +293,7 @@ class CellVerdict:
     cell: Cell
     status: Status
     claims: list[Claim]
-    leak: Rate | None = None  # of corpora
+    leak: LeakRate | None = None  # of corpora
     evidence: dict[str, int] = field(default_factory=dict)  # items by rung, of corpora
     by_people: int = 0  # of the leaked items, those that nothing but people's word makes so
     by_registration: int = 0  # and those that registration makes so, and no equal bytes or pixels
@@ -183,7 +418,7 @@ def overall_verdict(benchmarks: Sequence[BenchmarkVerdict], family: Mapping[str,
     return Overall(list(benchmarks), recommend(benchmarks), family)
 
 
-def _rate(there: Mapping[str, Any], clusters: Mapping[str, str]) -> Rate:
+def _rate(there: Mapping[str, Any], clusters: Mapping[str, str]) -> LeakRate:
     marks = [float(there.get(cluster) in PROVEN) for cluster in clusters]
     interval = cluster_rate_interval(marks, list(clusters.values()))
-    return Rate(int(sum(marks)), len(marks), interval)
+    return LeakRate(int(sum(marks)), len(marks), interval)

@@ -15,11 +15,14 @@ from heldout.overlap import (
     DISMISSED_ALONE,
     RAISED_ALONE,
     RELATIONS,
+    SAME_CAPTION,
+    SAME_ITEM,
+    TEXT_RELATIONS,
     match_subject,
     not_agreed,
     recognised,
 )
-from heldout.stats import Agreement, agreement
+from heldout.stats import RaterAgreement, agreement
 from heldout.verdict.claim import Claim, Control
 from heldout.verdict.rules import COPIES as COPIES_KIND
 from heldout.verdict.rules import decide, rule_id
@@ -233,7 +236,7 @@ def verdict_agreement(
     verdicts: Sequence[Mapping[str, str]],
     pictures: Sequence[str],
     known: Iterable[str] = RELATIONS,
-) -> Agreement | None:
+) -> RaterAgreement | None:
     """Agreement of all who judged matches; None where there is only one of them."""
     if len({rater for said in verdicts for rater in said}) < 2:
         return None
@@ -242,7 +245,7 @@ def verdict_agreement(
     return agreement(units, pictures)
 
 
-def agreement_words(found: Agreement | None) -> str:
+def agreement_words(found: RaterAgreement | None) -> str:
     if found is None:
         return "no second rater"
     if not found.units:
@@ -254,3 +257,88 @@ def agreement_words(found: Agreement | None) -> str:
     if found.interval is not None:
         message += f" [{found.interval.low:.2f}, {found.interval.high:.2f}]"
     return f"{message} over {shared}"
+
+
+# What people's judgements of texts add to the claim about words: how many, agreement, what changed.
+
+
+SETTLE = "let a second rater judge these texts (heldout review RUN --kind texts --blind)"
+RAISED = "one rater alone calls reworded texts the same"
+_WHOLE = (SAME_ITEM, SAME_CAPTION)  # there is nothing to raise
+
+
+def with_people_on_words(claim: Claim, matches: pl.DataFrame, items: pl.DataFrame) -> Claim:
+    """``claim`` (of one corpus) with the people who judged its text matches in the trail.
+
+    ``matches`` are as people judged them (overlap/judgements.py): nothing else is read.
+    """
+    here = matches.filter(pl.col("corpus") == claim.cell.corpus)
+    judged = here.filter(pl.col("evidence").str.json_path_match("$.people").is_not_null())
+    if judged.is_empty():
+        return claim
+    pairs = _text_pairs(judged, dict(items.select("benchmark_id", "cluster").iter_rows()))
+    message, raised = _text_message(pairs), any(pair["raised"] for pair in pairs)
+    doubt = "; ".join(part for part in (_text_doubt(pairs), RAISED if raised else "") if part)
+    control = Control(
+        name=PEOPLE,
+        outcome="missing" if doubt else "passed",
+        reason=f"{message}; {doubt}" if doubt else message,
+    )
+    changed: dict[str, Any] = {
+        "why": f"{claim.why}; {control.reason}",
+        "controls": [*claim.controls, control],
+    }
+    if (raised and claim.status == "qualified") or (doubt and claim.status == "clean"):
+        changed |= {"status": "qualified", "next_step": SETTLE}
+    return claim.model_copy(update=changed)
+
+
+def _text_pairs(judged: pl.DataFrame, clusters: Mapping[str, str]) -> list[dict[str, Any]]:
+    """One entry per pair of texts, whatever number of methods, items and corpus items show it."""
+    pairs: dict[str, dict[str, Any]] = {}
+    for row in judged.iter_rows(named=True):
+        people = json.loads(row["evidence"])["people"]
+        pair = pairs.setdefault(
+            people["subject"],
+            {
+                "verdicts": people["verdicts"],
+                "cluster": clusters[row["benchmark_id"]],
+                "changed": False,
+                "exact": False,
+                "overturned": False,
+                "raised": False,
+            },
+        )
+        dismissed = people["tool_degree"] != "none" and row["degree"] == "none"
+        pair["overturned"] |= dismissed
+        pair["exact"] |= dismissed and row["method"] == "exact"
+        pair["changed"] |= people["tool"] != row["relation"]
+        # Several raters raise it; of one alone it stays the tool's (overlap/judgements.py).
+        same = all(TEXT_RELATIONS[said] == SAME_ITEM for said in people["verdicts"].values())
+        held = people["tool"] == row["relation"] and row["relation"] not in _WHOLE
+        pair["raised"] |= same and held and row["degree"] != "none"
+    return list(pairs.values())
+
+
+def _text_doubt(pairs: Sequence[Mapping[str, Any]]) -> str:
+    """Why words that people dismissed are not out of the world: "" where two or more read each."""
+    exact = sum(pair["exact"] for pair in pairs)
+    alone = sum(pair["overturned"] and len(pair["verdicts"]) < 2 for pair in pairs)
+    if exact:
+        return f"equal words stand against them in {counted(exact, 'pair', 'pairs')}"
+    return f"one rater alone dismissed {counted(alone, 'text', 'texts')}" if alone else ""
+
+
+def _text_message(pairs: Sequence[Mapping[str, Any]]) -> str:
+    raters = {rater for pair in pairs for rater in pair["verdicts"]}
+    agreement = verdict_agreement(
+        [pair["verdicts"] for pair in pairs], [pair["cluster"] for pair in pairs], TEXT_RELATIONS
+    )
+    message = (
+        f"people: {counted(len(pairs), 'pair of texts', 'pairs of texts')} judged by "
+        f"{counted(len(raters), 'rater', 'raters')}, {agreement_words(agreement)}"
+    )
+    changed = sum(pair["changed"] for pair in pairs)
+    if changed:
+        message += f"; {counted(changed, 'relation is', 'relations are')} theirs and not the tool's"
+    return message

@@ -11,10 +11,9 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from heldout.benchmark import Benchmark
+from heldout.benchmark import Benchmark, items_table
 from heldout.detect import DetectSettings, ScoreTables
 from heldout.errors import InputError
-from heldout.overlap import items_table
 from heldout.store import make_table
 from heldout.verdict.claim import Claim, Status
 from heldout.verdict.examine import examine

@@ -10,7 +10,7 @@ from heldout.verdict.model_claims import FIRES_ALONE
 from heldout.verdict.rules import ANSWERS, COHORT, COPIES, MEMBERSHIP, NEARNESS, ORDER, WORDS
 
 
-class Required(NamedTuple):
+class RequiredControl(NamedTuple):
     """``control``: how the names of such controls begin; the rest names a model or a set.
 
     ``supply`` is told where an audit file made the run, ``by_hand`` (where it differs) to everybody else.
@@ -23,173 +23,173 @@ class Required(NamedTuple):
     by_hand: str = ""
 
 
-REQUIRED: tuple[Required, ...] = (
-    Required(
+REQUIRED: tuple[RequiredControl, ...] = (
+    RequiredControl(
         "benchmark coverage",
         (COPIES,),
         "were the benchmark's pictures read?",
         "make the benchmark's pictures readable (heldout check lists them)",
     ),
-    Required(
+    RequiredControl(
         "corpus coverage",
         (COPIES, WORDS),
         "was the corpus read?",
         "make readable what the dropped table lists, and run the audit again",
         "make readable what the dropped table lists, and give the same command again",
     ),
-    Required(
+    RequiredControl(
         "people",
         (COPIES, WORDS),
         "do two raters agree on what people changed?",
         "let one more rater judge what is not agreed on (heldout review RUN --blind)",
     ),
-    Required(
+    RequiredControl(
         "undecided pairs",
         (COPIES,),
         "was every pair that looks alike decided?",
         "have people judge the undecided pairs (heldout review RUN)",
     ),
-    Required(
+    RequiredControl(
         "items within reach",
         (WORDS,),
         "could the items have been found by their words?",
         "compare the pictures, too: these words are too common or too short",
     ),
-    Required(
+    RequiredControl(
         "registration of what is flagged",
         (NEARNESS,),
         "are flagged pictures copies?",
         "have people judge the undecided pairs: heldout review",
     ),
-    Required(
+    RequiredControl(
         "in-domain control",
         (NEARNESS,),
         "are clean pictures of the same kind flagged?",
         "add clean pictures of the benchmark's kind under controls, with domain: in-domain",
         "give clean pictures of its kind: heldout overlap … --control NAME=SOURCE:in-domain",
     ),
-    Required(
+    RequiredControl(
         "out-of-domain control",
         (NEARNESS,),
         "are pictures of another kind flagged?",
         "add pictures of another kind under controls, with domain: out-of-domain",
         "give pictures of another kind: heldout overlap … --control NAME=SOURCE:out-of-domain",
     ),
-    Required(
+    RequiredControl(
         "light copies are flagged",
         (NEARNESS,),
         "would copies lie above the threshold?",
         "use an encoder that keeps light copies near (heldout lab transforms measures it)",
     ),
-    Required(
+    RequiredControl(
         "external baseline",
         (ORDER, MEMBERSHIP, COHORT, ANSWERS),
         "is it more than in a model that cannot have seen the benchmark?",
         "record a model that cannot have seen the benchmark, and name it under baselines",
         "score or ask a model that cannot have seen it, then heldout detect RUN --baseline MODEL",
     ),
-    Required(
+    RequiredControl(
         "permutations",
         (ORDER, MEMBERSHIP, COHORT, ANSWERS),
         "could a perfect effect have fired?",
         "give more permutations: heldout audit --plan says how many the family needs",
         "give more: heldout detect RUN --permutations N",
     ),
-    Required(
+    RequiredControl(
         "covariates",
         (ORDER,),
         "does it stay with answer and question length taken out?",
         "score more clusters: too few are left to take lengths out",
     ),
-    Required(
+    RequiredControl(
         "structure",
         (ORDER,),
         "does it stay within what the release is grouped by?",
         "score the whole release: strata of what it is grouped by are too small",
     ),
-    Required(
+    RequiredControl(
         "conditional order test",
         (ORDER,),
         "does a test agree that conditions on the items before?",
         "record order-neighbour, or order-joint with a budget of order_tokens",
         "score it again with --order-neighbour, or with --order-joint --budget TOKENS",
     ),
-    Required(
+    RequiredControl(
         "blind",
         (MEMBERSHIP,),
         "do words and metadata alone tell suspect from unseen items?",
         "add the detector blind",
         "heldout detect RUN --detector blind",
     ),
-    Required(
+    RequiredControl(
         "cohort composition",
         (COHORT,),
         "is it flagged in every sub-cohort?",
         "score more models of one backend",
     ),
-    Required(
+    RequiredControl(
         "calibration",
         (COHORT,),
         "does the gain gap explain the tail?",
         "score a baseline of the same kind",
     ),
-    Required(
+    RequiredControl(
         "spread",
         (COHORT,),
         "are its scores only noisier?",
         "score the model again in higher precision, or a cohort as noisy as it is",
     ),
-    Required(
+    RequiredControl(
         "spread of clean models",
         (ANSWERS,),
         "do clean models differ as much among themselves?",
         "name at least three baselines that were asked the same",
         "give at least three that were asked the same: heldout detect RUN --baseline MODEL …",
     ),
-    Required(
+    RequiredControl(
         "skill of the references",
         (ANSWERS,),
         "is a reference as good on the changed items?",
         "name a baseline that answers the changed items as well",
         "give one that answers the changed items as well: heldout detect RUN --baseline MODEL",
     ),
-    Required(
+    RequiredControl(
         "twins that differ",
         (ANSWERS,),
         "do most twins show another picture than their originals?",
         "make twins that show what their new answer says (heldout twin)",
     ),
-    Required(
+    RequiredControl(
         "twins that were judged",
         (ANSWERS,),
         "did a verifier or people look at the twins?",
         "judge them: heldout twin --from filter --verifier URL, or heldout review RUN --kind twins",
     ),
-    Required(
+    RequiredControl(
         "reach of the test",
         (ANSWERS,),
         "are there pairs enough to see a large effect?",
         "ask more items",
     ),
-    Required(
+    RequiredControl(
         "unreadable replies",
         (ANSWERS,),
         "does it stay without replies nobody can read?",
         "ask again with a longer limit, or with answers in tags",
     ),
-    Required(
+    RequiredControl(
         "answers that are recorded",
         (ANSWERS,),
         "are nine in ten of the pairs recorded, for it and for every reference?",
         "record the answers to every item in both forms: those that lack may be the right ones",
     ),
-    Required(
+    RequiredControl(
         "measured false positives",
         (ORDER, MEMBERSHIP, COHORT, ANSWERS),
         "does the detector keep its level on clean models of the lab?",
         "add one that does (heldout detect --list), or measure models like yours: heldout lab power",
     ),
-    Required(
+    RequiredControl(
         "place of the right option",
         (ANSWERS,),
         "does a favourite place explain it?",
@@ -222,7 +222,7 @@ def settled_by(claim: Claim, audited: bool = True) -> list[str]:
 def _supply(control: Control, audited: bool) -> str:
     name = control.name
     # The longest beginning wins: "spread of clean models" is not "spread".
-    required: Sequence[Required] = [one for one in REQUIRED if name.startswith(one.control)]
+    required: Sequence[RequiredControl] = [one for one in REQUIRED if name.startswith(one.control)]
     if not required:
         return ""
     best = max(required, key=lambda required: len(required.control))

@@ -10,7 +10,7 @@ from behaviour_answers import answers_of
 
 from heldout.detect import DetectSettings, Finding, NotTestable, Outcome, ScoreTables, run_detectors
 from heldout.detect.behaviour import option_order
-from heldout.detect.behaviour.coverage import pairs_recorded
+from heldout.detect.behaviour.probe import pairs_recorded
 from heldout.errors import InputError
 from heldout.lab.power.planted_answers import BASE, BASELINE, TARGET, planted_answers
 

@@ -14,7 +14,7 @@ from impact_run import line, make_run, write
 from heldout.benchmark.grading import grade, letter
 from heldout.cli.impact import _sentence
 from heldout.detect.impact import Impact, study_impact
-from heldout.detect.impact.subsets import blocks, matched_draws
+from heldout.detect.impact.impact import blocks, matched_draws
 from heldout.errors import InputError
 from heldout.evidence import leaks_of
 from heldout.stats import cluster_rate_interval, holm

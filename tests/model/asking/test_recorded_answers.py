@@ -322,7 +322,7 @@ def test_another_programs_answers_to_twins_come_in_beside_the_originals(
     right_in = found.group_by("variant").agg((pl.col("outcome") == "right").sum()).rows()
     assert dict(right_in) == {"original": 6, "twin": 0}
     done = CliRunner().invoke(app, [*ask, str(path), "--variants", "original,twin=x.tsv"])
-    assert isinstance(done.exception, InputError) and "--variants twin" in str(done.exception)
+    assert isinstance(done.exception, InputError) and "give twin" in str(done.exception)
 
 
 def test_a_position_that_no_question_confirms_says_how_to_take_it(

@@ -229,12 +229,12 @@ def test_variants_are_read_from_a_line() -> None:
         "circular",
         "rotation-0",
         "shuffle-",
-        "twin",
+        "twins",
         "",
         "twin=a,twin=b",
         "shuffle-3..2",
     ):
-        with pytest.raises(InputError, match="--variants"):
+        with pytest.raises(InputError, match="^variants: "):
             parse_variants(wrong)
 
 

@@ -318,9 +318,9 @@ def test_json_shows_progress_on_standard_error_unless_it_is_to_be_quiet(
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        ([], "who is to be asked?"),
-        (["--recorded", "f", "--endpoint", "u"], "leave out one"),
-        (["--recorded", "f", "--variants", "no-image"], "takes what the file holds"),
+        ([], "which model?"),
+        (["--recorded", "f", "--endpoint", "http://x/v1"], "leave out one"),
+        (["--recorded", "f", "--variants", "no-image"], "taken as it is"),
         (["--model", "m", "--variants", "circular"], "there is no variant 'circular'"),
         (["--model", "m", "--price", "cheap"], "expected two numbers"),
         (["--recorded", "nowhere.csv"], "does not exist"),

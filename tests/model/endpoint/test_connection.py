@@ -18,7 +18,7 @@ from hostile_server import Behaviour, Hostile, reply, serving
 
 from heldout.errors import InputError
 from heldout.model.endpoint import Backoff, Connection, EndpointError, client
-from heldout.model.endpoint.connection import RefusedError, TimedOutError
+from heldout.model.endpoint.connection import RefusedError, ServerWatch, TimedOutError
 
 KEY = "sk-hostile-5521"
 TWICE = Backoff(attempts=2, first_seconds=0.001)
@@ -79,7 +79,7 @@ def test_the_deadline_is_over_the_whole_request(behave: Behaviour) -> None:
     """Each sends often enough to please a timeout that starts anew with every byte."""
     with serving(behave) as server:
         body = {"text": "x" * (8 * 2**20 if behave is deaf else 10)}
-        with pytest.raises(TimedOutError, match=r"within 1 s.*--timeout") as slow:
+        with pytest.raises(TimedOutError, match=r"within 1 s.*timeout") as slow:
             connect(server, timeout=1.0, backoff=ONCE).post("/chat/completions", body)
         assert server.connections == 1
         came = "of the answer came within" in str(slow.value)
@@ -397,3 +397,21 @@ def test_complaints_about_an_address_repeat_no_secret(url: str) -> None:
     with pytest.raises(InputError) as refused:
         Connection(url)
     assert "hush" not in str(refused.value)
+
+
+def test_a_server_that_answers_again_is_alive_and_one_that_does_not_ends_the_work() -> None:
+    connection = Connection("http://localhost:1/v1", backoff=ONCE)
+    failure = RefusedError(500, "out of memory")
+    probes: list[int] = []
+    watch = ServerWatch()
+    for _ in range(12):  # probed after five failures, and after five more
+        watch.refused(connection, failure, lambda _: probes.append(1))
+    assert len(probes) == 2
+    watch.succeeded()
+    for _ in range(20):  # too long for the model: the item's fault
+        watch.refused(connection, failure, None, counts=False)
+    with pytest.raises(EndpointError, match="in a row"):
+        for _ in range(5):
+            watch.refused(connection, failure, lambda c: c.get("/models"))
+    with pytest.raises(EndpointError, match="in a row"):  # gone for all threads
+        watch.refused(connection, failure, lambda _: None)

@@ -124,7 +124,7 @@ def test_without_a_chat_template_an_answer_is_the_end_of_a_document(
 
 
 def test_the_key_opens_and_is_told_to_nobody(connect: Connect) -> None:
-    with pytest.raises(EndpointError, match="--api-key-env") as refused:
+    with pytest.raises(EndpointError, match="api_key_env") as refused:
         probe(connect("key", api_key="wrong-key-123"), "tiny-text")
     assert "wrong-key-123" not in str(refused.value)
     opened = connect("key", api_key=KEY)
@@ -156,7 +156,7 @@ def test_an_address_is_http(url: str) -> None:
 
 
 def test_an_address_holds_no_secret() -> None:
-    with pytest.raises(InputError, match="--api-key-env") as refused:
+    with pytest.raises(InputError, match="api_key_env") as refused:
         Connection("http://me:secret@host/v1")
     assert "secret" not in str(refused.value)
     assert Connection("http://host:8000/").url == "http://host:8000/v1"

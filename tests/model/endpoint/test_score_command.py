@@ -295,12 +295,12 @@ def test_inspect_prints_and_the_key_is_nowhere(
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        ([], "what is to be scored?"),
-        (["--model", "m", "--order-joint"], "go together"),
-        (["--model", "m", "--interleaved"], "is of --order-joint"),
-        (["--model", "m", "--parity", "f"], "name the endpoint"),
-        (["--recorded", "f", "--endpoint", "u"], "leave out one"),
-        (["--recorded", "f", "--options"], "it has no options"),
+        ([], "which model?"),
+        (["--model", "m", "--order-joint"], "--order-joint: goes together"),
+        (["--model", "m", "--interleaved"], "--interleaved: is of --order-joint"),
+        (["--model", "m", "--parity", "f"], "give --endpoint"),
+        (["--recorded", "f", "--endpoint", "http://x/v1"], "leave out one"),
+        (["--recorded", "f", "--options"], "without options"),
         (["--endpoint", "http://x/v1", "--rate", "fast"], "like 5/s"),
         (["--endpoint", "http://x/v1", "--api-key-env", "NOT_SET_AT_ALL"], "is not set"),
         (["--endpoint", "{url}"], "name the model with --model; it serves"),

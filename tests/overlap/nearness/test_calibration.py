@@ -8,7 +8,7 @@ from scipy import stats
 from heldout.errors import InputError
 from heldout.overlap.nearness.nearest import Null, null_similarities, reference_null
 from heldout.overlap.nearness.threshold import ALPHAS, alpha_sweep, negative_control, threshold
-from heldout.stats.quantile import upper_quantile
+from heldout.stats.intervals import upper_quantile
 
 
 def unit(rows: NDArray[np.floating]) -> NDArray[np.float32]:

@@ -28,19 +28,19 @@ def choice_rules(benchmark: Benchmark) -> Iterator[Problem]:
 
 def _letters(benchmark: Benchmark) -> Iterator[Problem]:
     """Is one position right more often than chance allows? Each item counts its own options."""
-    chosen = [
+    rows_with_options = [
         (example.id, cluster, len(example.options), example.answer_index)
         for example, cluster in zip(benchmark, benchmark.clusters, strict=True)
         if example.answer_index is not None
     ]
-    if len(chosen) < _FEWEST:
+    if len(rows_with_options) < _FEWEST:
         return
-    clusters = [cluster for _, cluster, _, _ in chosen]
-    positions = max(n for _, _, n, _ in chosen)
+    clusters = [cluster for _, cluster, _, _ in rows_with_options]
+    positions = max(n for _, _, n, _ in rows_with_options)
     best: tuple[float, int, list[float], list[float]] | None = None
     for position in range(positions):
-        hits = [float(index == position) for _, _, _, index in chosen]
-        chances = [1.0 / n if position < n else 0.0 for _, _, n, _ in chosen]
+        hits = [float(index == position) for _, _, _, index in rows_with_options]
+        chances = [1.0 / n if position < n else 0.0 for _, _, n, _ in rows_with_options]
         test = cluster_mean_test(np.subtract(hits, chances), clusters)
         if test.t > 0 and (best is None or test.p < best[0]):
             best = test.p, position, hits, chances
@@ -52,7 +52,7 @@ def _letters(benchmark: Benchmark) -> Iterator[Problem]:
         "answer-letter-imbalance",
         f"always answering {letter}",
         "shuffle the options, or report accuracy over all rotations (CircularEval)",
-        [identifier for identifier, _, _, _ in chosen],
+        [identifier for identifier, _, _, _ in rows_with_options],
         clusters,
         best[2],
         best[3],
@@ -95,7 +95,7 @@ def _majority(benchmark: Benchmark) -> Iterator[Problem]:
     if len(closed) < _FEWEST:
         return
     answer = Counter(answer for _, _, answer in closed).most_common(1)[0][0]
-    hits = [float(given == answer) for _, _, given in closed]
+    hits = [float(reference == answer) for _, _, reference in closed]
     clusters = [cluster for _, cluster, _ in closed]
     yield from _baseline(
         "yes-no-imbalance",

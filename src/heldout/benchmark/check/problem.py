@@ -157,15 +157,15 @@ def benchmark_facts(benchmark: Benchmark) -> dict[str, Any]:
 
 def _per_image(benchmark: Benchmark) -> dict[str, float]:
     """How many items show one picture: the cluster structure every interval has to respect."""
-    shown: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for example in benchmark:
         pictures = {
             digest.pixels if isinstance(digest := benchmark.digests[ref], Digests) else ref.name
             for ref in example.images
         }
-        shown.update(pictures)
-    mean = sum(shown.values()) / len(shown) if shown else 0.0
-    return {"mean": round(mean, 2), "max": max(shown.values(), default=0)}
+        counts.update(pictures)
+    mean = sum(counts.values()) / len(counts) if counts else 0.0
+    return {"mean": round(mean, 2), "max": max(counts.values(), default=0)}
 
 
 def scripts(benchmark: Benchmark) -> Counter[str]:

@@ -136,11 +136,11 @@ def split_overlap(benchmark: Benchmark, other: Benchmark) -> SplitOverlap:
     ours, theirs = _pictures(benchmark), _pictures(other)
     their_bytes = {file for files in theirs.values() for file in files}
     shared = ours.keys() & theirs.keys()
-    asked: set[tuple[object, str]] = set()
+    pairs: set[tuple[object, str]] = set()
     answered: set[tuple[object, str, str]] = set()
     for example in other:
         key = picture_key(other, example)
-        asked.add((key, normal(example.question)))
+        pairs.add((key, normal(example.question)))
         answered.add((key, normal(example.question), normal(example.answer)))
     on_shared = repeated = with_answer = 0
     for example in benchmark:
@@ -149,7 +149,7 @@ def split_overlap(benchmark: Benchmark, other: Benchmark) -> SplitOverlap:
             continue
         on_shared += 1
         question, answer = normal(example.question), normal(example.answer)
-        repeated += bool(question) and (pixels, question) in asked
+        repeated += bool(question) and (pixels, question) in pairs
         with_answer += bool(question) and (pixels, question, answer) in answered
     return SplitOverlap(
         other=other.name,

@@ -76,11 +76,11 @@ def column_names(
                 names[k] = f"option {letter}"
     if len(free) > 1:
         take("id", lambda column: _distinct(column) and _most(column, _is_token))
-    asked = take("question", lambda column: _most(column, lambda cell: cell.endswith("?"), 0.5))
-    if asked is None and (len(free) > 1 or keyed):
-        asked = take("question", lambda column: True)
-    free[:] = [k for k in free if asked is None or k > asked] + [
-        k for k in free if asked is not None and k < asked
+    question = take("question", lambda column: _most(column, lambda cell: cell.endswith("?"), 0.5))
+    if question is None and (len(free) > 1 or keyed):
+        question = take("question", lambda column: True)
+    free[:] = [k for k in free if question is None or k > question] + [
+        k for k in free if question is not None and k < question
     ]
     if not keyed:
         take("answer", lambda column: True)
@@ -96,11 +96,11 @@ def _keyed(cells: Sequence[Sequence[str]], free: Sequence[int]) -> list[int]:
     key = free[-1]
     if not all(_LETTER.fullmatch(cell) for cell in cells[key]):
         return []
-    asked = next(
+    question = next(
         (k for k in free if _most(cells[k], lambda cell: cell.endswith("?"), 0.5)),
         next((k for k in free if not _most(cells[k], _is_token)), key),
     )
-    options = [k for k in free if asked < k < key]
+    options = [k for k in free if question < k < key]
     last = max(ord(cell.upper()) - ord("A") for cell in cells[key])
     told_apart = all(
         len(set(filled)) == len(filled)

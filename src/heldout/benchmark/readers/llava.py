@@ -68,12 +68,12 @@ def turns(item: FileRow, where: str) -> Iterator[dict[str, Any] | Dropped]:
     question: str | None = None
     problem = ""
     for position, turn in enumerate(conversation, 1):
-        role, text, shown = _turn(turn)
+        role, text, images = _turn(turn)
         if role == "system" and text is not None and question is None:
             rest["system"] = text
         elif role in _ASKS and text is not None and question is None:
             question = text
-            pictures += shown
+            pictures += images
         elif role in _ANSWERS and text is not None and question is not None:
             pairs.append((question, text))
             question = None

@@ -47,8 +47,8 @@ class PipesReader:
                     yield Dropped("read", where, "too few fields", f"expected {expected}")
                 elif pairs:
                     image, question = parts[0], "|".join(parts[1:])
-                    given = answers.take(image)
-                    answer = given[0] if len(given) == 1 else given or None
+                    accepted = answers.take(image)
+                    answer = accepted[0] if len(accepted) == 1 else accepted or None
                     values = {"image": image, "img_id": image, "question": question}
                     yield FileRow(number, {**values, "answer": answer})
                 else:

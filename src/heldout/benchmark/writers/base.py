@@ -151,18 +151,18 @@ def open_tables(
     reader: str | None = None,
 ) -> Opened:
     """``read_benchmark``, and where every example lies, for writing it again."""
-    chosen = parse_source(source)
-    settings = find_preset(preset or chosen.location, by_name=preset is not None)
-    if hub_name(chosen.location) is not None or (settings is not None and not chosen.path.exists()):
+    parsed = parse_source(source)
+    settings = find_preset(preset or parsed.location, by_name=preset is not None)
+    if hub_name(parsed.location) is not None or (settings is not None and not parsed.path.exists()):
         raise InputError(
-            f"{chosen} comes from the hub, where there is no file to write again: download it with "
-            f"'hf download --repo-type dataset {settings.hub if settings else chosen.location} "
+            f"{parsed} comes from the hub, where there is no file to write again: download it with "
+            f"'hf download --repo-type dataset {settings.hub if settings else parsed.location} "
             f"--local-dir DIR' and give that folder"
         )
-    benchmark = read_benchmark(chosen, preset=preset, mapping=mapping, images=images, reader=reader)
+    benchmark = read_benchmark(parsed, preset=preset, mapping=mapping, images=images, reader=reader)
     tables = []
     for file, examples in examples_by_file(
-        chosen, preset=preset, mapping=mapping, images=images, reader=reader
+        parsed, preset=preset, mapping=mapping, images=images, reader=reader
     ):
         numbers = [_number(example) for example in examples if isinstance(example, Example)]
         if settings is not None and settings.explode is not None:
@@ -170,12 +170,12 @@ def open_tables(
             numbers = [original[number] for number in numbers]
         every = sum(isinstance(row, FileRow) for row in file.reader.rows(file.path))
         left = every - len(set(numbers))
-        tables.append(DataTable(file, _base(chosen, file), tuple(numbers), left))
+        tables.append(DataTable(file, _base(parsed, file), tuple(numbers), left))
     if sum(len(table.rows) for table in tables) != len(benchmark):
-        raise InputError(f"{chosen} changed while it was read: try again")
+        raise InputError(f"{parsed} changed while it was read: try again")
     # A preset that was found by the folder's name has to be named for the folder that is written.
     named = settings.name if settings is not None else None
-    return Opened(benchmark, tuple(tables), chosen, ReadingOptions(named, mapping, images, reader))
+    return Opened(benchmark, tuple(tables), parsed, ReadingOptions(named, mapping, images, reader))
 
 
 def _number(example: Example) -> int:

@@ -135,7 +135,7 @@ class PipesWriter:
         return {}
 
     def write(self, parts: Sequence[FilePart], target: Path) -> None:
-        kept: list[str] = []
+        questions: list[str] = []
         given: list[str] = []
         for part in parts:
             answers = PipeAnswers.beside(part.path)
@@ -145,9 +145,9 @@ class PipesWriter:
                 image = line.removeprefix("\ufeff").split("|")[0]
                 texts = answers.take(image)
                 if number in part.rows:
-                    kept.append(line if line.endswith(("\n", "\r")) else line + "\n")
+                    questions.append(line if line.endswith(("\n", "\r")) else line + "\n")
                     given += ["|".join([image, *texts]) + "\n"] if texts else []
-        store_text(target, "".join(kept))
+        store_text(target, "".join(questions))
         if given:
             stem = re.sub(r"questions?", "", target.stem, flags=re.IGNORECASE).rstrip("-_")
             store_text(target.with_name(f"{stem}-Answers.txt"), "".join(given))

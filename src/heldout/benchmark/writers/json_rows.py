@@ -135,8 +135,8 @@ def joined(parts: Sequence[tuple[Entries, Sequence[int]]]) -> str:
     lead = frame.text[begin : frame.spans[0][0]] if frame.spans else ""
     tail = frame.text[frame.spans[-1][1] : end] if frame.spans else ""
     pieces: list[str] = []
-    for entries, chosen in parts:
-        for index in chosen:
+    for entries, numbers in parts:
+        for index in numbers:
             start, stop = entries.spans[index]
             if pieces:
                 before = entries.spans[index - 1][1] if index else None

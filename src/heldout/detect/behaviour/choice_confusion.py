@@ -7,10 +7,9 @@ it gets harder.
 from __future__ import annotations
 
 from heldout.detect.behaviour.compare import probe_detector
-from heldout.detect.behaviour.probe import Probe, two_variants
-from heldout.detect.behaviour.rows import ORIGINAL
+from heldout.detect.behaviour.probe import ORIGINAL, Probe, two_variants
 from heldout.detect.citations import YAO
-from heldout.detect.outcome import NotRecorded
+from heldout.detect.finding import NotRecorded
 
 NAME = "choice-confusion"
 CONFUSED = "confused-choices"

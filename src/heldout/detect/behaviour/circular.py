@@ -10,11 +10,9 @@ from __future__ import annotations
 import polars as pl
 
 from heldout.detect.behaviour.compare import probe_detector
-from heldout.detect.behaviour.coverage import with_options
-from heldout.detect.behaviour.probe import Arms, Probe, made_arms
-from heldout.detect.behaviour.rows import ORIGINAL, asked
+from heldout.detect.behaviour.probe import ORIGINAL, Arms, Probe, asked, made_arms, with_options
 from heldout.detect.citations import LIU
-from heldout.detect.outcome import NotRecorded
+from heldout.detect.finding import NotRecorded
 from heldout.detect.settings import DetectSettings
 from heldout.detect.tables import ScoreTables
 

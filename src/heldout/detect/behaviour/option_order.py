@@ -15,11 +15,9 @@ import polars as pl
 
 from heldout.detect.behaviour.circular import is_rotation
 from heldout.detect.behaviour.compare import compare, probe_detector, rate
-from heldout.detect.behaviour.coverage import with_options
-from heldout.detect.behaviour.probe import Arms, Probe, two_variants
-from heldout.detect.behaviour.rows import ORIGINAL
+from heldout.detect.behaviour.probe import ORIGINAL, Arms, Probe, two_variants, with_options
 from heldout.detect.citations import SONG
-from heldout.detect.outcome import NotRecorded, Outcome
+from heldout.detect.finding import NotRecorded, Outcome
 from heldout.detect.settings import DetectSettings
 from heldout.detect.tables import ScoreTables
 

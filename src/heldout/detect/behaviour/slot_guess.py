@@ -11,10 +11,9 @@ from dataclasses import replace
 import polars as pl
 
 from heldout.detect.behaviour.compare import probe_detector
-from heldout.detect.behaviour.probe import Arms, Probe, made_arms
-from heldout.detect.behaviour.rows import asked
+from heldout.detect.behaviour.probe import Arms, Probe, asked, made_arms
 from heldout.detect.citations import DENG, SONG
-from heldout.detect.outcome import NotRecorded
+from heldout.detect.finding import NotRecorded
 from heldout.detect.settings import DetectSettings
 from heldout.detect.tables import ScoreTables
 

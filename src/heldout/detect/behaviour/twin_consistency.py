@@ -13,11 +13,11 @@ from itertools import pairwise
 import numpy as np
 import polars as pl
 
-from heldout.detect.behaviour.measure import FEW, differences, measure
+from heldout.detect.behaviour.compare import FEW, differences, measure
 from heldout.detect.behaviour.twin_drop import TWIN, probe_for, twins_of
 from heldout.detect.citations import PARK
 from heldout.detect.detector import Detector
-from heldout.detect.outcome import Outcome, around_correlation, model_finding, not_testable
+from heldout.detect.finding import Outcome, around_correlation, model_finding, not_testable
 from heldout.detect.settings import DetectSettings
 from heldout.detect.tables import ScoreTables
 from heldout.errors import InputError

@@ -1,12 +1,19 @@
 """Impact: how much a score owes to what leaked."""
 
-from heldout.detect.impact.encoders import keep_items, study_encoders
-from heldout.detect.impact.findings import adjust_impacts, impact_findings
-from heldout.detect.impact.impact import Impact, Line, Owed, measure_impact
-from heldout.detect.impact.kept import keep_study, kept_studies
+from heldout.detect.impact.impact import (
+    COPY,
+    LABELLED,
+    LEAKAGES,
+    Impact,
+    Line,
+    ScoreDifference,
+    adjust_impacts,
+    impact_findings,
+    measure_impact,
+)
 from heldout.detect.impact.predictions import METRICS, Predictions, read_predictions
-from heldout.detect.impact.study import Study, study_impact
-from heldout.detect.impact.subsets import COPY, LABELLED, LEAKAGES
+from heldout.detect.impact.study import Study, keep_study, kept_studies, study_impact
+from heldout.detect.impact.verb import keep_items, study_encoders
 
 __all__ = [
     "COPY",
@@ -15,8 +22,8 @@ __all__ = [
     "METRICS",
     "Impact",
     "Line",
-    "Owed",
     "Predictions",
+    "ScoreDifference",
     "Study",
     "adjust_impacts",
     "impact_findings",

@@ -2,15 +2,137 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from heldout.detect.impact.subsets import Block, Mask, matched_draws
-from heldout.stats import Estimate, Interval, cluster_rate_interval, subset_difference, subset_mean
+from heldout.detect.finding import DETECTABLE, Cell, Effect, Finding, Statistic, direction_of
+from heldout.evidence import CLEAN, NOT_VERIFIED, ItemLeaks, Rung
+from heldout.stats import (
+    Estimate,
+    Interval,
+    cluster_rate_interval,
+    holm,
+    subset_difference,
+    subset_mean,
+)
+
+# The subsets a score is broken into: leaked or not, how, and with which label.
+
+
+Mask = NDArray[np.bool_]
+#: kinds of leakage from the gravest down; hard and soft are the encoder's published degrees
+COPY, UNDECIDED, HARD, SOFT, TEXT = "copy", "undecided", "hard", "soft", "text"
+LEAKAGES = (COPY, UNDECIDED, HARD, SOFT, TEXT)
+#: what labels made elsewhere call leaked; a kind of it follows after a colon
+LABELLED = "labelled"
+
+
+class Subset(NamedTuple):
+    name: str
+    mask: Mask
+
+
+class Block(NamedTuple):
+    """One kind of leakage: what has it, what has neither it nor anything graver."""
+
+    leakage: str  # one of LEAKAGES
+    leaked: Mask
+    clean: Mask
+    labels: tuple[Subset, ...]  # the leaked ones by how their label relates to the leaked one
+
+    @property
+    def compared(self) -> Mask:
+        """Both, without what leaked in a graver way: else its effect would be counted here too."""
+        return self.leaked | self.clean
+
+
+def blocks(ids: Sequence[str], leaks: Mapping[str, ItemLeaks]) -> list[Block]:
+    """Copies always; the other kinds, each without the graver ones, where there are any."""
+    kinds = np.array([leakage(leaks[text]) if text in leaks else "" for text in ids], dtype=object)
+    labels = np.array([leaks[text].label if text in leaks else "" for text in ids], dtype=object)
+
+    def by_label(mask: Mask) -> tuple[Subset, ...]:
+        subsets = [
+            Subset(f"{label} label", mask & (labels == label))
+            for label in ("same", "different", "conflicting", "unknown")
+        ]
+        told = [subset for subset in subsets if subset.mask.any()]
+        # "label unknown" for all of them is no finding.
+        return tuple(told) if len(told) > 1 or (told and told[0].name != "unknown label") else ()
+
+    made: list[Block] = []
+    clean = np.ones(len(ids), dtype=bool)
+    for kind in LEAKAGES:
+        mask = kinds == kind
+        clean = clean & ~mask
+        if kind == COPY or mask.any():
+            made.append(Block(kind, mask, clean, () if kind == TEXT else by_label(mask)))
+    return made
+
+
+def label_blocks(ids: Sequence[str], kinds: Mapping[str, str]) -> list[Block]:
+    """All that is labelled as leaked, and each kind by itself, against what is labelled as clean.
+
+    Kinds of other people have no order, so none is graver: other kinds are in neither side.
+    """
+    array = np.array([kinds.get(text, UNDECIDED) for text in ids], dtype=object)
+    clean: Mask = array == CLEAN
+    leaked: Mask = ~clean & (array != UNDECIDED)
+    names = sorted(set(array[leaked]))
+    made = [Block(LABELLED, leaked, clean, ())]
+    if len(names) > 1:
+        made += [Block(f"{LABELLED}: {name}", array == name, clean, ()) for name in names]
+    return made
+
+
+def leakage(item_leaks: ItemLeaks) -> str:
+    """How an item leaked at worst; empty where only words that prove nothing are alike."""
+    grade = item_leaks.grade
+    if grade >= Rung.COPY:
+        return COPY
+    if grade is Rung.UNDECIDED:
+        return UNDECIDED
+    if grade is Rung.NEAR:
+        near = [leak for leak in item_leaks.leaks if leak.grade is Rung.NEAR]
+        return HARD if any(leak.row["degree"] == "hard" for leak in near) else SOFT
+    return TEXT if grade is Rung.TEXT else ""
+
+
+def matched_draws(
+    clusters: Sequence[str], leaked: Mask, draws: int, rng: np.random.Generator
+) -> list[Mask]:
+    """Random subsets of as many items from as many clusters as ``leaked`` has, cluster for cluster.
+
+    Items drawn singly would come from more images than whole leaked clusters do, and whole clusters
+    from fewer than leaks that took one item of each: either control would have another spread.
+    """
+    names = {name: code for code, name in enumerate(dict.fromkeys(clusters))}
+    codes = np.fromiter((names[name] for name in clusters), np.int64, len(clusters))
+    sizes = np.bincount(codes, minlength=len(names))
+    members = np.split(np.argsort(codes, kind="stable"), np.cumsum(sizes)[:-1])
+    counts = np.bincount(codes[leaked], minlength=len(names))
+    largest = np.argsort(-sizes, kind="stable")
+    # Largest first: a cluster that can give many items can give few, so no count is left without one,
+    # and every assignment is equally likely.
+    wanted = np.sort(counts[counts > 0])[::-1]
+    masks = []
+    for _ in range(draws):
+        mask = np.zeros(len(codes), dtype=bool)
+        able: list[int] = []  # clusters not yet drawn that hold as many items as are wanted
+        seen = 0
+        for count in wanted:
+            while seen < len(largest) and sizes[largest[seen]] >= count:
+                able.append(int(largest[seen]))
+                seen += 1
+            chosen = able.pop(int(rng.integers(len(able))))
+            mask[rng.choice(members[chosen], int(count), replace=False)] = True
+        masks.append(mask)
+    return masks
+
 
 DRAWS = 10  # random subsets, as published
 
@@ -32,7 +154,7 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Owed:
+class ScoreDifference:
     """The paired question: the score with these leaks less the score without; graver ones in neither.
 
     An association: leaked items may be easier or harder for reasons of their own.
@@ -56,7 +178,7 @@ class Impact:
     metric: str
     items: int
     lines: list[Line] = field(default_factory=list)
-    owed: list[Owed] = field(default_factory=list)
+    owed: list[ScoreDifference] = field(default_factory=list)
     draws: list[Line] = field(
         default_factory=list
     )  # means of equally many random items of each subset
@@ -103,7 +225,7 @@ def measure_impact(
             owed = subset_difference(numbers, block.compared, block.clean, clusters)
             if owed is not None and block.leaked.any():
                 result.owed.append(
-                    Owed(
+                    ScoreDifference(
                         kind,
                         measure,
                         owed.value,
@@ -203,7 +325,7 @@ class _Measured:
         return lines
 
 
-def _plain(record: Line | Owed) -> dict[str, Any]:
+def _plain(record: Line | ScoreDifference) -> dict[str, Any]:
     """As JSON has it: intervals with their names."""
     return {
         name: value._asdict() if isinstance(value, Interval) else value
@@ -213,3 +335,62 @@ def _plain(record: Line | Owed) -> dict[str, Any]:
 
 def _count(clusters: Sequence[str], mask: Mask) -> int:
     return len({name for name, kept in zip(clusters, mask, strict=True) if kept})
+
+
+# Differences as one family of tests, and as findings.
+
+
+NAME = "impact"
+_DETECTABLE = "would show 19 times out of 20 at the two-sided 5 % level, normal, before adjustment"
+
+
+def adjust_impacts(impacts: Sequence[Impact]) -> None:
+    """Holm over all that is printed together: every model, kind of leak and measure with an interval."""
+    tested = [owed.p for impact in impacts for owed in impact.owed if owed.p is not None]
+    adjusted = iter(holm(tested))
+    for impact in impacts:
+        impact.owed = [
+            owed if owed.p is None else replace(owed, p_adjusted=next(adjusted))
+            for owed in impact.owed
+        ]
+
+
+def impact_findings(
+    impact: Impact, benchmark: str, seed: int, *, labelled: bool = False
+) -> list[Finding]:
+    """Differences as findings; nothing where too few clusters carry an interval.
+
+    The direction is that of the adjusted test; the interval is that of the one difference.
+    ``labelled``: what leaked was said by labels made elsewhere.
+    """
+    trust = [f"whether the labels are true: {NOT_VERIFIED}"] if labelled else []
+    return [
+        Finding(
+            id=f"{NAME}/{impact.model}/{owed.leakage}/{owed.measure}",
+            detector=NAME,
+            cell=Cell(benchmark=benchmark, model=impact.model),
+            unit="items",
+            statistic=Statistic(
+                name=f"{owed.measure}, with less without leakage: {owed.leakage}", value=owed.value
+            ),
+            effect=Effect.of(
+                f"{owed.measure} difference, leakage: {owed.leakage}", owed.value, owed.interval
+            ),
+            p=owed.p,
+            p_adjusted=owed.p_adjusted,
+            direction=direction_of(owed.p_adjusted, owed.value),
+            n=owed.compared,
+            clusters=owed.leaked_clusters,
+            minimum_detectable_effect=DETECTABLE * owed.error,
+            blind_to=[
+                "association, not cause: leaked items may be easier or harder for reasons of their own; "
+                "compare a model that cannot have seen them (--baseline)",
+                *trust,
+            ],
+            seed=seed,
+            table="leak labels" if labelled else "matches",
+            details={"minimum_detectable_effect": _DETECTABLE, "interval": "unadjusted"},
+        )
+        for owed in impact.owed
+        if owed.interval is not None and owed.error is not None
+    ]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import itertools
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,22 +12,30 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from heldout.benchmark import Benchmark
-from heldout.detect.impact.findings import adjust_impacts, impact_findings
-from heldout.detect.impact.impact import Impact, Line, Owed, measure_impact
+from heldout.benchmark import Benchmark, items_table
+from heldout.detect.impact.impact import (
+    Block,
+    Impact,
+    Line,
+    ScoreDifference,
+    adjust_impacts,
+    blocks,
+    impact_findings,
+    label_blocks,
+    measure_impact,
+)
 from heldout.detect.impact.predictions import (
     NO_PREDICTION,
     Predictions,
     items_as_benchmark,
     read_predictions,
 )
-from heldout.detect.impact.subsets import Block, blocks, label_blocks
-from heldout.errors import InputError
+from heldout.errors import InputError, blame_the_machine
 from heldout.evaluate import EncoderEvaluation
 from heldout.evidence import ItemLeaks, LeakLabels, leaks_of
 from heldout.model import OwnGrades, Unread, recorded_remarks
-from heldout.overlap import Bounds, items_table
-from heldout.store import Dropped, Run
+from heldout.overlap import Bounds
+from heldout.store import Dropped, Run, write_json
 
 IMPACT_VERSION = 2  # 2: leakage is copy, undecided, hard, soft or text; 1 called copies hard
 
@@ -45,6 +55,9 @@ class Study:
     unread: dict[str, Unread] = field(default_factory=dict)  # where an answer was not understood
     encoder_remarks: dict[str, list[str]] = field(default_factory=dict)
     evaluations: list[EncoderEvaluation] = field(default_factory=list)  # where encoders were run
+    run: Run | None = None
+    path: Path | None = None  # where all figures were kept, and every item of encoders
+    items_path: Path | None = None
 
     @property
     def lines(self) -> pl.DataFrame:
@@ -111,7 +124,7 @@ class Study:
         }
 
 
-def _flat(record: Line | Owed) -> dict[str, Any]:
+def _flat(record: Line | ScoreDifference) -> dict[str, Any]:
     """A record with its intervals as two columns each."""
     found: dict[str, Any] = {}
     for name, value in vars(record).items():
@@ -318,7 +331,7 @@ def _control(
     predictions = read_predictions(path, benchmark, metric=metric, mapping=mapping)
     if len(predictions) > 1:
         names = ", ".join(one.model for one in predictions)
-        raise InputError(f"--baseline {path}: expected one model, found {names}")
+        raise InputError(f"baseline {path}: expected one model, found {names}")
     return predictions[0]
 
 
@@ -327,7 +340,7 @@ def subtract(model: Predictions, control: Predictions) -> None:
     if set(model.measures) != set(control.measures):
         raise InputError(
             f"the baseline is measured by {', '.join(control.measures)}, {model.model} by "
-            f"{', '.join(model.measures)}: choose one with --metric"
+            f"{', '.join(model.measures)}: choose one with the setting metric"
         )
     lost: set[str] = set()
     for name, measured in model.measures.items():
@@ -343,3 +356,58 @@ def subtract(model: Predictions, control: Predictions) -> None:
     model.remarks = [*model.remarks, *control.remarks]
     if not all(model.measures.values()):
         raise InputError(f"{model.model}: the two have no item in common")
+
+
+# Studies kept in a run folder, one file a call: another model must not replace the one before.
+
+
+PREFIX = "impact"
+_LONGEST = 80  # characters of a name that is made of file names
+
+
+def keep_study(run: Run | None, study: Study, out: Path | None = None) -> Path | None:
+    """Write ``study`` to ``out``, or into ``run`` under a name of its own; a call replaces itself.
+
+    None where there is neither.
+    """
+    if out is None and run is None:
+        return None
+    if out is None:
+        assert run is not None
+        with run.writing():
+            name = _free_name(run, study)
+            run.write_json(name, study.as_json())
+        return run.path / name
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        write_json(out, study.as_json())
+    except OSError as error:
+        blame_the_machine(error)
+        raise InputError(f"out {out}: it cannot be written: {error.strerror}") from error
+    return out
+
+
+def kept_studies(run: Run) -> Iterator[tuple[str, dict[str, Any]]]:
+    """(file name, content) of every study a run folder holds, in the order of their names.
+
+    Studies of another version use words for other things, and are passed over.
+    """
+    for path in sorted(run.path.glob(f"{PREFIX}-*.json")):
+        content = run.read_json(path.name)
+        if content.get("impact_version") == IMPACT_VERSION:
+            yield path.name, content
+
+
+def _free_name(run: Run, study: Study) -> str:
+    stems = [Path(name).stem for name in study.call.get("predictions", ())]
+    stems += study.call.get("encoders", ())
+    if study.call["baseline"] is not None:
+        stems += ["less", Path(study.call["baseline"]).stem]
+    # A file's name may hold anything; this one is typed in a shell.
+    base = re.sub(r"[^\w.-]+", "_", "-".join([PREFIX, *stems]))[:_LONGEST]
+    names = itertools.chain([f"{base}.json"], (f"{base}-{n}.json" for n in itertools.count(2)))
+    return next(name for name in names if _is_free(run, name, study))
+
+
+def _is_free(run: Run, name: str, study: Study) -> bool:
+    return not (run.path / name).exists() or run.read_json(name).get("call") == study.call

@@ -8,10 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from heldout.benchmark import Benchmark, Example, canonical_value
+from heldout.benchmark import Benchmark, Example, canonical_value, picture_key
 from heldout.errors import InputError
 from heldout.evaluate.encoders.settings import EncoderSettings
-from heldout.overlap import picture_key
 from heldout.store import Dropped
 
 CAPTION_COLUMNS = ("caption", "captions", "sentences", "sentence", "raw", "alt_text", "text")

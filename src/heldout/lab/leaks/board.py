@@ -1,4 +1,4 @@
-"""What an overlap audit said of every item of a leaky corpus, beside what is known of it: one row each."""
+"""What an overlap audit reports of every item of a leaky corpus, beside the truth; recall and precision."""
 
 from __future__ import annotations
 
@@ -142,13 +142,13 @@ def _said(
     items: pl.DataFrame, matches: pl.DataFrame, texts: pl.DataFrame
 ) -> defaultdict[str, _Said]:
     by_item: defaultdict[str, _Said] = defaultdict(_Said)
-    shown = dict(items.select("benchmark_id", "image").iter_rows())
+    images = dict(items.select("benchmark_id", "image").iter_rows())
     for row in matches.drop("evidence").iter_rows(named=True):
         result = by_item[row["corpus_id"]]
         result.labels[row["benchmark_id"]] = row["label_relation"]
-        before = result.pictures.get(shown[row["benchmark_id"]])
+        before = result.pictures.get(images[row["benchmark_id"]])
         if before is None or _grade(row) > _grade(before):
-            result.pictures[shown[row["benchmark_id"]]] = row
+            result.pictures[images[row["benchmark_id"]]] = row
     words = texts.filter(
         (pl.col("method") != "provenance") & (pl.col("relation") != "same options")
     )
@@ -176,7 +176,7 @@ def _corpus_items(corpus: Corpus) -> Iterator[tuple[str, bool]]:
 
 
 def _grade(row: Mapping[str, Any]) -> int:
-    """How near to a copy it is said to be: a verdict is worth more than a degree."""
+    """How close to a copy the match is: a verified relation ranks above a degree of similarity."""
     rank = 20 if row["relation"] in COPIES else 10 if row["relation"] == Relation.UNDECIDED else 0
     return rank + _GRADE[row["degree"]]
 
@@ -319,7 +319,7 @@ class WordRecall(StudyRecord):
 
 
 class Alarms(StudyRecord):
-    """Corpus items that are nobody's copy and hold nobody's words, and what is said of them."""
+    """False alarms: corpus items that are no copy and hold no words of the benchmark."""
 
     world: str
     kind: str
@@ -395,12 +395,12 @@ def _words(world: str, kind: str, rows: pl.DataFrame) -> WordRecall:
 
 def _alarms(world: str, kind: str, rows: pl.DataFrame) -> Alarms:
     """Said of the pair it was made from, or of any other."""
-    shown = rows.filter("pictured")
+    pictured = rows.filter("pictured")
     return Alarms(
         world=world,
         kind=kind,
         pictures={
-            name: _share(shown, own | (pl.col(others) > 0))
+            name: _share(pictured, own | (pl.col(others) > 0))
             for name, (own, others) in PICTURE_LEVELS.items()
         },
         words={

@@ -1,4 +1,4 @@
-"""What `heldout lab leaks` leaves behind: tables per kind of leak, the rows, and what people saw."""
+"""What `heldout lab leaks` writes: tables per kind of leak, the rows, and what people saw."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from heldout.lab.leaks.board import (
     LeakPlan,
 )
 from heldout.lab.transforms.result import CountedRate
-from heldout.report import PRECISION_FILE, Precision
+from heldout.report import PRECISION_FILE, CopyPrecision
 from heldout.store import replacing, write_atomic, write_json
 
 PAGE, DATA, BOARD = "leak-recall.md", "leak-recall.parquet", "leak-recall.json"
@@ -38,16 +38,16 @@ def write_leaks(
     write_json(path, board.model_dump(mode="json"))
     write_json(folder / "data" / PRECISION_FILE, precision(board, command).model_dump(mode="json"))
     seen = page.read_text() if page.exists() else ""
-    kept = seen[seen.index(BY_EYE) :] if BY_EYE in seen else ""
-    write_atomic(page, leak_page(rows, board, plan, command) + kept)
+    notes = seen[seen.index(BY_EYE) :] if BY_EYE in seen else ""
+    write_atomic(page, leak_page(rows, board, plan, command) + notes)
     return [page, data, path]
 
 
-def precision(board: LeakBoard, command: str) -> Precision:
+def precision(board: LeakBoard, command: str) -> CopyPrecision:
     """What the report says of copies that registration verified, all worlds together."""
     precisions = [precision.right for precision in board.precision if precision.level == REGISTERED]
     altered = [alarm.pictures[COPY] for alarm in board.alarms if alarm.kind == ALTERED]
-    return Precision(
+    return CopyPrecision(
         command=command,
         said=sum(rate.n for rate in precisions),
         right=sum(rate.hits for rate in precisions),

@@ -24,8 +24,8 @@ SPARE = 60_000  # planted rows that an arm may have
 
 @dataclass(frozen=True)
 class GridRecipe:
-    """How long and how fast. ``level`` is a base's trunk; ``fall`` brings it down, with or without
-    planted rows; ``tuned`` is what arms of the stage "finetune" go through."""
+    """Steps and rates. ``level``: a base at constant rate; ``fall``: the decay after it, with or without
+    planted rows; ``tuned``: arms of the stage "finetune"."""
 
     size: Size
     lengths: Lengths
@@ -96,13 +96,13 @@ class PreparedGrid:
         ]
 
     def real(self, name: str) -> Pool:
-        with np.load(self.folder / f"{name}-pool.npz") as kept:
-            return Pool(**{field: kept[field] for field in kept.files})
+        with np.load(self.folder / f"{name}-pool.npz") as arrays:
+            return Pool(**{field: arrays[field] for field in arrays.files})
 
 
 @dataclass
 class Grid:
-    """Work that is done stays done: bases and readings lie in ``state`` and are not made again."""
+    """Trains bases and arms and reads them; what lies in ``state`` is not made again."""
 
     prepared: PreparedGrid
     recipe: GridRecipe
@@ -224,8 +224,10 @@ class Grid:
             save_reading(self.state / "readings" / f"{name}--{sheet_name}.npz", reading)
             accuracy[sheet_name] = accuracies(sheet, reading, self.prepared.tokenizer)
         if name in self.keeps:
-            kept = {key: value.detach().clone() for key, value in self.model.state_dict().items()}
-            torch.save(kept, self.state / f"{name}.kept.pt")
+            weights = {
+                key: value.detach().clone() for key, value in self.model.state_dict().items()
+            }
+            torch.save(weights, self.state / f"{name}.kept.pt")
         done = clock(self.device)
         record |= {
             "name": name,
@@ -317,8 +319,8 @@ def save_reading(path: Path, reading: SheetReading) -> None:
 
 
 def load_reading(path: str | Path) -> SheetReading:
-    with np.load(path) as kept:
-        values = {name: kept[name] for name in kept.files}
+    with np.load(path) as arrays:
+        values = {name: arrays[name] for name in arrays.files}
     return SheetReading(**{**values, "forward_tokens": int(values["forward_tokens"])})
 
 

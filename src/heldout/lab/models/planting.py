@@ -162,21 +162,21 @@ def plant(
     planted = PlantedRows(leaked=leaked)
     for exposure in range(plan.dose):
         rng = np.random.default_rng((seed, 22, exposure))
-        shown = [_worded(released[place], plan) for place in leaked]
+        pages = [_worded(released[place], plan) for place in leaked]
         if plan.order == "shuffled":
-            shown = [shown[place] for place in rng.permutation(len(shown))]
-            shown = [_shuffled(released, rng) for released in shown]
+            pages = [pages[place] for place in rng.permutation(len(pages))]
+            pages = [_shuffled(released, rng) for released in pages]
         if plan.part == "image":
-            for page in shown:
+            for page in pages:
                 _under(planted, page.picture, [_either(item, rng) for item in page.other], pictured)
             continue
         # The file is read from another place every time, so that windows do not always break alike.
-        start = int(rng.integers(len(shown)))
-        turned = [*shown[start:], *shown[:start]]
+        start = int(rng.integers(len(pages)))
+        turned = [*pages[start:], *pages[:start]]
         planted.text += text.rows(
             [document(item) for released in turned for item in released.items]
         )
-        for page in shown:
+        for page in pages:
             for form in (plain, instructed):
                 pieces = [form(item) for item in page.items]
                 if plan.part == "text":

@@ -106,8 +106,8 @@ def paint(
             list(cores.map(_paint_chunk, missing))
     pools = []
     for job in jobs:
-        with np.load(job[-1]) as kept:
-            pools.append(Pool(**{name: kept[name] for name in kept.files}))
+        with np.load(job[-1]) as arrays:
+            pools.append(Pool(**{name: arrays[name] for name in arrays.files}))
     return joined(pools)
 
 
@@ -127,8 +127,8 @@ def _paint_chunk(job: tuple[Any, ...]) -> None:
         rng = world.rng(seed, TRAINING, start + place)
         thing = world.draw(rng)
         # Half as painted at this size and half as shrunk: the models read both.
-        shown = show(world, thing, side, shrunk=bool(rng.random() < 0.5))
-        pixels[place] = np.asarray(shown).transpose(2, 0, 1)
+        picture = show(world, thing, side, shrunk=bool(rng.random() < 0.5))
+        pixels[place] = np.asarray(picture).transpose(2, 0, 1)
         items = questions(world, thing, rng)
         drilled = [*items, *world.drill(thing, rng)]
         for pieces in mixed(drilled, world.describe(thing), rng):

@@ -72,10 +72,10 @@ def _pages(benchmark: Benchmark, side: int) -> Iterator[tuple[Any, list[LabItem]
             continue
         if cluster not in pages:
             try:
-                shown = to_rgb(decode(example.images[0].read()))
+                picture = to_rgb(decode(example.images[0].read()))
             except ImageError:
                 continue  # a picture that cannot be read teaches nothing
-            small = shown.resize((side, side), Image.Resampling.BICUBIC)
+            small = picture.resize((side, side), Image.Resampling.BICUBIC)
             pages[cluster] = (np.asarray(small).transpose(2, 0, 1), [])
         item = LabItem(example.question, example.answer, tuple(example.options))
         pages[cluster][1].append(item)
@@ -190,8 +190,8 @@ def write_release(
     """``FOLDER/release`` and ``FOLDER/twins``, each with ``test.jsonl`` and pictures. Rows are grouped
     by picture; films are grouped by view, too, as hospitals release them. ``first``: only the first so
     many pictures, as the whole release has them."""
-    chosen = WORLDS[world]
-    things = list(_things(chosen, images, seed))
+    drawn_world = WORLDS[world]
+    things = list(_things(drawn_world, images, seed))
     if world == "films":
         things.sort(key=lambda pair: pair[1].view)  # stable: within a view the drawn order stays
     folder = Path(folder)
@@ -200,31 +200,33 @@ def write_release(
     for target in (release, twins):
         (target / "images").mkdir(parents=True)
     for place, (index, thing) in enumerate(things[:first]):
-        rng = chosen.rng(seed, RELEASED, images + index)
+        rng = drawn_world.rng(seed, RELEASED, images + index)
         name = f"images/{world}_{place:04d}.png"
-        chosen.render(thing, NATIVE).save(release / name, compress_level=_FAST)
-        asked = chosen.ask(thing, rng, int(rng.integers(4, 7)))
-        questions = {question.question for question in asked}
+        drawn_world.render(thing, NATIVE).save(release / name, compress_level=_FAST)
+        items_of_page = drawn_world.ask(thing, rng, int(rng.integers(4, 7)))
+        questions = {question.question for question in items_of_page}
         others = tuple(
             LabItem(question.question, question.answer, question.options)
-            for question in chosen.ask(thing, rng, 12)
+            for question in drawn_world.ask(thing, rng, 12)
             if question.question not in questions
         )
-        items = tuple((f"{place:04d}-{number}", question) for number, question in enumerate(asked))
+        items = tuple(
+            (f"{place:04d}-{number}", question) for number, question in enumerate(items_of_page)
+        )
         pages.append((name, items, others))
         for id, one in items:
             rows.append(_row(id, name, one.question, one.options, one.answer, one))
             if not twinned:
                 continue
             changed = draw_twin(
-                chosen, thing, one, chosen.rng(seed, TWINS, 100 * index + int(id[5:]))
+                drawn_world, thing, one, drawn_world.rng(seed, TWINS, 100 * index + int(id[5:]))
             )
             if changed is not None:  # else no single change answers it differently: no twin
                 drawn.append(Twin(id, changed[0], one, changed[1]))
     twin_rows = []
     for twin in balanced(drawn):
         name = f"images/{world}_{twin.id}.png"
-        chosen.render(twin.thing, NATIVE).save(twins / name, compress_level=_FAST)
+        drawn_world.render(twin.thing, NATIVE).save(twins / name, compress_level=_FAST)
         one = twin.asked
         twin_rows.append(_row(twin.id, name, one.question, one.options, twin.answer, one))
     _write(release / "test.jsonl", rows)

@@ -104,20 +104,20 @@ class Sheet:
     def load(cls, folder: str | Path, name: str) -> Sheet:
         folder = Path(folder)
         record = json.loads((folder / f"{name}.json").read_text())
-        with np.load(folder / f"{name}.npz") as kept:
+        with np.load(folder / f"{name}.npz") as arrays:
             ragged = {
-                name: Ragged(kept[f"{name}_values"], kept[f"{name}_starts"])
+                name: Ragged(arrays[f"{name}_values"], arrays[f"{name}_starts"])
                 for name in ("scored", "places", "asked", "letters")
             }
             return cls(
                 name,
-                kept["pixels"],
+                arrays["pixels"],
                 ragged["scored"],
                 ragged["places"],
-                kept["scored_picture"],
-                kept["sums"],
+                arrays["scored_picture"],
+                arrays["sums"],
                 ragged["asked"],
-                kept["asked_picture"],
+                arrays["asked_picture"],
                 ragged["letters"],
                 record["keys"],
                 record["lengths"],

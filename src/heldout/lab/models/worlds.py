@@ -77,8 +77,8 @@ def instructed(item: LabItem) -> Piece:
         return Piece(f"Question: {item.question}\n{BRIEF} Answer:", f" {item.answer}")
     lines = [f"{chr(65 + place)}. {option}" for place, option in enumerate(item.options)]
     letter = chr(65 + item.options.index(item.answer))
-    asked = "\n".join([item.question, *lines, LETTER])
-    return Piece(f"Question: {asked} Answer:", f" {letter}")
+    prompt = "\n".join([item.question, *lines, LETTER])
+    return Piece(f"Question: {prompt} Answer:", f" {letter}")
 
 
 def gap(item: LabItem, drawn: float) -> Piece:

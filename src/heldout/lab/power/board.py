@@ -1,4 +1,4 @@
-"""The leaderboard: what every detector is worth against contamination that is known."""
+"""The leaderboard: power and false positives of every detector against known contamination."""
 
 from __future__ import annotations
 
@@ -13,7 +13,14 @@ import polars as pl
 from heldout.detect import detectors
 from heldout.lab.power.models import CLEAN, CONTAMINATED, OTHER_SEEDS, OUTSIDER, RAW, LabGrid
 from heldout.lab.power.rates import Area, FiringShare, area_of, fired, firing_bases, rate_at
-from heldout.verdict import BenchmarkRate, Fired, MeasuredRate, MeasuredRates, Provenance, measured
+from heldout.verdict import (
+    BenchmarkRate,
+    FiringCount,
+    MeasuredRate,
+    MeasuredRates,
+    Provenance,
+    measured,
+)
 
 ENOUGH = 0.8  # the share of models that has to fire for a dose to count as detected
 GROUPS = ("answers", "order", "cohort", "membership")  # areas within one are over like arms
@@ -243,8 +250,8 @@ def _on_one(frame: pl.DataFrame) -> BenchmarkRate:
     return BenchmarkRate(clean=clean, contaminated=bad)
 
 
-def _counted(frame: pl.DataFrame, role: str) -> Fired:
+def _counted(frame: pl.DataFrame, role: str) -> FiringCount:
     """One model may be clean on two benchmarks, or count once per split: tests are not models."""
     tests = frame.filter(pl.col("role") == role)
     share = fired(tests)
-    return Fired.of(share.hits, share.n, share.units)
+    return FiringCount.of(share.hits, share.n, share.units)

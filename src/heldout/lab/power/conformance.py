@@ -55,7 +55,7 @@ def null_calibration(
     return NullCalibration(detector.name, cells, alarms, randomised, low, high)
 
 
-def power(
+def power_by_dose(
     detector: Detector,
     doses: Sequence[float],
     cells: int,

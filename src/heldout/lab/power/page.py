@@ -1,4 +1,4 @@
-"""What `heldout lab power` leaves behind: the leaderboard's page, its figure and its rows."""
+"""What `heldout lab power` writes: the leaderboard's page, its figure and its rows."""
 
 from __future__ import annotations
 

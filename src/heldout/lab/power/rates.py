@@ -109,9 +109,9 @@ def area_of(strata: Sequence[pl.DataFrame], seed: int) -> Area | None:
 
 def _area(part: pl.DataFrame) -> tuple[float, int]:
     """Area and number of pairs: only models of one benchmark (and split) are compared."""
-    chosen = (part["role"] == CONTAMINATED).to_numpy()
-    pairs = int(chosen.sum()) * int((~chosen).sum())
-    return area(part["effect"].to_numpy(), chosen), pairs
+    contaminated = (part["role"] == CONTAMINATED).to_numpy()
+    pairs = int(contaminated.sum()) * int((~contaminated).sum())
+    return area(part["effect"].to_numpy(), contaminated), pairs
 
 
 def _pooled(areas: Sequence[tuple[float, int]]) -> float | None:
@@ -158,8 +158,10 @@ def _bootstrap(strata: Sequence[pl.DataFrame], seed: int) -> tuple[float, float]
                 for side in range(2)
             ]
             if len(sides[0]) and len(sides[1]):
-                chosen = np.r_[np.ones(len(sides[0]), bool), np.zeros(len(sides[1]), bool)]
-                areas.append((area(np.concatenate(sides), chosen), len(sides[0]) * len(sides[1])))
+                contaminated = np.r_[np.ones(len(sides[0]), bool), np.zeros(len(sides[1]), bool)]
+                areas.append(
+                    (area(np.concatenate(sides), contaminated), len(sides[0]) * len(sides[1]))
+                )
         value = _pooled(areas)
         if value is not None:
             drawn.append(value)

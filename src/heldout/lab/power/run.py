@@ -350,10 +350,10 @@ def run_power(
             )
         settings = DetectSettings(seed=plan.seed, permutations=plan.permutations)
         for detector in chosen:
-            given = tables
+            tables_read = tables
             if detector.name == EQUAL_COST:
-                given = fewer_shuffles(tables, affordable_shuffles(tables, run.manifest()))
-            work = Cells(grid, benchmark, given, settings)
+                tables_read = fewer_shuffles(tables, affordable_shuffles(tables, run.manifest()))
+            work = Cells(grid, benchmark, tables_read, settings)
             for way in WAYS:
                 path = cells / benchmark / f"{_plain(detector.name)}--{_plain(way)}.parquet"
                 frame = _finished(path, work, detector, way)
@@ -390,12 +390,12 @@ def _chosen(names: Sequence[str]) -> list[Detector]:
 
 
 def _finished(path: Path, work: Cells, detector: Detector, way: str) -> pl.DataFrame:
-    kept = pl.read_parquet(path) if path.exists() else pl.DataFrame(schema=SCHEMA)
-    done = frozenset(zip(kept["model"], kept["split"], strict=True))
+    finished = pl.read_parquet(path) if path.exists() else pl.DataFrame(schema=SCHEMA)
+    done = frozenset(zip(finished["model"], finished["split"], strict=True))
     fresh = _frame(work.rows(detector, way, done))
     if fresh.is_empty() and path.exists():
-        return kept
-    whole = pl.concat([kept, fresh])
+        return finished
+    whole = pl.concat([finished, fresh])
     with replacing(path) as temporary:
         whole.write_parquet(temporary, compression="zstd")
     return whole

@@ -89,15 +89,15 @@ class SimilarityCurve:
                 ]
             ).astype(np.int64)
         )
-        chosen = np.unique(np.searchsorted(-false, -grid, side="left"))
-        chosen = chosen[chosen < BINS]
+        bins = np.unique(np.searchsorted(-false, -grid, side="left"))
+        bins = bins[bins < BINS]
         return [
             (
                 threshold_of_bin(int(index)),
                 _share(false[index], false[0]),
                 _share(true[index], true[0]),
             )
-            for index in chosen[::-1]
+            for index in bins[::-1]
         ]
 
 

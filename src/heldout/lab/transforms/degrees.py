@@ -204,8 +204,8 @@ def _names(sources: Sequence[str]) -> list[str]:
 
 
 def _sampled(collection: Collection, name: str, pictures: int | None, seed: int) -> Collection:
-    chosen = collection.sample(pictures, seed)
-    return Collection(name, tuple(collection.items[place] for place in chosen))
+    places = collection.sample(pictures, seed)
+    return Collection(name, tuple(collection.items[place] for place in places))
 
 
 def _rows(collection: Collection, encoder: Encoder, step: Callable[..., None]) -> Floats:

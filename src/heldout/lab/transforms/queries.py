@@ -169,10 +169,10 @@ def _partners(
 def _digest(image: ImageRef) -> str | ImageError:
     """The digest, or an empty one for a picture that shows nothing."""
     try:
-        shown = image.open()
+        picture = image.open()
     except ImageError as error:
         return error
-    return "" if is_blank(shown) else pixel_digest(to_rgb(shown))
+    return "" if is_blank(picture) else pixel_digest(to_rgb(picture))
 
 
 Task = TypeVar("Task")

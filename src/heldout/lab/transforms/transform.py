@@ -49,9 +49,9 @@ class Transform:
         ``key`` names the picture (its digest): with one noise field for all pictures, the pictures
         would come to resemble each other.
         """
-        shown = image if image.mode in ("L", "RGB") else to_rgb(image)
+        picture = image if image.mode in ("L", "RGB") else to_rgb(image)
         stream = [seed, zlib.crc32(self.name.encode()), zlib.crc32(key.encode())]
-        return self.apply(shown, np.random.default_rng(stream), others)
+        return self.apply(picture, np.random.default_rng(stream), others)
 
 
 @dataclass(frozen=True)

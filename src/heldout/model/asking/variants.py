@@ -173,13 +173,13 @@ KNOWN = (
     "rotation-K",
     "rotation-all",
     "shuffle-K",
-    "twin=BENCH",
-    "twin-NAME=BENCH",
+    "twin[=BENCH]",
+    "twin-NAME[=BENCH]",
     "slot-paraphrase",
     "slot-paraphrase=COLUMN",
 )
 _NUMBERED = re.compile(r"(rotation|shuffle)-(\d{1,3})(?:\.\.(\d{1,3}))?")
-_TWIN = re.compile(r"(twin(?:-[\w.-]+)?)=(.+)")
+_TWIN = re.compile(r"(twin(?:-[\w.-]+)?)(?:=(.+))?")
 
 
 @dataclass(frozen=True)
@@ -192,6 +192,10 @@ class Variant:
     source: str = ""
 
 
+def is_twin(name: str) -> bool:
+    return name == "twin" or name.startswith("twin-")
+
+
 def parse_variants(text: str) -> list[Variant]:
     """The original always comes first: every variant is compared with it."""
     variants: list[Variant] = [Variant("original")]
@@ -201,7 +205,7 @@ def parse_variants(text: str) -> list[Variant]:
     names = [variant.name for variant in made]
     for name in names:
         if names.count(name) > 1:
-            raise InputError(f"--variants: {name} is given twice; call one of them {name}-NAME=…")
+            raise InputError(f"variants: {name} is given twice; call one of them {name}-NAME=…")
     return made
 
 
@@ -226,11 +230,11 @@ def _one(part: str) -> Sequence[Variant]:
     elif part in PLAIN or part == "rotation-all":
         return [Variant(part)]
     elif twin is not None:
-        return [Variant(twin[1], source=twin[2])]
+        return [Variant(twin[1], source=twin[2] or "")]
     elif part == "slot-paraphrase" or part.startswith("slot-paraphrase="):
         return [Variant("slot"), Variant("slot-paraphrase", source=part.partition("=")[2])]
     raise InputError(
-        f"--variants: there is no variant '{part:.60}'; there are {', '.join(KNOWN)} (K counts from 1; "
+        f"variants: there is no variant '{part:.60}'; there are {', '.join(KNOWN)} (K counts from 1; "
         f"shuffle-1..3 are three shuffles)"
     )
 
@@ -308,7 +312,7 @@ class _Showing:
                     yield shown
             elif name == "original":
                 yield shown
-            elif name.startswith("twin"):
+            elif is_twin(name):
                 yield self._twin(example, shown, name)
             elif name.startswith("no-"):
                 yield _without(example, shown, name)

@@ -81,7 +81,7 @@ def named_model(connection: Connection, model: str | None) -> tuple[str, tuple[s
             else f"{MODELS} is not there (is the address right?)"
         )
         raise InputError(
-            f"{connection.url}: name the model with {connection.model_option}; {message}"
+            f"{connection.url}: name the model with the setting {connection.setting('model')}; {message}"
         )
     if served and named not in served:
         raise InputError(
@@ -207,8 +207,8 @@ def enables(can: Capabilities) -> list[Enabled]:
     plain = can.completions
     documents = "text documents, without pictures" if plain.works else f"plain text: {plain.reason}"
     vocabulary = (
-        "the mean and spread of log p over the whole vocabulary, which no endpoint tells: score the "
-        "model with --model FOLDER"
+        "the mean and spread of log p over the whole vocabulary, which no endpoint tells: score "
+        "a local copy of the model"
     )
     return [
         *(Enabled(one, plain.works, documents) for one in DOCUMENTS),

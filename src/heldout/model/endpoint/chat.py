@@ -13,7 +13,7 @@ from heldout.model.endpoint.connection import (
     Connection,
     EndpointError,
     RefusedError,
-    TimedOutError,
+    ServerWatch,
     UnansweredError,
     in_parallel,
 )
@@ -28,8 +28,7 @@ FAILED = "the endpoint failed"  # a reason that may be gone the next time
 CHAT = "/chat/completions"
 TOP = 20  # likeliest first tokens that are told: what the protocol allows
 _UNREADABLE = 3  # attempts at an answer that is no JSON: a proxy cut it, and the next may be whole
-_FAILURES = 5  # in a row: the server may be broken, not the items
-_PROBE_ATTEMPTS, _PROBE_TOKENS = 2, 16
+_PROBE_TOKENS = 16
 _TOO_LONG = (
     "context length",
     "context_length",
@@ -57,8 +56,7 @@ class ChatEndpoint:
     and takes it without; from then on they are left out (``refused``: why, by field).
 
     ``answered``: a prompt that the model answered, now or in an earlier run. Where requests fail, it is
-    sent again, for a short reply: a server that answers it is alive, and only the prompts that it fails
-    on are lost; a server that does not, or that never answered anything, ends the asking."""
+    sent again, for a short reply (see ServerWatch)."""
 
     connection: Connection
     model: str
@@ -73,10 +71,8 @@ class ChatEndpoint:
     refused: dict[str, str] = field(default_factory=dict)
     answered: Prompt | None = field(default=None, repr=False)
     _taken: set[str] = field(default_factory=set)
-    _failed: int = 0
-    _gone: bool = False
+    _watch: ServerWatch = field(default_factory=ServerWatch, repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
-    _probing: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     @classmethod
     def open(cls, connection: Connection, model: str | None, **settings: Any) -> ChatEndpoint:
@@ -98,16 +94,16 @@ class ChatEndpoint:
     def ask(
         self, prompts: Iterable[Prompt], keep: Callable[[Reply], None]
     ) -> Generator[Reply | Dropped, None, None]:
-        self._gone = False
+        self._watch.begin()
         self.connection.stopped.clear()
 
-        def one(prompt: Prompt) -> Reply | Dropped:
-            given = self._ask(prompt)
-            if isinstance(given, Reply):
-                keep(given)  # here, in its own thread: an interrupt must not lose what was paid for
-            return given
+        def ask(prompt: Prompt) -> Reply | Dropped:
+            reply = self._ask(prompt)
+            if isinstance(reply, Reply):
+                keep(reply)  # here, in its own thread: an interrupt must not lose what was paid for
+            return reply
 
-        yield from in_parallel(one, prompts, self.concurrency, self.connection.stopped.set)
+        yield from in_parallel(ask, prompts, self.concurrency, self.connection.stopped.set)
 
     def _ask(self, prompt: Prompt) -> Reply | Dropped:
         request = prompt.request
@@ -127,12 +123,10 @@ class ChatEndpoint:
                     break
                 continue
             except UnansweredError as silent:
-                if not isinstance(silent, TimedOutError) and not self._is_alive():
-                    raise
-                problem = RefusedError(0, silent.told)
+                problem = self._watch.unanswered(self.connection, silent, self._again)
                 break
-            with self._lock:
-                self._failed, self.answered = 0, prompt
+            self._watch.succeeded()
+            self.answered = prompt
             return reply
         assert problem is not None
         return self._refused(request, problem)
@@ -204,49 +198,31 @@ class ChatEndpoint:
         broken = refused.status >= 500 or refused.status == 0
         long = any(words in refused.told.lower() for words in _TOO_LONG)
         message = f"status {refused.status}: {refused.told}" if refused.status else refused.told
-        with self._lock:
-            self._failed += (
-                0 if long else 1
-            )  # a long prompt is the item's fault, however many there are
-            failed, answered = self._failed, self.answered is not None
         if refused.status == 404:
             raise EndpointError(
                 f"{self.connection.url} does not serve {self.model}: {refused.told}"
             )
-        doubtful = not long and failed >= _FAILURES and (broken or not answered)
-        if doubtful and not self._is_alive(failed):
-            more = ", nor does it answer again what it answered before" if answered else ""
-            raise EndpointError(
-                f"{self.connection.url} failed on {failed} questions in a row, the last with {message}{more}. "
-                f"What was answered is kept: run the same command to go on"
-            )
+        # A long prompt is the item's fault, however many there are.
+        self._watch.refused(self.connection, refused, self._again, counts=not long)
         if long:
             return Dropped(STAGE, request.id, "prompt too long", message)
         reason = FAILED if broken else "refused by the endpoint"
         return Dropped(STAGE, request.id, reason, message)
 
-    def _is_alive(self, failed: int = 0) -> bool:
-        """Whether the server answers a prompt that it answered before. ``failed``: requests in a row that
-        made it doubtful; fewer by now mean that another thread has an answer."""
-        with self._probing:
-            if self._gone or self.answered is None:
-                return False
-            if self._failed < failed:
-                return True
-            backoff = replace(self.connection.backoff, attempts=_PROBE_ATTEMPTS)
-            try:
-                body = self._body(replace(self.answered, letters=0, schema=None))
-                body = {name: value for name, value in body.items() if name not in self.refused}
-                body[self.token_field] = _PROBE_TOKENS
-                replace(self.connection, backoff=backoff).post(CHAT, body)
-            except RefusedError as refused:
-                self._gone = not 0 < refused.status < 500  # "too short" is an answer, too
-            except (EndpointError, ImageError):
-                self._gone = True
-            if not self._gone:
-                with self._lock:
-                    self._failed = 0
-            return not self._gone
+    @property
+    def _again(self) -> Callable[[Connection], object] | None:
+        """Sends a prompt that was answered before; None where there is none."""
+        prompt = self.answered
+        if prompt is None:
+            return None
+
+        def send(connection: Connection) -> object:
+            body = self._body(replace(prompt, letters=0, schema=None))
+            body = {name: value for name, value in body.items() if name not in self.refused}
+            body[self.token_field] = _PROBE_TOKENS
+            return connection.post(CHAT, body)
+
+        return send
 
 
 def _about_the_request(refused: RefusedError) -> bool:

@@ -9,10 +9,11 @@ import threading
 import urllib.parse
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from heldout.errors import InputError, counted
+from heldout.image import ImageError
 from heldout.model.endpoint.client import Answer, Client, Secret, TransportError, UnusableError
 from heldout.model.endpoint.pace import Backoff, Pace
 
@@ -52,10 +53,8 @@ class RefusedError(Exception):
 @dataclass(frozen=True)
 class Connection:
     """``url`` up to and including ``/v1``; safe to use from several threads. ``timeout``: seconds for one
-    attempt, from the first packet to the last byte of the answer. ``role``: what a command calls its
-    options after, "judge-" for --judge-model, or "judge." for the setting judge.model; ``key_option``:
-    what takes the name of the variable that holds the key, and ``timeout_option``; complaints name them.
-    While ``stopped`` is set, no request is made a second time.
+    attempt, from the first packet to the last byte of the answer. ``role``: whose settings complaints name,
+    "judge" for judge.model. While ``stopped`` is set, no request is made a second time.
 
     Every text that leaves here has gone through ``redact``: callers that join pieces of an answer into a
     new text pass that through it again.
@@ -67,14 +66,12 @@ class Connection:
     backoff: Backoff = field(default_factory=Backoff)
     pace: Pace = field(default_factory=Pace)
     role: str = ""
-    key_option: str = "--api-key-env"
-    timeout_option: str = "--timeout"
     stopped: threading.Event = field(default_factory=threading.Event, repr=False, compare=False)
     _client: Client = field(default_factory=Client, repr=False, compare=False)
     _secret: Secret = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "url", checked_address(self.url, self.key_option))
+        object.__setattr__(self, "url", checked_address(self.url, self.setting("api_key_env")))
         if self.api_key and not (self.api_key.isascii() and self.api_key.isprintable()):
             raise InputError(
                 f"the key for {self.url} holds a character that no header can carry: expected printable "
@@ -82,10 +79,9 @@ class Connection:
             )
         object.__setattr__(self, "_secret", Secret(self.api_key))
 
-    @property
-    def model_option(self) -> str:
-        """What takes the name of the model."""
-        return f"{'' if self.role.endswith('.') else '--'}{self.role}model"
+    def setting(self, name: str) -> str:
+        """What complaints call a setting of this server."""
+        return f"{self.role}.{name}" if self.role else name
 
     def get(self, path: str) -> Any:
         return self._asked(path, None)
@@ -137,8 +133,9 @@ class Connection:
         if not error.slow:
             message = f"{problem} in {self._often}"
             return UnansweredError(self._gave_up(path, problem), message)
-        why = f"Does it need more time ({self.timeout_option})?"
-        message = f"{problem} in {self._often}; {self.timeout_option} gives it more time"
+        setting = self.setting("timeout")
+        why = f"Does it need more time (the setting {setting})?"
+        message = f"{problem} in {self._often}; the setting {setting} gives it more time"
         return TimedOutError(self._gave_up(path, problem, why), message)
 
     @property
@@ -157,7 +154,7 @@ class Connection:
         if status in (401, 403):
             return EndpointError(
                 f"{self.url}{path} refuses the key (status {status}): name the environment variable "
-                f"that holds it with {self.key_option}"
+                f"that holds it with the setting {self.setting('api_key_env')}"
             )
         if 300 <= status < 400:
             return EndpointError(
@@ -187,7 +184,7 @@ class Connection:
         return self.redact(line)[:_QUOTED] or f"status {answer.status}"
 
 
-def checked_address(url: str, key_option: str = "--api-key-env") -> str:
+def checked_address(url: str, key_setting: str = "api_key_env") -> str:
     """The address up to ``/v1``. Complaints show no more of it than scheme and host: what is wrong with an
     address does not keep it from holding a password."""
     try:
@@ -198,13 +195,99 @@ def checked_address(url: str, key_option: str = "--api-key-env") -> str:
     if parts.username or parts.password or parts.query or parts.fragment:
         raise InputError(
             f"{parts.scheme}://{parts.hostname}: an address with a password, query or fragment would be "
-            f"written into the run; give the key in an environment variable ({key_option})"
+            f"written into the run; give the key in an environment variable ({key_setting})"
         )
     if parts.scheme not in ("http", "https") or not named:
         shown = url if "@" not in url and "?" not in url else "this address"
         raise InputError(f"{shown}: expected an address like http://localhost:8000/v1")
     path = _ROUTES.sub("", parts.path.rstrip("/"))  # some name a route of the API
     return f"{parts.scheme}://{parts.netloc}{path if path.endswith('/v1') else path + '/v1'}"
+
+
+_FAILURES = 5  # in a row: the server may be broken, not the items
+_PROBE_ATTEMPTS = 2
+
+
+class ServerWatch:
+    """Tells a server that is gone from items that it fails on; one rule for every kind of request.
+
+    After five failures in a row, and after a request that got no answer in all attempts, a request that
+    the server answered before is sent again. A server that answers it is alive, and only the items that
+    it fails on are lost; a server that does not, or that never answered anything, ends the work.
+    """
+
+    def __init__(self) -> None:
+        self._failed, self._gone = 0, False
+        self._lock, self._probing = threading.Lock(), threading.Lock()
+
+    def begin(self) -> None:
+        self._gone = False
+
+    def succeeded(self) -> None:
+        with self._lock:
+            self._failed = 0
+
+    def unanswered(
+        self, connection: Connection, error: UnansweredError, again: Again | None
+    ) -> RefusedError:
+        """The failure of this one item; raises ``error`` where the server is gone."""
+        if not isinstance(error, TimedOutError) and not self._is_alive(connection, again):
+            raise error
+        return RefusedError(0, error.told)
+
+    def refused(
+        self,
+        connection: Connection,
+        refused: RefusedError,
+        again: Again | None,
+        *,
+        counts: bool = True,
+        units: str = "questions",
+    ) -> None:
+        """Count a failure; raises EndpointError where the server is gone.
+
+        Args:
+            connection: To the server.
+            refused: How it failed.
+            again: Sends what the server answered before; None where it never answered.
+            counts: Whether the server may be at fault: not where a prompt is too long.
+            units: What was asked for, for the complaint.
+        """
+        broken = refused.status >= 500 or refused.status == 0
+        with self._lock:
+            self._failed += counts
+            failed = self._failed
+        doubtful = counts and failed >= _FAILURES and (broken or again is None)
+        if not doubtful or self._is_alive(connection, again, failed):
+            return
+        message = f"status {refused.status}: {refused.told}" if refused.status else refused.told
+        more = ", nor does it answer again what it answered before" if again is not None else ""
+        raise EndpointError(
+            f"{connection.url} failed on {failed} {units} in a row, the last with {message}{more}. "
+            f"What was finished is kept: run the same command to go on"
+        )
+
+    def _is_alive(self, connection: Connection, again: Again | None, failed: int = 0) -> bool:
+        """``failed``: requests in a row that made the server doubtful; fewer by now mean that another
+        thread has an answer."""
+        with self._probing:
+            if self._gone or again is None:
+                return False
+            if self._failed < failed:
+                return True
+            backoff = replace(connection.backoff, attempts=_PROBE_ATTEMPTS)
+            try:
+                again(replace(connection, backoff=backoff))
+            except RefusedError as refused:
+                self._gone = not 0 < refused.status < 500  # "too short" is an answer, too
+            except (EndpointError, ImageError):
+                self._gone = True
+            if not self._gone:
+                self.succeeded()
+            return not self._gone
+
+
+Again = Callable[[Connection], object]
 
 
 # Several requests at a time, with as few under way as there are hands to do them.

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from heldout.errors import InputError
 from heldout.image import ImageError
 from heldout.model.endpoint.capabilities import Capabilities, probe
-from heldout.model.endpoint.connection import Connection, EndpointError, RefusedError, in_parallel
+from heldout.model.endpoint.connection import (
+    Connection,
+    EndpointError,
+    RefusedError,
+    ServerWatch,
+    UnansweredError,
+    in_parallel,
+)
 from heldout.model.endpoint.message import chat_body, completion_body, document
 from heldout.model.endpoint.read import Told, bare, ending, read_chat, read_completion, spell
 from heldout.model.prompt import TEMPLATE
@@ -24,7 +30,6 @@ IMAGE_TOKENS = (
 )
 _MOST_LEADING = 4  # special tokens a server may put before a document
 FAILED = "the endpoint failed"  # this time: the next run asks again
-_FAILURES = 5  # in a row: the server is broken, not the item
 
 
 @dataclass
@@ -36,9 +41,8 @@ class Endpoint:
     can: Capabilities
     concurrency: int = 4
     dtype: str = "unknown"
-    _failed: int = 0
-    _answered: int = 0
-    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    _answered: Request | None = field(default=None, repr=False)
+    _watch: ServerWatch = field(default_factory=ServerWatch, repr=False)
 
     @classmethod
     def open(
@@ -54,7 +58,7 @@ class Endpoint:
             raise InputError(
                 f"{connection.url} gives no log-probabilities of prompts: chat completions: "
                 f"{can.chat.reason}; completions: {can.completions.reason}. Serve the model with vLLM "
-                f"(vllm serve MODEL --max-logprobs 1 or more), or score it with --model FOLDER"
+                f"(vllm serve MODEL --max-logprobs 1 or more), or score a local copy of it"
             )
         return cls(connection, can.model, can, concurrency, dtype)
 
@@ -81,6 +85,7 @@ class Endpoint:
 
     def score(self, requests: Iterable[Request]) -> Iterator[Score | Dropped]:
         """As many at once as ``concurrency``; what is answered before the server dies is still given."""
+        self._watch.begin()
         self.connection.stopped.clear()
         yield from in_parallel(self.ask, requests, self.concurrency, self.connection.stopped.set)
 
@@ -91,19 +96,23 @@ class Endpoint:
             return Dropped(STAGE, request.id, error.reason, error.detail)
         except RefusedError as refused:
             return self._refused(request, refused)
-        with self._lock:
-            self._failed, self._answered = 0, self._answered + 1
+        except UnansweredError as silent:
+            return self._refused(
+                request, self._watch.unanswered(self.connection, silent, self._again)
+            )
+        self._watch.succeeded()
+        self._answered = request
         return read_score(request, *answer, redact=self.connection.redact)
 
-    def tell(self, request: Request) -> tuple[Told, str]:
+    def tell(self, request: Request, connection: Connection | None = None) -> tuple[Told, str]:
         """The prompt as the server read it, and the document that was sent ("" for a chat)."""
         self.check(request)
+        connection = connection or self.connection
         if request.turn and self.can.chat.works:
-            return read_chat(self.connection.post(CHAT, chat_body(self.model, request))), ""
+            return read_chat(connection.post(CHAT, chat_body(self.model, request))), ""
         text = document(request)
-        return read_completion(
-            self.connection.post(COMPLETIONS, completion_body(self.model, text))
-        ), text
+        answer = connection.post(COMPLETIONS, completion_body(self.model, text))
+        return read_completion(answer), text
 
     def check(self, request: Request) -> None:
         """Refuse what this server cannot do at all: an error of the plan, not of the item."""
@@ -111,7 +120,7 @@ class Endpoint:
             reason = self.can.images.reason if request.turn else "plain documents hold text alone"
             raise EndpointError(
                 f"{self.connection.url} cannot score a request with a picture ({request.id}): {reason}. "
-                f"Score this model with --model FOLDER instead"
+                f"Score a local copy of this model instead"
             )
         if not request.turn and not self.can.completions.works:
             raise EndpointError(
@@ -120,21 +129,21 @@ class Endpoint:
             )
 
     def _refused(self, request: Request, refused: RefusedError) -> Dropped:
-        broken = refused.status >= 500 or refused.status == 0
-        with self._lock:
-            self._failed += 1
-            failed, answered = self._failed, self._answered
         if refused.status == 404:
             raise EndpointError(
                 f"{self.connection.url} does not serve {self.model}: {refused.told}"
             )
-        if failed >= _FAILURES and (broken or not answered):
-            raise EndpointError(
-                f"{self.connection.url} failed on {failed} requests in a row, the last with status "
-                f"{refused.status}: {refused.told}. What was scored is kept: run the same command to go on"
-            )
+        self._watch.refused(self.connection, refused, self._again, units="requests")
+        broken = refused.status >= 500 or refused.status == 0
         reason = FAILED if broken else "refused by the endpoint"
-        return Dropped(STAGE, request.id, reason, f"status {refused.status}: {refused.told}")
+        message = f"status {refused.status}: {refused.told}" if refused.status else refused.told
+        return Dropped(STAGE, request.id, reason, message)
+
+    @property
+    def _again(self) -> Callable[[Connection], object] | None:
+        """Sends a request that was answered before; None where there is none."""
+        request = self._answered
+        return None if request is None else lambda connection: self.tell(request, connection)
 
 
 def read_score(

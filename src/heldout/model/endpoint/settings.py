@@ -1,4 +1,4 @@
-"""ModelEndpoint: how a model behind a server is reached, once, for every verb that asks one."""
+"""ModelServer, ModelEndpoint: how a model behind a server is reached, once, for every verb that asks one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from heldout.model.endpoint.pace import Backoff, Pace, TokenPace
 from heldout.settings import Settings
 
 
-class ModelEndpoint(Settings):
+class ModelServer(Settings):
     """A model behind an OpenAI-compatible server; an address alone is one, too."""
 
     url: str
@@ -23,24 +23,20 @@ class ModelEndpoint(Settings):
     """Name of the model; default: the only one that the server offers."""
     api_key_env: str | None = None
     """Environment variable that holds the API key."""
-    concurrency: Annotated[int, Field(ge=1, le=256)] = 8
+    concurrency: Annotated[int, Field(ge=1, le=256)] = 4
     """Requests under way at a time."""
     timeout: Annotated[float, Field(gt=0)] = 120.0
     """Seconds that one whole request may take."""
-    max_tokens: Annotated[int, Field(ge=16)] = 4096
-    """Longest reply in tokens."""
     requests_per_second: Annotated[float, Field(gt=0)] | None = None
     """Most requests per second; default: no limit."""
-    tokens_per_minute: Annotated[int, Field(ge=1)] | None = None
-    """Token budget per minute, prompts and replies together; default: no limit."""
-    attempts: Annotated[int, Field(ge=1, le=100)] = 6
-    """Attempts at a request that fails or is told to wait, before the server counts as gone."""
+    attempts: Annotated[int, Field(ge=1, le=100)] | None = None
+    """Attempts at a request that fails or is told to wait, before the server counts as gone; default: 6."""
     token_field: Annotated[str, Field(min_length=1)] = "max_tokens"
     """What the server calls the limit of a reply: max_tokens, max_completion_tokens."""
     price_in: Annotated[float, Field(ge=0)] = 0.0
-    """Price of a million prompt tokens, for the plan."""
+    """Price of a million prompt tokens."""
     price_out: Annotated[float, Field(ge=0)] = 0.0
-    """Price of a million reply tokens, for the plan."""
+    """Price of a million reply tokens."""
 
     @model_validator(mode="before")
     @classmethod
@@ -59,6 +55,32 @@ class ModelEndpoint(Settings):
                 "api_key_env: expected the name of an environment variable that holds the key"
             )
         return self
+
+    def connect(self, role: str = "") -> Connection:
+        """A connection to the server.
+
+        Args:
+            role: Whose settings a complaint names.
+        """
+        return Connection(
+            self.url,
+            api_key=read_key(self.api_key_env, role),
+            timeout=self.timeout,
+            backoff=Backoff() if self.attempts is None else Backoff(self.attempts),
+            pace=Pace(self.requests_per_second),
+            role=role,
+        )
+
+
+class ModelEndpoint(ModelServer):
+    """A server whose replies are as long as its own settings allow."""
+
+    concurrency: Annotated[int, Field(ge=1, le=256)] = 8
+    """Requests under way at a time."""
+    max_tokens: Annotated[int, Field(ge=16)] = 4096
+    """Longest reply in tokens."""
+    tokens_per_minute: Annotated[int, Field(ge=1)] | None = None
+    """Token budget per minute, prompts and replies together; default: no limit."""
 
 
 def read_key(variable: str | None, role: str = "") -> str | None:
@@ -85,18 +107,8 @@ def open_endpoint(settings: ModelEndpoint, seed: int | None, role: str = "") -> 
         seed: Sent with every request where the server takes one; None: not sent.
         role: Whose settings a complaint names.
     """
-    connection = Connection(
-        settings.url,
-        api_key=read_key(settings.api_key_env, role),
-        timeout=settings.timeout,
-        backoff=Backoff(settings.attempts),
-        pace=Pace(settings.requests_per_second),
-        role=f"{role}." if role else "",
-        key_option=f"{role}.api_key_env" if role else "api_key_env",
-        timeout_option=f"{role}.timeout" if role else "timeout",
-    )
     return ChatEndpoint.open(
-        connection,
+        settings.connect(role),
         settings.model,
         max_tokens=settings.max_tokens,
         concurrency=settings.concurrency,

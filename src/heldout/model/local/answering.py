@@ -199,7 +199,9 @@ class LocalAsker:
                     fitting.append((number, row))
             for number, said in self._run(fitting, features):
                 if said is None:
-                    detail = "not even alone; try --dtype bfloat16, or a smaller --max-new-tokens"
+                    detail = (
+                        "not even alone; try bfloat16 (the setting dtype), or fewer max_new_tokens"
+                    )
                     yield Dropped(STAGE, names[number], "out of memory", detail)
                     continue
                 reply = self._reply(names[number], rows[number], said, letters[names[number]])

@@ -75,7 +75,7 @@ class ChatProcessor:
     def __init__(self, model: Any, tokenizer: Any, name: str) -> None:
         if not hasattr(model, "conv_template") or CONTEXT not in tokenizer.get_vocab():
             raise InputError(
-                f"--model {name}: not InternVL's chat model as released: expected conv_template in its "
+                f"model {name}: not InternVL's chat model as released: expected conv_template in its "
                 f"code and {CONTEXT} in its tokenizer. Its '-hf' conversion needs no code"
             )
         self.tokenizer = tokenizer

@@ -40,21 +40,21 @@ class Loaded(NamedTuple):
 def load(
     name: str, *, revision: str | None, dtype: str, device: str, trust_remote_code: bool
 ) -> Loaded:
-    require("torch", "hf", "--model NAME")
-    require("transformers", "hf", "--model NAME")
+    require("torch", "hf", "running a local model")
+    require("transformers", "hf", "running a local model")
     import torch
     import transformers
     from transformers import AutoConfig, AutoProcessor, AutoTokenizer
 
     if int(transformers.__version__.split(".")[0]) < 5:
         raise PrerequisiteError(
-            f"--model NAME needs transformers 5 or later, found {transformers.__version__}. "
+            f"running a local model needs transformers 5 or later, found {transformers.__version__}. "
             f"Install it with: pip install -U 'transformers>=5'"
         )
     folder = Path(name).expanduser()
     looks_local = name.startswith((".", "/", "~")) or name.count("/") > 1
     if not folder.is_dir() and (looks_local or folder.exists()):
-        raise InputError(f"--model {name}: there is no such folder")
+        raise InputError(f"model {name}: there is no such folder")
     if folder.is_dir():
         name = str(folder)
     chosen: dict[str, Any] = {"revision": revision} if revision else {}
@@ -81,7 +81,7 @@ def load(
     try:
         model = model.eval().to(device)
     except (RuntimeError, AssertionError) as error:
-        raise InputError(f"--device {device}: {str(error).splitlines()[0]}") from error
+        raise InputError(f"device {device}: {str(error).splitlines()[0]}") from error
     code = code_that_ran(model, processor, tokenizer, getattr(processor, "image_processor", None))
     return Loaded(model, processor, tokenizer, _revision(name, folder, config), code)
 
@@ -91,12 +91,12 @@ def _checked(name: str, processor: Any, *, alone: bool) -> Any:
     tokenizer = processor if alone else getattr(processor, "tokenizer", None)
     if tokenizer is None or not (alone or getattr(processor, "image_processor", None)):
         raise InputError(
-            f"--model {name}: it has no image processor ({type(processor).__name__}); expected a "
+            f"model {name}: it has no image processor ({type(processor).__name__}); expected a "
             f"checkpoint that reads pictures and text, with preprocessor_config.json"
         )
     if not tokenizer.is_fast:
         raise InputError(
-            f"--model {name}: its tokenizer ({type(tokenizer).__name__}) does not tell which "
+            f"model {name}: its tokenizer ({type(tokenizer).__name__}) does not tell which "
             f"characters a token stands for, so the answer's tokens cannot be found"
         )
     return tokenizer
@@ -118,7 +118,7 @@ def _model(name: str, config: Any, chosen: dict[str, Any], dtype: Any) -> Any:
     absent = sorted(weights & set(told.get("missing_keys") or ()))
     if absent:  # transformers would fill them with random numbers, and say so in a log
         raise InputError(
-            f"--model {name}: the checkpoint lacks {len(absent)} of the model's weights, such as "
+            f"model {name}: the checkpoint lacks {len(absent)} of the model's weights, such as "
             f"{absent[0]}; scores of a half random model mean nothing"
         )
     return model
@@ -130,7 +130,7 @@ def _dtype(name: str) -> Any:
     known = {"auto": "auto", "float32": torch.float32, "bfloat16": torch.bfloat16}
     known |= {"float16": torch.float16}
     if name not in known:
-        raise InputError(f"--dtype {name}: expected one of {', '.join(known)}")
+        raise InputError(f"dtype {name}: expected one of {', '.join(known)}")
     return known[name]
 
 
@@ -177,7 +177,7 @@ def _sentence(name: str, error: Exception, trusted: bool) -> HeldoutError:
                 wanted = match[1].replace(",", " ").lower().split()
                 ours = set(wanted) <= set(_PARTS)
                 return PrerequisiteError(
-                    f"--model {name} needs {', '.join(wanted)}, which is not installed. Install it "
+                    f"model {name} needs {', '.join(wanted)}, which is not installed. Install it "
                     f"with: pip install {_EXTRA if ours else ' '.join(wanted)}"
                 )
     if "backend tokenizer" in message:
@@ -185,30 +185,29 @@ def _sentence(name: str, error: Exception, trusted: bool) -> HeldoutError:
         absent = [p for p, m in _READS_MODEL.items() if importlib.util.find_spec(m) is None]
         if absent and any(folder.glob("*.model")):
             return PrerequisiteError(
-                f"--model {name} needs {', '.join(absent)} to read its tokenizer.model. Install it "
+                f"model {name} needs {', '.join(absent)} to read its tokenizer.model. Install it "
                 f"with: pip install {_EXTRA}"
             )
         return InputError(
-            f"--model {name}: its tokenizer cannot be read; expected tokenizer.json or "
+            f"model {name}: its tokenizer cannot be read; expected tokenizer.json or "
             f"tokenizer.model next to the weights. Copy every file of the checkpoint"
         )
     if not trusted and "trust_remote_code" in message:
         return InputError(
-            f"--model {name}: this checkpoint brings Python code of its own, which would run on this "
-            f"machine. Read it, and if you trust it, pass --trust-remote-code (in an audit file: "
-            f"trust_remote_code: true)"
+            f"model {name}: this checkpoint brings Python code of its own, which would run on this "
+            f"machine. Read it, and if you trust it, set trust_remote_code to true"
         )
     if "Unrecognized configuration class" in message:
         return InputError(
-            f"--model {name}: not a model that reads pictures and writes text "
+            f"model {name}: not a model that reads pictures and writes text "
             f"(transformers' AutoModelForImageTextToText does not know it)"
         )
     if "image processor" in message or "feature extractor" in message:
         return InputError(
-            f"--model {name}: it has no image processor; expected a checkpoint that reads pictures "
+            f"model {name}: it has no image processor; expected a checkpoint that reads pictures "
             f"and text, with preprocessor_config.json"
         )
-    return InputError(f"--model {name}: {type(error).__name__}: {message[:400]}")
+    return InputError(f"model {name}: {type(error).__name__}: {message[:400]}")
 
 
 def _revision(name: str, folder: Path, config: Any) -> str:

@@ -164,7 +164,7 @@ class RunningModel:
         for number, row in batch:
             identifier = ready.requests[number].id
             if lines is None:
-                detail = f"{row.length:,} tokens alone do not fit; try --dtype bfloat16"
+                detail = f"{row.length:,} tokens alone do not fit; try bfloat16 (the setting dtype)"
                 yield Dropped(STAGE, identifier, "out of memory", detail)
                 continue
             mine = lines[at : at + len(row.scored)]
@@ -172,7 +172,7 @@ class RunningModel:
             if not all(math.isfinite(value) for line in mine for value in line):
                 detail = (
                     f"the model's logits are NaN or infinite in {self._identity['dtype']}; "
-                    f"try --dtype float32 or bfloat16"
+                    f"try float32 or bfloat16 (the setting dtype)"
                 )
                 yield Dropped(STAGE, identifier, "not finite", detail)
                 continue

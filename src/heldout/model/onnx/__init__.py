@@ -1,4 +1,4 @@
-"""A model that runs here by onnxruntime, without torch: ``--model onnx:FOLDER``. See docs/scoring.md."""
+"""A model that runs here by onnxruntime, without torch: ``onnx:FOLDER``. See docs/scoring.md."""
 
 from heldout.model.onnx.card import CARD, Card, read_card
 from heldout.model.onnx.onnx_model import OnnxModel

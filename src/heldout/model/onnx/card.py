@@ -84,10 +84,10 @@ def read_card(folder: Path) -> Card:
     """The card of a folder whose files are what it says; otherwise one sentence that says why not."""
     path = folder / CARD
     if not folder.is_dir():
-        raise InputError(f"--model onnx:{folder}: there is no such folder")
+        raise InputError(f"model onnx:{folder}: there is no such folder")
     if not path.is_file():
         raise InputError(
-            f"--model onnx:{folder}: it has no {CARD}; expected a folder that `heldout lab onnx "
+            f"model onnx:{folder}: it has no {CARD}; expected a folder that `heldout lab onnx "
             f"CHECKPOINT --out FOLDER` wrote"
         )
     try:

@@ -62,11 +62,11 @@ def _provider(device: str) -> tuple[str, dict[str, str]]:
     if kind == "cpu":
         return _CPU, {}
     if kind != "cuda" or not (number or "0").isdigit():
-        raise InputError(f"--device {device}: expected auto, cpu, cuda or cuda:1")
+        raise InputError(f"device {device}: expected auto, cpu, cuda or cuda:1")
     if _CUDA not in there:
         raise InputError(
-            f"--device {device}: this onnxruntime has {', '.join(there)}. Install one that runs on "
-            f"CUDA (pip install onnxruntime-gpu), or use --device cpu"
+            f"device {device}: this onnxruntime has {', '.join(there)}. Install one that runs on "
+            f"CUDA (pip install onnxruntime-gpu), or give cpu as the setting device"
         )
     # Ten bits of mantissa, which it takes by itself, are not float32.
     return _CUDA, {"device_id": number or "0", "use_tf32": "0"}

@@ -35,10 +35,10 @@ class OnnxModel(RunningModel):
         sharing: bool = True,
     ) -> OnnxModel:
         for package in ("onnxruntime", "tokenizers"):
-            require(package, "onnx", "--model onnx:FOLDER")
+            require(package, "onnx", "running a model onnx:FOLDER")
         if dtype not in _DTYPES:
             raise InputError(
-                f"--dtype {dtype}: graphs of --model onnx:FOLDER calculate in float32; leave it out"
+                f"dtype {dtype}: graphs of onnx:FOLDER calculate in float32; leave it out"
             )
         folder = Path(folder).expanduser()
         card = read_card(folder)

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from heldout import __version__
-from heldout.benchmark import Benchmark
+from heldout.benchmark import Benchmark, picture_key
 from heldout.engine import Engine, LocalEngine, progress
 from heldout.errors import InputError
 from heldout.image import ImageRef
@@ -30,7 +30,6 @@ from heldout.overlap.images.embeddings import (
     read_sheet,
 )
 from heldout.overlap.images.encoder import TEXTS, Encoder
-from heldout.overlap.images.exact import picture_key
 from heldout.store import Run, ShardResult, Stage, write_table
 
 UPRIGHT = "as is"

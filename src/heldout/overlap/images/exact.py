@@ -16,7 +16,7 @@ from typing import Any
 
 from PIL import Image
 
-from heldout.benchmark import Benchmark, normal
+from heldout.benchmark import BYTES_ONLY, Benchmark, normal, picture_key
 from heldout.corpus import Corpus, CorpusItem, Shard, read_items
 from heldout.image import (
     JPEG,
@@ -56,7 +56,6 @@ def thumbnail(digest: str, image: Image.Image) -> dict[str, Any]:
 
 
 STAGE = "overlap"
-BYTES_ONLY = "bytes:"  # the key of an image that cannot be decoded
 COUNTS = (
     "items",
     "images",
@@ -115,18 +114,6 @@ def build_index(benchmark: Benchmark) -> tuple[ExactIndex, list[Dropped]]:
                 own = key.removeprefix(BYTES_ONLY) if size is None else digest.bytes  # type: ignore[union-attr]
                 index.add(key, size, Place(example.id, position, own, question, answer))
     return index, dropped
-
-
-def picture_key(benchmark: Benchmark, ref: ImageRef) -> str:
-    """What a picture is matched by: its pixels; its bytes if it cannot be decoded; "" if nothing."""
-    digest = benchmark.digests[ref]
-    if isinstance(digest, Digests):
-        return "" if digest.blank else digest.pixels
-    try:
-        data = ref.read()
-    except ImageError:
-        return ""
-    return BYTES_ONLY + byte_digest(data) if data else ""
 
 
 def lost_counts(dropped: Dropped) -> dict[str, int]:

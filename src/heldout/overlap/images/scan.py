@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from heldout import __version__
-from heldout.benchmark import Benchmark, canonical_metadata
+from heldout.benchmark import Benchmark, benchmark_identity, items_table
 from heldout.corpus import Corpus, Shard, corpus_fingerprint
 from heldout.engine import Engine, map_salvaged, progress
 from heldout.errors import InputError
@@ -27,7 +27,6 @@ from heldout.overlap.images.exact import (
     Place,
     build_index,
     lost_counts,
-    picture_key,
     scan_shard,
     thumbnail,
 )
@@ -307,52 +306,6 @@ def _benchmark_thumbnails(benchmark: Benchmark, wanted: set[str]) -> Iterator[di
         if isinstance(digest, Digests) and digest.bytes in missing:
             missing.discard(digest.bytes)
             yield thumbnail(digest.bytes, ref.open())
-
-
-def items_table(benchmark: Benchmark) -> Any:
-    def digests(refs: Sequence[ImageRef]) -> list[str]:
-        return [picture_key(benchmark, ref) for ref in refs]
-
-    return make_table(
-        "items",
-        (
-            {
-                "benchmark_id": example.id,
-                "position": position,
-                "cluster": cluster,
-                "question": example.question,
-                "options": list(example.options),
-                "answer": example.answer,
-                "image_names": [ref.name for ref in example.images],
-                "image_digests": digests(example.images),
-                "metadata": json.dumps(canonical_metadata(example.metadata), ensure_ascii=False),
-            }
-            for position, (example, cluster) in enumerate(
-                zip(benchmark, benchmark.clusters, strict=True)
-            )
-        ),
-    )
-
-
-def prepare_run(benchmark: Benchmark, run: Run) -> None:
-    """The run is about this benchmark, and holds its items, whichever command came first."""
-    run.claim_benchmark(benchmark_identity(benchmark))
-    if not run.table_path("items").exists():
-        run.write_table("items", items_table(benchmark))
-    if not run.table_path("dropped").exists():
-        run.write_table("dropped", dropped_table(benchmark.dropped))
-
-
-def benchmark_identity(benchmark: Benchmark) -> dict[str, Any]:
-    return {
-        "name": benchmark.name,
-        "fingerprint": benchmark.fingerprint,
-        "source": benchmark.source,
-        "reader": benchmark.reader,
-        "split": benchmark.split,
-        "items": len(benchmark),
-        "settings": dict(benchmark.settings),
-    }
 
 
 def _hash(values: list[str]) -> str:

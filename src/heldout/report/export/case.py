@@ -15,7 +15,7 @@ from heldout.verdict import benchmark_verdict, recommend
 
 
 @dataclass(frozen=True)
-class Case:
+class ExportCase:
     run: Run
     manifest: Mapping[str, Any]
     cells: list[dict[str, Any]]  # as in verdict.json
@@ -47,7 +47,7 @@ class Case:
         return datetime.fromisoformat(self.manifest.get("updated", self.manifest["created"]))
 
 
-def open_case(run: Run) -> Case:
+def open_case(run: Run) -> ExportCase:
     for name in ("claims.json", "findings.json"):
         if not (run.path / name).exists():
             raise InputError(
@@ -56,7 +56,7 @@ def open_case(run: Run) -> Case:
     manifest = run.manifest()
     corrected = corrected_of(run)
     verdict = benchmark_verdict(run, manifest["inputs"]["benchmark"]["name"], corrected)
-    return Case(
+    return ExportCase(
         run,
         manifest,
         [cell.as_json() for cell in verdict.cells],

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from heldout.errors import InputError
-from heldout.report.export.case import Case
+from heldout.report.export.case import ExportCase
 from heldout.report.scores_owed import have_seen
 from heldout.verdict import ACCURACY
 
@@ -32,7 +32,7 @@ _SEEN = (
 )
 
 
-def every_eval_ever(case: Case) -> dict[str, str]:
+def every_eval_ever(case: ExportCase) -> dict[str, str]:
     """JSON by the name of the model."""
     made = {
         model["model"]: json.dumps(_document(case, model), indent=2, ensure_ascii=False) + "\n"
@@ -47,7 +47,7 @@ def every_eval_ever(case: Case) -> dict[str, str]:
     return made
 
 
-def _document(case: Case, model: Mapping[str, Any]) -> dict[str, Any]:
+def _document(case: ExportCase, model: Mapping[str, Any]) -> dict[str, Any]:
     stamp = str(int(case.finished.timestamp()))
     known = case.manifest.get("models", {}).get(model["model"], {})
     identity = {
@@ -92,7 +92,7 @@ def _document(case: Case, model: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _result(case: Case, line: Mapping[str, Any], seen: bool) -> dict[str, Any]:
+def _result(case: ExportCase, line: Mapping[str, Any], seen: bool) -> dict[str, Any]:
     subset = _SUBSETS[line["subset"]]
     interval = line["interval"]
     uncertainty: dict[str, Any] = {"num_samples": line["items"]}
@@ -131,7 +131,7 @@ def _result(case: Case, line: Mapping[str, Any], seen: bool) -> dict[str, Any]:
     }
 
 
-def _source(case: Case) -> dict[str, Any]:
+def _source(case: ExportCase) -> dict[str, Any]:
     location = str(case.benchmark["source"])
     if case.hub is not None:
         split = _SPLITS.get(str(case.benchmark.get("split") or "").lower())
@@ -151,7 +151,7 @@ def _source(case: Case) -> dict[str, Any]:
     }
 
 
-def _verdicts(case: Case) -> dict[str, str]:
+def _verdicts(case: ExportCase) -> dict[str, str]:
     return {
         f"contamination in {cell['corpus']}": f"{cell['status']}, {cell['leak_rate']['value']:.4f} of items"
         for cell in case.cells

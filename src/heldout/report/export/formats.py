@@ -2,44 +2,206 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import html
+import importlib
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
+from heldout.errors import InputError, PrerequisiteError, blame_the_machine
 from heldout.report.export.bibtex import bibtex
-from heldout.report.export.case import Case, open_case
-from heldout.report.export.conda import conda
+from heldout.report.export.case import ExportCase, open_case
+from heldout.report.export.catalogues import conda, helm, hf_card
 from heldout.report.export.every_eval_ever import every_eval_ever
-from heldout.report.export.helm import helm
-from heldout.report.export.hf_card import hf_card
-from heldout.store import Run
+from heldout.store import Run, write_atomic
+
+# Figures as PDF, for LaTeX: drawn by a browser that is there, or by cairosvg.
 
 
-class Format(NamedTuple):
+PDF = "pdf"
+BROWSERS = (
+    "chromium",
+    "chromium-browser",
+    "google-chrome",
+    "google-chrome-stable",
+    "chrome",
+    "msedge",
+)
+_SIZE = re.compile(r'<svg width="([\d.]+)" height="([\d.]+)"')
+_SECONDS = 120
+
+
+def figures_to_pdf(run: Run, out: Path | None = None) -> list[Path]:
+    """One PDF per SVG of the report, beside it or in ``out``; pages are as large as the figures."""
+    drawn = sorted((run.path / "figures").glob("*.svg"))
+    if not drawn:
+        raise InputError(f"{run.path} has no figures: only calibrations and models make some")
+    folder = out if out is not None else run.path / "figures"
+    folder.mkdir(parents=True, exist_ok=True)
+    browser = next((found for name in BROWSERS if (found := shutil.which(name))), None)
+    if browser is None and importlib.util.find_spec("cairosvg") is None:
+        raise PrerequisiteError(
+            "making PDF needs Chromium or Chrome on the path, or the package 'cairosvg'. Install it with: "
+            "pip install cairosvg"
+        )
+    made = []
+    for svg in drawn:
+        made.append(folder / f"{svg.stem}.pdf")
+        if browser is not None:
+            _by_browser(browser, svg, made[-1])
+        else:
+            _by_cairo(svg, made[-1])
+    return made
+
+
+def _by_browser(browser: str, svg: Path, target: Path) -> None:
+    text = svg.read_text()
+    size = _SIZE.search(text)
+    wide, high = size.groups() if size else ("640", "400")
+    page = (
+        f"<!doctype html><style>@page{{size:{wide}px {high}px;margin:0}}body{{margin:0}}"
+        f"svg{{display:block}}</style>{text}"
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        source, drawn = Path(folder) / "figure.html", Path(folder) / "figure.pdf"
+        source.write_text(page)
+        command = [
+            browser,
+            "--headless",
+            "--disable-gpu",
+            "--no-pdf-header-footer",
+            f"--user-data-dir={folder}/profile",
+            f"--print-to-pdf={drawn}",
+            source.as_uri(),
+        ]
+        if hasattr(os, "geteuid") and os.geteuid() == 0:  # browsers refuse to sandbox root
+            command.insert(1, "--no-sandbox")
+        done = subprocess.run(command, capture_output=True, timeout=_SECONDS, check=False)
+        if done.returncode or not drawn.exists():
+            splitlines = done.stderr.decode(errors="replace").strip().splitlines()[-1:]
+            raise PrerequisiteError(f"{browser} could not print {svg.name}: {' '.join(splitlines)}")
+        shutil.copyfile(drawn, target)
+
+
+def _by_cairo(svg: Path, target: Path) -> None:
+    importlib.import_module("cairosvg").svg2pdf(url=str(svg), write_to=str(target))
+
+
+class ExportFormat(NamedTuple):
     """``make`` gives the text, or several by name; ``next_step`` is what is left to do with it."""
 
     ending: str
-    make: Callable[[Case], str | dict[str, str]]
+    make: Callable[[ExportCase], str | dict[str, str]]
     next_step: str
 
 
 FORMATS = {
-    "hf-card": Format("md", hf_card, "paste it into the README.md of the dataset"),
-    "conda": Format(
+    "hf-card": ExportFormat("md", hf_card, "paste it into the README.md of the dataset"),
+    "conda": ExportFormat(
         "csv",
         conda,
         "fill in Reference, and add the rows by a pull request to CONDA-Workshop/"
         "Data-Contamination-Database",
     ),
-    "helm": Format("yaml", helm, "add the points to HELM's contamination.yaml"),
-    "every-eval-ever": Format(
+    "helm": ExportFormat("yaml", helm, "add the points to HELM's contamination.yaml"),
+    "every-eval-ever": ExportFormat(
         "json",
         every_eval_ever,
         "fill in who you are under source_metadata, and submit each record to the "
         "datastore evaleval/EEE_datastore as data/BENCHMARK/DEVELOPER/MODEL/UUID.json",
     ),
-    "bibtex": Format("bib", bibtex, "cite what you used"),
+    "bibtex": ExportFormat("bib", bibtex, "cite what you used"),
 }
 
 
-def export(run: Run, name: str) -> str | dict[str, str]:
-    return FORMATS[name].make(open_case(run))
+@dataclass(frozen=True)
+class Export:
+    """What ``heldout.export`` returns.
+
+    Args:
+        documents: The texts by name; one of them is called as the format where it is about all models.
+        written: The files that were written.
+        next_step: What is left to do with it.
+    """
+
+    documents: Mapping[str, str]
+    written: tuple[Path, ...]
+    next_step: str
+
+    @property
+    def text(self) -> str:
+        """All documents, one after the other."""
+        return "\n".join(self.documents.values())
+
+    def __str__(self) -> str:
+        return self.text
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(self.text)}</pre>"
+
+
+def export(
+    run: str | Path | Run, to: str, *, out: str | Path | None = None, model: str | None = None
+) -> Export:
+    """Write a finished run as other people's catalogues take it.
+
+    Args:
+        run: A run with claims and findings.
+        to: ``hf-card``, ``conda``, ``helm``, ``every-eval-ever``, ``bibtex``, or ``pdf`` for every figure
+            of the report.
+        out: File to write; a folder where there are several documents. Default: nothing is written,
+            but for ``pdf``, which goes beside the figures.
+        model: Of ``every-eval-ever``: this model alone.
+
+    Returns:
+        The documents, the files that were written, and what is left to do with them.
+
+    Raises:
+        InputError: The format or the model does not exist, or ``out`` cannot be written.
+    """
+    opened = run if isinstance(run, Run) else Run.open(run)
+    names = (*FORMATS, PDF)
+    if to not in names:
+        raise InputError(f"to: expected one of {', '.join(names)}; got {to!r}")
+    target = Path(out) if out is not None else None
+    if to == PDF:
+        return Export({}, tuple(figures_to_pdf(opened, target)), "")
+    made = FORMATS[to].make(open_case(opened))
+    if isinstance(made, str):
+        if model is not None:
+            raise InputError(
+                f"model: goes with the format every-eval-ever; {to} is about all models"
+            )
+        made = {to: made}
+    elif model is not None:
+        if model not in made:
+            raise InputError(f"model {model}: this run has scores of {', '.join(made)}")
+        made = {model: made[model]}
+    written = _write(made, target, FORMATS[to].ending) if target is not None else ()
+    return Export(made, written, FORMATS[to].next_step)
+
+
+def _write(documents: Mapping[str, str], out: Path, ending: str) -> tuple[Path, ...]:
+    paths = {
+        (out if len(documents) == 1 else out / f"{_file_name(name)}.{ending}"): text
+        for name, text in documents.items()
+    }
+    try:
+        for path, text in paths.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_atomic(path, text)
+    except OSError as error:
+        blame_the_machine(error)
+        raise InputError(f"out {out}: it cannot be written: {error.strerror}") from error
+    return tuple(paths)
+
+
+def _file_name(name: str) -> str:
+    return re.sub(r"[^\w.-]+", "-", name).strip(".-") or "model"

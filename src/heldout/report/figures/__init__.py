@@ -1,32 +1,38 @@
 """Figures as SVG text: no plotting library, light and dark by the page's own colours."""
 
 from heldout.report.figures.bars import (
-    Rate,
-    Step,
+    RateBar,
+    WaterfallStep,
     bar_chart,
     bin_chart,
     funnel_chart,
+    radar_chart,
     rate_chart,
 )
-from heldout.report.figures.confound import tail_chart
-from heldout.report.figures.curves import Slope, StepCurve, slope_chart, step_chart
-from heldout.report.figures.heat_map import heat_map
-from heldout.report.figures.histogram import distance_histogram
-from heldout.report.figures.null_strips import Strip, null_strips
-from heldout.report.figures.radar import radar_chart
-from heldout.report.figures.roc import Curve, OperatingPoint, roc_chart
+from heldout.report.figures.curves import (
+    Curve,
+    OperatingPoint,
+    Series,
+    Slope,
+    StepCurve,
+    flag_fraction_chart,
+    roc_chart,
+    slope_chart,
+    step_chart,
+)
+from heldout.report.figures.distributions import Strip, distance_histogram, heat_map, null_strips
+from heldout.report.figures.power import tail_chart
 from heldout.report.figures.svg import for_paper, standalone
-from heldout.report.figures.sweep import Series, flag_fraction_chart
 
 __all__ = [
     "Curve",
     "OperatingPoint",
-    "Rate",
+    "RateBar",
     "Series",
     "Slope",
-    "Step",
     "StepCurve",
     "Strip",
+    "WaterfallStep",
     "bar_chart",
     "bin_chart",
     "distance_histogram",

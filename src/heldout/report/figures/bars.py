@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -19,7 +20,10 @@ from heldout.report.figures.svg import (
     circle,
     figure,
     line,
+    opening,
+    path,
     rectangle,
+    series,
     text,
 )
 
@@ -49,7 +53,7 @@ def bar_chart(counts: Mapping[str, int], *, title: str, most: int = 14) -> Marku
     return figure(title, _WIDTH, 52 + _ROW * len(shown), marks)
 
 
-class Rate(NamedTuple):
+class RateBar(NamedTuple):
     """A share with its interval; ``group`` puts neighbours under one heading."""
 
     name: str
@@ -59,7 +63,7 @@ class Rate(NamedTuple):
     group: str = ""
 
 
-def rate_chart(rates: Sequence[Rate], *, title: str, label: str) -> Markup:
+def rate_chart(rates: Sequence[RateBar], *, title: str, label: str) -> Markup:
     """A dot with its interval for every share, between 0 and 100 %."""
     groups = list(dict.fromkeys(rate.group for rate in rates))
     left = 24 + _LETTER * max([len(_short(rate.name)) for rate in rates] + [4])
@@ -127,7 +131,7 @@ def bin_chart(
     return figure(title, axes.width, axes.height, marks)
 
 
-class Step(NamedTuple):
+class WaterfallStep(NamedTuple):
     """``lost``: why things went no further, with counts, most frequent first."""
 
     name: str
@@ -135,7 +139,7 @@ class Step(NamedTuple):
     lost: Sequence[tuple[str, int]]
 
 
-def funnel_chart(steps: Sequence[Step], *, title: str) -> Markup:
+def funnel_chart(steps: Sequence[WaterfallStep], *, title: str) -> Markup:
     """One bar per step, as long as what it let through; beside it what it did not, and why."""
     left = 24 + _LETTER * max([len(_short(step.name)) for step in steps] + [4])
     room, high = 300.0, 52.0
@@ -159,7 +163,7 @@ def funnel_chart(steps: Sequence[Step], *, title: str) -> Markup:
     return figure(title, width, 44 + high * len(steps), marks)
 
 
-def _losses(step: Step, x: float, y: float) -> list[str]:
+def _losses(step: WaterfallStep, x: float, y: float) -> list[str]:
     total = sum(count for _, count in step.lost)
     if not total:
         return []
@@ -185,3 +189,53 @@ def _wrapped(words: str, most: int) -> list[str]:
 
 def _short(name: str) -> str:
     return name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…"
+
+
+# Recall under every transform as a radar: one axis per transform, one polygon per encoder.
+
+
+_RADAR_WIDTH, _RADIUS = 640.0, 172.0
+_RINGS = (0.25, 0.5, 0.75, 1.0)
+
+
+def radar_chart(
+    axes: Sequence[str], values: Mapping[str, Sequence[float]], *, title: str = "R@1 by transform"
+) -> Markup:
+    """``values`` holds, for every encoder, one share between 0 and 1 per axis."""
+    entries = list(values)
+    top = 44 + 17 * len(entries) + 34
+    x0, y0 = _RADAR_WIDTH / 2, top + _RADIUS
+    height = y0 + _RADIUS + 40
+
+    def at(index: int, share: float) -> tuple[float, float]:
+        angle = 2 * math.pi * index / max(len(axes), 1) - math.pi / 2
+        return x0 + _RADIUS * share * math.cos(angle), y0 + _RADIUS * share * math.sin(angle)
+
+    marks = opening(title, entries)
+    for ring in _RINGS:
+        around = [at(index, ring) for index in range(len(axes))]
+        marks.append(path(around, stroke=LINE, width=1, closed=True))
+    for index, name in enumerate(axes):
+        marks.append(line(x0, y0, *at(index, 1.0)))
+        x, y = at(index, 1.07)
+        side = "middle" if abs(x - x0) < 12 else "start" if x > x0 else "end"
+        drop = 4 + 5 * (y - y0) / _RADIUS  # names above the circle sit higher, below it lower
+        marks.append(text(x, y + drop, name, anchor=side))
+    for index, (_, shares) in enumerate(values.items()):
+        colour, dash = series(index)
+        if len(shares) != len(axes):
+            raise ValueError(f"{len(axes)} axes need {len(axes)} values, got {len(shares)}")
+        corners = [at(axis, min(max(share, 0.0), 1.0)) for axis, share in enumerate(shares)]
+        marks.append(
+            path(corners, stroke=colour, fill=colour, opacity=0.08, dash=dash, closed=True)
+        )
+        marks += [
+            circle(x, y, 2.6, fill=colour, tip=f"{axes[axis]}: {shares[axis]:.1%}")
+            for axis, (x, y) in enumerate(corners)
+        ]
+    for ring in _RINGS:
+        # Between two spokes, where no name and no corner stands.
+        first, second = at(0, ring), at(1, ring) if len(axes) > 1 else at(0, ring)
+        x, y = (first[0] + second[0]) / 2, (first[1] + second[1]) / 2
+        marks.append(text(x, y + 4, f"{ring:g}", anchor="middle", size=11, fill=SOFT, halo=True))
+    return figure(title, _RADAR_WIDTH, height, marks)

@@ -10,7 +10,9 @@ from markupsafe import Markup
 
 from heldout.report.figures.svg import (
     ABOVE,
+    CARD,
     DASHES,
+    INK,
     LEGEND_LINE,
     SERIES,
     SOFT,
@@ -137,3 +139,139 @@ def slope_chart(
 
 def _short(name: str, longest: int = 22) -> str:
     return name if len(name) <= longest else name[: longest - 1] + "…"
+
+
+# ROC curves; on a logarithmic axis where the false positives that matter are one in a million.
+
+
+class Curve(NamedTuple):
+    name: str
+    false_positive: Sequence[float]  # rising
+    true_positive: Sequence[float]
+    auc: float | None = None
+
+
+class OperatingPoint(NamedTuple):
+    name: str
+    false_positive: float
+    true_positive: float
+
+
+def roc_chart(
+    curves: Sequence[Curve],
+    *,
+    points: Sequence[OperatingPoint] = (),
+    smallest: float | None = None,
+    title: str = "Receiver operating characteristic",
+) -> Markup:
+    """``smallest`` makes the horizontal axis logarithmic from there on."""
+    across = Scale(smallest, 1.0, log=True) if smallest else Scale(0.0, 1.0)
+    axes = Axes(across, Scale(0.0, 1.0), width=560, height=430)
+    marks = axes.frame(title, "false-positive rate", "true-positive rate")
+    chance = [across.low + (1.0 - across.low) * (index / 60) ** 3 for index in range(61)]
+    marks.append(path(axes.points(chance, chance), stroke=SOFT, width=1.5, dash="3 4"))
+    entries = []
+    for index, curve in enumerate(curves):
+        colour, dash = SERIES[index % len(SERIES)], DASHES[index % len(DASHES)]
+        corners = _steps(axes, curve, across.low)
+        marks.append(path(corners, stroke=colour, dash=dash))
+        area = f", AUC {_auc(curve.auc)}" if curve.auc is not None else ""
+        entries.append((curve.name + area, colour, dash))
+    for point in points:
+        x, y = axes.x(point.false_positive), axes.y(point.true_positive)
+        marks.append(circle(x, y, 4.5, fill=CARD, stroke=INK))
+        marks.append(text(x, y + 20, point.name, anchor="middle", halo=True))
+    longest = max([len(name) for name, _, _ in entries] + [0])
+    # Chance hugs the right of a logarithmic axis; the left half is free there.
+    x = axes.left + 8 if smallest else axes.width - axes.right - 44 - 6.4 * longest
+    y = axes.height - axes.bottom - 14 - 17 * max(len(entries) - 1, 0)
+    marks += legend(entries, max(axes.left + 8, x), y)
+    return figure(title, axes.width, axes.height, marks)
+
+
+def _steps(axes: Axes, curve: Curve, low: float) -> list[tuple[float, float]]:
+    """Straight between the points in the units of the rates, whatever the axis does to them."""
+    corners: list[tuple[float, float]] = []
+    previous: tuple[float, float] | None = None
+    for false, true in zip(curve.false_positive, curve.true_positive, strict=True):
+        if previous is not None and axes.x_scale.log and false > previous[0]:
+            for step in range(1, 8):
+                share = (step / 8) ** 3
+                between = previous[0] + share * (false - previous[0])
+                height = previous[1] + share * (true - previous[1])
+                if between >= low:
+                    corners.append((axes.x(between), axes.y(height)))
+        corners.append((axes.x(false), axes.y(true)))
+        previous = (false, true)
+    return corners
+
+
+def _auc(value: float) -> str:
+    """As many digits as tell it from 1."""
+    for digits in range(3, 8):
+        if value == 1.0 or round(value, digits) < 1.0:
+            return f"{value:.{digits}f}"
+    return f"1 − {1.0 - value:.1e}"
+
+
+# Flag fraction against α on logarithmic axes, with bands; where it leaves the diagonal is the news.
+
+
+class Series(NamedTuple):
+    """One denominator of one set: images and questions are two series, never one."""
+
+    name: str
+    alphas: Sequence[float]
+    rates: Sequence[float]
+    lows: Sequence[float]
+    highs: Sequence[float]
+
+
+def flag_fraction_chart(
+    series: Sequence[Series], *, title: str = "Flag fraction against α"
+) -> Markup:
+    """A rate of 0 has no place on a logarithmic axis: it is drawn hollow on the floor."""
+    alphas = [alpha for one in series for alpha in one.alphas] or [0.001, 0.1]
+    seen = [value for one in series for value in one.rates if value > 0]
+    floor = min([*seen, min(alphas)]) / 1.6
+    wide = max(alphas) / min(alphas) if max(alphas) > min(alphas) else 10.0
+    axes = Axes(
+        Scale(min(alphas) / wide**0.03, max(alphas) * wide**0.03, log=True),
+        Scale(floor, 1.0, log=True),
+        height=380 + LEGEND_LINE * len(series),
+        top=ABOVE + LEGEND_LINE * len(series),
+        percent=("y",),
+    )
+    marks = axes.frame(title, "α: share of different pictures that τ(α) flags", "share flagged")
+    ends = [axes.x_scale.low, axes.x_scale.high]
+    marks.append(path(axes.points(ends, ends), stroke=SOFT, width=1.5, dash="3 4"))
+    _, last = axes.points(ends, ends)
+    aside = text(last[0] - 6, last[1] + 56, "rate = α: chance", anchor="end", fill=SOFT, halo=True)
+    entries = []
+    for index, one in enumerate(series):
+        colour, dash = SERIES[index % len(SERIES)], DASHES[index % len(DASHES)]
+        band = [
+            *axes.points(one.alphas, one.highs),
+            *reversed(axes.points(one.alphas, one.lows)),
+        ]
+        if len(one.alphas) == 1:
+            (alpha,), (low,), (high,) = one.alphas, one.lows, one.highs
+            marks.append(
+                line(axes.x(alpha), axes.y(low), axes.x(alpha), axes.y(high), stroke=colour)
+            )
+        else:
+            marks.append(path(band, fill=colour, opacity=0.16, closed=True))
+        marks.append(path(axes.points(one.alphas, one.rates), stroke=colour, dash=dash))
+        for alpha, rate, low, high in zip(one.alphas, one.rates, one.lows, one.highs, strict=True):
+            tip = f"{one.name}: {rate:.2%} [{low:.2%}, {high:.2%}] flagged at α = {alpha:.2g}"
+            fill = colour if rate > 0 else CARD
+            marks.append(
+                circle(axes.x(alpha), axes.y(rate), 3.2, fill=fill, stroke=colour, tip=tip)
+            )
+        entries.append((one.name, colour, dash))
+    if any(rate == 0 for one in series for rate in one.rates):
+        x, y = axes.x(ends[1]) - 6, axes.height - axes.bottom - 8
+        marks.append(text(x, y, "hollow: none flagged", anchor="end", fill=SOFT, halo=True))
+    marks.append(aside)
+    marks += legend(entries, axes.left, ABOVE + 8)
+    return figure(title, axes.width, axes.height, marks)

@@ -5,18 +5,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
 from markupsafe import Markup
+from numpy.typing import ArrayLike
 
 from heldout.report.figures.svg import (
+    ABOVE,
     ALARM,
+    DASHES,
     INK,
+    LEGEND_LINE,
     LINE,
+    SERIES,
     SOFT,
+    Axes,
+    Scale,
     circle,
     figure,
+    legend,
     line,
     opening,
     path,
+    rectangle,
     series,
     text,
 )
@@ -101,3 +111,93 @@ def _panel(
         marks.append(path(points, stroke=colour, dash=dash))
         marks += [circle(*point, 2.6, fill=colour) for point in points]
     return marks
+
+
+# The cohort-median confound in two pictures: clean models in the tail, and when they get there.
+
+
+def tail_chart(
+    names: Sequence[str],
+    delta: ArrayLike,
+    *,
+    tail: float,
+    flag: float,
+    title: str = "Share of items above Δ, nobody having seen anything",
+) -> Markup:
+    """For every model the share of items whose Δ exceeds x, on logarithmic axes."""
+    rows = np.asarray(delta, dtype=np.float64)
+    n = rows.shape[1]
+    right = max(float(rows.max()) * 1.3, tail * 3)
+    left = min(1.0, tail / 3)
+    above = LEGEND_LINE * len(names)  # inside the frame a legend hides the tails of some cohort
+    axes = Axes(
+        Scale(left, right, log=True),
+        Scale(0.5 / n, 1.0, log=True),
+        height=360 + above,
+        top=ABOVE + above,
+        percent=("y",),
+    )
+    marks = axes.frame(title, "Δ: score above the median of the cohort", "share of items above")
+    floor, ceiling = axes.height - axes.bottom, axes.top
+    marks.append(
+        rectangle(
+            axes.x(tail),
+            ceiling,
+            axes.x(right) - axes.x(tail),
+            axes.y(flag) - ceiling,
+            fill=ALARM,
+            opacity=0.1,
+        )
+    )
+    marks.append(line(axes.x(tail), ceiling, axes.x(tail), floor, stroke=ALARM, dash="4 3"))
+    marks.append(
+        line(
+            axes.left, axes.y(flag), axes.width - axes.right, axes.y(flag), stroke=ALARM, dash="4 3"
+        )
+    )
+    words = f"flagged: more than {flag:.0%} above {tail:g}".replace("%", " %")
+    marks.append(
+        text(axes.width - axes.right - 6, ceiling + 16, words, anchor="end", fill=ALARM, halo=True)
+    )
+    entries = []
+    grid = np.geomspace(left, right, 160)
+    for index, (name, row) in enumerate(zip(names, rows, strict=True)):
+        colour, dash = SERIES[index % len(SERIES)], DASHES[index % len(DASHES)]
+        shares = (row[None, :] > grid[:, None]).mean(axis=1)
+        shown = shares > 0
+        if shown.any():
+            points = axes.points(grid[shown].tolist(), shares[shown].tolist())
+            marks.append(path(points, stroke=colour, dash=dash))
+        share = f"{float((row > tail).mean()):.1%}".replace("%", " %")
+        entries.append((f"{name}: {share}", colour, dash))
+    marks += legend(entries, axes.left, ABOVE + 8)
+    return figure(title, axes.width, axes.height, marks)
+
+
+def composition_chart(
+    outliers: Sequence[int],
+    flags: Sequence[float],
+    rates: Sequence[float],
+    *,
+    title: str = "A clean probe's risk of a flag, by the company it keeps",
+) -> Markup:
+    """False-positive probability and mean tail rate against low-gain models in the cohort."""
+    last = max(*outliers, 3)  # fewer, and the axis would be marked in halves of a model
+    axes = Axes(Scale(-0.3, last + 0.3), Scale(0.0, 1.08), height=340, percent=("y",))
+    marks = axes.frame(title, "low-gain models in the cohort", "share")
+    xs = [float(count) for count in outliers]
+    series = (
+        ("flag probability of the clean probe", flags),
+        ("mean share of its items in the tail", rates),
+    )
+    entries = []
+    for index, (name, values) in enumerate(series):
+        colour, dash = (ALARM, SERIES[0])[index], DASHES[index]
+        marks.append(path(axes.points(xs, list(values)), stroke=colour, dash=dash))
+        for (x, y), value in zip(axes.points(xs, list(values)), values, strict=True):
+            marks.append(circle(x, y, 4, fill=colour))
+            label = f"{value:.2g}"
+            marks.append(text(x, y - 9, label, anchor="middle", size=11, fill=colour, halo=True))
+        entries.append((name, colour, dash))
+    marks += legend(entries, axes.left + 14, axes.top + 40)
+    return figure(title, axes.width, axes.height, marks)

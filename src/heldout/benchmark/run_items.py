@@ -1,0 +1,71 @@
+"""A benchmark's side of a run folder: which benchmark it is about, and its items as a table."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from heldout.benchmark.benchmark import Benchmark, canonical_metadata
+from heldout.image import Digests, ImageError, ImageRef, byte_digest
+from heldout.store import Run, dropped_table, make_table
+
+BYTES_ONLY = "bytes:"  # the key of a picture that nobody can decode
+
+
+def items_table(benchmark: Benchmark) -> Any:
+    def digests(refs: Sequence[ImageRef]) -> list[str]:
+        return [picture_key(benchmark, ref) for ref in refs]
+
+    return make_table(
+        "items",
+        (
+            {
+                "benchmark_id": example.id,
+                "position": position,
+                "cluster": cluster,
+                "question": example.question,
+                "options": list(example.options),
+                "answer": example.answer,
+                "image_names": [ref.name for ref in example.images],
+                "image_digests": digests(example.images),
+                "metadata": json.dumps(canonical_metadata(example.metadata), ensure_ascii=False),
+            }
+            for position, (example, cluster) in enumerate(
+                zip(benchmark, benchmark.clusters, strict=True)
+            )
+        ),
+    )
+
+
+def prepare_run(benchmark: Benchmark, run: Run) -> None:
+    """The run is about this benchmark, and holds its items, whichever command came first."""
+    run.claim_benchmark(benchmark_identity(benchmark))
+    if not run.table_path("items").exists():
+        run.write_table("items", items_table(benchmark))
+    if not run.table_path("dropped").exists():
+        run.write_table("dropped", dropped_table(benchmark.dropped))
+
+
+def benchmark_identity(benchmark: Benchmark) -> dict[str, Any]:
+    return {
+        "name": benchmark.name,
+        "fingerprint": benchmark.fingerprint,
+        "source": benchmark.source,
+        "reader": benchmark.reader,
+        "split": benchmark.split,
+        "items": len(benchmark),
+        "settings": dict(benchmark.settings),
+    }
+
+
+def picture_key(benchmark: Benchmark, ref: ImageRef) -> str:
+    """What a picture is matched by: its pixels; its bytes if nobody can decode it; "" if nothing."""
+    digest = benchmark.digests[ref]
+    if isinstance(digest, Digests):
+        return "" if digest.blank else digest.pixels
+    try:
+        data = ref.read()
+    except ImageError:
+        return ""
+    return BYTES_ONLY + byte_digest(data) if data else ""

@@ -1,0 +1,1 @@
+"""The data and models of `heldout demo`: a rendered benchmark, a leaky corpus, three small models."""

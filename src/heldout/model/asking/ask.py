@@ -1,0 +1,493 @@
+"""ask: a model's answers to a benchmark in variants, graded, into a run folder."""
+
+from __future__ import annotations
+
+import html
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from heldout.benchmark import Benchmark, Example, prepare_run, read_benchmark, same
+from heldout.errors import InputError, counted
+from heldout.image import Digests
+from heldout.model.asking.own_grades import OwnGrades, own_grades_of, recorded_remarks
+from heldout.model.asking.paraphrase import write_paraphrases
+from heldout.model.asking.prompts import Journal
+from heldout.model.asking.question import picture_digest
+from heldout.model.asking.recorded import read_answers
+from heldout.model.asking.stage import answer_row, ask_questions, replace_left_out, replace_variants
+from heldout.model.asking.summary import Reading, Summary, Unread, summarise, unread_of
+from heldout.model.asking.template import template_name
+from heldout.model.asking.twin_origin import twin_origin
+from heldout.model.asking.variants import Variant, expand, is_twin, parse_variants
+from heldout.model.endpoint.chat import ChatEndpoint
+from heldout.model.endpoint.settings import ModelServer
+from heldout.model.item_scores import by_picture
+from heldout.model.request import Asker
+from heldout.model.score import check_run, opened_benchmark
+from heldout.model.settings import SENTENCE_TOKENS, AskSettings
+from heldout.model.tables import claim_model, stage_folder
+from heldout.store import Dropped, Run, open_run, python_command
+
+TWIN_SETS = "twins.json"
+PUBLISHED_TWINS = "twin/publish.json"  # written by heldout twin
+
+
+@dataclass(frozen=True)
+class AskingPlan:
+    """``tolerance``: relative error that a number may have. ``limit``: only the first items."""
+
+    variants: Sequence[Variant]
+    thought: bool = False
+    tolerance: float = 0.0
+    limit: int | None = None
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Asking:
+    """What came of it. Tokens are of what this command asked; ``reused`` were asked before."""
+
+    model: str
+    summary: Summary
+    asked: int
+    reused: int
+    dropped: Mapping[str, int]  # how many questions were left out, by reason
+    prompt_tokens: int = 0
+    reply_tokens: int = 0
+    #: of a recorded file: its own grades beside ours, and items whose prediction is empty
+    own_grades: OwnGrades | None = None
+    empty: Sequence[str] = ()
+    unread: Unread = field(default_factory=Unread)
+
+    def remarks(self) -> list[str]:
+        """What is to be known of a recorded file, or of replies that say nothing, as sentences."""
+        return [
+            *self.unread.remarks(tell_empty=not self.empty),
+            *recorded_remarks(self.own_grades, self.empty),
+        ]
+
+    def as_json(self) -> dict[str, Any]:
+        own = self.own_grades.as_json() if self.own_grades is not None else None
+        return {
+            **vars(self),
+            "summary": self.summary.as_json(),
+            "own_grades": own,
+            "empty": list(self.empty),
+            "unread": asdict(self.unread),
+            "remarks": self.remarks(),
+        }
+
+
+def default_variants(benchmark: Benchmark) -> list[Variant]:
+    """Vanilla and circular accuracy together, where there is something to rotate."""
+    some = any(len(example.options) > 1 for example in benchmark)
+    return parse_variants("rotation-all" if some else "original")
+
+
+def needs_paraphraser(variants: Sequence[Variant]) -> bool:
+    return any(variant.name == "slot-paraphrase" and not variant.source for variant in variants)
+
+
+def read_twins(
+    variants: Sequence[Variant], benchmark: Benchmark, run: Run | str | Path | None = None
+) -> dict[str, Benchmark]:
+    """Twins by variant; a variant that names no benchmark is of the twins that ``run`` holds."""
+    ids = {example.id for example in benchmark}
+    twins = {}
+    for variant in variants:
+        if not is_twin(variant.name):
+            continue
+        source = variant.source or _published_twins(variant, run)
+        twins[variant.name] = read_benchmark(source)
+        if not any(example.id in ids for example in twins[variant.name]):
+            others = ", ".join(example.id for example in twins[variant.name].examples[:3])
+            raise InputError(
+                f"variants: {variant.name}={source}: no item has the id of an item of "
+                f"{benchmark.name}. Twins are paired by id; these are like {others}"
+            )
+    return twins
+
+
+def _published_twins(variant: Variant, run: Run | str | Path | None) -> Path:
+    folder = run.path if isinstance(run, Run) else Path(run) if run is not None else None
+    if folder is None or not (folder / PUBLISHED_TWINS).exists():
+        raise InputError(
+            f"variants: {variant.name}: this run holds no twins; name them with {variant.name}=BENCH"
+        )
+    return folder / str(json.loads((folder / PUBLISHED_TWINS).read_text())["ask_with"])
+
+
+def ask_benchmark(
+    benchmark: Benchmark,
+    asker: Asker,
+    run: Run,
+    model: str,
+    settings: AskSettings,
+    variants: Sequence[Variant],
+    twins: Mapping[str, Benchmark],
+    *,
+    paraphraser: Asker | None = None,
+    quiet: bool = False,
+) -> Asking:
+    """Call inside run.writing(). ``variants`` and ``twins`` are those of the settings or of an audit;
+    ``paraphraser`` writes what slot-paraphrase shows without a column."""
+    prepare_run(benchmark, run)
+    claim_model(run, model, asker.identity)
+    note_twins(run, benchmark, twins)
+    chosen = benchmark.examples[: settings.limit]
+    examples = [example for group in by_picture(benchmark, chosen) for example in group]
+    rewordings = None
+    if needs_paraphraser(variants):
+        if paraphraser is None:
+            raise InputError(
+                "slot-paraphrase needs a column (slot-paraphrase=COLUMN) or the setting paraphraser"
+            )
+        rewordings = write_paraphrases(examples, paraphraser, run, quiet=quiet)
+    made = expand(
+        benchmark,
+        examples,
+        variants,
+        twins=twins,
+        seed=settings.seed,
+        paraphrases=rewordings.texts if rewordings else None,
+    )
+    if rewordings:
+        made.dropped = [rewordings.explain(dropped) for dropped in made.dropped]
+    if not made.questions:
+        why = made.dropped[0]
+        raise InputError(f"nothing can be asked: item {why.id}: {why.reason} ({why.detail})")
+    journal = Journal(run.path / "stages" / "ask" / stage_folder(model) / "replies.jsonl")
+    answered = ask_questions(
+        asker,
+        made.questions,
+        journal,
+        picture_digest(benchmark, *twins.values()),
+        thought=settings.chain_of_thought,
+        title=f"asking {model}",
+        quiet=quiet,
+    )
+    place = {example.id: number for number, example in enumerate(benchmark)}
+    rows = [
+        answer_row(
+            question,
+            answered.replies[question.id],
+            model,
+            template_name(question, thought=settings.chain_of_thought),
+            settings.tolerance,
+        )
+        for question in sorted(made.questions, key=lambda question: place[question.benchmark_id])
+        if question.id in answered.replies
+    ]
+    replace_variants(run, model, rows)
+    dropped = [*made.dropped, *answered.dropped]
+    asked = {variant.name for variant in variants} | {row["variant"] for row in rows}
+    replace_left_out(run, model, asked, dropped)
+    if (
+        answered.ended is not None
+    ):  # the tables hold what there is; the command still says why it failed
+        raise answered.ended
+    if not answered.replies:
+        first = answered.dropped[0]
+        raise InputError(
+            f"{model} answered none of {counted(len(made.questions), 'question', 'questions')}: "
+            f"{first.reason} ({first.detail}); every question and its reason is in "
+            f"{run.path / 'tables' / 'dropped.parquet'}"
+        )
+    fresh = answered.fresh
+    unread = _unread(rows)
+    known = run.manifest()["models"][model]
+    run.update("models", {model: {**known, "remarks": unread.remarks()}})
+    return Asking(
+        model,
+        summarise_model(benchmark, run, model),
+        len(fresh),
+        len(answered.replies) - len(fresh),
+        _reasons(dropped),
+        sum(reply.prompt_tokens or 0 for reply in fresh),
+        sum(reply.reply_tokens or 0 for reply in fresh),
+        unread=unread,
+    )
+
+
+def import_answers(
+    benchmark: Benchmark,
+    source: Path,
+    run: Run,
+    *,
+    model: str | None = None,
+    mapping: Mapping[str, str] | None = None,
+    tolerance: float = 0.0,
+    variant: str | None = None,
+) -> list[Asking]:
+    """Answers somebody else recorded, graded by the same rules; ``variant``: of rows that name none."""
+    recorded = read_answers(source, benchmark, model=model, mapping=mapping or {}, variant=variant)
+    prepare_run(benchmark, run)
+    made = []
+    for name, answers in recorded.items():
+        claim_model(run, name, {"backend": "recorded"})
+        rows = [
+            answer_row(question, reply, name, "recorded", tolerance)
+            for question, reply in answers.pairs
+        ]
+        replace_variants(run, name, rows)
+        replace_left_out(run, name, {row["variant"] for row in rows}, answers.dropped)
+        own = own_grades_of(answers, rows)
+        unread = _unread(rows)
+        remarks = [*unread.remarks(tell_empty=False), *recorded_remarks(own, answers.empty)]
+        known = run.manifest()["models"][name]
+        run.update(
+            "models",
+            {
+                name: {
+                    **known,
+                    "remarks": remarks,
+                    "own_grades": own.as_json() if own is not None else None,
+                    "empty_predictions": answers.empty,
+                }
+            },
+        )
+        summary = summarise_model(benchmark, run, name)
+        made.append(
+            Asking(
+                name,
+                summary,
+                0,
+                len(rows),
+                _reasons(answers.dropped),
+                own_grades=own,
+                empty=answers.empty,
+                unread=unread,
+            )
+        )
+    return made
+
+
+def summarise_model(benchmark: Benchmark, run: Run, model: str) -> Summary:
+    rows = run.frame("answers").filter(pl.col("model") == model).to_dicts()
+    clusters = dict(zip((example.id for example in benchmark), benchmark.clusters, strict=True))
+    return summarise(rows, clusters)
+
+
+def _unread(rows: Iterable[Mapping[str, Any]]) -> Unread:
+    return unread_of(
+        Reading(row["benchmark_id"], row["reply"], row["outcome"], len(row["options"]))
+        for row in rows
+    )
+
+
+def _reasons(dropped: Iterable[Dropped]) -> dict[str, int]:
+    return dict(Counter(entry.reason for entry in dropped).most_common())
+
+
+@dataclass(frozen=True)
+class AskResult:
+    """What ``heldout.ask`` returns: the run, and its tables as data frames."""
+
+    run: Run
+    models: Sequence[Asking]
+
+    @property
+    def answers(self) -> pl.DataFrame:
+        """One row per item and variant, of these models: reply, choice, whether it is correct."""
+        names = [asking.model for asking in self.models]
+        return self.run.frame("answers").filter(pl.col("model").is_in(names))
+
+    @property
+    def accuracy(self) -> pl.DataFrame:
+        """One row per model and variant, with a 95 % interval by cluster."""
+        rows = [
+            {
+                "model": asking.model,
+                "variant": accuracy.name,
+                "accuracy": accuracy.rate,
+                "low": accuracy.interval.low,
+                "high": accuracy.interval.high,
+                "items": accuracy.n,
+                "clusters": accuracy.clusters,
+            }
+            for asking in self.models
+            for accuracy in asking.summary.variants
+        ]
+        return pl.DataFrame(rows)
+
+    def as_json(self) -> dict[str, Any]:
+        models = [asking.as_json() for asking in self.models]
+        return {"run": str(self.run.path), "models": models}
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><td>{html.escape(asking.model)}</td><td>{html.escape(accuracy.name)}</td>"
+            f"<td>{accuracy.rate:.1%}</td><td>{accuracy.interval.low:.1%} – "
+            f"{accuracy.interval.high:.1%}</td><td>{accuracy.n:,}</td></tr>"
+            for asking in self.models
+            for accuracy in asking.summary.variants
+        )
+        names = ("model", "variant", "accuracy", "95 % interval", "items")
+        header = "".join(f"<th>{name}</th>" for name in names)
+        page = html.escape(str(self.run.path))
+        return f"<table><tr>{header}</tr>{rows}</table><p>run: {page}</p>"
+
+
+def ask(
+    benchmark: Benchmark | str | Path,
+    settings: AskSettings | None = None,
+    *,
+    run: Run | str | Path | None = None,
+    quiet: bool = False,
+    command: Sequence[str] | None = None,
+    **values: Any,
+) -> AskResult:
+    """Ask a model every item of a benchmark, as released and in variants, and grade strictly.
+
+    A killed call, or one whose endpoint died, continues where it was when it is made again with the
+    same ``run``: no reply that arrived is lost or asked for twice.
+
+    Args:
+        benchmark: What is asked: a benchmark, or where one is read from.
+        settings: All settings; or give them by name as further arguments.
+        run: Run folder, new or of the same benchmark; default: a new one below ``heldout-runs``.
+        quiet: Show no progress.
+        command: What the run records as its command; default: this call.
+        **values: Fields of ``AskSettings``.
+
+    Returns:
+        The run, with answers and accuracy as data frames.
+    """
+    chosen = AskSettings.choose(settings, values)
+    chosen.require_source(chosen.recorded)
+    benchmark = opened_benchmark(benchmark, quiet=quiet)
+    call = command or python_command(
+        "ask", benchmark.source, **chosen.model_dump(mode="json", exclude_defaults=True)
+    )
+    if chosen.recorded is not None:
+        run = open_run(run, "ask", benchmark.name, command=call, seed=chosen.seed)
+        with run.writing():
+            made = import_answers(
+                benchmark,
+                chosen.recorded,
+                run,
+                model=chosen.name or chosen.model,
+                mapping=chosen.columns,
+                tolerance=chosen.tolerance,
+                variant=chosen.recorded_variant,
+            )
+        return AskResult(run, made)
+    variants = chosen.parsed_variants or default_variants(benchmark)
+    twins = read_twins(variants, benchmark, run)
+    if needs_paraphraser(variants) and chosen.paraphraser is None:
+        raise InputError(
+            "variants: slot-paraphrase: who rewords the questions? Give the setting paraphraser, or "
+            "slot-paraphrase=COLUMN where the benchmark has rewordings"
+        )
+    check_run(run, chosen.seed)
+    paraphraser = None
+    if needs_paraphraser(variants) and chosen.paraphraser is not None:
+        paraphraser = open_chat(chosen.paraphraser, "paraphraser", max_tokens=SENTENCE_TOKENS)
+    asker, name = open_asker(chosen)
+    run = open_run(run, "ask", benchmark.name, command=call, seed=chosen.seed)
+    with run.writing():
+        asking = ask_benchmark(
+            benchmark,
+            asker,
+            run,
+            name,
+            chosen,
+            variants,
+            twins,
+            paraphraser=paraphraser,
+            quiet=quiet,
+        )
+    return AskResult(run, [asking])
+
+
+def open_asker(settings: AskSettings) -> tuple[Asker, str]:
+    """The model of the settings, and what the run calls it."""
+    if settings.endpoint is None:
+        local = settings.open_local()
+        asker = local.asker(settings.reply_tokens, logprobs=settings.choice_logprobs)
+        return asker, settings.local_name
+    server = open_chat(
+        settings.endpoint,
+        "endpoint",
+        settings.served,
+        max_tokens=settings.reply_tokens,
+        dtype=settings.served_dtype,
+        logprobs=settings.choice_logprobs,
+    )
+    return server, settings.name or server.model
+
+
+def open_chat(server: ModelServer, role: str, model: str | None = None, **how: Any) -> ChatEndpoint:
+    """A server that is asked for words. ``role``: whose settings a complaint names."""
+    return ChatEndpoint.open(
+        server.connect(role),
+        model or server.model,
+        concurrency=server.concurrency,
+        token_field=server.token_field,
+        **how,
+    )
+
+
+# Which items have a twin, and in which of them nothing changed. A twin with the very picture, question and
+# options of its original is no twin: only the key was changed, and who sees best is wrong most often.
+
+
+def note_twins(run: Run, benchmark: Benchmark, twins: Mapping[str, Benchmark]) -> None:
+    """Call inside run.writing(). Sets that were noted under other names stay."""
+    if not twins:
+        return
+    path = run.path / TWIN_SETS
+    kept = run.read_json(TWIN_SETS)["twins"] if path.exists() else {}
+    for name, twin in twins.items():
+        shown = expand(
+            benchmark,
+            benchmark.examples,
+            [Variant(name, source=str(twin.source))],
+            twins={name: twin},
+        )
+        unchanged = unchanged_twins(benchmark, twin)
+        kept[name] = {
+            "items": [
+                question.benchmark_id
+                for question in shown.questions
+                if question.benchmark_id not in unchanged
+            ],
+            "unchanged": sorted(unchanged),
+        }
+        record = {"unchanged": len(unchanged), "fingerprint": twin.fingerprint}
+        run.update("twins", {name: {**twin_origin(twin), **record}})
+    run.write_json(TWIN_SETS, {"schema_version": 1, "twins": kept})
+
+
+def unchanged_twins(benchmark: Benchmark, twins: Benchmark) -> frozenset[str]:
+    """Items whose twin has the same pictures and words; a picture that cannot be read tells nothing."""
+    known = {example.id: example for example in benchmark}
+    return frozenset(
+        twin.id
+        for twin in twins
+        if (example := known.get(twin.id)) is not None
+        and _words(twin) == _words(example)
+        and _same_pictures(benchmark, example, twins, twin)
+    )
+
+
+def _words(example: Example) -> tuple[str, list[str]]:
+    return same(example.question or ""), sorted(same(option) for option in example.options)
+
+
+def _same_pictures(benchmark: Benchmark, example: Example, twins: Benchmark, twin: Example) -> bool:
+    if not example.images or len(example.images) != len(twin.images):
+        return False
+    for first, second in zip(example.images, twin.images, strict=True):
+        digest, other = benchmark.digests[first], twins.digests[second]
+        if not (isinstance(digest, Digests) and isinstance(other, Digests)):
+            return False
+        if digest.bytes != other.bytes and digest.pixels != other.pixels:
+            return False
+    return True
