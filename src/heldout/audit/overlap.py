@@ -42,7 +42,7 @@ from heldout.overlap import (
     scan,
     scan_texts,
 )
-from heldout.store import Run, open_run, python_command
+from heldout.store import Run, empty_table, open_run, python_command
 from heldout.verdict import claims_frame, claims_html, findings_frame
 
 CorpusSource = Corpus | str | Path
@@ -69,6 +69,8 @@ class OverlapResult:
     @property
     def text_matches(self) -> pl.DataFrame:
         """Texts of the benchmark in the corpora; empty without a text search."""
+        if not self.run.table_path("text_matches").exists():
+            return pl.DataFrame(empty_table("text_matches"))
         return read_text_matches(self.run)
 
     @property
@@ -141,12 +143,12 @@ def audit_overlap(
     own = judge if isinstance(judge, Judge) else None
     if own is None and judge is not None:
         values["judge"] = judge
-    chosen = settings if settings is not None else OverlapSettings.read(values)
     if settings is not None and values:
         raise InputError(f"{next(iter(values))}: give settings, or single ones by name, not both")
+    settings = settings if settings is not None else OverlapSettings.read(values)
     notify = notify or _to_standard_error
-    calibration = _calibration(chosen, null, controls)
-    asker = open_judge(chosen)
+    calibration = _calibration(settings, null, controls)
+    asker = open_judge(settings)
     if not isinstance(benchmark, Benchmark):
         benchmark = read_benchmark(benchmark)
     several = (
@@ -155,9 +157,9 @@ def audit_overlap(
     corpora = [opened_corpus(source) for source in several]
     call = python_command(
         "overlap",
-        benchmark.source,
+        _ReadCall(benchmark) if benchmark.settings else benchmark.source,
         against=[f"{corpus.name}={corpus.source}" for corpus in corpora],
-        **chosen.model_dump(mode="json", exclude_defaults=True),
+        **settings.model_dump(mode="json", exclude_defaults=True),
     )
     run = open_run(run, "overlap", benchmark.name, command=command or call, seed=seed)
     title = f"reading the images of {benchmark.name}"
@@ -168,7 +170,7 @@ def audit_overlap(
             f"{run.path} holds results for {', '.join(replaced)}; they will be replaced by those of "
             f"these corpora"
         )
-    if not chosen.exact and chosen.encoder is None and not can_register():
+    if not settings.exact and settings.encoder is None and not can_register():
         notify(f"pairs that look alike will be listed, not verified: {NO_OPENCV}")
     with contextlib.ExitStack() as stack:
         if isinstance(engine, str):
@@ -179,7 +181,7 @@ def audit_overlap(
             corpora,
             run,
             engine,
-            chosen,
+            settings,
             calibration,
             judge=ModelJudge.of(run, asker, quiet=quiet) if asker is not None else own,
             quiet=quiet,
@@ -188,6 +190,17 @@ def audit_overlap(
     if ended is not None:  # tables and report hold what the judge said by then; the rest is unsure
         raise ended
     return OverlapResult(run, conclusion)
+
+
+class _ReadCall:
+    """A benchmark in the command that a run records, where its source alone does not say how it is read."""
+
+    def __init__(self, benchmark: Benchmark) -> None:
+        settings = "".join(f", {name}={value!r}" for name, value in benchmark.settings.items())
+        self._call = f"heldout.read_benchmark({benchmark.source!r}{settings})"
+
+    def __repr__(self) -> str:
+        return self._call
 
 
 def search_corpora(
