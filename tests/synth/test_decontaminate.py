@@ -241,6 +241,20 @@ def test_two_benchmarks_of_one_name_are_two(tmp_path: Path, picture: Callable[..
     _write_bench(tmp_path / "second", picture(2, (60, 50)), "What is it?")
     rows = synth(**values).frame("decontaminate")
     assert rows.filter(rows["removed"])["id"].to_list() == ["PMC0/f", "PMC2/f"]
+    # Images that cannot be read are told; where none can, words alone would be compared.
+    with (tmp_path / "second" / "test.jsonl").open("a") as file:
+        file.write(json.dumps({"id": 2, "image": "gone.png", "question": "Why?"}) + "\n")
+    found = synth(**values)
+    _, report = found.run.read_json("synth/contamination.json")["benchmarks"]
+    assert (report["images"]["images"], report["images"]["compared"]) == (2, 1)
+    (message,) = found.unreadable
+    assert "1 of 2 images" in message and "gone.png" in message
+    assert message in read_facts(found.run).contamination[1]["words"]
+    (tmp_path / "second" / "b.png").unlink()
+    values["against"] = values["against"][1:]
+    values["out"] = tmp_path / "other"
+    with pytest.raises(InputError, match="none of its 2 images"):
+        synth(**values)
 
 
 def _write_bench(folder: Path, image: bytes, question: str) -> None:

@@ -32,17 +32,22 @@ from heldout.overlap import (
 )
 from heldout.store import Dropped, Run
 from heldout.synth.benchmark_questions import BenchmarkQuestions, QuestionMatch
-from heldout.synth.contamination import contamination_report, found_by_method
+from heldout.synth.contamination import (
+    BenchmarkHashes,
+    contamination_report,
+    found_by_method,
+    refuse_unreadable,
+)
 from heldout.synth.context import StageContext, StageWork, files_digest
 from heldout.synth.corpus_of_items import balanced_items, write_corpus
 from heldout.synth.ledger import BATCH, StageWriter, folder
 from heldout.synth.settings import SynthStage
 
 STAGE = "decontaminate"
-RULES = "heldout-decontaminate/3"  # raise with any change of what is removed or reported
+RULES = "heldout-decontaminate/4"  # raise with any change of what is removed or reported
 STOCK = "stock question and answer"  # kept, unless something else removes the item
 _SPLITS = {"test", "train", "val", "valid", "validation", "dev", "data", "benchmark", "questions"}
-SCHEMA = 3  # of contamination.json
+SCHEMA = 4  # of contamination.json
 _FURTHER = 4  # times as many neighbours, where all that were looked at are copies
 _ARTICLE = re.compile(r"\bPMC\d{4,}\b|\b10\.\d{4,9}/[^\s\"'<>]+", re.IGNORECASE)
 
@@ -63,6 +68,7 @@ def _decontaminate(context: StageContext, writer: StageWriter) -> None:
     benchmarks, words = open_benchmarks(context), {}
     encoder = text_encoder(settings.text_encoder)
     for benchmark in benchmarks:
+        refuse_unreadable(benchmark)
         questions = BenchmarkQuestions(benchmark, encoder)
         matches = list(_worded(context, questions))
         for item, relation, detail in _overlaps(context, benchmark, corpus, articles, matches):
@@ -74,7 +80,10 @@ def _decontaminate(context: StageContext, writer: StageWriter) -> None:
     reports = []
     for benchmark in benchmarks:
         searched = Run.open(overlap_folder(run, benchmark))
-        report = contamination_report(context, benchmark, searched, encoder, articles, removed)
+        hashes = BenchmarkHashes.of(benchmark)
+        report = contamination_report(
+            context, benchmark, searched, encoder, articles, removed, hashes
+        )
         gone = Counter(why for name, why, _ in removed.values() if name == benchmark.name)
         counts, asked = words[benchmark.name]
         report |= {"questions": {**counts, "items_kept": len(asked.keys() - removed.keys())}}
