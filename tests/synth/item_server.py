@@ -32,6 +32,7 @@ FAULTS = (
     "refused",
     "malformed",
     "fenced",
+    "surrogate",
     "length",
     "slow",
     "four",
@@ -161,6 +162,8 @@ def reply(text: str, fault: str, how: str) -> tuple[str, str]:
         content = json.dumps(value, ensure_ascii=False)
         if fault == "malformed":
             return content[:-10], "stop"
+        if fault == "surrogate":  # also NUL; in the question, or in the notes
+            return re.sub("Which|by rule", r"\g<0> \\ud83d\\u0000", content), "stop"
         if fault == "fenced":
             return f"Here it is:\n```json\n{content}\n```", "stop"
         if fault == "thinking":

@@ -14,7 +14,7 @@ from heldout.errors import InputError, counted
 from heldout.model import FAILED, Reply
 from heldout.store import Dropped
 from heldout.synth.context import StageContext, StageModel, StageWork, answered_by, short_identity
-from heldout.synth.draft import Draft, PaperFigure
+from heldout.synth.draft import REPLACED, Draft, PaperFigure
 from heldout.synth.generate import (
     PLACEHOLDER,
     REPEATED,
@@ -175,7 +175,7 @@ def read_opinion(reply: Reply) -> dict[str, tuple[bool, str]]:
         if not isinstance(met, bool):
             raise UnreadableError("criteria unreadable", f"{key}: expected met to be true or false")
         note = str(line.get("note", "")) if isinstance(line, dict) else ""
-        opinion[key] = (met, " ".join(note.split())[:200])
+        opinion[key] = (met, " ".join(note.replace(REPLACED, " ").split())[:200])
     if {note for _, note in opinion.values()} == {PLACEHOLDER}:
         # Small models do this; every essential would be met.
         raise UnreadableError(REPEATED, "the reply is the empty form that the prompt shows")
