@@ -1,8 +1,7 @@
 """Verify: a referee and a critic in one reply, beside what code can check; acceptance by the rubric's rule.
 
-An essential or a bonus is met when the verifier says so and code does not contradict; what code can
-decide alone (schema, answer field, concision, forbidden words) it decides. Where the two disagree,
-both stand in the table.
+An essential or a bonus is met when the verifier says so and code does not contradict; a penalty applies
+when either says so. Where the two disagree, both stand in the table.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from heldout.synth.settings import Normalisation, SynthSettings, SynthStage
 STAGE = "verify"
 INSUFFICIENT = "insufficient evidence"
 UNGRADABLE = "ungradable: "
-_CODE_ALONE = {"answer-field", "schema", "forbidden-terms"}
+RULES = "heldout-verdict/2"  # raise with any change of what counts; replies stay paid for
 
 
 def _verify(context: StageContext, writer: StageWriter) -> None:
@@ -66,7 +65,7 @@ VERIFY = StageWork(
     _verify,
     ("source", "verifier", "attempts", "normalisation", "threshold", "same_model", "seed"),
     (SynthStage.SELECT, SynthStage.GENERATE),
-    (VERIFY_TEMPLATE, RUBRIC),
+    (VERIFY_TEMPLATE, RUBRIC, RULES),
 )
 
 
@@ -234,8 +233,6 @@ def faults_told(rubric: Sequence[Mapping[str, Any]]) -> str:
 
 def counts(criterion: Criterion, code: bool | None, said: bool) -> bool:
     """What counts of the two voices: a fault that either of them sees is a fault."""
-    if criterion.key in _CODE_ALONE:
-        return bool(code)
     if criterion.category is Category.PENALTY:
         return said or code is True
     return said and code is not False
