@@ -102,6 +102,8 @@ class Handler(BaseHTTPRequestHandler):
             return self._send(400, json.dumps({"error": {"message": told}}))
         if how.startswith("failing") and count <= int(how.split("-")[1]) and _chosen(text):
             return self._send(500, '{"error": {"message": "out of memory"}}')
+        if how == "hanging" and _chosen(text):
+            time.sleep(60)
         if how == "busy" and _chosen(text):
             return self._send(429, '{"error": {"message": "slow down"}}', {"Retry-After": "0"})
         if how == "resetting" and _chosen(text):

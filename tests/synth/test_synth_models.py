@@ -548,8 +548,11 @@ def test_the_same_tables_on_ray(captioned: Path, item_server: ItemServer, tmp_pa
     assert tables(here) == tables(there)
 
 
-def test_whoever_leaves_does_not_wait_for_further_attempts(item_server: ItemServer) -> None:
-    settings = ModelEndpoint(url=item_server.url("failing-99999"), concurrency=2)
+@pytest.mark.parametrize("how", ["failing-99999", "hanging"])
+def test_whoever_leaves_does_not_wait_for_further_attempts(
+    item_server: ItemServer, how: str
+) -> None:
+    settings = ModelEndpoint(url=item_server.url(how), concurrency=2)
     endpoint = open_endpoint(settings, seed=1)
     patient = dataclasses.replace(endpoint.connection, backoff=Backoff(first_seconds=60))
     endpoint = dataclasses.replace(endpoint, connection=patient)
@@ -558,8 +561,9 @@ def test_whoever_leaves_does_not_wait_for_further_attempts(item_server: ItemServ
     began = time.monotonic()
     answers = endpoint.ask(prompts, lambda reply: None)
     assert isinstance(next(answers), Reply)
+    time.sleep(0.3)  # the one that fails or hangs is under way
     answers.close()
-    assert time.monotonic() - began < 20  # another attempt would come after half a minute
+    assert time.monotonic() - began < 20  # another attempt, or the answer, comes later than that
 
 
 def test_a_token_budget_counts_what_the_server_counted(item_server: ItemServer) -> None:

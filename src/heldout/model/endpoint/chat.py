@@ -183,7 +183,7 @@ class ChatEndpoint:
                 keep(reply)  # here, in its own thread: an interrupt must not lose what was paid for
             return reply
 
-        yield from in_parallel(ask, prompts, self.concurrency, self.connection.stopped.set)
+        yield from in_parallel(ask, prompts, self.concurrency, self.connection.stop)
 
     def _ask(self, prompt: Prompt) -> Reply | Dropped:
         request = prompt.request

@@ -17,6 +17,7 @@ import threading
 import weakref
 import zlib
 from collections.abc import AsyncIterator, Mapping
+from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -72,6 +73,7 @@ class Client:
     def __init__(self) -> None:
         self._client: httpx.AsyncClient | None = None
         self._lock = threading.Lock()
+        self._under_way: set[Future[Answer]] = set()
 
     def exchange(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes | None, timeout: float
@@ -83,7 +85,25 @@ class Client:
                 # A loop holds its open sockets; whoever forgets this client gives them back.
                 weakref.finalize(self, _submit_close, self._client).atexit = False
         exchange = _exchange(self._client, method, url, headers, body, timeout)
-        return asyncio.run_coroutine_threadsafe(exchange, _loop()).result()
+        future = asyncio.run_coroutine_threadsafe(exchange, _loop())
+        self._under_way.add(future)
+        try:
+            return future.result()
+        except CancelledError:
+            raise TransportError("the request was given up", slow=False, final=True) from None
+        finally:
+            self._under_way.discard(future)
+
+    def give_up(self, after: float) -> None:
+        """Requests that are under way now end in so many seconds, answered or not."""
+
+        def cancel(futures: set[Future[Answer]]) -> None:
+            for future in futures:
+                future.cancel()
+
+        timer = threading.Timer(after, cancel, [self._under_way.copy()])
+        timer.daemon = True
+        timer.start()
 
 
 async def _exchange(

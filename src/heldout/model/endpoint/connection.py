@@ -134,6 +134,7 @@ MODELS = "/models"
 _JSON = "application/json"
 _ROUTES = re.compile(r"/(?:chat/completions|completions|models|images/edits)$")
 _AGAIN = {408, 425, 429, 500, 502, 503, 504}
+_LAST_SECONDS = 3.0  # for replies under way when somebody puts an end to it: they are paid for
 _QUOTED = 300  # characters of a server's complaint that are worth repeating
 
 
@@ -195,6 +196,11 @@ class Connection:
     def setting(self, name: str) -> str:
         """What complaints call a setting of this server."""
         return f"{self.role}.{name}" if self.role else name
+
+    def stop(self) -> None:
+        """Make no request a second time, and give up those under way unless they are answered soon."""
+        self.stopped.set()
+        self._client.give_up(_LAST_SECONDS)
 
     def get(self, path: str) -> Any:
         return self._asked(path, None)
@@ -418,7 +424,7 @@ def in_parallel(
     stop: Callable[[], None] = lambda: None,
 ) -> Iterator[Given]:
     """In the order of their arrival; what is answered before the server dies is still given. ``stop`` is
-    called when somebody puts an end to it: requests under way are waited for, and not made once more."""
+    called when somebody puts an end to it: it may give up what is under way, which is waited for."""
     pending: set[Future[Given]] = set()
     ended: EndpointError | None = None
     with ThreadPoolExecutor(concurrency) as pool:

@@ -100,7 +100,7 @@ class Endpoint:
         """As many at once as ``concurrency``; what is answered before the server dies is still given."""
         self._watch.begin()
         self.connection.stopped.clear()
-        yield from in_parallel(self.ask, requests, self.concurrency, self.connection.stopped.set)
+        yield from in_parallel(self.ask, requests, self.concurrency, self.connection.stop)
 
     def ask(self, request: Request) -> Score | Dropped:
         try:
