@@ -134,6 +134,7 @@ MODELS = "/models"
 _JSON = "application/json"
 _ROUTES = re.compile(r"/(?:chat/completions|completions|models|images/edits)$")
 _AGAIN = {408, 425, 429, 500, 502, 503, 504}
+_LOOK_SECONDS = 0.5  # a signal that another thread received is seen no later than that
 _LAST_SECONDS = 3.0  # for replies under way when somebody puts an end to it: they are paid for
 _QUOTED = 300  # characters of a server's complaint that are worth repeating
 
@@ -432,13 +433,16 @@ def in_parallel(
             for request in requests:
                 pending.add(pool.submit(ask, request))
                 while len(pending) >= 2 * concurrency and ended is None:
-                    done, pending = wait(pending, return_when=FIRST_COMPLETED)
+                    done, pending = wait(pending, _LOOK_SECONDS, FIRST_COMPLETED)
                     ended = yield from _given(done)
                 if ended is not None:
                     break
             if ended is not None:
                 pending = {future for future in pending if not future.cancel()}
-            last = yield from _given(wait(pending).done)
+            last: EndpointError | None = None
+            while pending:
+                done, pending = wait(pending, _LOOK_SECONDS, FIRST_COMPLETED)
+                last = (yield from _given(done)) or last
         except BaseException:  # an interrupt, or nobody wants the rest
             stop()
             raise
