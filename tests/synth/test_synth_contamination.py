@@ -45,6 +45,11 @@ def test_a_similarity_at_the_threshold_is_not_above_it() -> None:
     assert near_statistics(near, (0.88,))["overlap_at"]["0.88"]["hits"] == 0
 
 
+def test_a_cosine_that_rounding_takes_past_its_bounds_is_in_the_histogram() -> None:
+    found = near_statistics(NearPairs([], [1.0000001, -0.1], ["a", "b"]), (0.88,))["histogram"]
+    assert (found["counts"][0], found["counts"][-1]) == (1, 1)
+
+
 def test_no_query_is_no_rate() -> None:
     found = near_statistics(NearPairs([], [], []), (0.88,))
     assert found["hit_rate"] is None and found["hits_per_query"] is None
