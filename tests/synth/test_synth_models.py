@@ -24,13 +24,16 @@ import pytest
 from item_serving import ItemServer
 from PIL import Image
 
+from heldout.engine import open_engine
 from heldout.errors import InputError
 from heldout.model import ModelEndpoint, open_endpoint
 from heldout.model.endpoint import Backoff, settings
 from heldout.model.endpoint.read import data_url
 from heldout.model.request import Prompt, Reply, Request, Text
 from heldout.scenes import write_benchmark
-from heldout.synth import Synthesis, SynthStage, synth
+from heldout.store import Run
+from heldout.synth import Synthesis, SynthSettings, SynthStage, synth
+from heldout.synth.context import StageContext, StageModel
 from heldout.synth.ledger import table_path
 
 MADE = [stage for stage in SynthStage if stage is not SynthStage.DECONTAMINATE]
@@ -546,6 +549,20 @@ def test_the_same_tables_on_ray(captioned: Path, item_server: ItemServer, tmp_pa
     here = make(captioned, item_server, tmp_path / "a", **values)
     there = make(captioned, item_server, tmp_path / "b", **values, engine="ray", workers=1)
     assert tables(here) == tables(there)
+
+
+def test_a_prompt_that_comes_again_in_another_batch_is_paid_for_once(
+    item_server: ItemServer, tmp_path: Path
+) -> None:
+    run = Run.create(tmp_path / "run", seed=1)
+    endpoint = ModelEndpoint(url=item_server.url("plain"))
+    with open_engine("local", workers=1) as engine:
+        context = StageContext(run, SynthSettings(source="x"), engine, quiet=True)
+        with StageModel(context, "generator", endpoint, "generate", {}) as model:
+            for _ in range(2):
+                model.ask({"a": Prompt(Request("a", (Text("the same words"),)))}, "asking")
+    spent = run.manifest()["synth"]["generator"]
+    assert spent["spent"]["requests"] == spent["answered_by"][0]["replies"] == 1
 
 
 @pytest.mark.parametrize("how", ["failing-99999", "hanging"])

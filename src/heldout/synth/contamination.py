@@ -79,7 +79,10 @@ def near_statistics(near: NearPairs, thresholds: Iterable[float]) -> dict[str, A
         "top_similarity": _summary(best),
         "overlap_at": {f"{t:g}": _rate(nearest > t, near.clusters) for t in thresholds},
         "max_similarity": _summary(nearest),
-        "histogram": {"edges": list(_BINS), "counts": np.histogram(np.clip(nearest, 0, 1), _BINS)[0].tolist()},
+        "histogram": {
+            "edges": list(_BINS),
+            "counts": np.histogram(np.clip(nearest, 0, 1), _BINS)[0].tolist(),
+        },
     }
 
 

@@ -136,6 +136,7 @@ class StageModel:
         self.identity: Mapping[str, str] = {**self.asker.identity, **depends}
         self._journal = Journal(journal_path(context.run, role))
         self._spent: Counter[str] = Counter()
+        self._counted: set[str] = set()
         self._answered: dict[tuple[str, str], dict[str, Any]] = {}
 
     def __enter__(self) -> StageModel:
@@ -190,8 +191,10 @@ class StageModel:
             unit=unit,
             quiet=self._context.quiet,
         )
-        for reply in answered.paid.values():
-            self._count(reply)
+        for key, reply in answered.paid.items():
+            if key not in self._counted:  # a prompt may come again in a later batch
+                self._counted.add(key)
+                self._count(reply)
         if answered.ended is not None:
             raise answered.ended
         return answered
