@@ -30,6 +30,7 @@ from heldout.model import ModelEndpoint, open_endpoint
 from heldout.model.endpoint import Backoff, settings
 from heldout.model.endpoint.read import data_url
 from heldout.model.request import Prompt, Reply, Request, Text
+from heldout.report.synthesis import read_facts
 from heldout.scenes import write_benchmark
 from heldout.store import Run
 from heldout.synth import Synthesis, SynthSettings, SynthStage, synth
@@ -472,7 +473,14 @@ def test_a_model_does_not_verify_itself_unless_that_is_asked_for(
     verifier = {"url": item_server.url("slow-1", "writer")}
     with pytest.raises(InputError, match="same model"):
         make(captioned, item_server, tmp_path / "a", verifier=verifier)
-    make(captioned, item_server, tmp_path / "a", verifier=verifier, same_model=True)
+    made = make(captioned, item_server, tmp_path / "a", verifier=verifier, same_model=True)
+    facts = read_facts(made.run)
+    assert facts.verified_itself == "all"
+    (line,) = (model for model in facts.models if model.role == "verifier")
+    other = dataclasses.replace(line, model="another")
+    assert dataclasses.replace(facts, models=[*facts.models, other]).verified_itself == "some"
+    rest = [model for model in facts.models if model is not line]
+    assert not dataclasses.replace(facts, models=[*rest, other]).verified_itself
 
 
 @pytest.mark.parametrize(

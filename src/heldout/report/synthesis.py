@@ -139,18 +139,15 @@ class SynthesisFacts:
         return [model for model in self.models if model.asked]
 
     @property
-    def one_model(self) -> bool:
-        """Whether a model verified what it wrote itself."""
-        wrote = {
-            asked_model.model
-            for asked_model in self.asked_models
-            if asked_model.role == "generator"
-        }
-        return any(
-            asked_model.model in wrote
-            for asked_model in self.asked_models
-            if asked_model.role == "verifier"
+    def verified_itself(self) -> str:
+        """``all``: one model wrote and verified every item; ``some``: a verifier wrote items, too."""
+        wrote, verified = (
+            {asked_model.model for asked_model in self.asked_models if asked_model.role == role}
+            for role in ("generator", "verifier")
         )
+        if not wrote & verified:
+            return ""
+        return "all" if wrote == verified and len(wrote) == 1 else "some"
 
     @property
     def single(self) -> dict[str, str]:
