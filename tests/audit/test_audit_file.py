@@ -7,7 +7,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from heldout.audit.gates import parse_gate, shut
+from heldout.audit.audit_file import parse_gate, shut
 from heldout.audit.reader import read_audit
 from heldout.detect import Cell
 from heldout.errors import InputError

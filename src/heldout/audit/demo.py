@@ -54,7 +54,7 @@ _TRUTHS = {
 
 
 @dataclass(frozen=True)
-class Planted:
+class PlantedCount:
     """One kind of thing put into the corpus; ``found`` counts what the audit called a copy, or where words
     alone leaked, whose words count as found."""
 
@@ -65,7 +65,7 @@ class Planted:
 
 
 @dataclass(frozen=True)
-class Suspected:
+class Suspect:
     """One model, what the audit says of it, and what is true. ``least``: an effect that every detector
     would have shown."""
 
@@ -84,8 +84,8 @@ class DemoResult:
 
     check: CheckReport
     audited: AuditResult
-    planted: list[Planted]
-    models: list[Suspected]
+    planted: list[PlantedCount]
+    models: list[Suspect]
     audit_file: Path
     missing: str = ""
 
@@ -105,10 +105,10 @@ class DemoResult:
 
 
 def run_demo(
-    folder: Path,
+    folder: str | Path = "heldout-demo",
     *,
     seed: int = 0,
-    models: Path | None = None,
+    models: str | Path | None = None,
     size: DemoSize | None = None,
     engine: str = "local",
     workers: int | None = None,
@@ -116,11 +116,23 @@ def run_demo(
     tell: Callable[[str], None] = lambda _: None,
     quiet: bool = False,
 ) -> DemoResult:
-    """Render, write the audit file, run it; then compare with the truth, which the audit never sees.
+    """Render a benchmark, a leaky corpus and an audit file, run it, and compare with the truth.
 
-    ``corpus`` off audits the models alone.
+    ``heldout.demo(...)`` is this function, too. The audit never sees the truth.
+
+    Args:
+        folder: New folder for data, run and report, or that of a demo that was killed.
+        seed: Another seed renders another benchmark, which the models that come along do not know.
+        models: Folder with the models contaminated, clean and outsider; default: those of the package.
+        size: How many pictures; default: those of ``heldout demo``.
+        engine: Where the search runs.
+        workers: Processes; default: one per core.
+        corpus: Whether a corpus is audited, too, or the models alone.
+        tell: Receives a line for every stage that begins.
+        quiet: Show no progress.
     """
-    demo_models = models_for(seed, models)
+    folder = Path(folder)
+    demo_models = models_for(seed, Path(models) if models is not None else None)
     missing = demo_models if isinstance(demo_models, str) else _not_installed(demo_models.needed())
     chosen = demo_models if isinstance(demo_models, DemoModels) and not missing else None
     tell("rendering a benchmark, its twins and a leaky corpus")
@@ -150,7 +162,7 @@ def _not_installed(needed: Mapping[str, str]) -> str:
     )
 
 
-def _against_truth(run: Run, truth: Path) -> list[Planted]:
+def _against_truth(run: Run, truth: Path) -> list[PlantedCount]:
     matches, texts = read_matches(run), read_text_matches(run)
     copies = set(matches.filter(matches["relation"].is_in(COPIES))["corpus_id"])
     words = set(texts.filter(texts["degree"] != "none")["corpus_id"])
@@ -163,7 +175,8 @@ def _against_truth(run: Run, truth: Path) -> list[Planted]:
         caught[kind] += row["corpus_id"] in (words if kind[0] == WORDS else copies)
     kinds = sorted(planted, key=lambda kind: _GROUPS.index(kind[0]))
     return [
-        Planted(name, group, planted[group, name], caught[group, name]) for group, name in kinds
+        PlantedCount(name, group, planted[group, name], caught[group, name])
+        for group, name in kinds
     ]
 
 
@@ -175,7 +188,7 @@ def _group(row: Mapping[str, Any]) -> str:
     return CHANGED if row["found_by"] == "near" else EXACT
 
 
-def _suspected(audited: AuditResult, run: Run, who: Path) -> list[Suspected]:
+def _suspected(audited: AuditResult, run: Run, who: Path) -> list[Suspect]:
     roles: dict[str, str] = json.loads(who.read_text())
     findings = run.read_json("detections.json")["findings"]
     cells = {cell.on: cell for cell in audited.overall.cells if cell.cell.model is not None}
@@ -201,7 +214,7 @@ def _suspected(audited: AuditResult, run: Run, who: Path) -> list[Suspected]:
         else:  # a baseline makes no claims: whether it stays quiet by itself is what it is there for
             status, survives = ("fires too" if _fires(mine) else "quiet"), ()
         least = max((float(one["minimum_detectable_effect"]) for one in mine), default=0.0)
-        made.append(Suspected(name, role, _TRUTHS[role], status, survives, texts, least))
+        made.append(Suspect(name, role, _TRUTHS[role], status, survives, texts, least))
     return made
 
 

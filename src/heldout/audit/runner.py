@@ -11,17 +11,16 @@ from typing import Any
 
 import polars as pl
 
-from heldout.audit.access import forget_loaded
 from heldout.audit.audit_file import Search
-from heldout.audit.cases import Case, open_cases, open_controls
+from heldout.audit.cases import AuditCase, open_cases, open_controls
 from heldout.audit.conclusion import conclude, share_nearness
-from heldout.audit.corrections import CORRECTED, write_corrections
-from heldout.audit.ledger import Ledger, file_digest, fingerprint, refuse_changed
+from heldout.audit.family import CORRECTED, write_corrections
+from heldout.audit.ledger import AuditLedger, file_digest, fingerprint, refuse_changed
 from heldout.audit.overlap import calibration_plan, open_judge, search_corpora
 from heldout.audit.plan import Plan, make_plan, refuse_over_budget
 from heldout.audit.reader import Audit, read_audit
-from heldout.audit.recording import inputs_of, record
-from heldout.audit.synthesis import FreshItems, fresh_steps, open_fresh_items, synthesize
+from heldout.audit.recording import forget_loaded, inputs_of, record
+from heldout.audit.verbs import FreshItems, fresh_steps, open_fresh_items, synthesize
 from heldout.corpus import corpus_fingerprint
 from heldout.detect import DetectSettings, ScoreTables, detectors
 from heldout.engine import Engine, open_engine
@@ -128,7 +127,7 @@ class _Journey:
     def __init__(
         self,
         audit: Audit,
-        cases: list[Case],
+        cases: list[AuditCase],
         fresh: list[FreshItems],
         plan: Plan,
         tell: Tell,
@@ -136,7 +135,7 @@ class _Journey:
     ) -> None:
         self.audit, self.file, self.cases, self.fresh = audit, audit.file, cases, fresh
         self.plan, self.tell, self.quiet = plan, tell, quiet
-        self.ledger = Ledger(audit.output)
+        self.ledger = AuditLedger(audit.output)
         self.made: list[str] = []
         self.kept: list[str] = []
         self.looked: dict[str, DetectorOutcomes] = {}
@@ -233,7 +232,7 @@ class _Journey:
             self.ledger.finish(key, mark, result)
         return result
 
-    def _overlap(self, case: Case, run: Run, engine: Engine) -> None:
+    def _overlap(self, case: AuditCase, run: Run, engine: Engine) -> None:
         search = self.file.search
         null, controls = open_controls(self.audit)
         inputs = {
@@ -277,7 +276,7 @@ class _Journey:
 
         self._stage(f"{case.name}/overlap", inputs, [run.table_path("matches")], work)
 
-    def _record(self, case: Case, run: Run, recording: Any, kind: str) -> None:
+    def _record(self, case: AuditCase, run: Run, recording: Any, kind: str) -> None:
         inputs = inputs_of(self.audit, case, recording, kind)
         self._stage(
             f"{case.name}/{kind}/{recording.name}",
@@ -286,7 +285,7 @@ class _Journey:
             lambda: record(self.audit, case, recording, kind, run, quiet=self.quiet),
         )
 
-    def _test(self, case: Case, run: Run) -> dict[str, float]:
+    def _test(self, case: AuditCase, run: Run) -> dict[str, float]:
         """Every detector that was planned; returns one p per claim."""
 
         def work() -> dict[str, float]:
@@ -298,7 +297,7 @@ class _Journey:
         )
         return found
 
-    def _tested_on(self, case: Case, run: Run) -> dict[str, Any]:
+    def _tested_on(self, case: AuditCase, run: Run) -> dict[str, Any]:
         return {
             **_evidence(run),
             "models": [recording.name for recording in case.recordings],
@@ -311,7 +310,7 @@ class _Journey:
             "twins": run.manifest().get("twins"),
         }
 
-    def _look(self, case: Case, run: Run) -> DetectorOutcomes:
+    def _look(self, case: AuditCase, run: Run) -> DetectorOutcomes:
         wanted = pl.col("model").is_in([recording.name for recording in case.recordings])
         tables = ScoreTables.load(run)
 
@@ -328,14 +327,14 @@ class _Journey:
         )
         return look(tables, self._detectors(case), self._settings(case))
 
-    def _detectors(self, case: Case) -> list[str]:
+    def _detectors(self, case: AuditCase) -> list[str]:
         has = {
             "scores": any(recording.scored for recording in case.recordings),
             "answers": any(recording.answered for recording in case.recordings),
         }
         return [name for name in self.file.detectors if has[detectors()[name].needs]]
 
-    def _settings(self, case: Case) -> DetectSettings:
+    def _settings(self, case: AuditCase) -> DetectSettings:
         file, recorded = self.file, {recording.name: recording for recording in case.recordings}
         clean = file.clean_references
         return DetectSettings(
@@ -358,7 +357,7 @@ class _Journey:
             ),
         )
 
-    def _judge(self, case: Case, run: Run, tested: dict[str, dict[str, float]]) -> None:
+    def _judge(self, case: AuditCase, run: Run, tested: dict[str, dict[str, float]]) -> None:
         """Claims, corrected over all that was planned: other benchmarks', and what failed as p = 1."""
         others = [p for name, found in tested.items() if name != case.name for p in found.values()]
         untested = sum(
@@ -381,7 +380,7 @@ class _Journey:
         }
         self._stage(f"{case.name}/claims", inputs, [run.path / "detections.json"], work)
 
-    def _conclude(self, case: Case, run: Run) -> None:
+    def _conclude(self, case: AuditCase, run: Run) -> None:
         """Corrected scores and the page: cheap, and of what the tables and claims say now."""
         names = [recording.name for recording in case.recordings]
         inputs = {
