@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 sys.path.insert(0, str(Path(__file__).parents[1] / "verdict"))
 from measured_by_hand import measured
 
+import heldout
 from heldout.audit import conclude, conclusion, runner
 from heldout.audit.reader import read_audit
 from heldout.audit.runner import AuditResult, run_audit
@@ -93,8 +94,11 @@ def test_a_second_run_does_nothing_and_says_the_same(
     done: AuditResult, finished_folder: Path
 ) -> None:
     first = (finished_folder / "out/verdict.json").read_bytes()
-    again = _run(finished_folder)
+    again = heldout.audit(finished_folder / "audit.yaml", quiet=True)
     assert again.made == []
+    assert set(again.claims["audited"]) == set(again.runs)
+    assert set(again.claims["status"]) and again.findings.height >= again.claims.height
+    assert "<table>" in again._repr_html_()
     assert len(again.kept) == 16
     assert done.made == []  # not even after the whole folder was copied elsewhere
     assert (finished_folder / "out/verdict.json").read_bytes() == first

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import html
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -22,7 +23,7 @@ from heldout.audit.reader import Audit, read_audit
 from heldout.audit.recording import forget_loaded, inputs_of, record
 from heldout.audit.verbs import FreshItems, fresh_steps, open_fresh_items, synthesize
 from heldout.corpus import corpus_fingerprint
-from heldout.detect import DetectSettings, ScoreTables, detectors
+from heldout.detect import DetectSettings, Finding, ScoreTables, detectors
 from heldout.engine import Engine, open_engine
 from heldout.evidence import keep_leak_labels
 from heldout.model import note_twins
@@ -30,9 +31,12 @@ from heldout.overlap import can_register
 from heldout.report import write_audit_report
 from heldout.store import Run, exclusive, log_path, write_json
 from heldout.verdict import (
+    Claim,
     DetectorOutcomes,
     Overall,
     benchmark_verdict,
+    claims_frame,
+    findings_frame,
     judge,
     look,
     overall_verdict,
@@ -67,6 +71,36 @@ class AuditResult:
     made: list[str] = field(default_factory=list)
     kept: list[str] = field(default_factory=list)
 
+    @property
+    def claims(self) -> pl.DataFrame:
+        """What the audit concludes of every benchmark, with a status each."""
+        return self._frame("claims", Claim, claims_frame)
+
+    @property
+    def findings(self) -> pl.DataFrame:
+        """The numbers that claims rest on."""
+        return self._frame("findings", Finding, findings_frame)
+
+    def _frame(
+        self, name: str, record: type[Claim] | type[Finding], frame: Callable[..., pl.DataFrame]
+    ) -> pl.DataFrame:
+        frames = []
+        for benchmark, path in self.runs.items():
+            rows = Run.open(path).read_json(f"{name}.json")[name]
+            own = frame([record.model_validate(row) for row in rows])
+            frames.append(own.select(pl.lit(benchmark).alias("audited"), pl.all()))
+        return pl.concat(frames, how="vertical_relaxed") if frames else frame([])
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><td>{html.escape(row['audited'])}</td><td>{html.escape(row['status'])}</td>"
+            f"<td>{html.escape(row['sentence'])}</td></tr>"
+            for row in self.claims.to_dicts()
+        )
+        header = "<tr><th>benchmark</th><th>status</th><th>claim</th></tr>"
+        page = html.escape(str(self.verdict.parent / "report.html"))
+        return f"<table>{header}{rows}</table><p>report: {page}</p>"
+
     def as_json(self) -> dict[str, Any]:
         return {
             **self.overall.as_json(),
@@ -75,40 +109,22 @@ class AuditResult:
             "stages": {"made": self.made, "kept": self.kept},
         }
 
-    @property
-    def cells(self) -> pl.DataFrame:
-        """One row per benchmark and corpus or model, with its status."""
-        rows = [
-            {
-                "benchmark": cell.cell.benchmark,
-                "corpus": cell.cell.corpus,
-                "model": cell.cell.model,
-                "status": cell.status,
-                "leak_rate": cell.leak.value if cell.leak is not None else None,
-            }
-            for cell in self.overall.cells
-        ]
-        schema = dict.fromkeys(("benchmark", "corpus", "model", "status"), pl.String)
-        return pl.DataFrame(rows, schema={**schema, "leak_rate": pl.Float64})
-
-    def _repr_html_(self) -> str:
-        return str(self.cells._repr_html_())
-
 
 def run_audit(
     audit: Audit | str | Path, *, tell: Tell = lambda _: None, quiet: bool = False
 ) -> AuditResult:
-    """Run an audit file: search, scores, answers, detectors, controls, one verdict.
+    """Audit benchmarks against corpora and models from one file: evidence, controls, claims, one verdict.
 
-    ``heldout.audit(...)`` is this function, too. A killed call continues where it was.
+    ``heldout.audit(...)`` is this function, too. A killed audit continues where it was when it is called
+    again; what is finished is not done again unless its inputs change.
 
     Args:
-        audit: An audit that was read, or its file.
-        tell: Receives a line for every stage that begins.
+        audit: An audit file that was read, or its path.
+        tell: Receives a line per stage.
         quiet: Show no progress.
 
     Returns:
-        The verdict of every benchmark with every corpus and model; ``cells`` as a data frame.
+        The verdict and the runs, with claims and findings as data frames.
     """
     if not isinstance(audit, Audit):
         audit = read_audit(Path(audit))
