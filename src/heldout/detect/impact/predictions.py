@@ -14,8 +14,8 @@ from heldout.errors import InputError
 from heldout.model import (
     Columns,
     OwnGrades,
-    Reading,
     RecordedAnswers,
+    ReplyOutcome,
     Unread,
     as_truth,
     compare_grades,
@@ -195,7 +195,9 @@ def _graded(model: str, path: Path, columns: Columns, answers: RecordedAnswers) 
             others.setdefault(question.benchmark_id, question.variant)
             continue
         outcome = graded(question, reply).outcome
-        readings.append(Reading(question.benchmark_id, reply.text, outcome, len(question.options)))
+        readings.append(
+            ReplyOutcome(question.benchmark_id, reply.text, outcome, len(question.options))
+        )
         hit = outcome == "right"
         right[question.benchmark_id].append(hit)
         if question.id in answers.own_grades:
