@@ -254,7 +254,7 @@ def test_without_the_flag_nothing_of_the_checkpoint_runs(family: str, tmp_path: 
     ran = tmp_path / "ran"
     for file in folder.glob("*.py"):
         file.write_text(f"open({str(ran)!r}, 'w').close()\n" + file.read_text())
-    with pytest.raises(InputError, match="--trust-remote-code.*trust_remote_code: true"):
+    with pytest.raises(InputError, match="trust_remote_code"):
         LocalModel.load(str(folder), device="cpu")
     assert not ran.exists()
     LocalModel.load(str(folder), device="cpu", trust_remote_code=True)

@@ -146,7 +146,7 @@ def _options(values: Mapping[str, Any], listed: Any) -> tuple[str, ...]:
             except (ValueError, SyntaxError, MemoryError, RecursionError):
                 continue
     if isinstance(listed, list | tuple):
-        return tuple(text for one in listed if (text := canonical_text(one)))
+        return tuple(text for value in listed if (text := canonical_text(value)))
     columns = sorted(name for name in values if isinstance(name, str) and _LETTER.fullmatch(name))
     texts = [canonical_text(values[name]) for name in columns]
     return tuple(text for text in texts if text and text.lower() != "nan")
@@ -293,7 +293,7 @@ class _Items:
             asked = {same(example.question or ""), same(released or "")}
             if row.question is not None and same(row.question) in asked:
                 return example
-            if row.prompt is not None and any(one and one in same(row.prompt) for one in asked):
+            if row.prompt is not None and any(text and text in same(row.prompt) for text in asked):
                 return example
         question = row.question if row.question is not None else row.prompt
         if row.id is None and row.position is not None and question is None:

@@ -258,8 +258,8 @@ class LocalAsker:
             return 0
         first, last = min(row.ids for row in rows), max(row.ids for row in rows)
         shared = 0
-        for one, other in zip(first, last, strict=False):
-            if one != other:
+        for token, other in zip(first, last, strict=False):
+            if token != other:
                 break
             shared += 1
         shared = min(shared, *(len(row.ids) - 1 for row in rows))
@@ -268,8 +268,8 @@ class LocalAsker:
 
     def _reply(self, name: str, row: Row, said: Said, letters: int) -> Reply:
         text = self._parts.tokenizer.decode(said.tokens, skip_special_tokens=True)
-        told: tuple[float | None, ...] = ()
+        letter_logprobs: tuple[float | None, ...] = ()
         if self._logprobs and letters:
-            told = self._greedy.letters(said, letters)
+            letter_logprobs = self._greedy.letters(said, letters)
         finish = STOPPED if said.stopped else CUT
-        return Reply(name, text, finish, row.length, len(said.tokens), told)
+        return Reply(name, text, finish, row.length, len(said.tokens), letter_logprobs)

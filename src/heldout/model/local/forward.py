@@ -125,8 +125,8 @@ def common_prefix(rows: Sequence[Row]) -> int:
     """How many tokens all rows begin with, leaving each the place that predicts its first scored one."""
     first, last = min(row.ids for row in rows), max(row.ids for row in rows)
     shared = 0
-    for one, other in zip(first, last, strict=False):
-        if one != other:
+    for token, other in zip(first, last, strict=False):
+        if token != other:
             break
         shared += 1
     return min(shared, *(row.scored[0] - 1 for row in rows))
@@ -325,8 +325,8 @@ class Forward:
     def lines(self, logits: Any, targets: Sequence[int]) -> list[list[float]]:
         import torch
 
-        found = moments(logits, torch.tensor(targets, device=self._model.device))
-        lines: list[list[float]] = torch.stack(found, 1).tolist()
+        sums = moments(logits, torch.tensor(targets, device=self._model.device))
+        lines: list[list[float]] = torch.stack(sums, 1).tolist()
         return lines
 
     def likeliest(self, logits: Any) -> list[int]:

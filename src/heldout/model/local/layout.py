@@ -42,7 +42,7 @@ def groups(requests: Iterable[Request]) -> Iterator[Group | Dropped]:
     """Groups by the pictures' own bytes: files that hold the same picture are one."""
     stream = iter(requests)
     while window := list(itertools.islice(stream, WINDOW)):
-        found: dict[tuple[str, ...], list[Request]] = {}
+        groups: dict[tuple[str, ...], list[Request]] = {}
         digests: dict[ImageRef, str] = {}
         for request in window:
             try:
@@ -50,8 +50,8 @@ def groups(requests: Iterable[Request]) -> Iterator[Group | Dropped]:
             except ImageError as error:
                 yield Dropped(STAGE, request.id, error.reason, error.detail)
                 continue
-            found.setdefault(key, []).append(request)
-        for members in found.values():
+            groups.setdefault(key, []).append(request)
+        for members in groups.values():
             yield Group(tuple(members))
 
 

@@ -94,12 +94,12 @@ class OnnxPasses:
         return tokens, first
 
     def lines(self, logits: Any, targets: Sequence[int]) -> list[list[float]]:
-        found: list[list[float]] = moments(logits, targets).tolist()
-        return found
+        rows: list[list[float]] = moments(logits, targets).tolist()
+        return rows
 
     def likeliest(self, logits: Any) -> list[int]:
-        found: list[int] = logits.argmax(-1).tolist()
-        return found
+        places: list[int] = logits.argmax(-1).tolist()
+        return places
 
     def logprobs(self, line: Any) -> NDArray[np.float32]:
         less = line - line.max()
