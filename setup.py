@@ -10,7 +10,7 @@ from pathlib import Path
 from setuptools import Extension, setup
 from setuptools.command.bdist_wheel import bdist_wheel
 
-COMPILED = ("heldout.image._jpeg", "heldout.overlap.fingerprints._sums")
+COMPILED = ("heldout.image._jpeg", "heldout.overlap.images._sums")
 
 
 class Wheel(bdist_wheel):

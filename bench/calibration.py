@@ -19,11 +19,16 @@ from numpy.typing import NDArray
 
 from heldout.corpus import open_corpus
 from heldout.lab import TRANSFORMS, Collection, collect
-from heldout.overlap.calibration import flag_p, null_similarities, threshold
-from heldout.overlap.calibration.measure import COPY
-from heldout.overlap.calibration.nearest import Rows, nearest_in
-from heldout.overlap.calibration.null import mean_group, related_pictures
-from heldout.overlap.encoders import Encoder, open_encoder
+from heldout.overlap.images.encoder import Encoder, open_encoder
+from heldout.overlap.nearness.measure import COPY
+from heldout.overlap.nearness.nearest import (
+    TallMatrix,
+    mean_group,
+    nearest_in,
+    null_similarities,
+    related_pictures,
+)
+from heldout.overlap.nearness.threshold import flag_p, threshold
 from heldout.stats import binomial_interval
 
 Matrix = NDArray[np.float32]
@@ -85,7 +90,7 @@ def _outcome(drawn: Drawn, alpha: float) -> tuple[float, bool, float] | None:
     if len(null) < 5.0 * null.design_effect / alpha:
         return None
     tau = threshold(null, alpha)
-    near = nearest_in(Rows.of(drawn.corpus, 64 << 20), drawn.benchmark)
+    near = nearest_in(TallMatrix.of(drawn.corpus, 64 << 20), drawn.benchmark)
     labels = related_pictures(drawn.benchmark, near.neighbour, near.similarity)
     count = int((near.similarity > tau.value).sum())
     n = len(drawn.benchmark)

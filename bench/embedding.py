@@ -19,7 +19,8 @@ from pathlib import Path
 import numpy as np
 
 from heldout.corpus import CorpusItem, open_corpus
-from heldout.overlap.encoders import Encoder, embed_shard, open_encoder
+from heldout.overlap.images.embed import embed_shard
+from heldout.overlap.images.encoder import Encoder, open_encoder
 
 ROOT = Path(__file__).resolve().parents[1]
 OUT = ROOT / "bench" / "out" / "embedding.json"

@@ -28,11 +28,10 @@ from heldout.image import (
     luminance,
     pixel_digest,
 )
-from heldout.overlap.fingerprints import fingerprint, fixed_point, hash_bytes, pdq_coefficients
-from heldout.overlap.fingerprints.fingerprint import is_flat
-from heldout.overlap.fingerprints.lanczos import grey_of_colours
-from heldout.overlap.fingerprints.pdq import pdq_samples
-from heldout.overlap.fingerprints.phash import SIDE, phash_of, takes_sums
+from heldout.overlap.images import lanczos as fixed_point
+from heldout.overlap.images.fingerprint import SIDE, fingerprint, is_flat, phash_of, takes_sums
+from heldout.overlap.images.lanczos import grey_of_colours
+from heldout.overlap.images.pdq import hash_bytes, pdq_coefficients, pdq_samples
 
 Stage = tuple[str, Callable[[], object]]
 OURS, PEER = "fingerprint", "imagehash.phash"

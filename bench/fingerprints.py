@@ -21,7 +21,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from heldout.overlap.hashes import PDQ, PHASH, SLACK, HashedShard, Waiting, build_hash_index
+from heldout.overlap.images.hashes import PDQ, PHASH, SLACK, HashedShard, Waiting, build_hash_index
 
 ROOT = Path(__file__).resolve().parents[1]
 OUT = ROOT / "bench" / "out" / "fingerprints.json"
@@ -85,21 +85,21 @@ def decoding_and_digests(files: list[Path]) -> None:
 
 
 def fingerprints(files: list[Path]) -> None:
-    from heldout.overlap.fingerprints import fingerprint
+    from heldout.overlap.images.fingerprint import fingerprint
 
     for path in files:
         fingerprint(path.read_bytes())
 
 
 def without_pixels(files: list[Path]) -> None:
-    from heldout.overlap.fingerprints import fingerprint
+    from heldout.overlap.images.fingerprint import fingerprint
 
     for path in files:
         fingerprint(path.read_bytes(), sizes=())
 
 
 def screening(files: list[Path]) -> None:
-    from heldout.overlap.fingerprints import screen
+    from heldout.overlap.images.fingerprint import screen
 
     for path in files:
         screen(path.read_bytes())
@@ -174,7 +174,7 @@ def check(files: list[Path]) -> dict[str, int]:
     import pdqhash
 
     from heldout.image import decode, to_rgb
-    from heldout.overlap.fingerprints import fingerprint, screen
+    from heldout.overlap.images.fingerprint import fingerprint, screen
 
     different, farthest, quality = 0, 0, 0
     moved: dict[str, list[int]] = {"pdq": [], "phash": []}
@@ -210,7 +210,7 @@ def lost(files: list[Path]) -> dict[str, int]:
 
     from hash_radii import COPIES
     from heldout.image import ImageRef, InlineBytes, decode, to_rgb
-    from heldout.overlap.fingerprints import fingerprint, screen
+    from heldout.overlap.images.fingerprint import fingerprint, screen
 
     refs = {
         path.name: ImageRef(path.name, InlineBytes(path.read_bytes(), path.name)) for path in files

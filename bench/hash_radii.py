@@ -19,9 +19,11 @@ from numpy.typing import NDArray
 from PIL import Image, ImageEnhance, ImageFilter, ImageOps
 
 from heldout.image import to_rgb
-from heldout.overlap.encoders.views import in_pose
-from heldout.overlap.fingerprints import grey_pixels, pdq, pdq_poses, phash
-from heldout.overlap.hashes import BYTES, PDQ, PHASH, RADII
+from heldout.overlap.images.encoder import in_pose
+from heldout.overlap.images.fingerprint import phash
+from heldout.overlap.images.hashes import BYTES, PDQ, PHASH, RADII
+from heldout.overlap.images.lanczos import grey_pixels
+from heldout.overlap.images.pdq import pdq, pdq_poses
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = Path(os.environ.get("HELDOUT_SHARED", ROOT.parent / "shared")) / "data"

@@ -23,7 +23,9 @@ import psutil
 from numpy.typing import NDArray
 
 from heldout.engine import open_engine
-from heldout.overlap.join import Hits, JoinIndex, join
+from heldout.overlap.images.join import Hits
+from heldout.overlap.images.join_index import JoinIndex
+from heldout.overlap.images.join_stream import join
 
 THRESHOLD = 0.95
 K = 5

@@ -127,7 +127,7 @@ def fingerprint_lines(folder: Path, large: bool) -> Iterator[Line]:
 
 def embedding_lines(folder: Path, large: bool) -> Iterator[Line]:
     from embedding import clip_b32, copy_files, measure
-    from heldout.overlap.encoders import open_encoder
+    from heldout.overlap.images.encoder import open_encoder
 
     copy_files(folder / "pictures", 48)
     encoder = open_encoder(clip_b32(folder / "clip-b32-random"))

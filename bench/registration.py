@@ -26,7 +26,8 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from heldout.overlap.registration import Features, aligned_panel, cheap_features, register
+from heldout.overlap.images.features import ImageFeatures, cheap_features
+from heldout.overlap.images.register import aligned_panel, register
 from heldout.stats import binomial_interval
 from registration_transforms import TRANSFORMS, Picture
 
@@ -98,10 +99,10 @@ def _area(picture: Picture) -> int:
     return picture.width * picture.height
 
 
-_FEATURES: dict[str, Features] = {}
+_FEATURES: dict[str, ImageFeatures] = {}
 
 
-def features_of(name: str) -> Features:
+def features_of(name: str) -> ImageFeatures:
     if name not in _FEATURES:
         _FEATURES[name] = cheap_features(opened(name))
     return _FEATURES[name]
@@ -126,7 +127,7 @@ def _one_thread() -> None:
     cv2.setNumThreads(1)  # the pool has a process per core
 
 
-def _signature(name: str) -> tuple[str, Features]:
+def _signature(name: str) -> tuple[str, ImageFeatures]:
     _one_thread()
     return hashlib.sha256((DATA / name).read_bytes()).hexdigest(), features_of(name)
 

@@ -47,7 +47,8 @@ def speeds(
 ) -> list[dict[str, Any]]:
     """Cold, MB/s: plain reading, and the threshold join with each number of queries."""
     from heldout.engine import open_engine
-    from heldout.overlap.join import JoinIndex, join
+    from heldout.overlap.images.join_index import JoinIndex
+    from heldout.overlap.images.join_stream import join
     from join import THRESHOLD
 
     asked = np.load(queries)
@@ -72,7 +73,8 @@ def speeds(
 
 
 def main(path: str, queries: str, count: str, memory: str) -> None:
-    from heldout.overlap.join import JoinIndex, join
+    from heldout.overlap.images.join_index import JoinIndex
+    from heldout.overlap.images.join_stream import join
     from join import THRESHOLD
     from memory import peak_mib
 

@@ -36,11 +36,10 @@ from rapidfuzz.distance import Levenshtein
 from heldout.benchmark import Benchmark, Example, parse_source, read_examples
 from heldout.corpus import open_corpus
 from heldout.engine import open_engine
-from heldout.overlap.text import TextSearch, build_text_index, scan_text_shard
-from heldout.overlap.text.batch import WordBatch
-from heldout.overlap.text.edits import SHORTEST, SIMILAR, EditIndex
-from heldout.overlap.text.ngrams import NgramIndex
-from heldout.overlap.text.normalise import published
+from heldout.overlap.texts.edits import SHORTEST, SIMILAR, EditIndex, NgramIndex
+from heldout.overlap.texts.index import TextSearch, build_text_index
+from heldout.overlap.texts.normalise import WordBatch, published
+from heldout.overlap.texts.scan import scan_text_shard
 from heldout.store import Dropped
 
 ROOT = Path(__file__).resolve().parents[1]

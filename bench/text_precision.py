@@ -33,8 +33,10 @@ from numpy.typing import NDArray
 from heldout.benchmark import Benchmark, Example, parse_source, read_examples
 from heldout.corpus import open_corpus
 from heldout.engine import open_engine
-from heldout.overlap.text import METHODS, TextSearch, build_text_index, collect_text, search_text
-from heldout.overlap.text.encoders import open_text_encoder
+from heldout.overlap.texts.encoders import open_text_encoder
+from heldout.overlap.texts.index import METHODS, TextSearch, build_text_index
+from heldout.overlap.texts.ledger import collect_text
+from heldout.overlap.texts.scan import search_text
 from heldout.stats import binomial_interval, cluster_rate_interval
 from heldout.store import Dropped, Run
 

@@ -60,7 +60,7 @@ ATTACKS = {
         "tests/image/test_bombs_and_depth.py",
         "tests/image/test_float_pictures.py",
     ],
-    "lost items": ["tests/overlap/test_salvage.py", "tests/engine/test_local.py"],
+    "lost items": ["tests/overlap/images/test_salvage.py", "tests/engine/test_local.py"],
     "limits": ["tests/cli/test_machine.py", "tests/test_errors.py", "tests/store/test_run.py"],
     "killed models": [
         "tests/model/endpoint/test_score_command.py::test_a_killed_run_goes_on_where_it_was",
@@ -367,7 +367,7 @@ from pathlib import Path
 
 seed, count, *built = sys.argv[1:]
 for path in built:  # before anybody imports the others
-    name = "heldout.image._jpeg" if "_jpeg" in path else "heldout.overlap.fingerprints._sums"
+    name = "heldout.image._jpeg" if "_jpeg" in path else "heldout.overlap.images._sums"
     spec = importlib.util.spec_from_file_location(name, path)
     sys.modules[name] = module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -375,7 +375,7 @@ import numpy as np
 from PIL import Image
 from heldout.image import ImageError, decode_shrunk, decoded_digest, digest_bytes, grey_jpeg, to_rgb
 from heldout.image import decode, native_size
-from heldout.overlap.fingerprints import fingerprint, screen
+from heldout.overlap.images.fingerprint import fingerprint, screen
 
 chance, rng = random.Random(int(seed)), np.random.default_rng(int(seed))
 sources = []

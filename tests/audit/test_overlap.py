@@ -195,6 +195,11 @@ def test_from_python_with_a_folder_of_its_own(
     assert command[:2] == ["python", "-c"] and "heldout.overlap(" in command[2]
     assert "<b>" not in result._repr_html_() and "survives" in result._repr_html_()
 
+    mapped = read_benchmark(bench, mapping={"question": "question"})
+    other = heldout.overlap(mapped, "c", "other", workers=1, text=False, quiet=True)
+    assert other.text_matches.is_empty()
+    assert "heldout.read_benchmark(" in other.run.manifest()["commands"][-1][2]
+
     clean = heldout.sanitize(read_benchmark(bench), run=result.run, quiet=True)
     assert clean.out == Path("heldout-runs/sanitize-bench-1")
     assert set(clean.removed["benchmark_id"]) == {"0", "1"} and clean.kept.height == 4

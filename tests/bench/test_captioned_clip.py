@@ -63,7 +63,7 @@ def test_files_bring_labels_to_the_search(tmp_path: Path) -> None:
 def test_training_learns_and_what_is_saved_is_an_encoder(tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="torch is not installed on this platform's suite")
     pytest.importorskip("transformers")
-    from heldout.overlap.encoders import open_encoder
+    from heldout.overlap.images.encoder import open_encoder
     from small_clip import TINY, Pairs, Schedule, embed_pairs, new_clip, save_clip, train_clip
     from small_clip import word_tokenizer as tokenizer_of
 

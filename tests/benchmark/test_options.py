@@ -17,9 +17,8 @@ from heldout.benchmark.option_values import UnreadableOptionsError, read_options
 from heldout.benchmark.writers.base import open_tables
 from heldout.cli.app import app
 from heldout.corpus import CorpusItem
-from heldout.cure.roundtrip import compare
-from heldout.cure.writing import chosen_by_table, write_file
-from heldout.overlap.text.fields import document_texts, item_texts
+from heldout.cure.files import chosen_by_table, compare, write_file
+from heldout.overlap.texts.fields import document_texts, item_texts
 
 LETTER = "Answer with the option's letter from the given choices directly."
 DIRECTLY = "Please answer directly with only the letter of the correct option and nothing else."

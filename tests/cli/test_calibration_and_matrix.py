@@ -121,7 +121,7 @@ def test_quantiles_of_benchmark_null_and_control_stand_side_by_side(run: Path) -
 
 
 def test_sets_without_pictures_have_no_quantiles() -> None:
-    from heldout.overlap.calibration.calibration import quantiles_of
+    from heldout.overlap.nearness.calibration import quantiles_of
 
     assert quantiles_of([]) is None
     assert quantiles_of([0.0, 1.0, 0.5]) == (

@@ -14,7 +14,7 @@ import pytest
 
 from command_line import run_inside
 from heldout.cli.app import VERBS
-from heldout.overlap.fingerprints.fixed_point import is_compiled
+from heldout.overlap.images.lanczos import is_compiled
 
 Picture = Callable[..., bytes]
 

@@ -16,7 +16,7 @@ from heldout.benchmark import read_benchmark
 from heldout.benchmark.writers import open_tables
 from heldout.corpus import open_corpus
 from heldout.cure import Policy, write_clean_split, write_new_splits
-from heldout.cure.groups import assign
+from heldout.cure.resplit import assign
 from heldout.engine import open_engine
 from heldout.errors import InputError
 from heldout.image import byte_digest

@@ -14,7 +14,7 @@ import pytest
 from heldout.benchmark import read_benchmark
 from heldout.corpus import open_corpus
 from heldout.cure import write_gate
-from heldout.cure.junit import JunitCase, junit
+from heldout.cure.gate import JunitCase, junit
 from heldout.engine import open_engine
 from heldout.errors import InputError
 from heldout.overlap import scan

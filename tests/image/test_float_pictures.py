@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from heldout.image import ImageError, decode, digest_bytes, to_rgb
-from heldout.overlap.fingerprints import fingerprint
+from heldout.overlap.images.fingerprint import fingerprint
 
 
 def float_tiff(pixels: np.ndarray) -> bytes:

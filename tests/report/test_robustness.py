@@ -11,7 +11,7 @@ from made_up_run import made_up_run
 
 from heldout.audit import conclude
 from heldout.errors import InputError
-from heldout.overlap.encoders.pixels import PixelsEncoder
+from heldout.overlap.images.pixels import PixelsEncoder
 from heldout.report.robustness import ROBUSTNESS_FILE, published
 from heldout.store import Run, write_json
 

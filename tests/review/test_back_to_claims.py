@@ -8,7 +8,7 @@ from pathlib import Path
 from heldout.audit import conclude
 from heldout.cure import write_gate
 from heldout.evidence import Rung, leaks_of
-from heldout.overlap.judged import DISMISSED_ALONE, RAISED_ALONE
+from heldout.overlap.judgements import DISMISSED_ALONE, RAISED_ALONE
 from heldout.review import open_desks
 from heldout.store import Run, make_table
 from heldout.verdict import Claim

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from heldout.detect import Finding, adjust, image_nearness
-from heldout.overlap.calibration.calibration import calibrations
+from heldout.overlap.nearness.calibration import calibrations
 from heldout.store import make_table
 from heldout.verdict import Claim, nearness_claims
 

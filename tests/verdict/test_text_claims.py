@@ -13,8 +13,9 @@ from heldout.benchmark import Benchmark, Example, items_table
 from heldout.corpus import open_corpus
 from heldout.detect import joined_leakage, text_overlap
 from heldout.evidence import join_leaks
-from heldout.overlap.text import METHODS, TextSearch, build_text_index, scan_text_shard
-from heldout.overlap.text.normalise import settle_degrees
+from heldout.overlap.texts.index import METHODS, TextSearch, build_text_index
+from heldout.overlap.texts.normalise import settle_degrees
+from heldout.overlap.texts.scan import scan_text_shard
 from heldout.store import SCHEMAS
 from heldout.verdict import Claim, text_claim
 

@@ -7,7 +7,7 @@ import html
 import re
 import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from typing import Any
 import polars as pl
 
 from heldout.audit.conclusion import Conclusion, conclude
-from heldout.benchmark import Benchmark, check, read_benchmark
+from heldout.benchmark import Benchmark, ReadCall, check, read_benchmark
 from heldout.corpus import Corpus, open_corpus
 from heldout.engine import Engine, open_engine, progress
 from heldout.errors import HeldoutError, InputError, require
@@ -26,6 +26,8 @@ from heldout.overlap import (
     CalibrationPlan,
     ControlSet,
     Domain,
+    Judge,
+    JudgeEndpoint,
     ModelJudge,
     NearSearch,
     OverlapSettings,
@@ -40,7 +42,7 @@ from heldout.overlap import (
     scan,
     scan_texts,
 )
-from heldout.store import Run, open_run, python_command
+from heldout.store import Run, empty_table, open_run, python_command
 from heldout.verdict import claims_frame, claims_html, findings_frame
 
 CorpusSource = Corpus | str | Path
@@ -67,6 +69,8 @@ class OverlapResult:
     @property
     def text_matches(self) -> pl.DataFrame:
         """Texts of the benchmark in the corpora; empty without a text search."""
+        if not self.run.table_path("text_matches").exists():
+            return pl.DataFrame(empty_table("text_matches"))
         return read_text_matches(self.run)
 
     @property
@@ -101,6 +105,7 @@ def audit_overlap(
     settings: OverlapSettings | None = None,
     null: CorpusSource | None = None,
     controls: Sequence[ControlSet | str] = (),
+    judge: Judge | JudgeEndpoint | Mapping[str, Any] | str | None = None,
     workers: int | None = None,
     seed: int = 0,
     quiet: bool = False,
@@ -124,6 +129,7 @@ def audit_overlap(
             corpus against itself.
         controls: Images that cannot be in the corpora and must not be flagged: control sets, or
             ``NAME=SOURCE:in-domain`` and ``NAME=SOURCE:out-of-domain``.
+        judge: The setting of this name, or a judge of your own.
         workers: Processes; default: one per core.
         seed: Seed of every random draw.
         quiet: Show no progress.
@@ -134,12 +140,15 @@ def audit_overlap(
     Returns:
         The run, with matches, leaks, claims and findings as data frames.
     """
-    chosen = settings if settings is not None else OverlapSettings.read(values)
+    own = judge if isinstance(judge, Judge) else None
+    if own is None and judge is not None:
+        values["judge"] = judge
     if settings is not None and values:
         raise InputError(f"{next(iter(values))}: give settings, or single ones by name, not both")
+    settings = settings if settings is not None else OverlapSettings.read(values)
     notify = notify or _to_standard_error
-    calibration = _calibration(chosen, null, controls)
-    judge = open_judge(chosen)
+    calibration = _calibration(settings, null, controls)
+    asker = open_judge(settings)
     if not isinstance(benchmark, Benchmark):
         benchmark = read_benchmark(benchmark)
     several = (
@@ -148,9 +157,9 @@ def audit_overlap(
     corpora = [opened_corpus(source) for source in several]
     call = python_command(
         "overlap",
-        benchmark.source,
+        ReadCall(benchmark),
         against=[f"{corpus.name}={corpus.source}" for corpus in corpora],
-        **chosen.model_dump(mode="json", exclude_defaults=True),
+        **settings.model_dump(mode="json", exclude_defaults=True),
     )
     run = open_run(run, "overlap", benchmark.name, command=command or call, seed=seed)
     title = f"reading the images of {benchmark.name}"
@@ -161,14 +170,21 @@ def audit_overlap(
             f"{run.path} holds results for {', '.join(replaced)}; they will be replaced by those of "
             f"these corpora"
         )
-    if not chosen.exact and chosen.encoder is None and not can_register():
+    if not settings.exact and settings.encoder is None and not can_register():
         notify(f"pairs that look alike will be listed, not verified: {NO_OPENCV}")
     with contextlib.ExitStack() as stack:
         if isinstance(engine, str):
             engine = stack.enter_context(open_engine(engine, workers))
         stack.enter_context(run.writing())
         ended = search_corpora(
-            benchmark, corpora, run, engine, chosen, calibration, judge=judge, quiet=quiet
+            benchmark,
+            corpora,
+            run,
+            engine,
+            settings,
+            calibration,
+            judge=ModelJudge.of(run, asker, quiet=quiet) if asker is not None else own,
+            quiet=quiet,
         )
         conclusion = conclude(run, quiet=quiet)
     if ended is not None:  # tables and report hold what the judge said by then; the rest is unsure
@@ -184,7 +200,7 @@ def search_corpora(
     settings: OverlapSettings,
     calibration: CalibrationPlan | None = None,
     *,
-    judge: ChatEndpoint | None = None,
+    judge: Judge | None = None,
     quiet: bool = False,
 ) -> HeldoutError | None:
     """The tables that ``conclude`` reads, and check.json. Call inside run.writing().
@@ -207,8 +223,7 @@ def search_corpora(
         text = TextSearch(encoder=settings.text_encoder)
         scan_texts(benchmark, corpora, run, engine, text, quiet=quiet)
         if judge is not None:
-            reader = ModelJudge.of(run, judge, quiet=quiet)
-            ended = judge_texts(run, reader, every=settings.judge_all).ended
+            ended = judge_texts(run, judge, every=settings.judge_all).ended
     else:
         forget_texts(run)
     run.write_json("check.json", check(benchmark).model_dump(mode="json"))

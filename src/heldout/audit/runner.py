@@ -27,7 +27,7 @@ from heldout.detect import DetectSettings, Finding, ScoreTables, detectors
 from heldout.engine import Engine, open_engine
 from heldout.evidence import keep_leak_labels
 from heldout.model import note_twins
-from heldout.overlap import can_register
+from heldout.overlap import ModelJudge, can_register
 from heldout.report import write_audit_report
 from heldout.store import Run, exclusive, log_path, write_json
 from heldout.verdict import (
@@ -108,6 +108,22 @@ class AuditResult:
             "datasets": {name: str(path) for name, path in self.datasets.items()},
             "stages": {"made": self.made, "kept": self.kept},
         }
+
+    @property
+    def cells(self) -> pl.DataFrame:
+        """One row per benchmark and corpus or model, with its status."""
+        rows = [
+            {
+                "benchmark": cell.cell.benchmark,
+                "corpus": cell.cell.corpus,
+                "model": cell.cell.model,
+                "status": cell.status,
+                "leak_rate": cell.leak.value if cell.leak is not None else None,
+            }
+            for cell in self.overall.cells
+        ]
+        schema = dict.fromkeys(("benchmark", "corpus", "model", "status"), pl.String)
+        return pl.DataFrame(rows, schema={**schema, "leak_rate": pl.Float64})
 
 
 def run_audit(
@@ -269,7 +285,8 @@ class _Journey:
             if search.embeddings is not None:
                 folder = self.audit.located(search.embeddings)
                 settings = search.model_copy(update={"embeddings": folder})
-            judge = open_judge(search)
+            asker = open_judge(search)
+            judge = ModelJudge.of(run, asker, quiet=self.quiet) if asker is not None else None
             plan = calibration_plan(search, null, controls)
             with run.writing():
                 ended = search_corpora(

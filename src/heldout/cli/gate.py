@@ -7,29 +7,26 @@ from typing import Annotated
 
 import typer
 
+from heldout.cli.from_settings import Shown, command
 from heldout.cli.options import Json
 from heldout.cli.show import console, print_json
-from heldout.cure import GateResult, write_gate
+from heldout.cure import GateResult, GateSettings, write_gate
 
 EXAMPLE = "Example: heldout gate runs/slake runs/vqa-rad --out gate"
 
 
+@command(GateSettings, (Shown("strict"),))
 def gate_command(
+    settings: GateSettings,
     runs: Annotated[
         list[Path],
         typer.Argument(metavar="RUN…", help="Runs of several benchmarks against one training set."),
     ],
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where to write.")],
-    strict: Annotated[
-        bool,
-        typer.Option(
-            "--strict", help="Undecided matches and questions without their answer count as leaks."
-        ),
-    ] = False,
     as_json: Json = False,
 ) -> None:
     """Which training rows to remove so that none of these benchmarks leaks. Exits 1 if there are any."""
-    gate = write_gate(runs, out, strict=strict)
+    gate = write_gate(runs, out, settings=settings)
     if as_json:
         print_json(gate.as_json())
     show_gate(gate, quiet=as_json)

@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING
 from heldout.lazy import load_on_first_use
 
 if TYPE_CHECKING:
-    from heldout.cure.gate import GateResult, write_gate
-    from heldout.cure.junit import JunitCase, junit
+    from heldout.cure.gate import GateResult, GateSettings, JunitCase, junit, write_gate
     from heldout.cure.policy import Policy, SanitizeSettings
     from heldout.cure.resplit import write_new_splits
     from heldout.cure.sanitize import CleanSplit, sanitize, write_clean_split
@@ -14,6 +13,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CleanSplit",
     "GateResult",
+    "GateSettings",
     "JunitCase",
     "Policy",
     "SanitizeSettings",

@@ -3,27 +3,106 @@
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+from xml.etree import ElementTree
 
 import polars as pl
 
-from heldout.cure.junit import JunitCase, junit
-from heldout.cure.lists import write_list
-from heldout.cure.searched import incomplete
+from heldout.cure.files import write_list
+from heldout.cure.sanitize import incomplete
 from heldout.errors import InputError, counted
 from heldout.evidence import LOOK_ALIKES, PROVEN, Leak, Rung, leaks_of
+from heldout.settings import Settings
 from heldout.store import Run, default_folder, write_atomic, write_json
+
+# JUnit XML, which every CI shows: one test case per benchmark.
+
+
+# Characters XML 1.0 cannot hold, not even escaped. An id is somebody else's text.
+_FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_LONGEST = 100_000  # characters of detail: CI servers refuse reports of many megabytes
+
+
+class JunitCase(NamedTuple):
+    name: str
+    failure: tuple[str, str] | None  # what failed in a line, and the details
+    error: str | None  # why the case could not be judged in whole
+    skipped: str | None = None  # why there is no verdict, where none was to be expected
+
+
+def junit(suite: str, cases: Sequence[JunitCase]) -> bytes:
+    """The report as UTF-8 bytes. No times: the same findings make the same file."""
+    failures = sum(case.failure is not None for case in cases)
+    errors = sum(case.failure is None and case.error is not None for case in cases)
+    root = ElementTree.Element("testsuites")
+    element = ElementTree.SubElement(
+        root,
+        "testsuite",
+        {
+            "name": _text(suite),
+            "tests": str(len(cases)),
+            "failures": str(failures),
+            "errors": str(errors),
+            "skipped": str(sum(_is_skipped(case) for case in cases)),
+        },
+    )
+    for case in cases:
+        sub_element = ElementTree.SubElement(
+            element, "testcase", {"classname": _text(suite), "name": _text(case.name)}
+        )
+        if case.failure is not None:
+            message, detail = case.failure
+            failed = ElementTree.SubElement(
+                sub_element, "failure", {"message": _text(message), "type": "leak"}
+            )
+            failed.text = _text(_short(detail))
+        elif case.error is not None:
+            ElementTree.SubElement(
+                sub_element, "error", {"message": _text(case.error), "type": "not read in whole"}
+            )
+        elif case.skipped is not None:
+            ElementTree.SubElement(sub_element, "skipped", {"message": _text(case.skipped)})
+        if case.failure is not None and case.error is not None:
+            ElementTree.SubElement(sub_element, "system-err").text = _text(case.error)
+    ElementTree.indent(root)
+    content: bytes = ElementTree.tostring(root, encoding="utf-8", xml_declaration=True)
+    return content + b"\n"
+
+
+def _is_skipped(case: JunitCase) -> bool:
+    return case.failure is None and case.error is None and case.skipped is not None
+
+
+def _text(text: str) -> str:
+    return _FORBIDDEN.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def _short(detail: str) -> str:
+    if len(detail) <= _LONGEST:
+        return detail
+    kept = detail[:_LONGEST].rsplit("\n", 1)[0]
+    more = detail.count("\n") - kept.count("\n")
+    return f"{kept}\nand {more:,} more; all of them are in training_rows.csv"
+
 
 GATE_VERSION = 1
 _STRICT = frozenset({Rung.UNDECIDED, Rung.WORDING})
 _COLUMNS = ("corpus", "corpus_id", "method", "similarity", "relation", "modality", "evidence")
 
 
+class GateSettings(Settings):
+    """Settings of ``heldout gate``."""
+
+    strict: bool = False
+    """Undecided matches and questions without their answer count as leaks."""
+
+
 @dataclass(frozen=True)
-class Protected:
+class ProtectedBenchmark:
     """One benchmark, and what the training set holds of it."""
 
     benchmark: str
@@ -40,7 +119,7 @@ class GateResult:
     """What ``heldout.gate`` returns. ``passed`` only if nothing leaked and everything was read."""
 
     passed: bool
-    protected: tuple[Protected, ...]
+    protected: tuple[ProtectedBenchmark, ...]
     rows: int  # distinct training rows to remove
     files: dict[str, Path]
 
@@ -100,7 +179,8 @@ def write_gate(
     runs: Run | str | Path | Sequence[Run | str | Path],
     out: str | Path | None = None,
     *,
-    strict: bool = False,
+    settings: GateSettings | None = None,
+    **values: Any,
 ) -> GateResult:
     """Which training rows to remove so that no benchmark leaks: table, id list, and JUnit report.
 
@@ -110,8 +190,10 @@ def write_gate(
         runs: Runs of ``heldout.overlap`` whose corpora are training sets. One run protects one
             benchmark; several runs against the same training set share a gate.
         out: Folder to write to; default: a new one below ``heldout-runs``.
-        strict: Undecided matches and questions without their answer count as leaks.
+        settings: All settings; or give them by name as further arguments.
+        **values: Fields of ``GateSettings``.
     """
+    strict = (settings if settings is not None else GateSettings.read(values)).strict
     listed = [runs] if isinstance(runs, Run | str | Path) else list(runs)
     several = [Run.open(entry) if isinstance(entry, str | Path) else entry for entry in listed]
     if not several:
@@ -120,7 +202,7 @@ def write_gate(
     counted = PROVEN | _STRICT if strict else PROVEN
     removed: list[dict[str, Any]] = []
     doubtful: list[dict[str, Any]] = []
-    protected: list[Protected] = []
+    protected: list[ProtectedBenchmark] = []
     cases: list[JunitCase] = []
     for run in several:
         judged = _Judged.of(run, counted)
@@ -130,7 +212,7 @@ def write_gate(
         cases.append(judged.case())
     out = Path(out) if out is not None else default_folder("gate")
     ids = sorted({(row["corpus"], row["corpus_id"]) for row in removed})
-    passed = not removed and not any(one.problems for one in protected)
+    passed = not removed and not any(summary.problems for summary in protected)
     files = {
         "rows": out / "training_rows.parquet",
         "ids": out / "remove_ids.txt",
@@ -149,7 +231,9 @@ def write_gate(
             "passed": passed,
             "strict": strict,
             "training_rows": len(ids),
-            "benchmarks": [{**vars(one), "problems": list(one.problems)} for one in protected],
+            "benchmarks": [
+                {**vars(summary), "problems": list(summary.problems)} for summary in protected
+            ],
         },
     )
     return GateResult(passed, tuple(protected), len(ids), files)
@@ -164,11 +248,11 @@ def _check_one_training_set(runs: Sequence[Run]) -> None:
             raise InputError(f"{run.path} is named twice: name each run once")
         seen.add(str(run.path.resolve()))
         for stage in run.manifest()["stages"].values():
-            mine = (stage["fingerprint"], stage["source"], run.path)
-            other = known.setdefault(stage["corpus"], mine)
-            if other[0] != mine[0]:
+            own = (stage["fingerprint"], stage["source"], run.path)
+            other = known.setdefault(stage["corpus"], own)
+            if other[0] != own[0]:
                 raise InputError(
-                    f"'{stage['corpus']}' is {other[1]} in {other[2]} and {mine[1]} in {mine[2]}: give "
+                    f"'{stage['corpus']}' is {other[1]} in {other[2]} and {own[1]} in {own[2]}: give "
                     f"different training sets different names (NAME=CORPUS)"
                 )
 
@@ -177,7 +261,7 @@ def _check_one_training_set(runs: Sequence[Run]) -> None:
 class _Judged:
     removed: list[dict[str, Any]]
     doubtful: list[dict[str, Any]]
-    summary: Protected
+    summary: ProtectedBenchmark
 
     @classmethod
     def of(cls, run: Run, counted: frozenset[Rung]) -> _Judged:
@@ -200,10 +284,12 @@ class _Judged:
                     doubted.add(identifier)
         text = run.table_path("text_matches").exists()
         problems = tuple(
-            told for stage in manifest["stages"].values() if (told := incomplete(stage, text=text))
+            problem
+            for stage in manifest["stages"].values()
+            if (problem := incomplete(stage, text=text))
         )
         rows = len({(row["corpus"], row["corpus_id"]) for row in removed})
-        summary = Protected(
+        summary = ProtectedBenchmark(
             known["name"],
             known["items"],
             len(leaked),

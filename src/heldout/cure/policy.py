@@ -96,7 +96,7 @@ NOT_COMPARED = "kept: its picture could not be compared"
 
 @dataclass(frozen=True)
 class Decision:
-    """What happens to one item, and why; ``leak`` is the gravest match that speaks for it."""
+    """What happens to one item, and why; ``leak`` is the gravest match behind it."""
 
     benchmark_id: str
     action: Literal["keep", "list", "remove"]

@@ -2,20 +2,131 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from heldout import __version__
-from heldout.benchmark import Benchmark, Example, Opened
-from heldout.cure.groups import assign, groups_of, strata_of
-from heldout.cure.lists import write_list
-from heldout.cure.roundtrip import compare, pictures
-from heldout.cure.writing import Chosen, chosen_by_table, new_folder, write_file
+from heldout.benchmark import Benchmark, Example, Opened, canonical_value
+from heldout.cure.files import (
+    TableSelection,
+    chosen_by_table,
+    compare,
+    entries,
+    new_folder,
+    pictures,
+    write_file,
+    write_list,
+)
 from heldout.engine import progress
 from heldout.errors import InputError
+from heldout.evidence import POSSIBLE_COPIES, evidence_of
+from heldout.image import Digests
+from heldout.overlap import read_matches
 from heldout.store import Run, write_json
+
+# What must stay in one split, and which split it goes to: the same on every machine.
+
+
+def assign(
+    groups: Sequence[str],
+    sizes: Sequence[int],
+    *,
+    strata: Sequence[str] | None = None,
+    seed: int = 0,
+) -> list[int]:
+    """The split of every item. Groups come in an order of hashes, which depends on nothing else.
+
+    Each goes to the split that lacks the largest part of its size, stratum by stratum.
+    """
+    members: dict[tuple[str, str], int] = Counter(
+        zip(strata or [""] * len(groups), groups, strict=True)
+    )
+    share = [size / sum(sizes) for size in sizes]
+    home: dict[str, int] = {}
+    totals: Counter[str] = Counter()
+    for (stratum, _), count in members.items():
+        totals[stratum] += count
+    for stratum in sorted(totals):
+        targets = [part * totals[stratum] for part in share]
+        filled = [0] * len(sizes)
+        own = [(group, count) for (where, group), count in members.items() if where == stratum]
+        for group, count in sorted(own, key=lambda entry: _rank(entry[0], seed)):
+            lack = [(want - have) / want for want, have in zip(targets, filled, strict=True)]
+            home[group] = lack.index(max(lack))
+            filled[home[group]] += count
+    return [home[group] for group in groups]
+
+
+def _rank(group: str, seed: int) -> str:
+    return hashlib.sha256(f"{seed}:{group}".encode()).hexdigest()
+
+
+def groups_of(union: Benchmark, opened: Sequence[Opened], run: Run | None) -> list[str]:
+    """What stays together, named after its smallest picture so that file order does not matter."""
+    parent: dict[str, str] = {}
+
+    def root(key: str) -> str:
+        while parent.setdefault(key, key) != key:
+            parent[key] = key = parent[parent[key]]
+        return key
+
+    def join(text: str, other: str) -> None:
+        first, second = sorted((root(text), root(other)))
+        parent[second] = first
+
+    places = [f"entry:{n}:{place}" for n, split in enumerate(opened) for place in entries(split)]
+    for cluster, entry in zip(union.clusters, places, strict=True):
+        join(cluster, entry)
+    for first, second in _copies(union, run):
+        join(first, second)
+    smallest: dict[str, str] = {}
+    for example, cluster in zip(union, union.clusters, strict=True):
+        key = min(pictures([example], union), default=f"item:{example.id}")
+        own = root(cluster)
+        smallest[own] = min(smallest.get(own, key), key)
+    return [smallest[root(cluster)] for cluster in union.clusters]
+
+
+def _copies(union: Benchmark, run: Run | None) -> list[tuple[str, str]]:
+    """Clusters of pictures that a run matched with one another."""
+    if run is None:
+        return []
+    cluster_of: dict[str, str] = {}
+    for example, cluster in zip(union, union.clusters, strict=True):
+        for ref in example.images:
+            digest = union.digests[ref]
+            if isinstance(digest, Digests):
+                cluster_of[digest.bytes] = cluster
+    pairs = []
+    for row in read_matches(run).to_dicts():
+        if row["relation"] in POSSIBLE_COPIES:
+            evidence = evidence_of(row)
+            ends = [evidence.get("benchmark_image"), evidence.get("corpus_image")]
+            if all(end in cluster_of for end in ends):
+                pairs.append((cluster_of[str(ends[0])], cluster_of[str(ends[1])]))
+    return pairs
+
+
+def strata_of(union: Benchmark, groups: Sequence[str], column: str | None) -> Sequence[str] | None:
+    """For every item the stratum of its group: the value most of its items have."""
+    if column is None:
+        return None
+    columns = {name for example in union for name in example.metadata}
+    if column not in columns:
+        listed = ", ".join(sorted(columns)) or "none"
+        raise InputError(f"stratify {column}: no item has this column. There are: {listed}")
+    counts: Mapping[str, Counter[str]] = defaultdict(Counter)
+    for example, group in zip(union, groups, strict=True):
+        counts[group][canonical_value(example.metadata.get(column)) or ""] += 1
+    most_frequent = {
+        group: min(values, key=lambda v: (-values[v], v)) for group, values in counts.items()
+    }
+    return [most_frequent[group] for group in groups]
+
 
 RESPLIT_VERSION = 1
 CLEAN = "clean"
@@ -37,13 +148,13 @@ def write_new_splits(
     """
     names = _names(opened)
     union = Benchmark(
-        name="union", examples=tuple(example for one in opened for example in one.benchmark)
+        name="union", examples=tuple(example for split in opened for example in split.benchmark)
     )
     title = f"reading the images of {', '.join(names)}"
     with progress(title, len(union.images), "images", disabled=quiet) as step:
         union.identify(step)
     groups = groups_of(union, opened, run)
-    sizes = [len(one.benchmark) for one in opened]
+    sizes = [len(split.benchmark) for split in opened]
     home = assign(groups, sizes, strata=strata_of(union, groups, stratify), seed=seed)
     for number, name in enumerate(names):
         if number not in home:
@@ -97,22 +208,22 @@ def _write_split(
     union: Benchmark,
     clean: Path,
 ) -> _Written:
-    one, name = opened[number], names[number]
-    chosen: list[tuple[str, Chosen]] = []
+    own, name = opened[number], names[number]
+    parts: list[tuple[str, TableSelection]] = []
     start = 0
     for origin, source in zip(names, opened, strict=True):
         end = start + len(source.benchmark)
         keep = [place == number for place in home[start:end]]
-        chosen += [(origin, part) for part in chosen_by_table(source, keep)]
+        parts += [(origin, part) for part in chosen_by_table(source, keep)]
         start = end
     # The split's own table comes first: its frame and its columns are the new file's.
-    chosen.sort(key=lambda pair: pair[0] != name)
+    parts.sort(key=lambda pair: pair[0] != name)
     root, target = _place(opened, number, name, clean)
-    write_file([part for _, part in chosen], target, root)
-    pairs = [(origin, example) for origin, part in chosen for example in part.examples]
-    if one.tables[0].file.reader.name == "image-folder":
+    write_file([part for _, part in parts], target, root)
+    pairs = [(origin, example) for origin, part in parts for example in part.examples]
+    if own.tables[0].file.reader.name == "image-folder":
         pairs = _as_a_folder_has_them(pairs)
-    back = one.reading.back(target)
+    back = own.reading.back(target)
     trip = compare([example for _, example in pairs], union, back)
     called: Sequence[str | None] = trip.ids if len(trip.ids) == len(pairs) else [None] * len(pairs)
     moved = [
@@ -121,8 +232,8 @@ def _write_split(
     ]
     facts = {
         "name": name,
-        "source": one.benchmark.source,
-        "items_before": len(one.benchmark),
+        "source": own.benchmark.source,
+        "items_before": len(own.benchmark),
         "items": len(pairs),
         "images": len(pictures(back.examples, back)),
         "moved_in": sum(origin != name for origin, _ in pairs),
@@ -140,7 +251,7 @@ def _as_a_folder_has_them(pairs: Sequence[tuple[str, Example]]) -> list[tuple[st
 
 def _place(opened: Sequence[Opened], number: int, name: str, clean: Path) -> tuple[Path, Path]:
     """Where a split's images are counted from, and where its file goes."""
-    targets = [_target(one) for one in opened]
+    targets = [_target(split) for split in opened]
     if opened[number].tables[0].file.path.is_dir():
         return clean, clean / name
     if len(set(targets)) < len(targets):  # test/data.json and train/data.json
@@ -149,7 +260,7 @@ def _place(opened: Sequence[Opened], number: int, name: str, clean: Path) -> tup
 
 
 def _names(opened: Sequence[Opened]) -> list[str]:
-    names = [one.benchmark.split or one.benchmark.name for one in opened]
+    names = [split.benchmark.split or split.benchmark.name for split in opened]
     if len(set(names)) < len(names):
         raise InputError(
             f"the splits are called {', '.join(names)}: give files whose names say which split they are"
@@ -170,6 +281,6 @@ def _cautions(run: Run | None) -> list[str]:
     if any(stage.get("encoder") for stage in stages):
         return []
     return [
-        "pictures were told apart by their pixels: resized or re-compressed copies of one picture "
+        "images were compared by pixels only: resized or re-compressed copies of one image "
         "may be in two splits; give the setting run, a search of one split in the other with an encoder"
     ]

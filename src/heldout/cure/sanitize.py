@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import shlex
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -14,17 +14,97 @@ import polars as pl
 
 from heldout import __version__
 from heldout.benchmark import Benchmark, Opened, open_tables
-from heldout.cure.lists import decided_rows, write_list
+from heldout.cure.files import (
+    RoundTrip,
+    chosen_by_table,
+    compare,
+    decided_rows,
+    entries,
+    new_folder,
+    pictures,
+    write_file,
+    write_list,
+)
 from heldout.cure.policy import NOT_COMPARED, Decision, Policy, SanitizeSettings, decide
 from heldout.cure.resplit import write_new_splits
-from heldout.cure.roundtrip import RoundTrip, compare, pictures
-from heldout.cure.searched import searched, what_was_not_searched
-from heldout.cure.writing import chosen_by_table, entries, new_folder, write_file
 from heldout.engine import progress
 from heldout.errors import InputError, counted
 from heldout.evidence import PICTURED, Rung, leaks_of
 from heldout.image import Digests, ImageError
 from heldout.store import Run, default_folder, write_json
+
+# What a run looked for and what it could not: a clean split is as clean as its search was.
+
+
+LOST = 0.01  # above this share of unread images, "none found" holds for the rest only
+
+
+def searched(run: Run) -> list[dict[str, Any]]:
+    """Per corpus: where it was, how many images were compared, and how."""
+    return [
+        {
+            "corpus": stage["corpus"],
+            "source": stage["source"],
+            "fingerprint": stage["fingerprint"],
+            "images": stage["counts"].get("images", 0),
+            "encoder": stage.get("encoder"),
+            "text": run.table_path("text_matches").exists(),
+        }
+        for stage in run.manifest()["stages"].values()
+    ]
+
+
+def what_was_not_searched(run: Run) -> Iterator[str]:
+    stages = list(run.manifest()["stages"].values())
+    text = run.table_path("text_matches").exists()
+    pictured = [stage for stage in stages if stage["counts"].get("images", 0)]
+    unencoded = [stage for stage in pictured if not stage.get("encoder")]
+    exact = [stage["corpus"] for stage in unencoded if not stage.get("hashes")]
+    hashed = [stage["corpus"] for stage in unencoded if stage.get("hashes")]
+    if exact:
+        yield (
+            f"in {', '.join(exact)} only exact copies were looked for: resized, cropped or "
+            f"re-compressed ones may be left; search without the setting exact, or with an encoder"
+        )
+    if hashed:
+        yield (
+            f"in {', '.join(hashed)} copies were looked for by perceptual hashes: cropped, framed or "
+            f"compounded ones may be left; search with an encoder"
+        )
+    if not text:
+        yield "questions and answers were compared only where their image leaked, word for word"
+    for stage in stages:
+        problem = incomplete(stage, text=text)
+        if problem:
+            yield problem
+
+
+def incomplete(stage: Mapping[str, Any], *, text: bool) -> str:
+    """The sentence that says a corpus was not read in whole; empty where it was.
+
+    ``text``: words were compared, so that a corpus without images is compared all the same.
+    """
+    counts, failed = stage["counts"], stage["failed"]
+    compared, lost = counts.get("images", 0), counts.get("lost_items", 0)
+    archives = counts.get("lost_containers", 0)
+    if text and not compared:
+        compared = counts.get("items", 0)
+    messages = []
+    if failed:
+        messages.append(f"{len(failed)} of {counted(stage['shards'], 'shard', 'shards')} failed")
+    if archives:
+        lost_ones = counted(
+            archives, "archive, file or folder was", "archives, files or folders were"
+        )
+        messages.append(f"{lost_ones} lost in whole or in part")
+    if compared == 0 and not messages:
+        messages.append("no image could be compared")
+    elif lost > LOST * (lost + compared):
+        messages.append(
+            f"{lost:,} of {counted(lost + compared, 'item', 'items')} could not be read"
+        )
+    return f"{stage['corpus']} was not read in whole: {'; '.join(messages)}" if messages else ""
+
 
 Source = Benchmark | Opened | str | Path
 SANITIZE_VERSION = 1
@@ -113,7 +193,7 @@ def sanitize(
     Returns:
         The new files, with removed, doubtful and kept items as data frames.
     """
-    chosen = settings if settings is not None else SanitizeSettings.read(values)
+    settings = settings if settings is not None else SanitizeSettings.read(values)
     others = (
         list(resplit)
         if isinstance(resplit, Sequence) and not isinstance(resplit, str)
@@ -132,8 +212,8 @@ def sanitize(
             opened,
             folder,
             run=searched_run,
-            stratify=chosen.stratify,
-            seed=chosen.seed,
+            stratify=settings.stratify,
+            seed=settings.seed,
             quiet=quiet,
         )
     else:
@@ -142,7 +222,7 @@ def sanitize(
         title = f"reading the images of {items.name}"
         with progress(title, len(items.images), "images", disabled=quiet) as step:
             items.identify(step)
-        manifest = write_clean_split(opened[0], searched_run, folder, chosen.removal)
+        manifest = write_clean_split(opened[0], searched_run, folder, settings.removal)
     return CleanSplit(folder, manifest, searched_run)
 
 
@@ -179,11 +259,11 @@ def write_clean_split(opened: Opened, run: Run, out: Path, policy: Policy) -> di
         raise InputError(_nothing_left(decisions, policy))
     with new_folder(out) as folder:
         clean = folder / CLEAN
-        chosen = chosen_by_table(opened, keep)
-        for one in chosen:
-            write_file([one], clean / one.table.relative, clean)
-        whole = clean if len(chosen) > 1 else clean / chosen[0].table.relative
-        originals = [example for one in chosen for example in one.examples]
+        selections = chosen_by_table(opened, keep)
+        for selection in selections:
+            write_file([selection], clean / selection.table.relative, clean)
+        whole = clean if len(selections) > 1 else clean / selections[0].table.relative
+        originals = [example for selection in selections for example in selection.examples]
         trip = compare(originals, benchmark, opened.reading.back(whole))
         _write_lists(folder, decisions, benchmark, keep, trip, policy)
         manifest = {
@@ -230,7 +310,7 @@ def _not_compared(benchmark: Benchmark) -> set[str]:
 
 
 def refuse_other_revision(benchmark: Benchmark, run: Run) -> None:
-    """A run speaks of one revision of one benchmark: its ids mean nothing in another."""
+    """Refuse a run of another revision: ids of one revision do not identify items of another."""
     known = run.manifest()["inputs"].get("benchmark")
     if known is None or not run.table_path("matches").exists():
         raise InputError(f"{run.path} has no finished scan: run heldout overlap into it first")
@@ -245,7 +325,7 @@ def refuse_other_revision(benchmark: Benchmark, run: Run) -> None:
 
 
 def _refuse_without_words(run: Run) -> None:
-    """Removing words nobody searched for would remove none, and look as if there were none."""
+    """Refuse to remove leaked words if texts were not searched: none would be removed."""
     if run.table_path("text_matches").exists():
         return
     manifest = run.manifest()
@@ -322,7 +402,7 @@ def _cautions(
     if blind:
         texts.append(
             f"{counted(blind, 'kept item shows a picture', 'kept items show a picture')} that could not "
-            f"be compared (missing, broken or flat): nobody knows whether it leaked; see doubtful"
+            f"be compared (missing, broken or flat), so it is unknown whether it leaked; see doubtful"
         )
     remaining = len(pictures(kept, benchmark))
     if 0 < remaining < _FEW:

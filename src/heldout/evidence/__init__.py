@@ -14,19 +14,31 @@ if TYPE_CHECKING:
         read_leak_labels,
     )
     from heldout.evidence.leaks import (
+        LOOK_ALIKES,
+        OPEN,
         PEOPLE,
+        PICTURED,
+        PROVEN,
         REGISTRATION,
+        UNPROVEN_WORDS,
         ItemLeaks,
         Leak,
+        Rung,
         evidence_of,
         join_leaks,
         leaks,
         leaks_of,
     )
-    from heldout.evidence.rung import LOOK_ALIKES, OPEN, PICTURED, PROVEN, UNPROVEN_WORDS, Rung
     from heldout.evidence.text_kinds import KINDS, QUESTION_OTHER_IMAGE, count_kinds, text_kinds
-    from heldout.overlap.modality import GRAVEST, Modality
-    from heldout.overlap.relations import BY_DIGEST, COPIES, POSSIBLE_COPIES, SUREST, Relation
+    from heldout.overlap.relations import (
+        BY_DIGEST,
+        COPIES,
+        GRAVEST,
+        POSSIBLE_COPIES,
+        SUREST,
+        Modality,
+        Relation,
+    )
 
 __all__ = [
     "BY_DIGEST",

@@ -10,11 +10,11 @@ import json
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any
 
 import polars as pl
 
-from heldout.evidence.rung import LOOK_ALIKES, PROVEN, UNPROVEN_WORDS, Rung
 from heldout.overlap import (
     ANOTHER,
     BESIDE,
@@ -39,6 +39,57 @@ from heldout.overlap import (
     recognised,
 )
 from heldout.store import Run, empty_table
+
+# Rungs: how much a match, or the strongest match of an item, proves.
+
+
+class Rung(StrEnum):
+    """From what proves least up. The values stand in tables and files; comparisons go by the order here."""
+
+    SIMILAR = "similar words"  # reworded, short or in part: people must read them
+    WORDING = "question without its answer"  # anybody may ask the same
+    NEAR = "look-alike"  # within the encoder's degrees, and registration finds no common view
+    SOURCE_OVERLAP = "source overlap"  # registration: same view, other subject
+    BESIDE_ANOTHER = "question and answer beside another picture"
+    UNCOMPARED = "question and answer, pictures that could not be compared"
+    UNDECIDED = "undecided near-duplicate"  # neither registration nor people decided
+    TEXT = "question and answer without the image"
+    COPY = "same image"  # or a transformed copy of it
+    FULL = "same image and answer"  # and its question
+
+    @property
+    def height(self) -> int:
+        return _HEIGHT[self]
+
+    def __lt__(self, other: str) -> bool:
+        return self.height < Rung(other).height
+
+    def __le__(self, other: str) -> bool:
+        return self.height <= Rung(other).height
+
+    def __gt__(self, other: str) -> bool:
+        return self.height > Rung(other).height
+
+    def __ge__(self, other: str) -> bool:
+        return self.height >= Rung(other).height
+
+    def __neg__(self) -> int:
+        """A key that sorts the highest rung first."""
+        return -self.height
+
+
+_HEIGHT = {rung: place for place, rung in enumerate(Rung)}
+#: what a claim calls *survives*: nobody has to look again
+PROVEN = frozenset({Rung.TEXT, Rung.COPY, Rung.FULL})
+#: nobody knows whether these leaked, so they are neither leaked nor clean
+OPEN = frozenset({Rung.UNCOMPARED, Rung.UNDECIDED})
+#: the item's picture is in the corpus
+PICTURED = frozenset({Rung.COPY, Rung.FULL})
+#: a similar picture that is no proven copy
+LOOK_ALIKES = frozenset({Rung.SOURCE_OVERLAP, Rung.NEAR})
+#: words that prove nothing
+UNPROVEN_WORDS = frozenset({Rung.SIMILAR, Rung.WORDING, Rung.BESIDE_ANOTHER, Rung.UNCOMPARED})
+
 
 DIGEST, REGISTRATION, PEOPLE = "digest", "registration", "people"  # what shows a copy
 _QUESTIONS = (SAME_ITEM, SAME_QUESTION, EDITED)
@@ -135,9 +186,9 @@ def leaks_of(run: Run, bounds: Bounds | None = None) -> dict[str, ItemLeaks]:
     ``bounds``: degrees of the search's encoder, in place of those the run was made with. They also grade
     pairs that nobody can verify because the corpus holds embeddings alone, as the published study does.
     """
-    found = _matched(read_matches(run, bounds), _texts(run), bounds)
+    items = _matched(read_matches(run, bounds), _texts(run), bounds)
     words: dict[str, tuple[str, str]] | None = None
-    for identifier, item in found.items():
+    for identifier, item in items.items():
         item.leaks = [
             leak
             for leak in item.leaks
@@ -148,7 +199,7 @@ def leaks_of(run: Run, bounds: Bounds | None = None) -> dict[str, ItemLeaks]:
                 words = item_words(run) if words is None else words
                 beside = label_beside(leak.row, words.get(identifier, ("", "")))
                 item.leaks[place] = Leak(leak.rung, {**leak.row, "label_relation": beside})
-    return {identifier: item for identifier, item in found.items() if item.leaks}
+    return {identifier: item for identifier, item in items.items() if item.leaks}
 
 
 def leaks(run: Run) -> pl.DataFrame:
@@ -259,22 +310,22 @@ def _matched(
     matches: pl.DataFrame, texts: pl.DataFrame, bounds: Bounds | None = None
 ) -> dict[str, ItemLeaks]:
     """Every match that stands on a rung, by item."""
-    found: dict[str, ItemLeaks] = defaultdict(ItemLeaks)
+    items: dict[str, ItemLeaks] = defaultdict(ItemLeaks)
     for row in matches.to_dicts():
         rung = _picture_rung(row)
         if rung is Rung.UNDECIDED and bounds is not None and _without_picture(row):
             rung = Rung.NEAR if row["degree"] in _GRADED else None
         if rung is not None:
-            found[row["benchmark_id"]].leaks.append(Leak(rung, row))
+            items[row["benchmark_id"]].leaks.append(Leak(rung, row))
     for row in texts.to_dicts():
-        item = found[row["benchmark_id"]]
+        item = items[row["benchmark_id"]]
         together = _with_image(row, item)
         if together is not None:
             item.leaks.append(together)
         elif (rung := _words_rung(row)) is not None:
             seen = {"modality": Modality.TEXT_ONLY, "label_relation": row["answer_relation"]}
             item.leaks.append(Leak(rung, {**row, **seen}))
-    return found
+    return items
 
 
 def _with_image(row: Mapping[str, Any], item: ItemLeaks) -> Leak | None:

@@ -46,7 +46,8 @@ def answerable(examples: Sequence[Example]) -> tuple[list[Example], list[Dropped
             dropped.append(Dropped(STAGE, example.id, why, example.origin))
     if not kept:
         raise InputError(
-            "no item has an answer, so there is nothing to score: name its column with --map answer=COLUMN"
+            "no item has an answer, so there is nothing to score: name its column when "
+            "the benchmark is read (map: answer=COLUMN)"
         )
     return kept, dropped
 

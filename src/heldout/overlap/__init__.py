@@ -5,32 +5,25 @@ from typing import TYPE_CHECKING
 from heldout.lazy import load_on_first_use
 
 if TYPE_CHECKING:
-    from heldout.overlap.calibration.calibration import (
-        Calibration,
-        ControlRun,
-        calibrations,
-        quantiles_of,
+    from heldout.overlap.images.embed import open_matrix, read_identity
+    from heldout.overlap.images.embedding_rows import (
+        benchmark_pictures,
+        text_rows,
+        upright_rows,
+        whole_pictures,
     )
-    from heldout.overlap.calibration.degrees import degrees_of
-    from heldout.overlap.calibration.light_copies import NAME, SEEN
-    from heldout.overlap.calibration.matrices import KINDS, MatrixRun, leakage_matrix
-    from heldout.overlap.calibration.measure import CalibrationPlan, calibrate
-    from heldout.overlap.calibration.nearest import ControlSet, Domain
-    from heldout.overlap.calibration.record import calibration_record
-    from heldout.overlap.calibration.sweep import ALPHAS, flag_p
-    from heldout.overlap.calibration.threshold import Threshold
-    from heldout.overlap.embeddings.benchmark_rows import benchmark_pictures
-    from heldout.overlap.embeddings.corpus_rows import embed_corpus
-    from heldout.overlap.embeddings.evaluation_rows import text_rows, upright_rows
-    from heldout.overlap.embeddings.whole_pictures import whole_pictures
-    from heldout.overlap.encoders.encoder import Encoder, unit
-    from heldout.overlap.encoders.open import open_encoder
-    from heldout.overlap.encoders.saved import open_matrix, read_identity
-    from heldout.overlap.exact import ExactIndex, build_index
-    from heldout.overlap.fingerprints.fixed_point import is_compiled
-    from heldout.overlap.fingerprints.phash import phash
-    from heldout.overlap.hashes import PDQ, PHASH, RADII
-    from heldout.overlap.judged import (
+    from heldout.overlap.images.embeddings import embed_corpus
+    from heldout.overlap.images.encoder import Encoder, open_encoder, parts, unit
+    from heldout.overlap.images.exact import ExactIndex, build_index
+    from heldout.overlap.images.features import cheap_features
+    from heldout.overlap.images.fingerprint import phash
+    from heldout.overlap.images.hashes import PDQ, PHASH, RADII
+    from heldout.overlap.images.lanczos import is_compiled
+    from heldout.overlap.images.near import NearSearch
+    from heldout.overlap.images.register import register
+    from heldout.overlap.images.scan import scan
+    from heldout.overlap.images.verify import NO_OPENCV, NO_PICTURE, can_register
+    from heldout.overlap.judgements import (
         DISAGREE,
         DISMISSED_ALONE,
         RAISED_ALONE,
@@ -47,13 +40,26 @@ if TYPE_CHECKING:
         text_pairs,
         text_subject,
     )
-    from heldout.overlap.modality import GRAVEST, Modality
-    from heldout.overlap.near import NearSearch
-    from heldout.overlap.parts import parts
-    from heldout.overlap.registration.features import cheap_features
-    from heldout.overlap.registration.register import register
-    from heldout.overlap.relations import BY_DIGEST, COPIES, POSSIBLE_COPIES, SUREST, Relation
-    from heldout.overlap.scan import scan
+    from heldout.overlap.nearness.calibration import (
+        Calibration,
+        ControlRun,
+        calibration_record,
+        calibrations,
+        quantiles_of,
+    )
+    from heldout.overlap.nearness.matrices import KINDS, MatrixRun, leakage_matrix
+    from heldout.overlap.nearness.measure import COPIES_SEEN, LIGHT_COPY, CalibrationPlan, calibrate
+    from heldout.overlap.nearness.nearest import ControlSet, Domain
+    from heldout.overlap.nearness.threshold import ALPHAS, Threshold, degrees_of, flag_p
+    from heldout.overlap.relations import (
+        BY_DIGEST,
+        COPIES,
+        GRAVEST,
+        POSSIBLE_COPIES,
+        SUREST,
+        Modality,
+        Relation,
+    )
     from heldout.overlap.settings import (
         ALPHA,
         NEAREST,
@@ -62,28 +68,31 @@ if TYPE_CHECKING:
         OverlapSettings,
         parse_bounds,
     )
-    from heldout.overlap.text.edits import EDITED, RENUMBERED, SAME, compare_wording
-    from heldout.overlap.text.encoders import DEFAULT, open_text_encoder
-    from heldout.overlap.text.index import TextSearch
-    from heldout.overlap.text.judge import (
+    from heldout.overlap.texts.edits import EDITED, RENUMBERED, SAME, compare_wording
+    from heldout.overlap.texts.encoders import DEFAULT, open_text_encoder
+    from heldout.overlap.texts.index import TextSearch
+    from heldout.overlap.texts.judge import (
         JUDGED_DIFFERENT,
         Judge,
         ModelJudge,
         judge_texts,
     )
-    from heldout.overlap.text.normalise import bare_options, loose, mask
-    from heldout.overlap.text.pictures import ANOTHER, BESIDE, UNCOMPARED, beside
-    from heldout.overlap.text.relation import (
+    from heldout.overlap.texts.normalise import bare_options, loose, mask
+    from heldout.overlap.texts.relation import (
+        ANOTHER,
+        BESIDE,
         CONTAINED,
+        NO_WORDS,
         PARAPHRASE,
         SAME_CAPTION,
         SAME_ITEM,
         SAME_QUESTION,
         TEMPLATE,
+        UNCOMPARED,
+        beside,
+        untestable_items,
     )
-    from heldout.overlap.text.testable import NO_WORDS, untestable_items
-    from heldout.overlap.texts import forget_texts, scan_texts
-    from heldout.overlap.verify import NO_OPENCV, NO_PICTURE, can_register
+    from heldout.overlap.texts.scan import forget_texts, scan_texts
 
 __all__ = [
     "ALPHA",
@@ -93,6 +102,7 @@ __all__ = [
     "BY_DIGEST",
     "CONTAINED",
     "COPIES",
+    "COPIES_SEEN",
     "DEFAULT",
     "DISAGREE",
     "DISMISSED_ALONE",
@@ -100,7 +110,7 @@ __all__ = [
     "GRAVEST",
     "JUDGED_DIFFERENT",
     "KINDS",
-    "NAME",
+    "LIGHT_COPY",
     "NEAREST",
     "NO_OPENCV",
     "NO_PICTURE",
@@ -117,7 +127,6 @@ __all__ = [
     "SAME_CAPTION",
     "SAME_ITEM",
     "SAME_QUESTION",
-    "SEEN",
     "SUREST",
     "TEMPLATE",
     "TEXT_RELATIONS",

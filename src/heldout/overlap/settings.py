@@ -101,12 +101,12 @@ class OverlapSettings(Settings):
         if self.exact and self.encoder is not None:
             raise ValueError("exact: finds nothing an encoder does; leave out the setting encoder")
         if self.encoder is None:
-            given = {
+            of_near_search = {
                 "degrees": self.degrees,
                 "embeddings": self.embeddings,
                 "second_encoders": self.second_encoders,
             }
-            for name in (name for name, value in given.items() if value):
+            for name in (name for name, value in of_near_search.items() if value):
                 raise ValueError(f"{name}: of a near search, which needs the setting encoder")
         if self.text_encoder is not None and not self.text:
             raise ValueError("text_encoder: of a text search, and the setting text is off")

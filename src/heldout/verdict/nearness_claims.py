@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from heldout.detect import LEVEL, Cell, Finding
-from heldout.overlap import NAME, SEEN, Calibration, ControlRun
+from heldout.overlap import COPIES_SEEN, LIGHT_COPY, Calibration, ControlRun
 from heldout.stats import binomial_interval
 from heldout.verdict.claim import Claim, Control, Status
 from heldout.verdict.rules import NEARNESS, Rule, decide, rule_id
@@ -133,7 +133,7 @@ def _no_control() -> Control:
 def _sees_copies(calibration: Calibration) -> bool:
     """A run made before copies were measured is taken at its word."""
     seen = calibration.copies_seen
-    return seen is None or seen >= SEEN * len(calibration.copies)
+    return seen is None or seen >= COPIES_SEEN * len(calibration.copies)
 
 
 def _light_copies(calibration: Calibration) -> Control:
@@ -144,7 +144,7 @@ def _light_copies(calibration: Calibration) -> Control:
     interval = binomial_interval(seen, n)
     message = (
         f"{seen:,} of {n:,} pictures of the benchmark ({seen / n:.0%} [{interval.low:.0%}, "
-        f"{interval.high:.0%}]) would lie above τ if the corpus held them {NAME}"
+        f"{interval.high:.0%}]) would lie above τ if the corpus held them {LIGHT_COPY}"
     )
     if _sees_copies(calibration):
         return Control(name=name, outcome="passed", reason=message)

@@ -39,7 +39,7 @@ _SETTLE = {
 def with_people(claims: Sequence[Claim], matches: pl.DataFrame) -> list[Claim]:
     """Claims of image overlap with the people who judged their matches in the trail.
 
-    ``matches`` are as people judged them (overlap/judged.py): nothing else is read.
+    ``matches`` are as people judged them (overlap/judgements.py): nothing else is read.
     """
     judged = matches.filter(pl.col("evidence").str.json_path_match("$.people").is_not_null())
     if judged.is_empty():
@@ -270,7 +270,7 @@ _WHOLE = (SAME_ITEM, SAME_CAPTION)  # there is nothing to raise
 def with_people_on_words(claim: Claim, matches: pl.DataFrame, items: pl.DataFrame) -> Claim:
     """``claim`` (of one corpus) with the people who judged its text matches in the trail.
 
-    ``matches`` are as people judged them (overlap/judged.py): nothing else is read.
+    ``matches`` are as people judged them (overlap/judgements.py): nothing else is read.
     """
     here = matches.filter(pl.col("corpus") == claim.cell.corpus)
     judged = here.filter(pl.col("evidence").str.json_path_match("$.people").is_not_null())
@@ -313,7 +313,7 @@ def _text_pairs(judged: pl.DataFrame, clusters: Mapping[str, str]) -> list[dict[
         pair["overturned"] |= dismissed
         pair["exact"] |= dismissed and row["method"] == "exact"
         pair["changed"] |= people["tool"] != row["relation"]
-        # Several raters raise it; of one alone it stays the tool's (overlap/judged.py).
+        # Several raters raise it; of one alone it stays the tool's (overlap/judgements.py).
         same = all(TEXT_RELATIONS[said] == SAME_ITEM for said in people["verdicts"].values())
         held = people["tool"] == row["relation"] and row["relation"] not in _WHOLE
         pair["raised"] |= same and held and row["degree"] != "none"

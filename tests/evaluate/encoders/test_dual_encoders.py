@@ -9,7 +9,7 @@ import pytest
 from tiny_duals import picture, write_clip, write_open_clip, write_siglip
 
 from heldout.errors import InputError
-from heldout.overlap.encoders import open_encoder
+from heldout.overlap.images.encoder import open_encoder
 
 pytest.importorskip("torch", reason="torch is not installed on this platform's suite")
 pytest.importorskip("transformers")

@@ -18,7 +18,7 @@ from heldout.errors import InputError
 from heldout.evaluate.encoders import EncoderSettings
 from heldout.evidence import leaks_of
 from heldout.overlap import Bounds, parse_bounds
-from heldout.overlap.regrade import regraded
+from heldout.overlap.judgements import regraded
 from heldout.store import Run
 
 pytest.importorskip("torch", reason="torch is not installed on this platform's suite")
@@ -206,7 +206,7 @@ def test_saying_it_in_python(world: Path, run: Path) -> None:
         ),
         (
             ["overlap", "BENCH", "--against", "x", "--out", "o", "--degrees", "published"],
-            "name one",
+            "--degrees: ",
         ),
     ],
 )
@@ -251,7 +251,7 @@ def test_bounds_grade_their_own_encoder_alone() -> None:
 def test_a_corpus_of_embeddings_is_graded_by_similarity_where_degrees_are_set(
     tmp_path: Path,
 ) -> None:
-    from heldout.overlap.verify import NO_PICTURE
+    from heldout.overlap.images.verify import NO_PICTURE
     from heldout.store import make_table
 
     run = Run.create(tmp_path / "run", command=["test"])

@@ -21,7 +21,7 @@ from heldout.evaluate.encoders import (
     EncoderTask,
     evaluate_encoder,
 )
-from heldout.overlap.encoders import open_encoder
+from heldout.overlap.images.encoder import open_encoder
 from heldout.store import Run
 
 pytest.importorskip("torch", reason="torch is not installed on this platform's suite")
@@ -99,7 +99,7 @@ def test_a_call_that_broke_off_goes_on_where_it_was(
 ) -> None:
     benchmark = read_benchmark(str(write_pictures(tmp_path / "b", rows())))
     run = Run.create(tmp_path / "run", command=["test"])
-    monkeypatch.setattr("heldout.overlap.embeddings.evaluation_rows._PICTURES", 4)
+    monkeypatch.setattr("heldout.overlap.images.embedding_rows._IMAGES_PER_TASK", 4)
     kind = type(open_encoder(clip))
     encode, seen = kind.encode, []
 

@@ -34,7 +34,7 @@ from heldout.lab import (
 )
 from heldout.lab.transforms.counts import auc_interval
 from heldout.lab.transforms.result import keep_robustness, rate, refuse_another_encoder
-from heldout.overlap.encoders import open_encoder
+from heldout.overlap.images.encoder import open_encoder
 from heldout.report.robustness import own_measurement
 from heldout.store import Run
 

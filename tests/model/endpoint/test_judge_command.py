@@ -11,6 +11,7 @@ import pytest
 from asking_process import Scripted
 from typer.testing import CliRunner
 
+import heldout
 from heldout.cli.app import app
 from heldout.errors import InputError
 from heldout.store import Run
@@ -176,6 +177,25 @@ def test_nothing_is_paid_for_twice_and_a_run_without_a_judge_forgets_it(
     overlap(data, "--judge", server.url(), "--judge-max-new-tokens", 64)  # another instrument
     assert server.counts()["answered"] == 2 * paid["answered"]
     assert server.counts()["last"][0]["max_tokens"] == 64
+
+
+def test_python_and_an_audit_file_ask_the_same_judge(data: Path, server: Scripted) -> None:
+    overlap(data, "--judge", server.url())
+    paid, first = server.counts()["answered"], candidates(data / "run")
+    settings: dict[str, Any] = {"text_encoder": "wordllama", "judge": server.url()}
+    corpus = f"web={data / 'web.jsonl'}"
+    heldout.overlap(data / "bench.jsonl", corpus, data / "run", workers=1, quiet=True, **settings)
+    assert candidates(data / "run") == first and server.counts()["answered"] == paid
+    file = {
+        "benchmarks": [{"name": "bench", "source": "bench.jsonl"}],
+        "corpora": [{"name": "web", "source": "web.jsonl"}],
+        "search": {**settings, "workers": 1},
+    }
+    (data / "audit.yaml").write_text(json.dumps(file))
+    audited = heldout.run_audit(heldout.read_audit(data / "audit.yaml"), quiet=True)
+    assert candidates(audited.runs["bench"]) == first
+    again = heldout.run_audit(heldout.read_audit(data / "audit.yaml"), quiet=True)
+    assert not again.made and server.counts()["answered"] == 2 * paid
 
 
 def test_a_judge_that_dies_half_way_keeps_what_was_paid(data: Path, server: Scripted) -> None:

@@ -153,10 +153,7 @@ def _options(values: Mapping[str, Any], listed: Any) -> tuple[str, ...]:
 
 
 _CIRCULAR = 1_000_000  # VLMEvalKit numbers the k-th rotation of item i as i + k million
-_HOW = (
-    "--map-recorded of score and ask, --map of impact, map: {id: COLUMN, prediction: COLUMN} in an "
-    "audit file"
-)
+_HOW = "with the setting columns; in an audit file: map: {id: COLUMN, prediction: COLUMN}"
 _OTHER_GOLD = ("twin", "slot", "confused-choices")  # variants in which the row says what is right
 
 
@@ -299,7 +296,7 @@ class _Items:
         if row.id is None and row.position is not None and question is None:
             detail = (
                 f"{row.where}: no question confirms that the item there is meant; where doc_id is the "
-                f"item's id, --map-recorded id=doc_id takes it (of impact: --map id=doc_id)"
+                f"item's id, name it: id=doc_id ({_HOW})"
             )
             return Dropped(STAGE, f"position {row.position}", "unknown item", detail)
         named = row.id if row.id is not None else f"position {row.position}"

@@ -1,0 +1,1 @@
+"""Images of a benchmark in corpora: fingerprints, encoders, exact joins, registration."""

@@ -1,0 +1,337 @@
+"""EmbeddingStore: the rows of one corpus by one encoder, shard by shard, for every run that asks.
+
+A shard's number is a digest of its input, so a corpus that grew keeps what it has, and several runs
+may share a folder without asking each other. What a run uses, and in which order, its sheet tells.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from heldout.corpus import Corpus, EmbeddingCorpus, Shard
+from heldout.engine import Engine, map_salvaged, progress
+from heldout.errors import InputError, blame_the_machine
+from heldout.image import PIXEL_DIGEST
+from heldout.overlap.images.embed import (
+    SavedEmbeddings,
+    SavedShard,
+    ShardEmbeddings,
+    claim_identity,
+    embed_shard,
+    join_embedded,
+    read_identity,
+    save_shard,
+    saved_shard,
+    shard_counts,
+)
+from heldout.overlap.images.encoder import Encoder, open_encoder, parts, require_same
+from heldout.overlap.images.salvage import ShardSalvage
+from heldout.store import FAILED, MAY_PASS, Dropped, Run, exclusive, write_json
+
+PARTS = "parts-1"  # how pictures are cut (overlap/images/encoder.py): rows of another cut are other rows
+_DIGITS = 15  # hexadecimal: a file's number has at most 19 digits
+
+
+def corpus_settings(corpus: Corpus) -> dict[str, str]:
+    """How a corpus is read. Its name is the user's choice of the day and changes no row."""
+    known: dict[str, str] = (
+        {field.name: repr(getattr(corpus, field.name)) for field in dataclasses.fields(corpus)}
+        if dataclasses.is_dataclass(corpus)
+        else {}
+    )
+    place = str(Path(corpus.source.partition("#")[0]).resolve())
+    return {**known, "name": "", "source": corpus.source, "place": place, "reader": corpus.reader}
+
+
+@dataclass
+class EmbeddingStore:
+    """``folder`` belongs to one corpus and one encoder; ``shared`` if other runs use it, too."""
+
+    folder: Path
+    saved: SavedEmbeddings
+    settings: dict[str, Any]
+    shared: bool = False
+    _planned: dict[int, tuple[int, str]] = field(default_factory=dict)
+    _taken: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        try:
+            claim_identity(self.folder, self.saved)
+        except OSError as error:
+            blame_the_machine(error)
+            raise InputError(f"{self.folder} cannot be written: {error.strerror}") from error
+
+    @classmethod
+    def within(cls, place: Path, corpus: Corpus, saved: SavedEmbeddings) -> EmbeddingStore:
+        """The folder for this corpus and encoder below ``place``, the setting ``embeddings``."""
+        whose = read_identity(place)
+        if whose is not None:
+            require_same(whose.identity, saved.identity)
+            raise InputError(
+                f"embeddings {place}: it holds the embeddings of one corpus; name another folder for "
+                f"those that several runs share"
+            )
+        settings = _settings(corpus, saved)
+        name = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
+        return cls(place / name, saved, settings, shared=True)
+
+    @classmethod
+    def of_run(cls, folder: Path, corpus: Corpus, saved: SavedEmbeddings) -> EmbeddingStore:
+        return cls(folder, saved, _settings(corpus, saved))
+
+    def plan(self, shard: Shard) -> bool:
+        """Make ``shard`` part of what this run uses; True if it is still to embed."""
+        # The first shard may speak for its corpus as a whole, so it is never just any shard.
+        facts = [self.settings, shard.index == 0, shard.id, shard.key]
+        key = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+        while key in self._taken:  # equal input twice is two shards
+            key = hashlib.sha256(key.encode()).hexdigest()
+        self._taken.add(key)
+        number = int(key[:_DIGITS], 16)
+        self._planned[shard.index] = (number, key)
+        return self._to_do(number, key)
+
+    def _to_do(self, number: int, key: str) -> bool:
+        counts = shard_counts(self.folder, number, key)
+        return counts is None or counts.get("missing", 0) > 0  # it may be there now
+
+    def save(self, shard: Shard, embedded: ShardEmbeddings) -> None:
+        number, key = self._planned[shard.index]
+        # What failed here was compared by its hashes, so nobody else lists it: it is tried again.
+        missing = sum(
+            dropped.reason in MAY_PASS or dropped.reason == FAILED for dropped in embedded.dropped
+        )
+        counts = {"embedded": len(embedded.items), "missing": missing}
+        with exclusive(self.folder / ".writer.lock"):
+            if self.shared and not self._to_do(number, key):
+                return  # another run was faster, and may be reading it
+            save_shard(self.folder, number, embedded, key=key, counts=counts)
+
+    def shards(self) -> dict[int, SavedShard]:
+        """By shard index, what is finished of what was planned."""
+        return {
+            index: saved_shard(self.folder, number)
+            for index, (number, key) in sorted(self._planned.items())
+            if shard_counts(self.folder, number, key) is not None
+        }
+
+    def sweep(self) -> None:
+        """Remove what the run no longer uses; a shared folder is not ours to sweep."""
+        if self.shared:
+            return
+        kept = {
+            Path(path)
+            for shard in self.shards().values()
+            for path in (shard.matrix, shard.metadata)
+            if path
+        }
+        for place in ("img_emb", "metadata"):
+            for path in (self.folder / place).glob("*"):
+                if path not in kept:
+                    path.unlink(missing_ok=True)
+
+
+def write_sheet(path: Path, identity: str, shards: list[SavedShard]) -> None:
+    """Which matrices, in which order, are this corpus by this encoder."""
+
+    def named(file: str | None) -> str | None:
+        # Beside the sheet by its relative name, so that a run folder can be moved.
+        if file is None or not Path(file).is_relative_to(path.parent):
+            return str(Path(file).resolve()) if file else None
+        return str(Path(file).relative_to(path.parent))
+
+    rows = [[named(shard.matrix), named(shard.metadata), shard.corpus_name] for shard in shards]
+    write_json(path, {"format": 1, "identity": identity, "shards": rows})
+
+
+def read_sheet(path: Path) -> tuple[str, list[SavedShard]]:
+    try:
+        content = json.loads(path.read_text())
+        if content["format"] != 1:
+            raise InputError(f"{path} has format {content['format']}, this heldout reads 1")
+        base = path.parent
+        shards = [
+            SavedShard(str(base / matrix), str(base / metadata) if metadata else None, name)
+            for matrix, metadata, name in content["shards"]
+        ]
+        return str(content["identity"]), shards
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{path} is not what heldout writes there ({error!r})") from error
+
+
+def _settings(corpus: Corpus, saved: SavedEmbeddings) -> dict[str, Any]:
+    identity = {"encoder": saved.identity, "parts": PARTS, "digests": PIXEL_DIGEST}
+    return {**identity, "corpus": corpus_settings(corpus)}
+
+
+# Where embeddings lie in a run folder, and which encoder a run asks for.
+
+
+def corpus_folder(name: str) -> str:
+    """A corpus name as a folder name; different names stay different."""
+    safe = re.sub(r"[^A-Za-z0-9._-]", "_", name).lstrip(".")[:80]
+    return safe if safe == name else f"{safe}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+
+
+def encoder_folder(identity: str) -> str:
+    """An encoder's identity as a folder name: the words a person knows it by, and a digest of all."""
+    words = re.sub(r"[^A-Za-z0-9]+", "-", identity.partition("|")[0]).strip("-")[:40]
+    return f"{words}-{hashlib.sha256(identity.encode()).hexdigest()[:8]}"
+
+
+def of_corpus(run: Run, corpus: str, identity: str) -> Path:
+    return run.path / "embeddings" / corpus_folder(corpus) / encoder_folder(identity)
+
+
+def of_benchmark(run: Run, identity: str) -> Path:
+    return run.path / "queries" / f"{encoder_folder(identity)}.parquet"
+
+
+def encoder_asked_for(run: Run, identity: str | None, identities: Iterable[str], what: str) -> str:
+    """``identity``, or the one encoder whose ``what`` this run holds."""
+    known = sorted(set(identities))
+    if identity is None:
+        if len(known) == 1:
+            return known[0]
+        if known:
+            raise InputError(
+                f"{run.path} holds {what} of {len(known)} encoders ({'; '.join(known)}): name one"
+            )
+    elif identity in known:
+        return identity
+    wanted = f" of '{identity}'" if identity else ""
+    raise InputError(
+        f"{run.path} holds no {what}{wanted}: run heldout overlap with the setting encoder into it first"
+    )
+
+
+# embed_corpus: every shard of a corpus as saved rows, embedded where nobody has done so before.
+
+
+SHEET = "sheet.json"
+
+
+@dataclass
+class EmbeddedCorpus:
+    """By shard index: the shard and its saved rows. ``failed`` shards have none."""
+
+    identity: str
+    shards: dict[int, Shard] = field(default_factory=dict)
+    saved: dict[int, SavedShard] = field(default_factory=dict)
+    embedded: int = 0  # shards that were embedded now; the others were there
+    failed: dict[str, str] = field(default_factory=dict)
+    dropped: list[Dropped] = field(default_factory=list)  # lost with their worker or by an error
+
+
+def embed_corpus(
+    corpus: Corpus,
+    spec: str,
+    encoder: Encoder,
+    run: Run,
+    engine: Engine,
+    *,
+    place: Path | None = None,
+    quiet: bool = False,
+) -> EmbeddedCorpus:
+    """The rows of ``corpus``, in the run folder or in ``place``, where other runs find them.
+
+    ``spec`` is how the user named ``encoder``: workers open it themselves.
+    """
+    folder = of_corpus(run, corpus.name, encoder.identity)
+    if isinstance(corpus, EmbeddingCorpus):
+        result = _already_embedded(corpus, encoder)
+    else:
+        saved = SavedEmbeddings(encoder.identity, encoder.dimension)
+        store = (
+            EmbeddingStore.of_run(folder, corpus, saved)
+            if place is None
+            else EmbeddingStore.within(place, corpus, saved)
+        )
+        result = _embed(corpus, spec, encoder, store, engine, quiet)
+        store.sweep()
+    write_sheet(folder / SHEET, encoder.identity, list(result.saved.values()))
+    return result
+
+
+def _embed(
+    corpus: Corpus, spec: str, encoder: Encoder, store: EmbeddingStore, engine: Engine, quiet: bool
+) -> EmbeddedCorpus:
+    result = EmbeddedCorpus(encoder.identity)
+
+    def of_lost(dropped: Dropped) -> ShardEmbeddings:
+        result.dropped.append(dropped)
+        nothing = np.zeros((0, encoder.dimension), np.float16)
+        return ShardEmbeddings(encoder.identity, rows=nothing, dropped=[dropped])
+
+    title = f"embedding {corpus.name}"
+    with progress(title, corpus.count_shards(), "shards", disabled=quiet) as step:
+
+        def to_do() -> Iterator[Shard]:
+            for shard in corpus.shards():
+                result.shards[shard.index] = shard
+                if store.plan(shard):
+                    yield shard
+                else:
+                    step()
+
+        work = functools.partial(embed_with_parts, spec, corpus)
+        salvage = ShardSalvage(corpus, of_lost, join_embedded)
+        for outcome in map_salvaged(engine, work, to_do(), salvage):
+            if outcome.value is None:
+                result.failed[outcome.task.id] = outcome.error or "no result"
+            else:
+                # A worker may have loaded other weights under the same name.
+                require_same(encoder.identity, outcome.value.identity)
+                store.save(outcome.task, outcome.value)
+                result.embedded += 1
+            step()
+    result.saved = store.shards()
+    return result
+
+
+def embed_with_parts(spec: str, corpus: Corpus, shard: Shard) -> ShardEmbeddings:
+    """One shard, with panels and frames cut. Pure: the caller stores what is returned."""
+    return embed_shard(corpus, shard, opened(spec), parts=parts)
+
+
+@functools.lru_cache(maxsize=1)
+def opened(spec: str) -> Encoder:
+    return open_encoder(spec)  # once per worker, not once per shard
+
+
+def _already_embedded(corpus: EmbeddingCorpus, encoder: Encoder) -> EmbeddedCorpus:
+    """A corpus that is embeddings: its rows are used as they lie, if they are of this encoder."""
+    result = EmbeddedCorpus(encoder.identity)
+    whose: dict[Path, SavedEmbeddings | None] = {}
+    for shard in corpus.shards():
+        matrix, metadata = shard.payload
+        folder = Path(matrix).parent
+        for place in (folder, folder.parent):
+            if place not in whose:
+                whose[place] = read_identity(place)
+        description = whose[folder] or whose[folder.parent]
+        if description is None:
+            raise InputError(
+                f"{corpus.source}: there is no record of the encoder that made these embeddings. If you "
+                f"know that it was the encoder '{encoder.identity}', say so in {folder.parent}/"
+                f'encoder.json: {{"format": 1, "identity": "…", "dimension": {encoder.dimension}}}'
+            )
+        require_same(description.identity, encoder.identity)
+        result.shards[shard.index] = shard
+        try:
+            corpus.embeddings(shard)
+        except InputError as error:
+            result.failed[shard.id] = str(error)
+        else:
+            result.saved[shard.index] = SavedShard(matrix, metadata, shard.id)
+    return result

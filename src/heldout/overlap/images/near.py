@@ -1,0 +1,263 @@
+"""Near search of one corpus: embedded once, joined shard by shard, its neighbours as candidates."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heldout.benchmark import Benchmark
+from heldout.corpus import Corpus
+from heldout.engine import Engine, progress
+from heldout.overlap.images.embed import RowOrigins, SavedShard
+from heldout.overlap.images.embedding_rows import Queries, embed_benchmark
+from heldout.overlap.images.embeddings import embed_corpus
+from heldout.overlap.images.encoder import Encoder, open_encoder
+from heldout.overlap.images.join import Hits, Needed, select
+from heldout.overlap.images.join_index import JoinIndex
+from heldout.overlap.settings import NEAREST, Bounds
+from heldout.store import Dropped, Run, ShardResult, Stage, dropped_table, make_table
+
+# Near neighbours: the benchmark's pictures, in many views, against every saved row of a shard.
+#
+# Embedding neighbours are candidates, never findings: ``verify`` decides which of them are copies.
+
+
+_ROWS = 1 << 16  # copied at a time, where only some rows of a matrix take part
+
+
+class NeighbourIndex:
+    """The queries of a near search. Every worker gets one, so they are in it once."""
+
+    def __init__(self, queries: Queries, nearest: int) -> None:
+        self.identity, self.views, self.nearest = queries.identity, queries.views, nearest
+        # One more than asked for: an exact copy is found already and must not take a place.
+        self.join = JoinIndex(queries.rows, k=nearest + 1)
+        self.names, self.numbers = np.unique(np.array(queries.pictures, str), return_inverse=True)
+
+
+@dataclass(frozen=True)
+class NeighbourTask:
+    """One shard's saved rows, or where the worker does not see this disk, what they say."""
+
+    index: int
+    saved: SavedShard
+    by_value: tuple[NDArray[Any], RowOrigins] | None = None
+
+    def load(self) -> tuple[NDArray[Any], RowOrigins]:
+        if self.by_value is not None:
+            return self.by_value
+        rows = self.saved.rows()
+        return rows, self.saved.described(len(rows))
+
+
+def neighbours_in(index: NeighbourIndex, task: NeighbourTask) -> ShardResult:
+    """The nearest pictures of one shard to every picture, as a table of candidates."""
+    rows, about = task.load()
+    first = _first_items(about)
+    leads = first[about.items] == about.items
+    whole, cut = (np.flatnonzero(leads & kind) for kind in (about.parts == 0, about.parts > 0))
+    needed = _Needed(index, about)
+    parts = [_scan(index.join, rows, whole, needed)]
+    if len(cut):
+        # As many rows as the nearest pictures may have parts, so that none of them is crowded out.
+        most = int(np.bincount(about.items[cut]).max())
+        parts.append(_scan(index.join.with_k((index.nearest + 1) * most), rows, cut, needed))
+    unusable = [about.ids[about.items[row]] for hits in parts for row in hits.unusable]
+    shown_by: dict[int, list[int]] = {}
+    for item, lead in enumerate(first.tolist()):
+        shown_by.setdefault(lead, []).append(item)
+    candidates = [
+        {**best, "corpus_id": about.ids[item], "digest": about.digests[item], "shard": task.index}
+        for lead, best in _best_pairs(index, about, parts)
+        for item in shown_by[lead]
+    ]
+    return ShardResult(
+        tables={
+            "candidates": make_table("candidates", candidates),
+            "dropped": dropped_table(
+                Dropped(
+                    "overlap", identifier, "unusable embedding", "not a unit vector: not compared"
+                )
+                for identifier in unusable
+            ),
+        },
+        counts={"embedded": len(about.ids)},
+    )
+
+
+def _first_items(about: RowOrigins) -> NDArray[np.int64]:
+    """Per item, the first item that shows the same picture: only that one is compared."""
+    seen: dict[str, int] = {}
+    first = [
+        seen.setdefault(digest or f"item {item}", item) for item, digest in enumerate(about.digests)
+    ]
+    return np.array(first, np.int64)
+
+
+def _scan(join: JoinIndex, rows: NDArray[Any], kept: NDArray[np.intp], needed: _Needed) -> Hits:
+    best_hits = Hits.empty()
+    for start in range(0, len(kept), _ROWS):
+        some = kept[start : start + _ROWS]
+        block = rows if len(some) == len(rows) else rows[some]
+        hits = join.scan(block, 0, join.floor_of(best_hits), needed.among(some))
+        moved = Hits(hits.query, some[hits.position], hits.similarity, some[hits.unusable])
+        best_hits = select((best_hits, moved), join.k, None)
+    return best_hits
+
+
+@dataclass(frozen=True)
+class _Needed:
+    """Which pairs may be the best of a picture's views and an item's parts, for one of the nearest items.
+
+    A picture has dozens of views and each has neighbours of its own; few of these pairs are ever told."""
+
+    index: NeighbourIndex
+    about: RowOrigins
+
+    def among(self, rows: NDArray[np.intp]) -> Needed:
+        return functools.partial(self._wanted, self.about.items[rows])
+
+    def _wanted(
+        self,
+        items: NDArray[np.int64],
+        query: NDArray[np.intp],
+        row: NDArray[np.intp],
+        quick: NDArray[np.float32],
+        margin: float,
+    ) -> NDArray[np.bool_]:
+        if not len(query):
+            return np.zeros(0, bool)
+        picture, item, similarity = self.index.numbers[query], items[row], quick.astype(np.float64)
+        slack = 2 * margin + 1e-6  # both similarities that are compared may be off
+        order = np.lexsort((-similarity, item, picture))
+        leads = _changes(picture[order], item[order])
+        best, owner = similarity[order[leads]], picture[order[leads]]
+        ranked = np.lexsort((-best, owner))
+        first = np.flatnonzero(_changes(owner[ranked]))
+        lengths = np.diff(np.append(first, len(ranked)))
+        last = first + np.minimum(lengths - 1, self.index.nearest)  # one more: see NeighbourIndex
+        bar = np.empty(len(best))
+        bar[ranked] = np.repeat(best[ranked[last]], lengths)
+        group = np.cumsum(leads) - 1
+        wanted = np.empty(len(query), bool)
+        wanted[order] = (similarity[order] >= best[group] - slack) & (best >= bar - slack)[group]
+        return wanted
+
+
+def _changes(*columns: NDArray[Any]) -> NDArray[np.bool_]:
+    """Where a run of equal rows begins."""
+    differs = [column[1:] != column[:-1] for column in columns]
+    begins: NDArray[np.bool_] = np.r_[True, np.logical_or.reduce(differs)]
+    return begins
+
+
+def _best_pairs(
+    index: NeighbourIndex, about: RowOrigins, parts: list[Hits]
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """(item, candidate): of all views of a picture and all parts of an item, the two most alike.
+
+    Per picture the ``nearest`` items, exact copies of it aside.
+    """
+    query = np.concatenate([hits.query for hits in parts])
+    item = about.items[np.concatenate([hits.position for hits in parts])]
+    similarity = np.concatenate([hits.similarity for hits in parts])
+    picture = index.numbers[query]
+    order = np.lexsort((query, -similarity, item, picture))
+    best = order[_changes(picture[order], item[order])] if len(order) else order
+    taken: dict[int, int] = {}
+    for place in best[np.lexsort((item[best], -similarity[best], picture[best]))]:
+        number, owner = int(picture[place]), int(item[place])
+        name = str(index.names[number])
+        if about.digests[owner] == name or taken.get(number, 0) >= index.nearest:
+            continue
+        taken[number] = taken.get(number, 0) + 1
+        yield (
+            owner,
+            {
+                "picture": name,
+                "method": index.identity,
+                "similarity": float(similarity[place]),
+                "view": index.views[int(query[place])],
+            },
+        )
+
+
+@dataclass(frozen=True)
+class NearSearch:
+    """How to look beyond exact copies: with which encoder, and how many neighbours of a picture.
+
+    ``embeddings`` is a folder that several runs share; without one they lie in the run folder.
+    ``bounds`` are the encoder's hard and soft degree; without them those that were measured for it.
+    """
+
+    encoder: str = "pixels"
+    nearest: int = NEAREST
+    embeddings: Path | None = None
+    bounds: Bounds | None = None
+
+
+@dataclass
+class Neighbours:
+    """The stage that holds the candidates, and what became of the work."""
+
+    stage: Stage
+    counts: dict[str, int]
+    failed: dict[str, str]
+    dropped: list[Dropped]  # lost while they were embedded
+
+
+class NearSearcher:
+    """A near search with its benchmark's side done: ask it about one corpus after the other."""
+
+    def __init__(
+        self, near: NearSearch, benchmark: Benchmark, run: Run, engine: Engine, quiet: bool
+    ) -> None:
+        self.near, self.run, self.engine, self.quiet = near, run, engine, quiet
+        self.encoder: Encoder = open_encoder(near.encoder)
+        queries = embed_benchmark(benchmark, near.encoder, self.encoder, run, engine, quiet=quiet)
+        self.index = NeighbourIndex(queries, near.nearest)
+
+    def search(self, corpus: Corpus, folder: str, settings: dict[str, Any]) -> Neighbours:
+        """Two stages over the corpus: its rows, which outlive the question, and who is near."""
+        near, engine = self.near, self.engine
+        rows = embed_corpus(
+            corpus,
+            near.encoder,
+            self.encoder,
+            self.run,
+            engine,
+            place=near.embeddings,
+            quiet=self.quiet,
+        )
+        settings = {**settings, "encoder": self.encoder.identity, "nearest": near.nearest}
+        stage = self.run.stage(f"neighbours/{folder}", settings)
+        failed = dict(rows.failed)
+        title = f"neighbours in {corpus.name}"
+        with progress(title, len(rows.saved), "shards", disabled=self.quiet) as step:
+
+            def to_do() -> Iterator[NeighbourTask]:
+                for index, saved in rows.saved.items():
+                    if stage.plan(index, rows.shards[index].key):
+                        task = NeighbourTask(index, saved)
+                        # Only workers on this machine see its disk.
+                        seen = engine.name == "local"
+                        yield task if seen else replace(task, by_value=task.load())
+                    else:
+                        step()
+
+            judge = functools.partial(neighbours_in, self.index)
+            for outcome in engine.map(judge, to_do()):
+                if outcome.value is None:
+                    name = rows.shards[outcome.task.index].id
+                    failed[name] = outcome.error or "no result"
+                else:
+                    stage.save(outcome.task.index, outcome.value)
+                step()
+        counts = {**stage.counts(), "embedded_shards": rows.embedded}
+        return Neighbours(stage, counts, failed, rows.dropped)

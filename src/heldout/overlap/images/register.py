@@ -1,0 +1,423 @@
+"""Decide whether two similar pictures are the same picture, and say what was done to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from heldout.errors import require
+from heldout.image import to_rgb
+from heldout.overlap.images.agreement import (
+    POSES,
+    Frame,
+    Geometry,
+    PixelAgreement,
+    box_in,
+    compare,
+    geometry,
+    lay,
+    without_marks,
+)
+from heldout.overlap.images.features import (
+    Hypothesis,
+    ImageFeatures,
+    Warp,
+    cheap_features,
+    from_frames,
+    from_local_features,
+)
+from heldout.overlap.relations import COPIES, Relation
+
+# The cascade: cheap questions first, pixels only for pairs that may be copies.
+
+
+WITNESSES = 5  # local features that must agree before pixels are compared
+SKETCH = 0.4  # correlation of the frames' detail that makes pixels worth comparing
+CERTAIN = 0.05  # residual below which nothing better is looked for
+REFINABLE = 0.25  # correlation of detail without which pulling at the warp is no use
+MARKABLE = 0.5  # correlation of detail without which marks are not what differs
+
+
+@dataclass(frozen=True, eq=False)
+class Alignment:
+    """The best way found to lay the query on the candidate, and how well pixels then agree."""
+
+    warp: Warp  # query to candidate, native pixels
+    inverted: bool
+    inliers: int
+    agreement: PixelAgreement
+    panel_of_query: bool = False
+    panel_of_candidate: bool = False
+
+
+def align(query: ImageFeatures, candidate: ImageFeatures) -> Alignment | None:
+    """None where nothing suggests that one picture lies in the other."""
+    require("cv2", "vision", "registering two pictures")
+    import cv2
+
+    best: Alignment | None = None
+    for alignment in _whole_and_panels(cv2, query, candidate):
+        if best is None or _better(alignment, best):
+            best = alignment
+        if best.agreement.residual < CERTAIN:
+            break
+    return best
+
+
+def _better(alignment: Alignment, other: Alignment) -> bool:
+    return alignment.agreement.residual < other.agreement.residual
+
+
+def _whole_and_panels(
+    cv2: Any, query: ImageFeatures, candidate: ImageFeatures
+) -> Iterator[Alignment]:
+    whole = _aligned(cv2, query, candidate)
+    if whole is not None:
+        yield whole
+    for (left, top, *_), panel in candidate.panels:
+        alignment = _aligned(cv2, query, panel)
+        if alignment is not None:
+            share = _area(panel) / _area(candidate)
+            covered = alignment.agreement.candidate_overlap * share
+            yield replace(
+                alignment,
+                warp=_moved(left, top) @ alignment.warp,
+                agreement=replace(alignment.agreement, candidate_overlap=covered),
+                panel_of_candidate=True,
+            )
+    for (left, top, *_), panel in query.panels:
+        alignment = _aligned(cv2, panel, candidate)
+        if alignment is not None:
+            share = _area(panel) / _area(query)
+            covered = alignment.agreement.query_overlap * share
+            yield replace(
+                alignment,
+                warp=alignment.warp @ _moved(-left, -top),
+                agreement=replace(alignment.agreement, query_overlap=covered),
+                panel_of_query=True,
+            )
+
+
+def _aligned(cv2: Any, query: ImageFeatures, candidate: ImageFeatures) -> Alignment | None:
+    """Whole frames first, then local features, then the pixels pull the better one into place."""
+    tried: list[tuple[Hypothesis, Frame, PixelAgreement]] = []
+    frames = from_frames(query, candidate)
+    if frames.score >= SKETCH:
+        tried += _tried(cv2, query, candidate, frames)
+    if not tried or tried[0][2].residual >= CERTAIN:
+        local = from_local_features(query, candidate)
+        if local is not None and local.inliers >= WITNESSES:
+            tried += _tried(cv2, query, candidate, local)
+    if not tried:
+        return None
+    best = min(tried, key=lambda each: each[2].residual)
+    if best[2].residual >= CERTAIN and best[2].detail >= REFINABLE:
+        best = min((best, *_refined(cv2, query, candidate, *best[:2])), key=lambda e: e[2].residual)
+    hypothesis, frame, agreement = best
+    if max(agreement.residual, agreement.spread) >= CERTAIN and agreement.detail >= MARKABLE:
+        cleaned = without_marks(cv2, frame, hypothesis.inverted)
+        if cleaned is not None and cleaned.residual < CERTAIN:
+            agreement = cleaned
+    warp = candidate.to_native @ hypothesis.warp @ np.linalg.inv(query.to_native)
+    return Alignment(warp / warp[2, 2], hypothesis.inverted, hypothesis.inliers, agreement)
+
+
+def _tried(
+    cv2: Any, query: ImageFeatures, candidate: ImageFeatures, hypothesis: Hypothesis
+) -> list[tuple[Hypothesis, Frame, PixelAgreement]]:
+    frame = lay(cv2, query, candidate, hypothesis.warp)
+    if frame is None:
+        return []
+    return [(hypothesis, frame, compare(cv2, frame, hypothesis.inverted))]
+
+
+def _refined(
+    cv2: Any, query: ImageFeatures, candidate: ImageFeatures, start: Hypothesis, frame: Frame
+) -> list[tuple[Hypothesis, Frame, PixelAgreement]]:
+    """Let the pixels themselves pull the warp into place (Evangelidis and Psarakis 2008)."""
+    theirs = 255.0 - frame.candidate if start.inverted else frame.candidate
+    criteria = (cv2.TERM_CRITERIA_EPS | cv2.TERM_CRITERIA_COUNT, 25, 1e-4)
+    still = np.eye(2, 3, dtype=np.float32)
+    mask = frame.inside.astype(np.uint8)
+    try:
+        _, correction = cv2.findTransformECC(
+            frame.query, theirs, still, cv2.MOTION_AFFINE, criteria, mask, 5
+        )
+    except cv2.error:  # it does not converge on pictures that do not fit
+        return []
+    nudge = np.vstack([correction.astype(np.float64), [0.0, 0.0, 1.0]])
+    warp = start.warp @ frame.to_query @ nudge @ np.linalg.inv(frame.to_query)
+    return _tried(cv2, query, candidate, replace(start, warp=warp))
+
+
+def _moved(x: float, y: float) -> Warp:
+    return np.array([[1.0, 0.0, x], [0.0, 1.0, y], [0.0, 0.0, 1.0]])
+
+
+def _area(features: ImageFeatures) -> int:
+    return features.size[0] * features.size[1]
+
+
+# Name what was done to the query to get the candidate.
+
+
+WHOLE = 0.965  # share of a picture that counts as all of it
+SAME_SCALE = 0.02
+BLURRED = 0.6  # fine detail left
+SHARPENED = 1.7
+NOISY = 0.06  # of the contrast
+CHANGED = 0.3  # residual in the worst window
+
+
+def transform_words(
+    query: ImageFeatures, candidate: ImageFeatures, alignment: Alignment, shape: Geometry
+) -> list[str]:
+    """Words such as "rotated 90°", "cropped", "inverted"; empty where nothing was done."""
+    agreement = alignment.agreement
+    words = shape.words
+    words += _extent(query, candidate, alignment, shape)
+    if max(abs(value - 1.0) for value in shape.scale) > SAME_SCALE:
+        words.append("resized")
+    if alignment.inverted:
+        words.append("inverted")
+    if query.coloured and not candidate.coloured:
+        words.append("grey")
+    elif candidate.coloured and not query.coloured:
+        words.append("coloured")
+    words += _detail(agreement)
+    if not words and not np.array_equal(query.grey, candidate.grey):
+        words.append("re-compressed")
+    return words
+
+
+def _detail(agreement: PixelAgreement) -> list[str]:
+    noisy = agreement.noise > NOISY
+    words = []
+    if agreement.sharpness > SHARPENED:
+        words.append("noise added" if noisy and not agreement.noisy_query else "sharpened")
+    elif agreement.sharpness < BLURRED:
+        words.append("noise removed" if noisy and agreement.noisy_query else "blurred")
+    if agreement.veiled:
+        words.append("watermarked")
+    if agreement.marked or agreement.worst > CHANGED:
+        words.append("changed in part")
+    return words
+
+
+def _extent(
+    query: ImageFeatures, candidate: ImageFeatures, alignment: Alignment, shape: Geometry
+) -> list[str]:
+    agreement = alignment.agreement
+    ours = agreement.query_overlap >= WHOLE
+    theirs = agreement.candidate_overlap >= WHOLE
+    if ours and theirs:
+        return []
+    if ours:
+        x, y, width, height = box_in(alignment.warp, query.size, candidate.size)
+        if _plain_around(candidate, (x, y, width, height)):
+            return ["with a border"]
+        place = f"{x},{y},{width},{height}"
+        if alignment.panel_of_candidate or len(candidate.panels) > 1:
+            return [f"inside a compound figure (panel at {place})"]
+        return [f"inside a larger picture (at {place})"]
+    if theirs:
+        if alignment.panel_of_query or len(query.panels) > 1:
+            return ["cut out of a compound figure"]
+        return [f"cropped to {round(100 * agreement.query_overlap)} %"]
+    # A slanted picture loses its corners to the frame; that is no crop of its own.
+    return [] if shape.slanted and agreement.query_overlap > 0.6 else ["cropped"]
+
+
+def _plain_around(candidate: ImageFeatures, box: tuple[int, int, int, int]) -> bool:
+    height, width = candidate.grey.shape
+    across, down = width / candidate.size[0], height / candidate.size[1]
+    x, y, wide, tall = box
+    outside = np.ones((height, width), bool)
+    top, bottom = max(0, int(y * down) - 2), int((y + tall) * down) + 3
+    left, right = max(0, int(x * across) - 2), int((x + wide) * across) + 3
+    outside[top:bottom, left:right] = False
+    values = candidate.grey[outside]
+    return values.size == 0 or float(values.std()) < 6.0
+
+
+# From aligned pixels to a verdict. Thresholds are measured: docs/registration.md.
+
+
+# Nearly all copies stay below 0.07; the nearest neighbouring slices of one study begin at 0.14.
+COPY_RESIDUAL = 0.11
+CERTAIN_RESIDUAL = 0.05
+DOUBTFUL_RESIDUAL = 0.22
+DOUBTFUL_DETAIL = 0.97  # half of the windows agree so well: marks may cover the others
+COPY_SPREAD = 0.4  # a scanner's table is the same in every slice; the patient must be, too
+COPY_DETAIL = 0.7
+WINDOWS = 12  # with detail; fewer prove nothing
+OVERLAP = 0.5  # of at least one of the two pictures
+FAR_WITNESSES = 8  # agreeing local features where the frames themselves do not correspond
+VIEW_CORRELATION = 0.8  # aligned greys, or shadings of whole frames
+VIEW_OVERLAP = 0.6
+SAME_CORRELATION = 0.98
+BLANK = 2.0  # contrast, in grey levels, below which a picture shows nothing
+
+
+def relation(
+    query: ImageFeatures, candidate: ImageFeatures, alignment: Alignment | None
+) -> Relation:
+    """Copy, other subject, unrelated or undecided; which kind of copy, its transform tells."""
+    if min(query.contrast, candidate.contrast) < BLANK:
+        return Relation.UNDECIDED
+    if alignment is not None:
+        agreement = alignment.agreement
+        overlap = max(agreement.query_overlap, agreement.candidate_overlap)
+        proven = (
+            agreement.windows >= WINDOWS
+            and overlap >= OVERLAP
+            and agreement.spread <= COPY_SPREAD
+            and agreement.detail >= COPY_DETAIL
+            and (
+                alignment.inliers == 0
+                or alignment.inliers >= FAR_WITNESSES
+                or agreement.residual <= CERTAIN_RESIDUAL
+            )
+        )
+        if proven and agreement.residual <= COPY_RESIDUAL:
+            return Relation.TRANSFORMED_COPY
+        if overlap >= OVERLAP and (
+            agreement.residual <= DOUBTFUL_RESIDUAL
+            or (agreement.windows >= WINDOWS and agreement.detail >= DOUBTFUL_DETAIL)
+        ):
+            return Relation.UNDECIDED
+        if (
+            min(agreement.query_overlap, agreement.candidate_overlap) >= VIEW_OVERLAP
+            and agreement.correlation >= VIEW_CORRELATION
+        ):
+            return Relation.OTHER_SUBJECT
+    shading = float(np.max(candidate.shadings[0] @ query.shadings.T))
+    return Relation.OTHER_SUBJECT if shading >= VIEW_CORRELATION else Relation.UNRELATED
+
+
+Rows = tuple[tuple[float, float, float], ...]
+IDENTITY: Rows = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
+
+
+@dataclass(frozen=True)
+class Registration:
+    """The verdict on one pair, with the numbers it rests on."""
+
+    relation: Relation
+    transform: str  # from the query to the candidate, in words; "" where it is no copy
+    correlation: float  # of aligned greys
+    residual: float  # share of the detail that the other picture does not explain
+    detail: float  # correlation of aligned detail, median over windows
+    overlap: tuple[float, float]  # share of the query's and of the candidate's area that is aligned
+    inliers: int  # local features that agree; 0 where whole frames were laid on each other
+    warp: Rows  # query to candidate, native pixels
+    pose: str  # one of the eight
+    inverted: bool
+
+    @property
+    def is_copy(self) -> bool:
+        return self.relation in COPIES
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def register(
+    query: Image.Image | ImageFeatures, candidate: Image.Image | ImageFeatures
+) -> Registration:
+    """Compare two pictures; give ``cheap_features`` of one that meets many."""
+    ours = query if isinstance(query, ImageFeatures) else cheap_features(query)
+    theirs = candidate if isinstance(candidate, ImageFeatures) else cheap_features(candidate)
+    alignment = align(ours, theirs)
+    verdict = relation(ours, theirs, alignment)
+    if verdict == Relation.UNDECIDED and _identical(ours, theirs):
+        same = Relation.SAME_IMAGE
+        return Registration(same, "none", 1.0, 0.0, 1.0, (1.0, 1.0), 0, IDENTITY, POSES[0], False)
+    if alignment is None:
+        return Registration(verdict, "", 0.0, 1.0, 0.0, (0.0, 0.0), 0, IDENTITY, POSES[0], False)
+    agreement = alignment.agreement
+    shape = geometry(alignment.warp, ours.size)
+    transform = ""
+    if verdict == Relation.TRANSFORMED_COPY:
+        words = transform_words(ours, theirs, alignment, shape)
+        transform = ", ".join(words) or "none"
+        if words in ([], ["re-compressed"]) and agreement.correlation >= SAME_CORRELATION:
+            verdict = Relation.SAME_IMAGE
+    return Registration(
+        relation=verdict,
+        transform=transform,
+        correlation=round(agreement.correlation, 4),
+        residual=round(agreement.residual, 4),
+        detail=round(agreement.detail, 4),
+        overlap=(round(agreement.query_overlap, 4), round(agreement.candidate_overlap, 4)),
+        inliers=alignment.inliers,
+        warp=_rows(alignment.warp),
+        pose=POSES[shape.pose],
+        inverted=alignment.inverted,
+    )
+
+
+def _identical(ours: ImageFeatures, theirs: ImageFeatures) -> bool:
+    """Pictures too small or too plain for windows are the same if no pixel differs."""
+    return (
+        ours.size == theirs.size
+        and ours.contrast > BLANK
+        and np.array_equal(ours.grey, theirs.grey)
+        and ours.tint == theirs.tint
+    )
+
+
+def _rows(warp: np.ndarray[Any, np.dtype[np.float64]]) -> Rows:
+    first, second, third = (
+        (float(row[0]), float(row[1]), float(row[2])) for row in np.round(warp, 6)
+    )
+    return first, second, third
+
+
+# A picture a person can judge by: query, candidate laid onto it, and what differs.
+
+
+SIDE = 384
+GAP = 6
+LOUDER = 3.0  # differences are shown this many times as strong
+
+
+def aligned_panel(
+    query: Image.Image, candidate: Image.Image, registration: Registration
+) -> Image.Image:
+    """Query | candidate warped onto the query | difference, side by side."""
+    require("cv2", "vision", "drawing two pictures on each other")
+    import cv2
+
+    ours, theirs = to_rgb(query), to_rgb(candidate)
+    zoom = min(1.0, SIDE / max(ours.size))
+    size = (max(1, round(ours.width * zoom)), max(1, round(ours.height * zoom)))
+    across, down = ours.width / size[0], ours.height / size[1]
+    shrink = np.array([[across, 0, across / 2 - 0.5], [0, down, down / 2 - 0.5], [0, 0, 1]])
+    warp = np.array(registration.warp) @ shrink
+    pixels = np.asarray(theirs)
+    step = float(np.sqrt(abs(np.linalg.det(warp[:2, :2]))))
+    if step > 1.2:
+        pixels = cv2.GaussianBlur(pixels, (0, 0), 0.45 * float(np.sqrt(step**2 - 1)))
+    flags = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
+    laid = cv2.warpPerspective(pixels, warp, size, flags=flags)
+    inside = (
+        cv2.warpPerspective(np.ones(pixels.shape[:2], np.uint8), warp, size, flags=flags)[..., None]
+        > 0
+    )
+    left = np.asarray(ours.resize(size, Image.Resampling.BOX))
+    grey = _grey(255 - laid if registration.inverted else laid)
+    difference = np.clip(np.abs(_grey(left) - grey) * LOUDER, 0, 255) * inside[..., 0]
+    sheet = np.full((size[1], 3 * size[0] + 2 * GAP, 3), 255, np.uint8)
+    for place, part in enumerate((left, laid, np.repeat(difference[..., None], 3, axis=2))):
+        start = place * (size[0] + GAP)
+        sheet[:, start : start + size[0]] = part
+    return Image.fromarray(sheet)
+
+
+def _grey(rgb: np.ndarray) -> np.ndarray:
+    return np.asarray(Image.fromarray(rgb.astype(np.uint8)).convert("L"), dtype=np.float32)

@@ -1,0 +1,261 @@
+"""What is saved of a shard that failed: its items one by one, and a word about those that are lost."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from heldout.corpus import Corpus, Shard, read_items
+from heldout.engine import PIECES, Engine
+from heldout.store import (
+    FAILED,
+    OUT_OF_MEMORY,
+    WORKER_DIED,
+    Dropped,
+    ShardResult,
+    Stage,
+    dropped_table,
+)
+
+# Candidates: pairs that a hash or an encoder found alike, before anybody decided what they are.
+
+
+PAIRS = 64  # pairs of pictures of one task; each task reads its shard once more
+
+
+class CandidateOrigin(NamedTuple):
+    """How a pair was found."""
+
+    method: str  # pdq, phash or an encoder's identity
+    similarity: float
+    view: str  # of the benchmark's picture, in which they are alike
+
+
+@dataclass(frozen=True)
+class Candidate:
+    picture: str
+    corpus_id: str
+    digest: str  # of the corpus picture; "" if unknown
+    found: tuple[CandidateOrigin, ...]  # by all who found it, what is compared first
+
+
+@dataclass(frozen=True)
+class VerifyTask:
+    """Some candidates of one shard; a shard with many is read by several workers."""
+
+    index: int
+    shard: Shard
+    candidates: tuple[Candidate, ...]
+
+
+def candidate_rows(stage: Stage) -> Iterator[dict[str, Any]]:
+    for path in stage.parts("candidates"):
+        yield from pq.read_table(path).to_pylist()
+
+
+def nearest_overall(rows: Iterable[Mapping[str, Any]], nearest: int) -> list[Mapping[str, Any]]:
+    """Rows of the ``nearest`` pictures of the whole corpus to each of ours.
+
+    Items that show one picture are one picture here, however often a corpus repeats it.
+    """
+    best: dict[str, dict[str, float]] = defaultdict(dict)
+    kept = list(rows)
+    for row in kept:
+        shown = row["digest"] or row["corpus_id"]
+        known = best[row["picture"]].get(shown, -2.0)
+        best[row["picture"]][shown] = max(known, row["similarity"])
+    chosen = {
+        picture: set(sorted(record, key=lambda shown: (-record[shown], shown))[:nearest])
+        for picture, record in best.items()
+    }
+    return [row for row in kept if (row["digest"] or row["corpus_id"]) in chosen[row["picture"]]]
+
+
+def by_shard(*sources: Iterable[Mapping[str, Any]]) -> dict[int, list[Candidate]]:
+    """Per shard its pairs, each once, with all that found it; earlier sources are named first."""
+    origins: dict[tuple[int, str, str], list[CandidateOrigin]] = defaultdict(list)
+    digests: dict[tuple[int, str], str] = {}
+    for row in itertools.chain.from_iterable(sources):
+        where = (row["shard"], row["corpus_id"])
+        origins[(*where, row["picture"])].append(
+            CandidateOrigin(row["method"], row["similarity"], row["view"])
+        )
+        digests[where] = digests.get(where) or row["digest"]
+    result: dict[int, list[Candidate]] = defaultdict(list)
+    for (shard, corpus_id, picture), how in sorted(origins.items(), key=lambda entry: entry[0]):
+        digest = digests[shard, corpus_id]
+        result[shard].append(Candidate(picture, corpus_id, digest, tuple(how)))
+    return dict(result)
+
+
+def verify_tasks(
+    shards: Mapping[int, Shard], pairs: Mapping[int, list[Candidate]]
+) -> Iterator[VerifyTask]:
+    """Tasks of about PAIRS pairs, those of one corpus picture together: it is judged once, however
+    many items show it.
+
+    Corpus pictures that resemble the same picture of ours come one after the other, since a worker
+    remembers what it computed of the last few hundred of ours.
+    """
+
+    def shown(candidate: Candidate) -> str:
+        return candidate.digest or candidate.corpus_id
+
+    index = 0
+    for number in sorted(pairs):
+        waiting: list[Candidate] = []
+        judged = 0
+        ordered = sorted(
+            pairs[number],
+            key=lambda candidate: (shown(candidate), candidate.corpus_id, candidate.picture),
+        )
+        groups = [list(group) for _, group in itertools.groupby(ordered, key=shown)]
+        for group in sorted(
+            groups, key=lambda group: min(candidate.picture for candidate in group)
+        ):
+            waiting += group
+            judged += len({candidate.picture for candidate in group})
+            if judged >= PAIRS:
+                yield VerifyTask(index, shards[number], tuple(waiting))
+                index, waiting, judged = index + 1, [], 0
+        if waiting:
+            yield VerifyTask(index, shards[number], tuple(waiting))
+            index += 1
+
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """How many items a shard gives, and the error that ended it early."""
+
+    items: int
+    error: str | None = None
+
+
+@dataclass
+class ShardSalvage(Generic[Result]):
+    """Takes shards apart by their items. ``of_lost`` is the result of a piece that is one lost item,
+    or (``scope`` "many") of what a reader could not read."""
+
+    corpus: Corpus
+    of_lost: Callable[[Dropped], Result]
+    of_pieces: Callable[[Sequence[Result]], Result]
+
+    def __post_init__(self) -> None:
+        self._cut: dict[int, Dropped] = {}  # by shard, what its reader did not read
+
+    def split(self, engine: Engine, task: Shard) -> list[Shard]:
+        if task.span is None:
+            (listed,) = engine.map(functools.partial(list_items, self.corpus), [task])
+            if listed.value is None:  # reading alone fails, too
+                return []
+            if listed.value.error is not None:
+                detail = f"after {listed.value.items:,} items: {listed.value.error}"
+                self._cut[task.index] = Dropped(
+                    "corpus", task.id, "shard cut short", detail, scope="many"
+                )
+            start, stop = 0, listed.value.items
+        else:
+            start, stop = task.span
+        if self.is_item(task):
+            return []
+        size = max(1, -(-(stop - start) // PIECES))
+        return [
+            replace(task, span=(first, min(first + size, stop)))
+            for first in range(start, stop, size)
+        ]
+
+    def is_item(self, task: Shard) -> bool:
+        return task.span is not None and task.span[1] - task.span[0] == 1
+
+    def lost(self, engine: Engine, task: Shard, error: str) -> Result:
+        assert task.span is not None  # it is an item
+        (named,) = engine.map(functools.partial(name_item, self.corpus), [task])
+        item, source = named.value or (f"{task.id} item {task.span[0] + 1}", "")
+        return self.of_lost(lost_item(item, source, error))
+
+    def join(self, task: Shard, results: list[Result]) -> Result:
+        cut = self._cut.pop(task.index, None) if task.span is None else None
+        return self.of_pieces([*results, *([self.of_lost(cut)] if cut is not None else [])])
+
+
+def list_items(corpus: Corpus, shard: Shard) -> Listed:
+    """Read a shard without looking at its items."""
+    count = 0
+    try:
+        for _ in read_items(corpus, shard):
+            count += 1
+    except Exception as error:
+        return Listed(count, f"{type(error).__name__}: {error}"[:500])
+    return Listed(count)
+
+
+def name_item(corpus: Corpus, shard: Shard) -> tuple[str, str]:
+    """The id of the one item of a piece, and where it is."""
+    (item,) = read_items(corpus, shard)
+    source = "" if isinstance(item, Dropped) or item.image is None else item.image.source
+    return item.id, source
+
+
+def lost_item(item: str, source: str, error: str) -> Dropped:
+    reason = FAILED
+    if "MemoryError" in error:
+        reason = OUT_OF_MEMORY
+    elif "worker died" in error:
+        reason = WORKER_DIED
+    return Dropped("corpus", item, reason, f"{source}: {error}" if source else error)
+
+
+def lost_result(counts: Callable[[Dropped], Mapping[str, int]], dropped: Dropped) -> ShardResult:
+    return ShardResult({"dropped": dropped_table([dropped])}, dict(counts(dropped)))
+
+
+def joined_results(results: Sequence[ShardResult]) -> ShardResult:
+    """Tables one after the other, counts summed."""
+    names = list(dict.fromkeys(name for result in results for name in result.tables))
+    counts: Counter[str] = Counter()
+    for result in results:
+        counts.update(result.counts)
+    return ShardResult(
+        {
+            name: pa.concat_tables(r.tables[name] for r in results if name in r.tables)
+            for name in names
+        },
+        dict(counts),
+    )
+
+
+@dataclass
+class PairSalvage:
+    """Takes the pairs of a task apart that is to verify them; a pair that is lost stays unverified."""
+
+    def split(self, engine: Engine, task: VerifyTask) -> list[VerifyTask]:
+        pairs = task.candidates
+        size = max(1, -(-len(pairs) // PIECES))
+        if self.is_item(task):
+            return []
+        return [
+            replace(task, candidates=pairs[start : start + size])
+            for start in range(0, len(pairs), size)
+        ]
+
+    def is_item(self, task: VerifyTask) -> bool:
+        return len(task.candidates) == 1
+
+    def lost(self, engine: Engine, task: VerifyTask, error: str) -> ShardResult:
+        (pair,) = task.candidates
+        dropped = lost_item(pair.corpus_id, "while it was verified", error)
+        counts = {"pairs": 1, "unverified_pairs": 1, "failed_pairs": 1, "missing": 1}
+        return lost_result(lambda _: counts, dropped)
+
+    def join(self, task: VerifyTask, results: list[ShardResult]) -> ShardResult:
+        return joined_results(results)

@@ -1,0 +1,312 @@
+"""Scan corpora for a benchmark's images, shard by shard, into a run folder that survives a kill."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from heldout import __version__
+from heldout.benchmark import Benchmark, benchmark_identity, items_table
+from heldout.corpus import Corpus, Shard, corpus_fingerprint
+from heldout.engine import Engine, map_salvaged, progress
+from heldout.errors import InputError
+from heldout.image import PIXEL_DIGEST, Digests, ImageRef
+from heldout.overlap.images.embedding_rows import pictures_of
+from heldout.overlap.images.embeddings import corpus_folder
+from heldout.overlap.images.exact import (
+    COUNTS,
+    STAGE,
+    ExactIndex,
+    Place,
+    build_index,
+    lost_counts,
+    scan_shard,
+    thumbnail,
+)
+from heldout.overlap.images.hashes import RADII, HashIndex, build_hash_index
+from heldout.overlap.images.near import NearSearch, NearSearcher
+from heldout.overlap.images.salvage import (
+    Candidate,
+    PairSalvage,
+    ShardSalvage,
+    VerifyTask,
+    by_shard,
+    candidate_rows,
+    joined_results,
+    lost_result,
+    nearest_overall,
+    verify_tasks,
+)
+from heldout.overlap.images.verify import NO_OPENCV, NO_PICTURE, can_register, verify_shard
+from heldout.overlap.judgements import regrade
+from heldout.overlap.relations import BY_DIGEST
+from heldout.store import Dropped, Run, Stage, dropped_table, make_table
+
+#: stages whose dropped rows a search writes anew: reading both sides, and its own
+_RENEWED = ("read", "benchmark", "corpus", STAGE, "text", "judge", "calibration")
+
+
+@dataclass
+class CorpusScan:
+    """What became of one corpus. ``failed`` shards have no result; running again tries them anew."""
+
+    corpus: str
+    source: str
+    reader: str
+    fingerprint: str = ""
+    shards: int = 0
+    reused: int = 0
+    counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COUNTS, 0))
+    failed: dict[str, str] = field(default_factory=dict)
+    hashes: bool = False  # perceptual hashes were compared, too
+    encoder: str | None = None  # identity of the encoder whose neighbours were verified
+    nearest: int = 0
+
+
+def scan(
+    benchmark: Benchmark,
+    corpora: Sequence[Corpus],
+    run: Run,
+    engine: Engine,
+    *,
+    near: NearSearch | None = None,
+    hashes: bool = True,
+    quiet: bool = False,
+) -> list[CorpusScan]:
+    """Write the tables items, matches, thumbnails and dropped of ``run``. Call inside run.writing().
+
+    Without ``hashes`` only equal bytes and pixels are looked for, and few pictures are decoded.
+
+    The tables and the manifest speak of exactly these corpora; finished shards of others stay in
+    the run folder for the day they are asked for again.
+    """
+    names = [corpus.name for corpus in corpora]
+    if len(set(names)) < len(names):
+        raise InputError(f"two corpora have the same name: {', '.join(names)}; name them name=path")
+    if near is not None and not hashes:
+        raise InputError("exact: an encoder decodes every image; leave out the setting encoder")
+    index, unusable = build_index(benchmark)
+    run.claim_benchmark(benchmark_identity(benchmark))
+    refs = pictures_of(benchmark)
+    pictures = {key: (ref, index.by_key[key]) for key, ref in refs.items()}
+    hashed = build_hash_index(refs) if hashes else None
+    searcher = NearSearcher(near, benchmark, run, engine, quiet) if near is not None else None
+    scanned, stages = [], []
+    for corpus in corpora:
+        folder, settings = corpus_folder(corpus.name), stage_settings(benchmark, corpus)
+        compared = {**settings, "methods": [*BY_DIGEST, *(sorted(RADII.items()) if hashes else ())]}
+        stage = run.stage(f"{STAGE}/{folder}", compared)
+        result = _scan_corpus(index, hashed, corpus, stage, engine, quiet)
+        result.hashes = hashes
+        stages.append(stage)
+        candidates: list[Iterable[Mapping[str, Any]]] = [candidate_rows(stage)]
+        if searcher is not None:
+            match = searcher.search(corpus, folder, settings)
+            nearest = nearest_overall(candidate_rows(match.stage), searcher.near.nearest)
+            candidates.insert(0, nearest)
+            result.encoder, result.nearest = searcher.encoder.identity, searcher.near.nearest
+            result.counts |= match.counts
+            result.failed |= match.failed
+            lost = _lost_by_encoder(match.dropped, stage)
+            result.counts["lost_items"] += len(lost)
+            unusable += lost
+            stages.append(match.stage)
+        if hashes:
+            verified = run.stage(f"verified/{folder}", {**settings, "register": can_register()})
+            _verify(pictures, corpus, by_shard(*candidates), verified, result, engine, quiet)
+            unusable += _unverified(result)
+            stages.append(verified)
+        scanned.append(result)
+    run.write_table("items", items_table(benchmark))
+    _collect(run, benchmark, stages, [*benchmark.dropped, *unusable], scanned)
+    run.update(
+        "stages", {f"{STAGE}:{result.corpus}": vars(result) for result in scanned}, replace=True
+    )
+    regrade(run, near.bounds if near is not None else None)
+    return scanned
+
+
+def stage_settings(benchmark: Benchmark, corpus: Corpus) -> dict[str, Any]:
+    """Everything but the shards' own input that shapes a result; a change makes all shards new."""
+    how = (
+        {field.name: repr(getattr(corpus, field.name)) for field in dataclasses.fields(corpus)}
+        if dataclasses.is_dataclass(corpus)
+        else {"source": corpus.source}
+    )
+    return {
+        "heldout": __version__,
+        "benchmark": benchmark.fingerprint,
+        "pixels": PIXEL_DIGEST,
+        "reader": corpus.reader,
+        "corpus": how,
+    }
+
+
+def scanned_before(result: CorpusScan) -> str:
+    """What of a corpus an earlier run has done, for the line of progress."""
+    if not result.reused:
+        return ""
+    if result.reused < result.shards:
+        return f"{result.reused:,} of them scanned before"
+    if result.shards == 1:
+        return "the only shard was scanned before"
+    return f"all {result.shards:,} shards were scanned before"
+
+
+def _scan_corpus(
+    index: ExactIndex,
+    hashes: HashIndex | None,
+    corpus: Corpus,
+    stage: Stage,
+    engine: Engine,
+    quiet: bool,
+) -> CorpusScan:
+    result = CorpusScan(corpus.name, corpus.source, corpus.reader, corpus_fingerprint(corpus))
+    title = f"scanning {corpus.name}"
+    before = functools.partial(scanned_before, result)
+    with progress(title, corpus.count_shards(), "shards", disabled=quiet, note=before) as step:
+
+        def to_do() -> Iterator[Shard]:
+            for shard in corpus.shards():
+                result.shards += 1
+                if stage.plan(shard.index, shard.key):
+                    yield shard
+                else:
+                    result.reused += 1
+                    step()
+
+        look = functools.partial(scan_shard, index, hashes, corpus)
+        salvage = ShardSalvage(corpus, functools.partial(lost_result, lost_counts), joined_results)
+        for outcome in map_salvaged(engine, look, to_do(), salvage):
+            shard, value = outcome.task, outcome.value
+            if value is None:
+                result.failed[shard.id] = outcome.error or "no result"
+                step()
+                continue
+            stage.save(shard.index, value)
+            step(items=value.counts["items"])
+    if result.shards == 0:
+        raise InputError(f"{corpus.source}: nothing to read was found in this corpus")
+    result.counts |= stage.counts()
+    return result
+
+
+def _verify(
+    pictures: Mapping[str, tuple[ImageRef, list[Place]]],
+    corpus: Corpus,
+    candidates: Mapping[int, list[Candidate]],
+    stage: Stage,
+    result: CorpusScan,
+    engine: Engine,
+    quiet: bool,
+) -> None:
+    """Judge every candidate pair; the shards that hold one are read once more."""
+    shards = {shard.index: shard for shard in corpus.shards() if shard.index in candidates}
+    pairs = sum(len(candidate) for candidate in candidates.values())
+    with progress(f"verifying pairs of {corpus.name}", pairs, "pairs", disabled=quiet) as step:
+
+        def to_do() -> Iterator[VerifyTask]:
+            for task in verify_tasks(shards, candidates):
+                key = _hash([task.shard.key, repr(task.candidates)])
+                if stage.plan(task.index, key):
+                    yield task
+                else:
+                    step(len(task.candidates))
+
+        judge = functools.partial(verify_shard, pictures, can_register(), corpus)
+        for outcome in map_salvaged(engine, judge, to_do(), PairSalvage()):
+            if outcome.value is None:
+                result.failed[outcome.task.shard.id] = outcome.error or "no result"
+            else:
+                stage.save(outcome.task.index, outcome.value)
+            step(len(outcome.task.candidates))
+    counts = stage.counts()
+    counts["missing"] = counts.get("missing", 0) + result.counts["missing"]
+    result.counts |= counts
+
+
+def _lost_by_encoder(dropped: list[Dropped], stage: Stage) -> list[Dropped]:
+    """What was lost while it was embedded, and had been compared by its hashes before."""
+    known = {
+        name
+        for path in stage.parts("dropped")
+        for name in pq.read_table(path, columns=["id"]).column(0).to_pylist()
+    }
+    return [row for row in dropped if row.id not in known]
+
+
+def _unverified(result: CorpusScan) -> list[Dropped]:
+    failed = result.counts.get("failed_pairs", 0)  # listed one by one
+    pairs = result.counts.get("unverified_pairs", 0) - failed
+    if not pairs:
+        return []
+    why = NO_PICTURE if can_register() else NO_OPENCV
+    return [Dropped(STAGE, result.corpus, "not verified", f"{pairs:,} candidate pairs: {why}")]
+
+
+def _collect(
+    run: Run,
+    benchmark: Benchmark,
+    stages: list[Stage],
+    dropped: list[Dropped],
+    scanned: list[CorpusScan],
+) -> None:
+    """Join the shards' tables, add the benchmark's side of every match, drop what is stale."""
+    failed = [
+        Dropped("corpus", shard, "shard failed", error)
+        for result in scanned
+        for shard, error in result.failed.items()
+    ]
+    # Of a file that is also in a corpus there is a thumbnail already.
+    wanted = _matched_digests(stages).difference(_column(stages, "thumbnails", "digest"))
+    thumbnails = _benchmark_thumbnails(benchmark, wanted)
+    Stage.merge_all(stages, "matches", run.table_path("matches"))
+    others = []
+    if run.table_path("dropped").exists():
+        known = run.read_table("dropped").to_pylist()
+        others = [Dropped(**row) for row in known if row["stage"] not in _RENEWED]
+    first = dropped_table([*dropped, *failed, *others])
+    Stage.merge_all(stages, "dropped", run.table_path("dropped"), first=first)
+    Stage.merge_all(
+        stages,
+        "thumbnails",
+        run.table_path("thumbnails"),
+        first=make_table("thumbnails", thumbnails),
+        unique="digest",
+    )
+    for stage in stages:
+        stage.sweep()
+
+
+def _matched_digests(stages: list[Stage]) -> set[str]:
+    """Byte digests of the benchmark images that occur in any match."""
+    return {
+        json.loads(evidence)["benchmark_image"]
+        for evidence in _column(stages, "matches", "evidence")
+    }
+
+
+def _column(stages: list[Stage], table: str, name: str) -> Iterator[str]:
+    """The values of one column in the parts of every stage."""
+    for stage in stages:
+        for path in stage.parts(table):
+            yield from pq.read_table(path, columns=[name]).column(0).to_pylist()
+
+
+def _benchmark_thumbnails(benchmark: Benchmark, wanted: set[str]) -> Iterator[dict[str, Any]]:
+    missing = set(wanted)
+    for ref, digest in benchmark.digests.items():
+        if isinstance(digest, Digests) and digest.bytes in missing:
+            missing.discard(digest.bytes)
+            yield thumbnail(digest.bytes, ref.open())
+
+
+def _hash(values: list[str]) -> str:
+    return hashlib.sha256("\n".join(values).encode()).hexdigest()

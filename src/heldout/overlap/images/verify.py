@@ -1,0 +1,260 @@
+"""Verify candidates: read each pair again and let registration decide what it is."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import json
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from PIL import Image, ImageOps
+
+from heldout.corpus import Corpus, CorpusItem
+from heldout.image import ImageRef, byte_digest, decode, image_error, to_rgb
+from heldout.overlap.images.exact import Place, thumbnail
+from heldout.overlap.images.features import ImageFeatures, cheap_features
+from heldout.overlap.images.register import Registration, register
+from heldout.overlap.images.salvage import Candidate, VerifyTask
+from heldout.overlap.nearness.threshold import degree
+from heldout.overlap.relations import COPIES, Modality, Relation, relate_text
+from heldout.store import MAY_PASS, Dropped, ShardResult, dropped_table, make_table
+
+# Was one part recoloured? Registration compares greys, and red can be as grey as green.
+
+
+_SIDE = 256
+_BLOCKS = 32  # a side: 8 × 8 pixels each
+_LOCAL = 24.0  # chroma levels by which a block stands out; JPEG and resizing stay below 10
+_TINT = 8.0  # chroma levels that brightness may leave unexplained
+_FEWEST = 2  # such blocks; one may be an edge that was laid half a pixel off
+
+
+def recoloured_in_part(
+    query: Image.Image, candidate: Image.Image, registration: Registration
+) -> bool:
+    """True if the colours agree as a whole but differ in some place.
+
+    A picture that was turned grey or tinted as a whole differs everywhere alike and is not meant, nor is
+    a negative, whose every colour is the opposite one.
+    """
+    ours, theirs = to_rgb(query), to_rgb(candidate)
+    if registration.inverted:
+        theirs = ImageOps.invert(theirs)
+    across, down = ours.width / _SIDE, ours.height / _SIDE
+    warp = np.array(registration.warp) @ np.diag([across, down, 1.0])
+    warp = warp / warp[2, 2]
+    laid = theirs.transform(
+        (_SIDE, _SIDE),
+        Image.Transform.PERSPECTIVE,
+        tuple(float(value) for value in warp.ravel()[:8]),
+        resample=Image.Resampling.BILINEAR,
+        fillcolor=(0, 0, 0),
+    )
+    inside = np.asarray(
+        Image.new("L", theirs.size, 255).transform(
+            (_SIDE, _SIDE),
+            Image.Transform.PERSPECTIVE,
+            tuple(float(value) for value in warp.ravel()[:8]),
+            fillcolor=0,
+        )
+    )
+    small = ours.resize((_SIDE, _SIDE), Image.Resampling.BILINEAR)
+    if _is_monochrome(small) or _is_monochrome(laid):
+        return False  # turned grey or tinted as a whole
+    difference = np.abs(_chroma(small) - _chroma(laid)).max(axis=2)
+    step = _SIDE // _BLOCKS
+    blocks = difference.reshape(_BLOCKS, step, _BLOCKS, step).mean(axis=(1, 3))
+    whole = (inside.reshape(_BLOCKS, step, _BLOCKS, step) > 0).all(axis=(1, 3))
+    if whole.sum() < _BLOCKS:
+        return False
+    usual = float(np.median(blocks[whole]))
+    return int((blocks[whole] > usual + _LOCAL).sum()) >= _FEWEST and usual < _LOCAL
+
+
+def _is_monochrome(image: Image.Image) -> bool:
+    """True if brightness explains the colours: grey, or shades of one tint."""
+    pixels = np.asarray(image.convert("YCbCr"), dtype=np.float64).reshape(-1, 3)
+    basis = np.stack([np.ones(len(pixels)), pixels[:, 0]], axis=1)
+    rest = pixels[:, 1:] - basis @ np.linalg.lstsq(basis, pixels[:, 1:], rcond=None)[0]
+    return bool(np.quantile(np.abs(rest), 0.999) < _TINT)
+
+
+def _chroma(image: Image.Image) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
+    return np.asarray(image.convert("YCbCr"), dtype=np.float32)[..., 1:]
+
+
+# Of the unverified pairs, those that failed have a row of their own in the dropped table.
+COUNTS = ("pairs", "unverified_pairs", "failed_pairs", "missing")
+NO_OPENCV = (
+    "registration needs the package 'cv2', which is not installed: pip install 'heldout[vision]', "
+    "then give the same command again"
+)
+NO_PICTURE = "the corpus holds an embedding of this picture, not the picture"
+_REMEMBERED = 384  # pictures of the benchmark, about a megabyte each
+_SHOWN = (*COPIES, Relation.UNDECIDED, Relation.OTHER_SUBJECT)
+
+
+def can_register() -> bool:
+    return importlib.util.find_spec("cv2") is not None
+
+
+@dataclass(frozen=True)
+class PairVerdict:
+    """The verdict on one pair of pictures; ``unverified`` says why there is none."""
+
+    registration: Registration | None
+    own: str = ""  # digest of the corpus picture's file
+    unverified: str | None = None
+
+    @property
+    def relation(self) -> Relation:
+        return self.registration.relation if self.registration else Relation.UNDECIDED
+
+
+@dataclass
+class PairVerifier:
+    """Judges pairs of pictures, each pair of files once, and keeps what a report shows of them."""
+
+    pictures: Mapping[str, tuple[ImageRef, list[Place]]]
+    registered: bool
+    thumbnails: dict[str, dict[str, Any]] = field(default_factory=dict)
+    _judged: dict[tuple[str, str], PairVerdict] = field(default_factory=dict)
+
+    def judge(self, item: CorpusItem, candidates: list[Candidate]) -> Iterator[PairVerdict]:
+        if item.image is None:
+            yield from (PairVerdict(None, unverified=NO_PICTURE) for _ in candidates)
+            return
+        data = item.image.read()
+        own = byte_digest(data)
+        image: Image.Image | None = None
+        theirs: ImageFeatures | None = None
+        for candidate in candidates:
+            known = (candidate.picture, own)
+            if known not in self._judged:
+                image = image or decode(data)
+                if self.registered:
+                    theirs = theirs or cheap_features(image)
+                    self._judged[known] = self._registered(candidate.picture, own, image, theirs)
+                else:
+                    self._judged[known] = PairVerdict(None, own, unverified=NO_OPENCV)
+                    self._show(own, image)
+            yield self._judged[known]
+
+    def _registered(
+        self, picture: str, own: str, image: Image.Image, theirs: ImageFeatures
+    ) -> PairVerdict:
+        ref, _ = self.pictures[picture]
+        registration = _in_doubt(register(_features(ref), theirs), ref, image)
+        if registration.relation not in _SHOWN:
+            return PairVerdict(registration, own)
+        self._show(own, image)  # report and review lay it on the query by the registration's warp
+        return PairVerdict(registration, own)
+
+    def _show(self, own: str, image: Image.Image) -> None:
+        if own not in self.thumbnails:
+            self.thumbnails[own] = thumbnail(own, image)
+
+
+def verify_shard(
+    pictures: Mapping[str, tuple[ImageRef, list[Place]]],
+    registered: bool,
+    corpus: Corpus,
+    task: VerifyTask,
+) -> ShardResult:
+    """A verdict on every candidate pair of one task. Pure: the caller stores the result."""
+    pending: dict[str, list[Candidate]] = defaultdict(list)
+    for candidate in task.candidates:
+        pending[candidate.corpus_id].append(candidate)
+    verifier = PairVerifier(pictures, registered)
+    matches: list[dict[str, Any]] = []
+    dropped: list[Dropped] = []
+    counts = dict.fromkeys(COUNTS, 0) | {"pairs": len(task.candidates)}
+    for item in corpus.read(task.shard):
+        if isinstance(item, Dropped) or item.id not in pending:
+            continue
+        candidates = pending.pop(item.id)
+        done = 0
+        try:
+            for candidate, judged in zip(candidates, verifier.judge(item, candidates), strict=True):
+                done += 1
+                counts["unverified_pairs"] += judged.unverified is not None
+                places = pictures[candidate.picture][1]
+                matches += _rows(places, candidate, item, judged, corpus.name)
+        except Exception as error:  # one item's failure must not cost the others
+            problem = image_error(error)
+            dropped.append(Dropped("corpus", item.id, problem.reason, problem.detail))
+            counts["missing"] += problem.reason in MAY_PASS
+            for name in ("unverified_pairs", "failed_pairs"):
+                counts[name] += len(candidates) - done
+        if not pending:
+            break
+    return ShardResult(
+        tables={
+            "matches": make_table("matches", matches),
+            "thumbnails": make_table("thumbnails", verifier.thumbnails.values()),
+            "dropped": dropped_table(dropped),
+        },
+        counts=counts,
+    )
+
+
+@functools.lru_cache(maxsize=_REMEMBERED)
+def _features(ref: ImageRef) -> ImageFeatures:
+    return cheap_features(_opened(ref))  # a picture meets many candidates
+
+
+@functools.lru_cache(maxsize=8)
+def _opened(ref: ImageRef) -> Image.Image:
+    return ref.open()
+
+
+def _in_doubt(registration: Registration, ref: ImageRef, image: Image.Image) -> Registration:
+    """A copy that was edited may show something else now: that is for people to decide."""
+    if registration.is_copy and "changed in part" in registration.transform:
+        return replace(registration, relation=Relation.UNDECIDED)
+    if registration.is_copy and recoloured_in_part(_opened(ref), image, registration):
+        return replace(registration, relation=Relation.UNDECIDED, transform="recoloured in part")
+    return registration
+
+
+def _rows(
+    places: list[Place], candidate: Candidate, item: CorpusItem, judged: PairVerdict, corpus: str
+) -> Iterator[dict[str, Any]]:
+    registered = judged.registration
+    is_copy = registered is not None and registered.is_copy
+    registration = registered.as_json() if registered else None
+    found_by = [origin._asdict() for origin in candidate.found]
+    first = candidate.found[0]
+    for place in places:
+        text = relate_text(place.question, place.answer, item)
+        evidence = {
+            "benchmark_image": place.bytes,
+            "benchmark_pixels": candidate.picture,
+            "corpus_image": judged.own,
+            "corpus_source": item.image.source if item.image else "",
+            "corpus_text": (item.text or "")[:500],
+            "corpus_question": (item.question or "")[:500],
+            "corpus_answer": (item.answer or "")[:200],
+            "view": first.view,
+            "found_by": found_by,
+            "registration": registration,
+            "unverified": judged.unverified,
+        }
+        yield {
+            "benchmark_id": place.benchmark_id,
+            "image_index": place.image_index,
+            "corpus": corpus,
+            "corpus_id": item.id,
+            "method": first.method,
+            "similarity": first.similarity,
+            "degree": degree(first.similarity, first.method).degree,
+            "relation": judged.relation,
+            "transform": registered.transform if registered else "",
+            "modality": text.modality if is_copy else Modality.NONE,
+            "label_relation": text.label_relation if is_copy else "unknown",
+            "evidence": json.dumps(evidence, ensure_ascii=False),
+        }

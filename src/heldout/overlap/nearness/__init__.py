@@ -1,0 +1,1 @@
+"""Calibration: when is a picture nearer to a corpus than chance allows?"""

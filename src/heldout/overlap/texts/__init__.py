@@ -1,0 +1,1 @@
+"""Texts of a benchmark in corpora: exact, edited, quoted and reworded."""

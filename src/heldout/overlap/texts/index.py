@@ -1,0 +1,188 @@
+"""TextIndex: every text of a benchmark, ready for documents to stream past. Small and picklable."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from heldout.benchmark import Benchmark
+from heldout.errors import InputError
+from heldout.overlap.images.join_index import JoinIndex
+from heldout.overlap.texts.edits import EditIndex, NgramIndex
+from heldout.overlap.texts.encoders import open_text_encoder
+from heldout.overlap.texts.fields import (
+    LONGEST_TEXT,
+    ItemTexts,
+    ProvenanceIndex,
+    example_sources,
+    item_texts,
+)
+from heldout.overlap.texts.normalise import HashSet, WordBatch, WordRarity, loose, mask, numbers
+from heldout.store import Dropped
+
+METHODS = ("provenance", "exact", "ngram", "edit", "embedding")
+
+
+@dataclass(frozen=True)
+class TextSearch:
+    """How texts are compared. ``encoder`` None leaves the embedding pass out."""
+
+    methods: tuple[str, ...] = METHODS
+    encoder: str | None = None
+    nearest: int = 5
+    threshold: float = 0.88
+
+    def __post_init__(self) -> None:
+        unknown = [method for method in self.methods if method not in METHODS]
+        if unknown:
+            raise InputError(f"there is no text method '{unknown[0]}': {', '.join(METHODS)}")
+
+    def uses(self, method: str) -> bool:
+        if method == "embedding":
+            return method in self.methods and self.encoder is not None
+        return method in self.methods
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One distinct text of one field, and the items that have it."""
+
+    field: str
+    text: str
+    items: tuple[int, ...]
+    short: bool  # too few or too common words to identify an item
+    generic: bool  # the benchmark itself asks it of several pictures, numbers aside
+    bits: float
+    # Items of a generic text that their own numbers and answer tell from the others.
+    apart: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True)
+class TextIndex:
+    search: TextSearch
+    ids: tuple[str, ...]
+    items: tuple[ItemTexts, ...]
+    entries: tuple[Entry, ...]
+    whole: tuple[int, ...]  # entries that are compared by more than equality: all but bare options
+    exact: HashSet
+    ngrams: NgramIndex
+    edits: EditIndex
+    provenance: ProvenanceIndex
+    join: JoinIndex | None = None
+    embedded: tuple[int, ...] = ()  # per row of the join, its entry
+    encoder_identity: str | None = None
+    answers: tuple[frozenset[str], ...] = ()  # per entry, the answers of its items
+    names: tuple[frozenset[str], ...] = ()  # per entry, the file names of its items' pictures
+
+
+def build_text_index(
+    benchmark: Benchmark, search: TextSearch | None = None, background: Iterable[str] = ()
+) -> tuple[TextIndex, list[Dropped]]:
+    """The index, and what cannot take part. ``background`` texts teach it which words are common."""
+    search = search or TextSearch()
+    items = [item_texts(example) for example in benchmark]
+    dropped = []
+    for example, texts in zip(benchmark, items, strict=True):
+        if not texts.fields:
+            detail = "no question, caption or answer to compare"
+            dropped.append(Dropped("benchmark", example.id, "no text", detail, scope="words"))
+        if any(len(part or "") > LONGEST_TEXT for part in (example.question, example.answer)):
+            detail = f"only the first {LONGEST_TEXT:,} characters are compared"
+            dropped.append(Dropped("benchmark", example.id, "text cut", detail, scope="words"))
+    entries = text_entries(items, benchmark.clusters, background)
+    whole = tuple(k for k, entry in enumerate(entries) if entry.field != "options")
+    provenance = ProvenanceIndex(
+        [example_sources(example) for example in benchmark], benchmark.clusters
+    )
+    for source, count in sorted(provenance.shared.items()):
+        detail = f"{count} clusters of the benchmark carry this {source.kind}: it identifies none"
+        dropped.append(Dropped("benchmark", source.value, "shared source", detail, scope="words"))
+    index = TextIndex(
+        search,
+        tuple(example.id for example in benchmark),
+        tuple(items),
+        tuple(entries),
+        whole,
+        HashSet(WordBatch.of([entry.text for entry in entries]).keys()),
+        NgramIndex([entries[k].text for k in whole]),
+        EditIndex([mask(entries[k].text) for k in whole]),
+        provenance,
+        answers=tuple(frozenset(items[k].answer for k in entry.items) - {""} for entry in entries),
+        names=tuple(frozenset().union(*(items[k].names for k in entry.items)) for entry in entries),
+    )
+    return (_with_embeddings(index) if search.uses("embedding") else index), dropped
+
+
+def text_entries(
+    items: Sequence[ItemTexts], clusters: Sequence[str], background: Iterable[str] = ()
+) -> list[Entry]:
+    """Every distinct text of every field, and whether it says enough to identify an item."""
+    rarity = WordRarity()
+    rarity.learn({loose(text) for texts in items for _, text in texts.fields})
+    rarity.learn(loose(text) for text in background)
+    having: dict[tuple[str, str], list[int]] = {}
+    asked_of: dict[str, set[str]] = {}  # by words alone: "T1?" and "T2?" are one template
+    words: dict[str, str] = {}
+    for position, texts in enumerate(items):
+        for name, text in texts.fields:
+            having.setdefault((name, text), []).append(position)
+            words.setdefault(text, loose(text))
+            asked_of.setdefault(words[text], set()).add(clusters[position])
+    templates = {
+        text for text, where in asked_of.items() if len(where) > 1 and not rarity.short(text)
+    }
+    apart = _told_apart(items, clusters, words, templates)
+    return [
+        Entry(
+            name,
+            text,
+            tuple(positions),
+            rarity.short(words[text]),
+            len(asked_of[words[text]]) > 1,
+            round(rarity.bits(words[text]), 1),
+            frozenset(position for position in positions if (text, position) in apart),
+        )
+        for (name, text), positions in having.items()
+        if words[text]
+    ]
+
+
+def _told_apart(
+    items: Sequence[ItemTexts],
+    clusters: Sequence[str],
+    words: Mapping[str, str],
+    templates: Collection[str],
+) -> set[tuple[str, int]]:
+    """(text, item) where no other picture asked in these words has the same numbers, or the same answer.
+
+    "How many of the 20 …?" and "How many of the 31 …?" are one template, and yet two items.
+    """
+    questions = [
+        (text, position, (words[text], numbers(text)), (words[text], texts.answer))
+        for position, texts in enumerate(items)
+        for _, text in texts.fields
+        if words[text] in templates
+    ]
+    having: dict[tuple[str, Sequence[str]], set[str]] = {}
+    for _, position, *keys in questions:
+        for key in keys:
+            having.setdefault(key, set()).add(clusters[position])
+    return {
+        (text, position)
+        for text, position, number, answer in questions
+        if answer[1] and len(having[number]) == 1 and len(having[answer]) == 1
+    }
+
+
+def _with_embeddings(index: TextIndex) -> TextIndex:
+    assert index.search.encoder is not None
+    encoder = open_text_encoder(index.search.encoder)
+    rows = encoder.embed([mask(index.entries[k].text) for k in index.whole])
+    known = np.flatnonzero(rows.any(axis=1)).tolist()
+    join = JoinIndex(rows[known], k=index.search.nearest)
+    embedded = tuple(index.whole[row] for row in known)
+    return TextIndex(
+        **{**vars(index), "join": join, "embedded": embedded, "encoder_identity": encoder.identity}
+    )

@@ -1,0 +1,447 @@
+"""Scan corpora for a benchmark's words, into the run folder of its image scan."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+from rapidfuzz.distance import LCSseq
+
+from heldout.benchmark import Benchmark
+from heldout.corpus import Corpus, CorpusItem, Shard, read_items
+from heldout.engine import Engine, map_salvaged, progress
+from heldout.errors import counted
+from heldout.overlap.images.embeddings import corpus_folder
+from heldout.overlap.images.join import Hits, select
+from heldout.overlap.images.salvage import ShardSalvage, joined_results
+from heldout.overlap.images.scan import stage_settings
+from heldout.overlap.texts.edits import RUN, same_words
+from heldout.overlap.texts.encoders import open_text_encoder
+from heldout.overlap.texts.fields import (
+    COMPARABLE,
+    LONGEST_TEXT,
+    Document,
+    TextSource,
+    document_texts,
+)
+from heldout.overlap.texts.index import TextIndex, TextSearch, build_text_index
+from heldout.overlap.texts.ledger import MatchLedger, collect_text
+from heldout.overlap.texts.normalise import WordBatch, loose, mask, same_numbers, strict
+from heldout.overlap.texts.relation import (
+    SHOWN,
+    SourceHits,
+    match_rows,
+    query_rows,
+    settle_pictures,
+)
+from heldout.store import (
+    MAY_PASS,
+    SCHEMAS,
+    Dropped,
+    Run,
+    ShardResult,
+    Stage,
+    dropped_table,
+    make_table,
+)
+
+# Embedding neighbours of every benchmark text among the documents of one shard, by an exact join.
+
+
+class EmbeddingPass:
+    """Keeps the k nearest documents of every text, and forgets the rest as it goes."""
+
+    def __init__(self, index: TextIndex) -> None:
+        assert index.join is not None and index.search.encoder is not None
+        self._index, self._join = index, index.join
+        self._encoder = open_text_encoder(index.search.encoder)
+        self._fields = {name for k in index.embedded for name in COMPARABLE[index.entries[k].field]}
+        self._nearest = index.search.nearest
+        self._hits = Hits.empty()
+        self._documents: dict[int, Document] = {}
+        self._read = 0
+
+    def read(self, documents: Sequence[Document]) -> None:
+        compared = [document for document in documents if document.field in self._fields]
+        rows = self._encoder.embed([mask(strict(document.text)) for document in compared])
+        known = np.flatnonzero(rows.any(axis=1))
+        hits = self._join.scan(rows[known], self._read, self._join.floor_of(self._hits))
+        for position in np.unique(hits.position).tolist():
+            self._documents[position] = compared[known[position - self._read]]
+        self._read += len(known)
+        self._hits = select((self._hits, hits), self._nearest, None)
+        kept = set(self._hits.position.tolist())
+        self._documents = {p: d for p, d in self._documents.items() if p in kept}
+
+    def settle(self, ledger: MatchLedger) -> None:
+        """Enter what reaches the threshold."""
+        for entry, document, similarity in self._pairs():
+            if similarity >= self._index.search.threshold:
+                ledger.add("embedding", entry, document, similarity)
+
+    def below(self, ledger: MatchLedger, corpus: str) -> Iterator[dict[str, Any]]:
+        """The best neighbour of every item that has none above the threshold: MaxSim needs them all."""
+        best: dict[int, tuple[float, str]] = {}
+        for entry, document, similarity in self._pairs():
+            if ("embedding", entry) in ledger.tallies:
+                continue
+            for item in self._index.entries[entry].items:
+                best[item] = max(best.get(item, (-2.0, "")), (similarity, document.corpus_id))
+        listed = {
+            item
+            for method, entry in ledger.tallies
+            if method == "embedding"
+            for item in self._index.entries[entry].items
+        }
+        for item, (similarity, corpus_id) in sorted(best.items()):
+            if item not in listed:
+                yield {
+                    "benchmark_id": self._index.ids[item],
+                    "corpus": corpus,
+                    "method": "embedding",
+                    "pairs": 0,
+                    "same_answer": 0,
+                    "other_answer": 0,
+                    "max_similarity": similarity,
+                    "corpus_id": corpus_id,
+                }
+
+    def _pairs(self) -> Iterator[tuple[int, Document, float]]:
+        for row, position, similarity in zip(
+            self._hits.query.tolist(),
+            self._hits.position.tolist(),
+            self._hits.similarity.tolist(),
+            strict=True,
+        ):
+            entry, document = self._index.embedded[row], self._documents[position]
+            if document.field in COMPARABLE[self._index.entries[entry].field]:
+                yield entry, document, min(1.0, similarity)
+
+
+# Text overlap of one shard: documents in, matches out. Pure: the caller stores what is returned.
+
+
+STAGE = "text"
+COUNTS = (
+    "text_items",
+    "text_documents",
+    "text_answers",
+    "text_wordless",
+    "text_lost_items",
+    "text_lost_containers",
+)
+_CHARACTERS, _DOCUMENTS = 2**18, 4096  # of one batch: fits the processor's cache
+_QUOTE = 2 * RUN  # words in a row that are a quotation, whatever became of the rest
+_FEW_WORDS = 5  # words whose loss does not yet mean that a quotation breaks off
+_WORD = 40  # characters, generously
+_SLACK = 3  # words more on either side, in case some were put in
+_MARKUP = 4  # a raw text may be so many times as long as what is left of it
+
+
+def lost_text(dropped: Dropped) -> ShardResult:
+    """What is left of an item that this search lost; the rest of a shard is listed by the scan of
+    the pictures, which reads it, too."""
+    lost = dropped.scope == "item"
+    counts = dict.fromkeys(COUNTS, 0) | {
+        "text_lost_items": int(lost),
+        "text_lost_containers": int(not lost),
+        "missing": int(dropped.reason in MAY_PASS),
+    }
+    listed = [dataclasses.replace(dropped, stage=STAGE)] if lost else []
+    return ShardResult({"dropped": dropped_table(listed)}, counts)
+
+
+def scan_text_shard(index: TextIndex, corpus: Corpus, shard: Shard) -> ShardResult:
+    """Every text match in one shard, with the tables ``text_matches``, ``text_queries``, ``dropped``."""
+    scan = _Scan(index)
+    for item in read_items(corpus, shard):
+        scan.read(item)
+    scan.finish(shard)
+    queries = list(query_rows(index, scan.ledger, scan.sources, corpus.name))
+    if scan.embedding is not None:
+        queries += scan.embedding.below(scan.ledger, corpus.name)
+    return ShardResult(
+        tables={
+            "text_matches": make_table(
+                "text_matches", match_rows(index, scan.ledger, scan.sources, corpus.name)
+            ),
+            "text_queries": make_table("text_queries", queries),
+            "dropped": dropped_table(scan.dropped),
+        },
+        counts=scan.counts,
+    )
+
+
+class _Scan:
+    def __init__(self, index: TextIndex) -> None:
+        self.index = index
+        self.ledger = MatchLedger(index)
+        self.embedding = EmbeddingPass(index) if index.search.uses("embedding") else None
+        self.sources: dict[TextSource, SourceHits] = {}
+        self.counts = dict.fromkeys(COUNTS, 0)
+        self.dropped: list[Dropped] = []
+        self.documents: list[Document] = []
+        self.characters = 0
+
+    def read(self, item: CorpusItem | Dropped) -> None:
+        if isinstance(item, Dropped):  # listed by the scan of the pictures, which reads it, too
+            self.counts["text_lost_items"] += item.scope == "item"
+            self.counts["text_lost_containers"] += item.scope == "many"
+            return
+        self.counts["text_items"] += 1
+        if self.index.search.uses("provenance"):
+            for source, _ in self.index.provenance.find(item):
+                self.sources.setdefault(source, SourceHits()).add(item.id)
+        documents = list(document_texts(item))
+        self.counts["text_wordless"] += not documents
+        self.counts["text_answers"] += any(document.answers for document in documents)
+        for document in documents:
+            if document.cut:
+                detail = (
+                    f"{len(document.text):,} characters; the first {LONGEST_TEXT:,} are compared"
+                )
+                self.dropped.append(Dropped(STAGE, item.id, "text cut", detail, scope="words"))
+                document = dataclasses.replace(document, text=document.text[:LONGEST_TEXT])
+            self.documents.append(document)
+            self.characters += len(document.text)
+            if self.characters >= _CHARACTERS or len(self.documents) >= _DOCUMENTS:
+                self.flush()
+
+    def flush(self) -> None:
+        documents, self.documents, self.characters = self.documents, [], 0
+        if not documents:
+            return
+        self.counts["text_documents"] += len(documents)
+        search = self.index.search
+        if search.uses("exact") or search.uses("ngram"):
+            batch = WordBatch.of([document.text for document in documents])
+            if search.uses("exact"):
+                self._exact(batch, documents)
+            if search.uses("ngram"):
+                self._ngrams(batch, documents)
+        if search.uses("edit"):
+            self._edits(documents)
+        if self.embedding is not None:
+            self.embedding.read(documents)
+
+    def _exact(self, batch: WordBatch, documents: list[Document]) -> None:
+        """The same words and the same numbers; "T2" for "T1" is a matter of the edit pass."""
+        here, which = self.index.exact.find(batch.keys())
+        for place, entry in zip(here.tolist(), which.tolist(), strict=True):
+            document, ours = documents[place], self.index.entries[entry]
+            if (
+                document.field in COMPARABLE[ours.field]
+                and loose(document.text) == loose(ours.text)
+                and same_numbers(document.text, ours.text)
+            ):
+                self.ledger.add("exact", entry, document, 1.0)
+
+    def _ngrams(self, batch: WordBatch, documents: list[Document]) -> None:
+        lines: dict[int, str] = {}  # a long document may hold many benchmark texts: read it once
+        for contained in self.index.ngrams.find(batch):
+            entry, document = self.index.whole[contained.text], documents[contained.document]
+            if document.field == "options":
+                continue
+            if contained.document not in lines:
+                lines[contained.document] = f" {loose(document.text)} "
+            words = loose(self.index.entries[entry].text).split()
+            stretch = " ".join(words[contained.place : contained.place + contained.words])
+            at = lines[contained.document].find(f" {stretch} ")
+            if at >= 0:
+                window = _around(
+                    lines[contained.document], at, stretch, contained.place, len(words)
+                )
+                template = contained.words < len(words) and _is_template(
+                    words, window, contained.words
+                )
+                self.ledger.add(
+                    "ngram",
+                    entry,
+                    document,
+                    contained.containment,
+                    runs=contained.runs,
+                    of=contained.of,
+                    run_words=contained.size,
+                    template=template,
+                    shared=stretch[:SHOWN],
+                )
+
+    def _edits(self, documents: list[Document]) -> None:
+        edits = self.index.edits
+        # Markup and spaces may be most of a text, up to a point.
+        ready = [
+            mask(strict(document.text))
+            if document.field != "options" and len(document.text) <= _MARKUP * edits.longest
+            else ""
+            for document in documents
+        ]
+        for near in edits.find(ready):
+            entry, document = self.index.whole[near.text], documents[near.document]
+            if document.field in COMPARABLE[self.index.entries[entry].field]:
+                self.ledger.add("edit", entry, document, near.similarity)
+
+    def finish(self, shard: Shard) -> None:
+        self.flush()
+        if self.embedding is not None:
+            self.embedding.settle(self.ledger)
+        wordless = self.counts["text_wordless"]
+        if wordless:
+            items = counted(self.counts["text_items"], "item", "items")
+            detail = f"{wordless:,} of {items} {'has' if wordless == 1 else 'have'} no text"
+            self.dropped.append(Dropped(STAGE, shard.id, "no text", detail, scope="words"))
+
+
+def _is_template(words: list[str], window: list[str], stretch: int) -> bool:
+    """The text stands there with another word in it; a long quotation that breaks off is none."""
+    lost = len(words) - LCSseq.similarity(words, window)
+    if stretch >= _QUOTE and lost > _FEW_WORDS:
+        return False
+    return not same_words(words, window, open_ended=True)
+
+
+def _around(line: str, at: int, stretch: str, place: int, words: int) -> list[str]:
+    """The words of a document where a text of so many words would stand, and a few more."""
+    rest = words - place - len(stretch.split()) + _SLACK
+    reach = _WORD * (place + rest + _SLACK)  # no need to part a whole page into its words
+    end = at + len(stretch) + 2
+    before = line[max(0, at - reach) : at].split()[-(place + _SLACK) :]
+    return [*before, *stretch.split(), *line[end : end + reach].split()[:rest]]
+
+
+# Text search of one corpus, shard by shard: a killed search continues where it was.
+
+
+VERSION = 4  # raised when the same texts would give other rows
+
+
+@dataclass
+class TextResult:
+    """The stage that holds the shards' tables, and what became of the work."""
+
+    stage: Stage
+    counts: dict[str, int]
+    failed: dict[str, str]
+
+
+def search_text(
+    index: TextIndex,
+    corpus: Corpus,
+    run: Run,
+    folder: str,
+    settings: Mapping[str, Any],
+    engine: Engine,
+    quiet: bool,
+) -> TextResult:
+    """Scan what is not scanned yet. ``settings`` name the benchmark and how the corpus is read."""
+    how = {**dataclasses.asdict(index.search), "encoder": index.encoder_identity, "text": VERSION}
+    stage = run.stage(f"{STAGE}/{folder}", {**settings, "search": how})
+    failed: dict[str, str] = {}
+    title = f"texts of {corpus.name}"
+    with progress(title, corpus.count_shards(), "shards", disabled=quiet) as step:
+
+        def to_do() -> Iterator[Shard]:
+            for shard in corpus.shards():
+                if stage.plan(shard.index, shard.key):
+                    yield shard
+                else:
+                    step()
+
+        look = functools.partial(scan_text_shard, index, corpus)
+        salvage = ShardSalvage(corpus, lost_text, joined_results)
+        for outcome in map_salvaged(engine, look, to_do(), salvage):
+            if outcome.value is None:
+                failed[outcome.task.id] = outcome.error or "no result"
+                step()
+            else:
+                stage.save(outcome.task.index, outcome.value)
+                step(items=outcome.value.counts["text_items"])
+    return TextResult(stage, stage.counts(), failed)
+
+
+TABLES = ("text_matches", "text_queries")
+
+
+@dataclass
+class CorpusTextScan:
+    """What became of one corpus' texts. ``failed`` shards have no result."""
+
+    corpus: str
+    methods: list[str]
+    encoder: str | None = None
+    counts: dict[str, int] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+
+
+def scan_texts(
+    benchmark: Benchmark,
+    corpora: Sequence[Corpus],
+    run: Run,
+    engine: Engine,
+    search: TextSearch,
+    *,
+    quiet: bool = False,
+) -> list[CorpusTextScan]:
+    """Write the tables text_matches and text_queries. Call after ``scan``, inside run.writing()."""
+    index, dropped = build_text_index(benchmark, search)
+    methods = [method for method in search.methods if search.uses(method)]
+    scanned: list[CorpusTextScan] = []
+    stages: list[Stage] = []
+    for corpus in corpora:
+        settings = stage_settings(benchmark, corpus)
+        folder = corpus_folder(corpus.name)
+        text_result = search_text(index, corpus, run, folder, settings, engine, quiet)
+        stages.append(text_result.stage)
+        dropped += [
+            Dropped("text", shard, "shard failed", why) for shard, why in text_result.failed.items()
+        ]
+        scanned_texts = CorpusTextScan(
+            corpus.name, methods, index.encoder_identity, text_result.counts, text_result.failed
+        )
+        scanned.append(scanned_texts)
+    # The image scan has just written what could not be read at all; this adds what has no words.
+    seen = run.read_table("dropped")
+    Stage.merge_all(
+        stages,
+        "dropped",
+        run.table_path("dropped"),
+        first=pa.concat_tables([seen, dropped_table(dropped)]),
+    )
+    collect_text(run, stages, nearest=search.nearest)
+    settled = settle_pictures(
+        run.frame("text_matches"), run.frame("matches"), run.frame("items"), _unread(run)
+    )
+    run.write_table("text_matches", settled.to_arrow().cast(SCHEMAS["text_matches"]))
+    run.update(
+        "text",
+        {scanned_texts.corpus: vars(scanned_texts) for scanned_texts in scanned},
+        replace=True,
+    )
+    return scanned
+
+
+def _unread(run: Run) -> pl.DataFrame:
+    """(corpus, corpus_id) of items whose picture the image scan could not read.
+
+    What was dropped does not say of which corpus: an id is looked for in those that lost items.
+    """
+    lost = [
+        stage["corpus"]
+        for stage in run.manifest().get("stages", {}).values()
+        if stage["counts"].get("lost_items", 0)
+    ]
+    dropped = run.frame("dropped").filter(pl.col("stage") == "corpus")
+    ids = dropped.select(pl.col("id").alias("corpus_id")).unique()
+    return pl.DataFrame({"corpus": lost}, schema={"corpus": pl.String}).join(ids, how="cross")
+
+
+def forget_texts(run: Run) -> None:
+    """A run without a text search says nothing of an earlier one's words."""
+    for name in TABLES:
+        run.table_path(name).unlink(missing_ok=True)
+    run.update("text", {}, replace=True)

@@ -1,0 +1,208 @@
+"""Registration on real radiographs: copies are found and named, other pictures are not."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image, ImageDraw, ImageFilter, ImageOps
+
+from heldout.overlap.images.features import cheap_features
+from heldout.overlap.images.register import aligned_panel, register
+
+pytestmark = pytest.mark.skipif(
+    find_spec("cv2") is None, reason="registration needs the extra 'vision'"
+)
+
+CHEST = "vqa_rad/images/synpic29265.jpg"
+HEAD = "slake/images/xmlab441.jpg"
+
+
+@cache
+def radiograph(data: Path, name: str) -> Image.Image:
+    image = Image.open(data / name).convert("RGB")
+    image.thumbnail((512, 512))  # the tests must be quick; registration does not care
+    return image
+
+
+@pytest.fixture
+def chest(shared_data: Path) -> Image.Image:
+    return radiograph(shared_data, CHEST)
+
+
+def test_a_picture_is_the_same_image_as_itself(chest: Image.Image) -> None:
+    found = register(chest, chest.copy())
+    assert (found.relation, found.transform, found.pose) == ("same image", "none", "upright")
+    assert found.overlap[0] > 0.99 and found.residual < 0.001 and found.is_copy
+    assert np.allclose(found.warp, np.eye(3), atol=0.01)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (ImageOps.mirror, "flipped horizontally"),
+        (ImageOps.flip, "flipped vertically"),
+        (lambda image: image.rotate(90, expand=True), "rotated 90°"),
+        (lambda image: image.rotate(270, expand=True), "rotated 270°"),
+        (lambda image: image.rotate(45, Image.Resampling.BILINEAR), "rotated 45°"),
+        (ImageOps.invert, "inverted"),
+        (lambda image: ImageOps.invert(ImageOps.mirror(image)), "flipped horizontally, inverted"),
+        (lambda image: image.resize((256, 256)), "resized"),
+        (lambda image: image.crop((60, 60, 420, 420)), "cropped to"),
+        (lambda image: image.filter(ImageFilter.GaussianBlur(3)), "blurred"),
+        (lambda image: ImageOps.expand(image, 40, (255, 255, 255)), "with a border"),
+        (lambda image: ImageOps.colorize(image.convert("L"), "black", "red"), "coloured"),
+    ],
+)
+def test_a_transformed_copy_is_found_and_its_transform_named(chest, change, words) -> None:
+    found = register(chest, change(chest))
+    assert found.relation == "transformed copy"
+    assert words in found.transform
+    assert found.inverted == ("inverted" in words)
+
+
+def test_the_warp_takes_query_pixels_to_candidate_pixels(chest: Image.Image) -> None:
+    found = register(chest, chest.crop((60, 30, 460, 400)))
+    x, y, depth = np.array(found.warp) @ [260.0, 230.0, 1.0]
+    assert (x / depth, y / depth) == pytest.approx((200.0, 200.0), abs=0.7)
+
+
+def test_a_panel_of_a_compound_figure_is_found_where_it_is(shared_data: Path) -> None:
+    picture, other = radiograph(shared_data, HEAD), radiograph(shared_data, CHEST)
+    page = Image.new("RGB", (760, 510), "white")
+    for index in range(6):
+        panel = picture if index == 4 else other
+        page.paste(panel.resize((240, 240)), (10 + index % 3 * 250, 10 + index // 3 * 250))
+    found = register(picture, page)
+    assert found.relation == "transformed copy"
+    assert "inside a compound figure (panel at 260,260,240,240)" in found.transform
+    assert found.overlap[1] == pytest.approx(240 * 240 / (760 * 510), rel=0.05)
+    back = register(page, picture)
+    assert back.relation == "transformed copy" and "compound" in back.transform
+
+
+def test_white_noise_is_no_other_picture(chest: Image.Image) -> None:
+    pixels = np.asarray(chest, dtype=np.float32)
+    noise = np.random.default_rng(1).normal(0, 12.0, (*pixels.shape[:2], 1))
+    noisy = Image.fromarray(np.clip(pixels + noise, 0, 255).astype(np.uint8))
+    assert register(chest, noisy).is_copy
+
+
+def test_a_local_change_is_named_and_is_not_the_same_image(chest: Image.Image) -> None:
+    changed = chest.copy()
+    ImageDraw.Draw(changed).text((90, 110), "A 1", fill="white", font_size=60)
+    found = register(chest, changed)
+    assert found.relation == "transformed copy" and "changed in part" in found.transform
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("slake/images/xmlab597.jpg", "slake/images/xmlab598.jpg"),
+        ("slake/images/xmlab531.jpg", "slake/images/xmlab69.jpg"),
+        ("slake/images/xmlab413.jpg", "slake/images/xmlab414.jpg"),
+        ("vqa_rad/images/synpic26697.jpg", "vqa_med_2019/train_images/synpic26696.jpg"),
+    ],
+)
+def test_neighbouring_slices_of_one_study_are_not_one_image(shared_data, one, other) -> None:
+    found = register(Image.open(shared_data / one), Image.open(shared_data / other))
+    assert found.relation in ("same view, other subject", "undecided")
+    assert found.correlation > 0.93  # greys alone would have called it a copy
+
+
+def test_other_patients_and_other_views_are_told_apart(shared_data: Path) -> None:
+    chest, head = radiograph(shared_data, CHEST), radiograph(shared_data, HEAD)
+    assert register(chest, head).relation == "unrelated"
+    xrays = [f"slake/images/xmlab{number}.jpg" for number in (103, 105)]
+    first, second = (radiograph(shared_data, name) for name in xrays)
+    assert register(first, second).relation in ("same view, other subject", "unrelated")
+
+
+def test_features_are_computed_once_and_the_answer_is_the_same(chest: Image.Image) -> None:
+    turned = chest.rotate(180)
+    query = cheap_features(chest)
+    assert register(query, cheap_features(turned)) == register(chest, turned)
+
+
+def test_the_result_is_json(chest: Image.Image) -> None:
+    found = json.loads(json.dumps(register(chest, ImageOps.mirror(chest)).as_json()))
+    assert found["relation"] == "transformed copy" and found["pose"] == "flipped horizontally"
+    assert np.array(found["warp"]).shape == (3, 3)
+
+
+def test_blank_and_tiny_pictures_prove_nothing(picture) -> None:
+    import io
+
+    blank = Image.new("RGB", (300, 200), (90, 90, 90))
+    assert register(blank, blank.copy()).relation == "undecided"
+    tiny, other = (Image.open(io.BytesIO(picture(seed))) for seed in (1, 2))
+    assert register(tiny, tiny.copy()).relation == "same image"
+    assert not register(tiny, other).is_copy
+
+
+def test_the_panel_shows_query_candidate_on_query_and_difference(chest: Image.Image) -> None:
+    found = register(chest, chest.rotate(90, expand=True))
+    sheet = np.asarray(aligned_panel(chest, chest.rotate(90, expand=True), found), np.float32)
+    width = (sheet.shape[1] - 12) // 3
+    left, middle, right = (
+        sheet[:, start : start + width] for start in (0, width + 6, 2 * width + 12)
+    )
+    assert np.abs(left - middle).mean() < 6.0
+    assert right.mean() < 12.0
+
+
+def test_a_photograph_and_its_known_modifications(shared_data: Path) -> None:
+    folder = shared_data / "copies"
+    original = cheap_features(Image.open(folder / "pdq_bridge_mods/aaa-orig.jpg"))
+    for name in ("high-contrast", "blur-a-lot", "square-128x128", "shrink-a-lot"):
+        found = register(original, Image.open(folder / f"pdq_bridge_mods/{name}.jpg"))
+        assert found.is_copy, name
+
+
+def test_a_copy_sharpened_until_it_glows_is_one(shared_data: Path) -> None:
+    folder = shared_data / "copies/pdq_bridge_mods"
+    original, glowing = (
+        Image.open(folder / name) for name in ("aaa-orig.jpg", "sharpen-a-lot.jpg")
+    )
+    assert register(original, glowing).relation == "transformed copy"
+
+
+@pytest.mark.parametrize("number", [189, 198, 345, 380, 487, 515])
+def test_noise_of_a_tenth_of_the_range_is_allowed_for(shared_data: Path, number: int) -> None:
+    picture = Image.open(shared_data / f"slake/images/xmlab{number}.jpg").convert("L")
+    noise = np.random.default_rng(number).normal(0.0, 25.5, (picture.height, picture.width))
+    noisy = np.clip(np.asarray(picture) + noise, 0, 255).astype(np.uint8)
+    assert register(picture, Image.fromarray(noisy)).relation == "transformed copy"
+
+
+@pytest.mark.parametrize("ink", ["white", "black"])
+def test_a_translucent_watermark_is_lifted_and_named(chest: Image.Image, ink: str) -> None:
+    marked = _veiled(chest, chest, ink)
+    for one, other in ((chest, marked), (marked, chest)):
+        found = register(one, other)
+        assert found.relation == "transformed copy"
+        assert "watermarked" in found.transform
+        assert "changed in part" not in found.transform
+
+
+def test_what_was_changed_under_a_watermark_is_not_overlooked(
+    chest: Image.Image, shared_data: Path
+) -> None:
+    other = radiograph(shared_data, "vqa_rad/images/synpic100132.jpg").resize(chest.size)
+    changed = chest.copy()
+    width, height = chest.size
+    box = (width // 6, height // 3, width * 5 // 6, height * 2 // 3)
+    changed.paste(other.crop(box), box[:2])
+    found = register(chest, _veiled(chest, changed, "white"))
+    assert not found.is_copy or "changed in part" in found.transform
+
+
+def _veiled(like: Image.Image, picture: Image.Image, ink: str) -> Image.Image:
+    veil = Image.new("L", like.size, 0)
+    place = (like.width // 20, round(like.height * 0.4))
+    ImageDraw.Draw(veil).text(place, "SAMPLE", fill=120, font_size=like.width // 5)
+    return Image.composite(Image.new("RGB", like.size, ink), picture, veil)

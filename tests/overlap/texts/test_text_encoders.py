@@ -1,0 +1,133 @@
+"""Text encoders through their real classes; transformers' at a size nobody has to download."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from text_corpus import bench, corpus, matches, scan_all
+
+from heldout.errors import InputError
+from heldout.overlap.texts.encoders import open_text_encoder
+from heldout.overlap.texts.index import TextSearch
+
+WORDS = ["is", "the", "lung", "healthy", "heart", "enlarged", "there", "a", "mass", "?"]
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """bge-m3's architecture (XLM-RoBERTa, first token) with random weights."""
+    pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    tokenizers = pytest.importorskip("tokenizers")
+    import torch
+
+    folder = tmp_path_factory.mktemp("tiny")
+    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    vocabulary = {word: k for k, word in enumerate([*special, *WORDS])}
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocabulary, unk_token="<unk>"))
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    transformers.PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        pad_token="<pad>",
+        unk_token="<unk>",
+        bos_token="<s>",
+        eos_token="</s>",
+    ).save_pretrained(folder)
+    torch.manual_seed(0)
+    config = transformers.XLMRobertaConfig(
+        vocab_size=len(vocabulary),
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=16,
+        max_position_embeddings=40,
+        pad_token_id=1,
+    )
+    transformers.XLMRobertaModel(config).save_pretrained(folder)
+    return folder
+
+
+def test_a_transformers_encoder_pools_as_its_configuration_says(tiny: Path) -> None:
+    open_text_encoder.cache_clear()
+    mean = open_text_encoder(f"transformers:{tiny}")
+    (tiny / "1_Pooling").mkdir(exist_ok=True)
+    (tiny / "1_Pooling/config.json").write_text(json.dumps({"pooling_mode_cls_token": True}))
+    open_text_encoder.cache_clear()
+    first = open_text_encoder(f"transformers:{tiny}")
+    open_text_encoder.cache_clear()
+    assert "mean" in mean.identity and "first token" in first.identity
+    texts = ["is the lung healthy ?", "is there a mass ?", "lung " * 500]
+    one, other = mean.embed(texts), first.embed(texts)
+    assert one.shape == other.shape == (3, 16)
+    assert np.allclose(np.linalg.norm(one, axis=1), 1, atol=1e-5)
+    assert not np.allclose(one, other)
+
+
+def test_padding_does_not_change_a_text(tiny: Path) -> None:
+    encoder = open_text_encoder(f"transformers:{tiny}")
+    alone = encoder.embed(["is the lung healthy ?"])[0]
+    together = encoder.embed(["is the lung healthy ?", "is there a mass ? " * 6])[0]
+    assert np.allclose(alone, together, atol=1e-5)
+
+
+def test_the_embedding_pass_gives_top_k_and_everybodys_best(tmp_path: Path) -> None:
+    pytest.importorskip("wordllama")
+    items = [
+        {
+            "question": "Does this chest radiograph show evidence of an enlarged heart in the patient?"
+        },
+        {"question": "What colour is the small boat that lies near the old wooden harbour bridge?"},
+    ]
+    rows = [
+        {"id": f"n{k}", "question": f"Where is building number {k} on the street map?"}
+        for k in range(30)
+    ]
+    rows.append(
+        {
+            "id": "hit",
+            "question": "Is there evidence of an enlarged heart on this patient's chest radiograph?",
+        }
+    )
+    search = TextSearch(methods=("embedding",), encoder="wordllama", threshold=0.8, nearest=3)
+    result = scan_all(bench(*items), corpus(tmp_path, *rows), search)
+    assert {(m["benchmark_id"], m["corpus_id"], m["relation"]) for m in matches(result)} == {
+        ("0", "hit", "paraphrase candidate")
+    }
+    queries = {q["benchmark_id"]: q for q in result.tables["text_queries"].to_pylist()}
+    assert (queries["0"]["pairs"], queries["0"]["corpus_id"]) == (1, "hit")
+    assert queries["1"]["pairs"] == 0 and 0 < queries["1"]["max_similarity"] < 0.8
+
+
+def test_the_embedding_pass_is_the_same_however_documents_are_batched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("wordllama")
+    from heldout.overlap.texts import scan
+
+    rows = [
+        {"id": f"n{k}", "question": f"Is there a mass of {'left' * (k % 3)} lung {k}?"}
+        for k in range(50)
+    ]
+    search = TextSearch(encoder="wordllama", threshold=0.5, nearest=4)
+    benchmark = bench(
+        {"question": "Is there a mass of the left lung?"}, {"question": "Is it a lung?"}
+    )
+    whole = scan_all(benchmark, corpus(tmp_path, *rows), search)
+    monkeypatch.setattr(scan, "_DOCUMENTS", 7)
+    parts = scan_all(benchmark, corpus(tmp_path, *rows), search)
+    assert parts.tables == whole.tables
+
+
+def test_unknown_encoders_and_models_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="expected one of wordllama, minilm, transformers"):
+        open_text_encoder("bert")
+    with pytest.raises(InputError, match="takes no argument"):
+        open_text_encoder("wordllama:x")
+    with pytest.raises(InputError, match="name or folder"):
+        open_text_encoder("transformers:")
+    pytest.importorskip("transformers")
+    with pytest.raises(InputError, match="transformers:"):
+        open_text_encoder(f"transformers:{tmp_path}")

@@ -1,0 +1,62 @@
+"""Helpers of the text tests: a benchmark from rows, a corpus from rows, one search over both."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from heldout.benchmark import Benchmark, Example
+from heldout.corpus import Corpus, open_corpus
+from heldout.overlap.texts.index import TextSearch, build_text_index
+from heldout.overlap.texts.scan import scan_text_shard
+from heldout.store import ShardResult
+
+LONG = "Which vascular structure is most likely affected in the patient with acute infarction?"
+LONG_OPTIONS = ("left carotid artery", "right middle cerebral artery", "basilar artery")
+
+
+def bench(*items: Mapping[str, Any]) -> Benchmark:
+    examples = [Example(id=str(k), **item) for k, item in enumerate(items)]
+    return Benchmark("test", tuple(examples))
+
+
+def corpus(folder: Path, *rows: Mapping[str, Any] | str) -> Corpus:
+    """A JSON Lines corpus; a row that is a string is written as it is."""
+    lines = (row if isinstance(row, str) else json.dumps(row) for row in rows)
+    path = folder / "corpus.jsonl"
+    path.write_text("\n".join(lines) + "\n")
+    return open_corpus(path)
+
+
+def scan_all(benchmark: Benchmark, source: Corpus, search: TextSearch | None = None) -> ShardResult:
+    index, _ = build_text_index(benchmark, search)
+    (shard,) = source.shards()
+    return scan_text_shard(index, source, shard)
+
+
+def matches(result: ShardResult, method: str | None = None) -> list[dict[str, Any]]:
+    rows = result.tables["text_matches"].to_pylist()
+    for row in rows:
+        row["evidence"] = json.loads(row["evidence"])
+    return [row for row in rows if method is None or row["method"] == method]
+
+
+def found(result: ShardResult, method: str) -> set[tuple[str, str, str, str]]:
+    return {
+        (row["benchmark_id"], row["corpus_id"], row["relation"], row["degree"])
+        for row in matches(result, method)
+    }
+
+
+def frame(table: Any) -> pl.DataFrame:
+    made = pl.from_arrow(table)
+    assert isinstance(made, pl.DataFrame)
+    return made
+
+
+def ids(rows: Iterable[Mapping[str, Any]]) -> set[str]:
+    return {str(row["corpus_id"]) for row in rows}
