@@ -136,7 +136,7 @@ def words_of(text: str) -> list[str]:
     return list(dict.fromkeys(w for w in texts if len(w) >= _SHORTEST and w not in _LITTLE))
 
 
-class WordRarity:
+class CaptionRarity:
     """In how many texts of a benchmark a word stands: a word of every question tells nothing."""
 
     def __init__(self, texts: Iterable[str]) -> None:
@@ -299,7 +299,7 @@ class _Showing:
             ]
             self._right = RightAnswers([q for q, _ in pairs], [cluster for _, cluster in pairs])
         if "slot" in names:
-            self._rarity = WordRarity(caption_of(example) for example in benchmark)
+            self._rarity = CaptionRarity(caption_of(example) for example in benchmark)
 
     def item(self, example: Example) -> Iterator[Question | Dropped]:
         shown = original(example)
