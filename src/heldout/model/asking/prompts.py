@@ -163,12 +163,12 @@ def ask_prompts(
         try:
             # Closed before the journal, whatever happens here: replies under way are still kept.
             with contextlib.closing(asker.ask(open_prompts(), keep)) as given:
-                for one in given:
+                for result in given:
                     step()
-                    if isinstance(one, Reply):
-                        made.fresh.append(one)
+                    if isinstance(result, Reply):
+                        made.fresh.append(result)
                     else:
-                        lost[keys[one.id]] = one
+                        lost[keys[result.id]] = result
         except InputError as error:
             made.ended = error
         for name, key in keys.items():

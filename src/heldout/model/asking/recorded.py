@@ -393,12 +393,16 @@ def _no_predictions(source: Path, file: RecordedFile) -> str:
 def _nothing(
     source: Path,
     benchmark: Benchmark,
-    found: Mapping[str, RecordedAnswers],
+    answers_by_model: Mapping[str, RecordedAnswers],
     unreadable: Sequence[Dropped],
 ) -> str:
     lost = [
         *unreadable,
-        *(drop for recorded_answers in found.values() for drop in recorded_answers.dropped),
+        *(
+            drop
+            for recorded_answers in answers_by_model.values()
+            for drop in recorded_answers.dropped
+        ),
     ]
     ours = ", ".join(example.id for example in benchmark.examples[:3])
     if not lost:

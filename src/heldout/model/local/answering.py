@@ -78,7 +78,7 @@ class Greedy:
     def letters(self, said: Said, count: int) -> tuple[float, ...]:
         """Log-probability that the reply opens with each letter, with or without a blank before it."""
         chances = self._passes.logprobs(said.first).astype(np.float64)
-        found = []
+        written = []
         for number in range(count):
             letter = chr(ord("A") + number)
             spelled = [
@@ -86,8 +86,8 @@ class Greedy:
                 for w in (letter, f" {letter}")
             ]
             tokens = sorted({ids[0] for ids in spelled if len(ids) == 1})
-            found.append(float(np.logaddexp.reduce(chances[tokens])) if tokens else float("-inf"))
-        return tuple(found)
+            written.append(float(np.logaddexp.reduce(chances[tokens])) if tokens else float("-inf"))
+        return tuple(written)
 
 
 STAGE = "ask"
