@@ -188,7 +188,7 @@ def test_logits_that_are_not_numbers_are_no_score(folder: Path, shown: ImageRef)
     with torch.no_grad():
         broken.model.lm_head.weight[5] = torch.nan
     (given,) = LocalModel(broken, "tiny").score([ask("a", shown, "Is it?")])
-    assert isinstance(given, Dropped) and given.reason == "not finite" and "--dtype" in given.detail
+    assert isinstance(given, Dropped) and given.reason == "not finite" and "dtype" in given.detail
 
 
 @pytest.mark.parametrize(
@@ -349,7 +349,7 @@ def test_a_processor_with_a_video_part_names_the_package_it_lacks(tmp_path: Path
         [sys.executable, "-c", WITHOUT, *folders], capture_output=True, text=True, check=False
     )
     refused = (
-        "PrerequisiteError --model it needs torchvision, which is not installed. Install it with: "
+        "PrerequisiteError model it: needs torchvision, which is not installed. Install it with: "
         "pip install 'heldout[hf]'"
     )
     assert done.stdout.splitlines() == [refused] * 5 + ["loaded"], done.stderr

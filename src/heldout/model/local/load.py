@@ -177,7 +177,7 @@ def _sentence(name: str, error: Exception, trusted: bool) -> HeldoutError:
                 wanted = match[1].replace(",", " ").lower().split()
                 ours = set(wanted) <= set(_PARTS)
                 return PrerequisiteError(
-                    f"model {name} needs {', '.join(wanted)}, which is not installed. Install it "
+                    f"model {name}: needs {', '.join(wanted)}, which is not installed. Install it "
                     f"with: pip install {_EXTRA if ours else ' '.join(wanted)}"
                 )
     if "backend tokenizer" in message:
@@ -185,7 +185,7 @@ def _sentence(name: str, error: Exception, trusted: bool) -> HeldoutError:
         absent = [p for p, m in _READS_MODEL.items() if importlib.util.find_spec(m) is None]
         if absent and any(folder.glob("*.model")):
             return PrerequisiteError(
-                f"model {name} needs {', '.join(absent)} to read its tokenizer.model. Install it "
+                f"model {name}: needs {', '.join(absent)} to read its tokenizer.model. Install it "
                 f"with: pip install {_EXTRA}"
             )
         return InputError(
