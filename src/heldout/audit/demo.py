@@ -200,9 +200,9 @@ def _suspected(audited: AuditResult, run: Run, who: Path) -> list[Suspect]:
             if finding["cell"]["model"] == name and finding["p"] is not None
         ]
         texts = tuple(
-            f"{one['detector']} {one['effect']['value']:+.2f} "
-            f"[{one['effect']['low']:+.2f}, {one['effect']['high']:+.2f}]"
-            for one in mine
+            f"{entry['detector']} {entry['effect']['value']:+.2f} "
+            f"[{entry['effect']['low']:+.2f}, {entry['effect']['high']:+.2f}]"
+            for entry in mine
         )
         if name in cells:
             status: str = cells[name].status
@@ -213,7 +213,7 @@ def _suspected(audited: AuditResult, run: Run, who: Path) -> list[Suspect]:
             )
         else:  # a baseline makes no claims: whether it stays quiet by itself is what it is there for
             status, survives = ("fires too" if _fires(mine) else "quiet"), ()
-        least = max((float(one["minimum_detectable_effect"]) for one in mine), default=0.0)
+        least = max((float(entry["minimum_detectable_effect"]) for entry in mine), default=0.0)
         made.append(Suspect(name, role, _TRUTHS[role], status, survives, texts, least))
     return made
 
