@@ -24,7 +24,7 @@ from heldout.benchmark import Benchmark, Example
 from heldout.image import ImageRef, InlineBytes
 from heldout.model.asking import expand, parse_variants, write
 from heldout.model.local import LocalModel
-from heldout.model.local.load import Loaded, load
+from heldout.model.local.load import LoadedModel, load
 from heldout.model.request import Prompt, Reply, Text
 
 WORDS = ["liver", "heart", "left lung", "right lung", "spleen", "kidney", "colon", "stomach"]
@@ -98,7 +98,7 @@ def prompts(pictures: int, questions: int) -> list[Prompt]:
     return [Prompt(write(question), len(question.options)) for question in made.questions]
 
 
-def plain(loaded: Loaded, asked: list[Prompt], most: int) -> dict[str, str]:
+def plain(loaded: LoadedModel, asked: list[Prompt], most: int) -> dict[str, str]:
     replies = {}
     for prompt in asked:
         content: list[dict[str, Any]] = [
@@ -118,7 +118,7 @@ def plain(loaded: Loaded, asked: list[Prompt], most: int) -> dict[str, str]:
     return replies
 
 
-def shared(loaded: Loaded, asked: list[Prompt], most: int) -> dict[str, str]:
+def shared(loaded: LoadedModel, asked: list[Prompt], most: int) -> dict[str, str]:
     kept: list[Reply] = []
     for _ in LocalModel(loaded, "made").asker(most).ask(asked, kept.append):
         continue

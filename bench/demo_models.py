@@ -23,7 +23,7 @@ from heldout.lab.demo.data import TABLE, WORLD, DemoSize
 from heldout.lab.demo.models import CLEAN, CONTAMINATED, OUTSIDER, RECIPE, WEIGHTS
 from heldout.lab.models.onnx_export import export_onnx
 from heldout.lab.models.releases import write_release
-from heldout.model.onnx.card import CARD, file_sha256
+from heldout.model.onnx.graphs import CARD, file_sha256
 from heldout.store import write_json
 
 BASE = "demo"

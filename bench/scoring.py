@@ -32,7 +32,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
 from heldout.image import ImageRef, InlineBytes
 from heldout.model.local import LocalModel
-from heldout.model.local.load import Loaded
+from heldout.model.local.load import LoadedModel
 from heldout.model.request import Request, Score, Text
 
 SPECIAL = [
@@ -157,7 +157,7 @@ def benchmark(questions: int, images: int, side: int) -> list[Request]:
     ]
 
 
-def random_model(shape: str, device: str, dtype: torch.dtype) -> Loaded:
+def random_model(shape: str, device: str, dtype: torch.dtype) -> LoadedModel:
     tok = tokenizer()
     ids = {
         name: tok.convert_tokens_to_ids(token)
@@ -187,10 +187,10 @@ def random_model(shape: str, device: str, dtype: torch.dtype) -> Loaded:
         transformers.Qwen2VLVideoProcessor(),
         chat_template=CHAT,
     )
-    return Loaded(model.eval().to(device), processor, tok, "random")
+    return LoadedModel(model.eval().to(device), processor, tok, "random")
 
 
-def published_loop(loaded: Loaded, requests: list[Request]) -> dict[str, list[float]]:
+def published_loop(loaded: LoadedModel, requests: list[Request]) -> dict[str, list[float]]:
     """One item per forward pass, the processor twice, the head over every position."""
     model, processor = loaded.model, loaded.processor
     scores = {}

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from heldout.scenes import write_benchmark
 from heldout.synth import Synthesis, synth
-from heldout.synth.recall import PlantedRecall, planted_recall
+from heldout.synth.planting import PlantedRecall, planted_recall
 
 
 def main() -> None:

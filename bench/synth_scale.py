@@ -41,11 +41,10 @@ from heldout.synth import (
     SynthSettings,
     SynthStage,
 )
-from heldout.synth.context import StageContext
-from heldout.synth.endpoints import StageModel
+from heldout.synth.context import StageContext, StageModel
+from heldout.synth.generate import VERIFY_TEMPLATE, verify_prompt
 from heldout.synth.ledger import folder, read_rows, writing
 from heldout.synth.pipeline import stage_works
-from heldout.synth.prompts import VERIFY_TEMPLATE, verify_prompt
 from heldout.synth.rubric import CRITERIA, RUBRIC, Category
 from heldout.synth.shortcut import TEMPLATE, shortcut_prompts
 

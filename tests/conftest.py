@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageOps
 
-from heldout.model.endpoint import pace
+from heldout.model.endpoint import connection as pace
 from skips import SkipSummary
 
 ROOT = Path(__file__).resolve().parents[1]

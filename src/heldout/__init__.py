@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from heldout.audit import evaluate_suite as evaluate
     from heldout.audit import leak_rates as matrix
     from heldout.audit import report_run as report
+    from heldout.audit import run_audit as audit
     from heldout.audit import synthesize as synth
     from heldout.audit import train_model as train
     from heldout.benchmark import Benchmark, Example, check, read_benchmark
@@ -58,6 +59,7 @@ __all__ = [
     "ScoreSettings",
     "TwinSettings",
     "ask",
+    "audit",
     "audit_overlap",
     "check",
     "compare",
@@ -96,6 +98,6 @@ _load = load_on_first_use(__name__, __file__)
 
 def __getattr__(name: str) -> Any:
     # Rooms that can be called like the verbs.
-    if name in ("detect", "evaluate", "overlap", "report", "synth", "train", "twin"):
+    if name in ("audit", "detect", "evaluate", "overlap", "report", "synth", "train", "twin"):
         return importlib.import_module(f"heldout.{name}")
     return _load(name)

@@ -7,7 +7,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from heldout.audit.gates import parse_gate, shut
+from heldout.audit.audit_file import parse_gate, shut
 from heldout.audit.reader import read_audit
 from heldout.detect import Cell
 from heldout.errors import InputError
@@ -27,6 +27,10 @@ models:
   - {name: clean, scores: clean.jsonl}
 baselines: [clean]
 """
+SERVED = GOOD.replace(
+    "{name: tested, scores: tested.jsonl}",
+    "{name: tested, endpoint: {url: http://h/v1, timeout: 9}}",
+)
 BOMB = "x: &a [1,1,1,1,1,1,1,1,1,1]\n" + "".join(
     f"{new}: &{new} [{','.join([f'*{old}'] * 10)}]\n"
     for old, new in zip("abcdefgh", "bcdefghi", strict=True)
@@ -62,6 +66,9 @@ def test_a_good_file_is_read_and_its_folder_found(tmp_path: Path) -> None:
         (GOOD + "search: {encoder: pixels, degrees: hard=2}\n", 10, "expected two similarities"),
         (GOOD + "search: {degrees: published}\n", 10, "search.degrees: "),
         (GOOD + "search: {alpha: 0.7}\n", 10, "search.alpha: "),
+        (SERVED.replace("timeout: 9", "timeout: -1"), 7, "models[1].endpoint.timeout: "),
+        (SERVED.replace("timeout: 9", "timeuot: 9"), 7, "did you mean 'timeout'?"),
+        (SERVED.replace("timeout: 9", "api_key_env: sk-1 2"), 7, "api_key_env: "),
         (GOOD + "search:\n  encoder: pixels\n  exact: true\n", 12, "search.exact: "),
         (GOOD + "search:\n  judge: http://h/v1\n", 11, "search.judge: "),
         (GOOD + "search:\n  judge: {url: http://h/v1, modle: m}\n", 11, "did you mean 'model'?"),

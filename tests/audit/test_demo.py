@@ -29,7 +29,7 @@ from heldout.lab.demo.models import (
     shipped_models,
 )
 from heldout.lab.models.releases import write_release
-from heldout.model.onnx.card import CARD, file_sha256, read_card
+from heldout.model.onnx.graphs import CARD, file_sha256, read_card
 
 WITHOUT = Path(__file__).parents[1] / "without_packages.py"
 SMALL = DemoSize(images=24, shown=10, corpus=36)

@@ -12,7 +12,7 @@ import pytest
 from heldout.audit.cases import open_cases
 from heldout.audit.plan import make_plan
 from heldout.audit.reader import read_audit
-from heldout.audit.runner import Audited, run_audit
+from heldout.audit.runner import AuditResult, run_audit
 from heldout.errors import InputError
 from heldout.evidence.leak_labels import NOT_VERIFIED
 
@@ -59,7 +59,7 @@ def labels(folder: Path, leaked: int) -> None:
     (folder / "labels.csv").write_text("id,leaked\n" + "".join(lines))
 
 
-def audited(folder: Path) -> Audited:
+def audited(folder: Path) -> AuditResult:
     return run_audit(read_audit(folder / "audit.yaml"), quiet=True)
 
 

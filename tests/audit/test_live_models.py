@@ -19,7 +19,7 @@ from PIL import Image
 from heldout.audit.reader import read_audit
 from heldout.audit.runner import run_audit
 from heldout.errors import InputError
-from heldout.model.endpoint import pace
+from heldout.model.endpoint import connection as pace
 
 TESTS = Path(__file__).parents[1]
 

@@ -10,13 +10,13 @@ import pytest
 import yaml
 
 from heldout.audit.reader import read_audit
-from heldout.audit.runner import Audited, run_audit
+from heldout.audit.runner import AuditResult, run_audit
 
 ITEMS = 120
 
 
 @pytest.fixture(scope="module")
-def audited(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Audited:
+def audited(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> AuditResult:
     """Test against train and against VQA-Med's training images, with recorded answers of two models."""
     folder = tmp_path_factory.mktemp("rad")
     rad = shared_data / "vqa_rad"
@@ -48,7 +48,7 @@ def audited(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Audi
     return run_audit(read_audit(folder), quiet=True)
 
 
-def test_every_item_leaked_into_the_training_split(audited: Audited, shared_data: Path) -> None:
+def test_every_item_leaked_into_the_training_split(audited: AuditResult, shared_data: Path) -> None:
     cells = {cell.on: cell for cell in audited.overall.cells}
     train, med = cells["train"], cells["med"]
     assert (train.status, med.status) == ("survives", "survives")
@@ -73,7 +73,7 @@ def _digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def test_a_split_without_a_clean_item_has_no_corrected_score(audited: Audited) -> None:
+def test_a_split_without_a_clean_item_has_no_corrected_score(audited: AuditResult) -> None:
     corrected = audited.overall.benchmarks[0].corrected
     assert [line["items"] for line in corrected["models"][0]["lines"]] == [ITEMS, 0, ITEMS, ITEMS]
     assert corrected["rankings"][0]["tau_b"] is None

@@ -19,16 +19,17 @@ from typer.testing import CliRunner
 sys.path.insert(0, str(Path(__file__).parents[1] / "verdict"))
 from measured_by_hand import measured
 
+import heldout
 from heldout.audit import conclude, conclusion, runner
 from heldout.audit.reader import read_audit
-from heldout.audit.runner import Audited, run_audit
+from heldout.audit.runner import AuditResult, run_audit
 from heldout.cli.app import app
 from heldout.errors import InputError
 from heldout.review import open_desks
 from heldout.store import Run, make_table
 
 
-def _run(folder: Path) -> Audited:
+def _run(folder: Path) -> AuditResult:
     return run_audit(read_audit(folder / "audit.yaml"), quiet=True)
 
 
@@ -39,11 +40,13 @@ def _change(folder: Path, old: str, new: str) -> None:
 
 
 @pytest.fixture
-def done(finished_folder: Path) -> Audited:
+def done(finished_folder: Path) -> AuditResult:
     return _run(finished_folder)
 
 
-def test_a_verdict_per_benchmark_and_corpus_or_model(done: Audited, finished_folder: Path) -> None:
+def test_a_verdict_per_benchmark_and_corpus_or_model(
+    done: AuditResult, finished_folder: Path
+) -> None:
     cells = {(cell.cell.benchmark, cell.on): cell for cell in done.overall.cells}
     leak = cells["leaky", "web"]
     assert leak.status == "survives"
@@ -62,7 +65,7 @@ def test_a_verdict_per_benchmark_and_corpus_or_model(done: Audited, finished_fol
 
 
 def test_recommendations_and_corrected_scores_come_from_claims(
-    done: Audited, finished_folder: Path
+    done: AuditResult, finished_folder: Path
 ) -> None:
     told = {advice["kind"]: advice for advice in done.overall.recommendations}
     assert told["safer benchmark"]["sentence"].startswith("Prefer fresh over leaky")
@@ -87,17 +90,22 @@ def test_recommendations_and_corrected_scores_come_from_claims(
     assert "they differ" in advice["sentence"]
 
 
-def test_a_second_run_does_nothing_and_says_the_same(done: Audited, finished_folder: Path) -> None:
+def test_a_second_run_does_nothing_and_says_the_same(
+    done: AuditResult, finished_folder: Path
+) -> None:
     first = (finished_folder / "out/verdict.json").read_bytes()
-    again = _run(finished_folder)
+    again = heldout.audit(finished_folder / "audit.yaml", quiet=True)
     assert again.made == []
+    assert set(again.claims["audited"]) == set(again.runs)
+    assert set(again.claims["status"]) and again.findings.height >= again.claims.height
+    assert "<table>" in again._repr_html_()
     assert len(again.kept) == 16
     assert done.made == []  # not even after the whole folder was copied elsewhere
     assert (finished_folder / "out/verdict.json").read_bytes() == first
 
 
 def test_only_what_rests_on_a_changed_input_is_done_again(
-    done: Audited, finished_folder: Path
+    done: AuditResult, finished_folder: Path
 ) -> None:
     path = finished_folder / "target-fresh.jsonl"
     path.write_text(path.read_text().replace('"logprobs": [-', '"logprobs": [-1', 1))
@@ -133,7 +141,7 @@ def test_a_changed_benchmark_says_what_to_do_before_any_work(finished_folder: Pa
 
 
 def test_rates_of_an_own_lab_change_claims_and_no_evidence(
-    done: Audited, finished_folder: Path
+    done: AuditResult, finished_folder: Path
 ) -> None:
     _change(finished_folder, "permutations: 499", "permutations: 9999")  # enough for it to fire
     _run(finished_folder)
@@ -153,13 +161,15 @@ def test_rates_of_an_own_lab_change_claims_and_no_evidence(
         _run(finished_folder)
 
 
-def test_an_output_that_went_missing_is_made_again(done: Audited, finished_folder: Path) -> None:
+def test_an_output_that_went_missing_is_made_again(
+    done: AuditResult, finished_folder: Path
+) -> None:
     (finished_folder / "out/leaky/report.html").unlink()
     assert _run(finished_folder).made == ["leaky/report"]
 
 
 def test_a_benchmark_is_concluded_once_after_all_that_its_claims_rest_on(
-    done: Audited, finished_folder: Path, monkeypatch: pytest.MonkeyPatch
+    done: AuditResult, finished_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (finished_folder / "out/leaky/report.html").unlink()
     (finished_folder / "out/leaky/tables/matches.parquet").unlink()
@@ -176,7 +186,7 @@ def test_a_benchmark_is_concluded_once_after_all_that_its_claims_rest_on(
 
 
 def test_a_model_that_is_no_longer_named_leaves_the_family(
-    done: Audited, finished_folder: Path
+    done: AuditResult, finished_folder: Path
 ) -> None:
     before = {(cell.cell.benchmark, cell.on) for cell in done.overall.cells}
     text = (finished_folder / "audit.yaml").read_text()
@@ -191,7 +201,9 @@ def test_a_model_that_is_no_longer_named_leaves_the_family(
     }
 
 
-def test_the_family_is_corrected_over_all_benchmarks(done: Audited, finished_folder: Path) -> None:
+def test_the_family_is_corrected_over_all_benchmarks(
+    done: AuditResult, finished_folder: Path
+) -> None:
     """Alone, a benchmark's claims are corrected over fewer: their p only grow with the family."""
     together = _p_of(finished_folder / "out/fresh/claims.json")
     _change(finished_folder, "  - {name: leaky, source: leaky/test.jsonl}\n", "")
@@ -271,7 +283,7 @@ def _command(folder: Path, *more: str) -> Any:
     return CliRunner().invoke(app, ["audit", str(folder / "audit.yaml"), *more])
 
 
-def test_gates_decide_the_exit_code(done: Audited, finished_folder: Path) -> None:
+def test_gates_decide_the_exit_code(done: AuditResult, finished_folder: Path) -> None:
     assert _command(finished_folder, "--json").exit_code == 0
     fired = _command(finished_folder, "--json", "--fail-on", "survives")
     assert fired.exit_code == 1
@@ -282,7 +294,9 @@ def test_gates_decide_the_exit_code(done: Audited, finished_folder: Path) -> Non
     assert _command(finished_folder).exit_code == 1
 
 
-def test_json_is_one_document_and_people_read_a_table(done: Audited, finished_folder: Path) -> None:
+def test_json_is_one_document_and_people_read_a_table(
+    done: AuditResult, finished_folder: Path
+) -> None:
     told = json.loads(_command(finished_folder, "--json").stdout)
     assert told["stages"]["made"] == []
     shown = _command(finished_folder).stdout
@@ -295,7 +309,7 @@ def test_json_is_one_document_and_people_read_a_table(done: Audited, finished_fo
 
 
 def test_what_people_judged_reaches_claims_scores_and_verdict_together(
-    done: Audited, finished_folder: Path
+    done: AuditResult, finished_folder: Path
 ) -> None:
     _found_by_registration(finished_folder / "out/leaky")
     desk = open_desks(str(finished_folder / "out/leaky"), rater="ada")[0]
@@ -325,7 +339,9 @@ def _found_by_registration(folder: Path) -> None:
     run.write_table("matches", make_table("matches", rows))
 
 
-def test_a_rebuilt_report_renews_the_corrected_scores(done: Audited, finished_folder: Path) -> None:
+def test_a_rebuilt_report_renews_the_corrected_scores(
+    done: AuditResult, finished_folder: Path
+) -> None:
     run = finished_folder / "out/leaky"
     _found_by_registration(run)
     before = (run / "corrected.json").read_bytes()

@@ -15,8 +15,7 @@ from heldout.benchmark.check import check
 from heldout.benchmark.presets import PRESETS, find_preset
 from heldout.errors import InputError
 from heldout.model.asking.stage import shown_prompts
-from heldout.model.prompt import option_requests, question_request
-from heldout.model.request import Text
+from heldout.model.request import Text, option_requests, question_request
 
 Picture = Callable[..., bytes]
 

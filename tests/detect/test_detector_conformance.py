@@ -116,7 +116,7 @@ def test_without_unseen_items_item_scores_say_what_would_make_them_testable() ->
     assert outcomes
     for one in outcomes:
         assert isinstance(one, NotTestable)
-        assert "--unseen" in one.reason
+        assert "the setting unseen" in one.reason
 
 
 def test_the_band_is_the_binomial_one() -> None:

@@ -12,7 +12,7 @@ from scipy import stats
 
 from heldout.detect import DetectSettings, ScoreTables
 from heldout.detect.triple_hits import highest, triple_hits
-from heldout.model.tables import forget_detections
+from heldout.model.scoring import forget_detections
 from heldout.overlap.nearness.nearest import ITSELF
 from heldout.report.models import model_sections
 from heldout.report.reproduce import templates

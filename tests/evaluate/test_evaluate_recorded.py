@@ -16,7 +16,7 @@ from made_suite import SIZES, record, rows_of
 from command_line import run_inside
 from heldout.errors import InputError
 from heldout.evaluate import Evaluation, evaluate, read_evaluation
-from heldout.model.asking import recorded_rows
+from heldout.model.asking import recorded
 from heldout.model.prediction_files import open_predictions
 from heldout.report.evaluation_page import write_evaluation_report
 from heldout.store import Run
@@ -45,7 +45,7 @@ def test_one_file_for_all_benchmarks_by_its_column_is_read_once(
         opened.append(path)
         return open_predictions(path, *rest)
 
-    monkeypatch.setattr(recorded_rows, "open_predictions", counted)
+    monkeypatch.setattr(recorded, "open_predictions", counted)
     assert accuracy(evaluated(suite_file, tmp_path / "run", file), "m") == pytest.approx(RIGHT)
     assert opened == [file]
 

@@ -9,8 +9,7 @@ import pytest
 from heldout.benchmark import Example
 from heldout.image import ImageRef, InlineBytes
 from heldout.model.item_scores import answerable
-from heldout.model.prompt import option_requests, placed_with_options, question_request
-from heldout.model.request import Text
+from heldout.model.request import Text, option_requests, placed_with_options, question_request
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 
 from heldout.errors import InputError
 from heldout.model import read_recorded, save_scores
-from heldout.model.tables import owner
+from heldout.model.scoring import owner
 from heldout.store import Run
 
 ITEMS = ["a", "b", "c"]

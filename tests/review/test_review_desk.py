@@ -193,7 +193,7 @@ def test_what_cannot_be_opened_is_said_in_a_sentence(run: Path, tmp_path: Path) 
     (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match="no run folder"):
         open_desks(str(tmp_path / "empty"), kind="matches", rater="ada")
-    with pytest.raises(InputError, match="--rater"):
+    with pytest.raises(InputError, match="^rater"):
         open_desks(str(run), rater="  ")
 
 

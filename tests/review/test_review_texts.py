@@ -53,7 +53,7 @@ def test_texts_that_count_for_nothing_are_offered_by_name(texts_run: Path) -> No
     opened = Run.open(texts_run)
     rows = [{**row, "degree": "none"} for row in opened.read_table("text_matches").to_pylist()]
     opened.write_table("text_matches", make_table("text_matches", rows))
-    with pytest.raises(InputError, match="no texts to judge: .* --all shows it"):
+    with pytest.raises(InputError, match="no texts to judge"):
         open_desks(str(texts_run), rater="ada", kind="texts")
 
 

@@ -21,8 +21,14 @@ from heldout.report.synthesis import read_facts
 from heldout.store import Dropped
 from heldout.synth import PaperFigure, SynthSettings, synth
 from heldout.synth.ingest import read_figures
-from heldout.synth.ingest.jats import MOST_DEPTH, XmlError, parse_xml, read_article
-from heldout.synth.ingest.licence import copyright_notice, read_licence
+from heldout.synth.ingest.jats import (
+    MOST_DEPTH,
+    XmlError,
+    copyright_notice,
+    parse_xml,
+    read_article,
+    read_licence,
+)
 
 Picture = Callable[..., bytes]
 CC_BY = '<license xlink:href="https://creativecommons.org/licenses/by/4.0/"/>'

@@ -11,7 +11,7 @@ from heldout.model.request import Reply
 from heldout.synth import Draft, Normalisation, PaperFigure, SynthSettings
 from heldout.synth.generate import UnreadableError
 from heldout.synth.mechanical import check_by_code
-from heldout.synth.rubric import BY_KEY, CRITERIA, Category, Judged, of_category
+from heldout.synth.rubric import BY_KEY, CRITERIA, Category, RubricScore, of_category
 from heldout.synth.verify import read_opinion, verdict_row
 
 PERFECT = {one.key: one.category is not Category.PENALTY for one in CRITERIA}
@@ -27,26 +27,26 @@ def test_the_criteria_and_weights_are_those_of_the_paper() -> None:
 
 def test_with_essentials_tolerates_the_loss_of_exactly_one_point() -> None:
     way = Normalisation.WITH_ESSENTIALS
-    assert Judged(PERFECT).score(way) == 1.0
-    one = Judged({**PERFECT, "synonym-drift": True})  # costs one point
+    assert RubricScore(PERFECT).score(way) == 1.0
+    one = RubricScore({**PERFECT, "synonym-drift": True})  # costs one point
     assert one.score(way) == pytest.approx(51 / 52) and one.accepted(way, THRESHOLD)
     for key in ("forbidden-terms", "multiple-keys", "medical-inaccuracy"):  # cost two
-        assert not Judged({**PERFECT, key: True}).accepted(way, THRESHOLD)
+        assert not RubricScore({**PERFECT, key: True}).accepted(way, THRESHOLD)
     for criterion in of_category(Category.BONUS):  # cost two to four
-        assert not Judged({**PERFECT, criterion.key: False}).accepted(way, THRESHOLD)
+        assert not RubricScore({**PERFECT, criterion.key: False}).accepted(way, THRESHOLD)
 
 
 def test_bonus_only_tolerates_no_loss_and_never_leaves_the_unit_interval() -> None:
     way = Normalisation.BONUS_ONLY
-    assert Judged(PERFECT).score(way) == 1.0
-    assert not Judged({**PERFECT, "synonym-drift": True}).accepted(way, THRESHOLD)
-    nothing = Judged({one.key: one.category is Category.PENALTY for one in CRITERIA})
+    assert RubricScore(PERFECT).score(way) == 1.0
+    assert not RubricScore({**PERFECT, "synonym-drift": True}).accepted(way, THRESHOLD)
+    nothing = RubricScore({one.key: one.category is Category.PENALTY for one in CRITERIA})
     assert nothing.score(way) == 0.0
 
 
 @pytest.mark.parametrize("key", [one.key for one in of_category(Category.ESSENTIAL)])
 def test_a_failed_essential_rejects_whatever_the_score(key: str) -> None:
-    judged = Judged({**PERFECT, key: False})
+    judged = RubricScore({**PERFECT, key: False})
     assert judged.failed_essentials == (key,)
     assert not judged.accepted(Normalisation.BONUS_ONLY, 0.0)
 

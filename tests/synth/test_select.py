@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from heldout.cli.app import app
 from heldout.synth import SynthSettings, synth
-from heldout.synth.labels import labels_of_caption
+from heldout.synth.draft import labels_of_caption
 from heldout.synth.select import bucket_of, draw, shared_out
 
 

@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 import heldout
 from heldout.cli.app import app
 from heldout.errors import InputError
-from heldout.model.endpoint import pace
+from heldout.model.endpoint import connection as pace
 from heldout.store import Run
 from heldout.synth import SynthSettings, SynthStage
 from heldout.synth.ledger import code_and_verifier, writing

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from heldout.synth.contamination import Nearest, NearPairs, hamming_statistics, near_statistics
+from heldout.synth.contamination import NearestItem, NearPairs, hamming_statistics, near_statistics
 
 QUERIES, HIT, PAIRS = 8_220, 23, 47
 
@@ -66,7 +66,7 @@ def test_items_that_come_in_parts_are_compared_like_all_at_once() -> None:
     queries, items = rows[:30], rows[30:]
     names = [f"item {number}" for number in range(len(items))]
     asked = [f"query {number}" for number in range(len(queries))]
-    whole, parts = Nearest(queries, 5, 0.5), Nearest(queries, 5, 0.5)
+    whole, parts = NearestItem(queries, 5, 0.5), NearestItem(queries, 5, 0.5)
     whole.compare(names, items)
     for start in range(0, len(items), 37):
         parts.compare(names[start : start + 37], items[start : start + 37])
@@ -85,7 +85,7 @@ def test_both_populations_are_counted_before_and_after_the_removal() -> None:
     queries = np.eye(4, dtype=np.float32)[:3]
     rows = np.eye(4, dtype=np.float32)[[0, 0, 1, 3]]
     names = ["a", "a#1", "b", "c"]
-    found = Nearest(queries, 5, 0.88, removed={"a"})
+    found = NearestItem(queries, 5, 0.88, removed={"a"})
     found.compare(names, rows, items=["a", "a", "b", "c"])
     told = found.both(found.pairs(["q0", "q1", "q2"]), (0.88,), {"a": "X", "b": "X", "c": "Y"})
     assert told["overlap_at"]["0.88"]["hits"] == 1

@@ -27,7 +27,7 @@ from PIL import Image
 from heldout.errors import InputError
 from heldout.model import ModelEndpoint, open_endpoint
 from heldout.model.endpoint import Backoff, settings
-from heldout.model.endpoint.message import data_url
+from heldout.model.endpoint.read import data_url
 from heldout.model.request import Prompt, Reply, Request, Text
 from heldout.scenes import write_benchmark
 from heldout.synth import Synthesis, SynthStage, synth

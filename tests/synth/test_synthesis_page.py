@@ -22,8 +22,7 @@ from heldout.review.desk import item_tables, open_desks
 from heldout.scenes import write_benchmark
 from heldout.store import Run
 from heldout.synth import Synthesis
-from heldout.synth.planting import read_planted
-from heldout.synth.recall import NOTHING, STAGES
+from heldout.synth.planting import NOTHING, STAGES, read_planted
 from heldout.synth.rubric import CRITERIA
 
 AGREEMENT = ("neither", "code_alone", "verifier_alone", "both")

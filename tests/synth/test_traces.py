@@ -13,7 +13,7 @@ from made_items import figure, five, item, write_run
 from heldout.model.request import CUT, STOPPED, Reply
 from heldout.report.synthesis_page import write_synthesis_report
 from heldout.synth import synth
-from heldout.synth.traces import CUT_OFF, WRONG, read_trace
+from heldout.synth.shortcut import CUT_OFF, WRONG, read_trace
 
 
 @pytest.mark.parametrize(

@@ -224,7 +224,7 @@ def test_a_suite_stands_for_all_its_benchmarks(
 
 
 def test_names_are_suites_where_no_benchmark_has_them() -> None:
-    from heldout.audit.training import _is_suite
+    from heldout.audit.verbs import _is_suite
 
     assert [_is_suite(name) for name in ("medvlsynther", "mmstar", "rows.jsonl", "mine.yml")] == [
         True,

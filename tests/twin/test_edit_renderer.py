@@ -17,7 +17,7 @@ from PIL import Image, ImageOps
 from heldout.errors import InputError
 from heldout.model.endpoint import Backoff, Connection, EndpointError
 from heldout.twin.edit_renderer import EditRenderer, Spent, frame, parse_sizes
-from heldout.twin.renderer import Renderer, RenderError, RenderTask
+from heldout.twin.renderers import Renderer, RenderError, RenderTask
 
 KEY = "sesame-77"
 

@@ -16,7 +16,7 @@ from heldout.errors import InputError
 from heldout.twin.edges import canny
 from heldout.twin.flux_renderer import FluxRenderer
 from heldout.twin.flux_settings import FluxSettings, drawing_size
-from heldout.twin.renderer import Renderer, RenderError, RenderTask
+from heldout.twin.renderers import Renderer, RenderError, RenderTask
 
 STEPS = 7
 

@@ -7,8 +7,7 @@ import pytest
 from heldout.image import ImageRef, InlineBytes
 from heldout.model.request import CUT, REFUSED, Reply, Text
 from heldout.store import Dropped
-from heldout.twin.prompts import describe_prompt, verify_prompt
-from heldout.twin.verify import read_caption, read_verdict
+from heldout.twin.verify import describe_prompt, read_caption, read_verdict, verify_prompt
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from heldout.benchmark import Benchmark, read_benchmark
-from heldout.twin.resample import Resampled, resample
+from heldout.twin.resample import NewAnswer, resample
 
 ORGANS = ["liver", "heart", "lung", "spleen"]
 
@@ -34,7 +34,7 @@ def bench(tmp_path: Path, picture: Callable[..., bytes]) -> Callable[..., Benchm
     return make
 
 
-def drawn(benchmark: Benchmark, seed: int = 0) -> tuple[dict[str, Resampled], dict[str, str]]:
+def drawn(benchmark: Benchmark, seed: int = 0) -> tuple[dict[str, NewAnswer], dict[str, str]]:
     made, dropped = resample(benchmark, benchmark.examples, seed)
     return {one.id: one for one in made}, {one.id: one.reason for one in dropped}
 

@@ -13,9 +13,11 @@ import pytest
 from serving import TwinServer
 from typer.testing import CliRunner
 
+import heldout
 from heldout.benchmark import read_benchmark
 from heldout.cli.app import app
 from heldout.errors import InputError
+from heldout.model import parse_variants, read_twins
 from heldout.scenes import read_question, read_scenes
 from heldout.store.judgements import TWIN, Judgement, append
 
@@ -233,3 +235,18 @@ def test_mistakes_get_a_sentence(
     scenes: Path, tmp_path: Path, arguments: list[str], told: str
 ) -> None:
     assert told in sentence(scenes, "--out", tmp_path / "run", *arguments)
+
+
+def test_from_python_twins_are_frames_and_the_run_answers_to_twin(
+    scenes: Path, server: TwinServer, tmp_path: Path
+) -> None:
+    made = heldout.twin(
+        scenes, renderer="scene", unfiltered=True, limit=6, run=tmp_path / "run", quiet=True
+    )
+    assert made.twins.height == made.stages.filter(stage="render")["items"].item() > 0
+    assert made.published is not None and made.published.exists()
+    assert "publish" in made._repr_html_()
+    twins = read_twins(parse_variants("twin"), read_benchmark(scenes), made.run)
+    assert len(twins["twin"]) == made.twins.height
+    with pytest.raises(InputError, match="^edges: "):
+        heldout.twin(scenes, edges=(1,))

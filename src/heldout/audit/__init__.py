@@ -5,21 +5,25 @@ from typing import TYPE_CHECKING
 from heldout.lazy import load_on_first_use
 
 if TYPE_CHECKING:
+    from heldout.audit.audit_file import parse_gate, shut
     from heldout.audit.cases import folder_name, open_cases
     from heldout.audit.conclusion import Conclusion, conclude
-    from heldout.audit.corrections import renew_corrections
-    from heldout.audit.demo import BROKEN, CHANGED, DECOY, WORDS, DemoResult, Suspected, run_demo
-    from heldout.audit.evaluation import evaluate_suite
-    from heldout.audit.gates import parse_gate, shut
+    from heldout.audit.demo import BROKEN, CHANGED, DECOY, WORDS, DemoResult, Suspect, run_demo
+    from heldout.audit.family import renew_corrections
     from heldout.audit.init_file import write_init
     from heldout.audit.matrix import leak_rates
     from heldout.audit.overlap import OverlapResult, audit_overlap
     from heldout.audit.plan import Plan, make_plan
     from heldout.audit.reader import Audit, read_audit
     from heldout.audit.reporting import Report, report_run
-    from heldout.audit.runner import Audited, run_audit
-    from heldout.audit.synthesis import fresh_steps, open_fresh_items, synthesize
-    from heldout.audit.training import train_model
+    from heldout.audit.runner import AuditResult, run_audit
+    from heldout.audit.verbs import (
+        evaluate_suite,
+        fresh_steps,
+        open_fresh_items,
+        synthesize,
+        train_model,
+    )
 
 __all__ = [
     "BROKEN",
@@ -27,13 +31,13 @@ __all__ = [
     "DECOY",
     "WORDS",
     "Audit",
-    "Audited",
+    "AuditResult",
     "Conclusion",
     "DemoResult",
     "OverlapResult",
     "Plan",
     "Report",
-    "Suspected",
+    "Suspect",
     "audit_overlap",
     "conclude",
     "evaluate_suite",
@@ -55,4 +59,4 @@ __all__ = [
     "write_init",
 ]
 
-__getattr__ = load_on_first_use(__name__, __file__)
+__getattr__ = load_on_first_use(__name__, __file__, verb="run_audit")

@@ -53,7 +53,7 @@ class Recording:
 
 
 @dataclass
-class Case:
+class AuditCase:
     entry: BenchmarkEntry
     benchmark: Benchmark
     folder: Path
@@ -67,9 +67,9 @@ class Case:
         return self.entry.name
 
 
-def open_cases(audit: Audit) -> list[Case]:
+def open_cases(audit: Audit) -> list[AuditCase]:
     """Everything that can be wrong with the inputs is said here, before any work is done."""
-    cases: list[Case] = []
+    cases: list[AuditCase] = []
     places = {corpus_entry.name: place for place, corpus_entry in enumerate(audit.file.corpora)}
     for number, entry in enumerate(audit.file.benchmarks):
         folder = audit.output / folder_name(entry.name)
@@ -106,7 +106,7 @@ def open_cases(audit: Audit) -> list[Case]:
             with audit.at("benchmarks", number, "leaks"):
                 ids = [example.id for example in benchmark]
                 labels = read_leak_labels(audit.located(entry.leaks), ids)
-        case = Case(entry, benchmark, folder, corpora, twins, labels=labels)
+        case = AuditCase(entry, benchmark, folder, corpora, twins, labels=labels)
         for place, model in enumerate(audit.file.models):
             made = _recording(audit, case, model, place)
             if made.scored or made.answered:
@@ -136,7 +136,7 @@ def folder_name(name: str) -> str:
     return re.sub(r"[^\w.-]+", "-", name).strip(".-") or "benchmark"
 
 
-def _recording(audit: Audit, case: Case, model: ModelEntry, place: int) -> Recording:
+def _recording(audit: Audit, case: AuditCase, model: ModelEntry, place: int) -> Recording:
     if model.local is None and model.endpoint is None:
         return _recorded(audit, case, model, place)
     wanted = model.record or (["scores", "answers"] if model.local else ["answers"])
@@ -177,20 +177,20 @@ def _recording(audit: Audit, case: Case, model: ModelEntry, place: int) -> Recor
     )
 
 
-def _for_detectors(audit: Audit, case: Case) -> list[Variant]:
+def _for_detectors(audit: Audit, case: AuditCase) -> list[Variant]:
     """Variants that a detector needs which the audit file asks for by name."""
     named = [detector for name, detector in detectors().items() if name in audit.file.detectors]
     texts = [detector.asks for detector in named if detector.asks]
     return [variant for text in texts for variant in parse_variants(text)]
 
 
-def _twins(variants: list[Variant], case: Case) -> Mapping[str, Benchmark]:
+def _twins(variants: list[Variant], case: AuditCase) -> Mapping[str, Benchmark]:
     return {
         variant.name: case.twins[variant.name] for variant in variants if variant.name in case.twins
     }
 
 
-def _recorded(audit: Audit, case: Case, model: ModelEntry, place: int) -> Recording:
+def _recorded(audit: Audit, case: AuditCase, model: ModelEntry, place: int) -> Recording:
     files: dict[str, Path | None] = {}
     for kind in ("scores", "answers"):
         given: Any = getattr(model, kind)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from heldout.audit.reader import read_audit
-from heldout.audit.runner import Audited, run_audit
+from heldout.audit.runner import AuditResult, run_audit
 from heldout.benchmark import CheckReport, check, read_benchmark
 from heldout.detect import ALPHA
 from heldout.evidence import COPIES
@@ -54,7 +54,7 @@ _TRUTHS = {
 
 
 @dataclass(frozen=True)
-class Planted:
+class PlantedCount:
     """One kind of thing put into the corpus; ``found`` counts what the audit called a copy, or where words
     alone leaked, whose words count as found."""
 
@@ -65,7 +65,7 @@ class Planted:
 
 
 @dataclass(frozen=True)
-class Suspected:
+class Suspect:
     """One model, what the audit says of it, and what is true. ``least``: an effect that every detector
     would have shown."""
 
@@ -83,9 +83,9 @@ class DemoResult:
     """``missing``: why no models were audited; empty where they were."""
 
     check: CheckReport
-    audited: Audited
-    planted: list[Planted]
-    models: list[Suspected]
+    audited: AuditResult
+    planted: list[PlantedCount]
+    models: list[Suspect]
     audit_file: Path
     missing: str = ""
 
@@ -150,7 +150,7 @@ def _not_installed(needed: Mapping[str, str]) -> str:
     )
 
 
-def _against_truth(run: Run, truth: Path) -> list[Planted]:
+def _against_truth(run: Run, truth: Path) -> list[PlantedCount]:
     matches, texts = read_matches(run), read_text_matches(run)
     copies = set(matches.filter(matches["relation"].is_in(COPIES))["corpus_id"])
     words = set(texts.filter(texts["degree"] != "none")["corpus_id"])
@@ -163,7 +163,8 @@ def _against_truth(run: Run, truth: Path) -> list[Planted]:
         caught[kind] += row["corpus_id"] in (words if kind[0] == WORDS else copies)
     kinds = sorted(planted, key=lambda kind: _GROUPS.index(kind[0]))
     return [
-        Planted(name, group, planted[group, name], caught[group, name]) for group, name in kinds
+        PlantedCount(name, group, planted[group, name], caught[group, name])
+        for group, name in kinds
     ]
 
 
@@ -175,7 +176,7 @@ def _group(row: Mapping[str, Any]) -> str:
     return CHANGED if row["found_by"] == "near" else EXACT
 
 
-def _suspected(audited: Audited, run: Run, who: Path) -> list[Suspected]:
+def _suspected(audited: AuditResult, run: Run, who: Path) -> list[Suspect]:
     roles: dict[str, str] = json.loads(who.read_text())
     findings = run.read_json("detections.json")["findings"]
     cells = {cell.on: cell for cell in audited.overall.cells if cell.cell.model is not None}
@@ -201,7 +202,7 @@ def _suspected(audited: Audited, run: Run, who: Path) -> list[Suspected]:
         else:  # a baseline makes no claims: whether it stays quiet by itself is what it is there for
             status, survives = ("fires too" if _fires(mine) else "quiet"), ()
         least = max((float(one["minimum_detectable_effect"]) for one in mine), default=0.0)
-        made.append(Suspected(name, role, _TRUTHS[role], status, survives, texts, least))
+        made.append(Suspect(name, role, _TRUTHS[role], status, survives, texts, least))
     return made
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
 from heldout.audit.audit_file import AuditFile
-from heldout.audit.cases import Case, Recording
+from heldout.audit.cases import AuditCase, Recording
 from heldout.detect import Detector, Need, detectors
-from heldout.verdict import ANSWERS, ONE_FORM
+from heldout.store import Run, write_atomic
+from heldout.verdict import ANSWERS, ONE_FORM, CorrectedScores, actions, correct_scores
 
 _LACKING = {
     Need.UNSEEN: "no items that nobody can have seen: clean_references.items",
@@ -39,7 +41,7 @@ class Test:
         return f"{self.family}/{self.model}"
 
 
-def family_of_tests(cases: Sequence[Case], file: AuditFile) -> list[Test]:
+def family_of_tests(cases: Sequence[AuditCase], file: AuditFile) -> list[Test]:
     return [test for case in cases for test in _of_case(case, file)]
 
 
@@ -49,7 +51,7 @@ def planned_claims(tests: Sequence[Test], benchmark: str) -> list[str]:
     return list(dict.fromkeys(mine))
 
 
-def _of_case(case: Case, file: AuditFile) -> Iterator[Test]:
+def _of_case(case: AuditCase, file: AuditFile) -> Iterator[Test]:
     made = list(_candidates(case, file))
     yield from made
     tried = {name for test in made for name in test.model.split(" & ")}
@@ -58,7 +60,7 @@ def _of_case(case: Case, file: AuditFile) -> Iterator[Test]:
             yield Test(case.name, recording.name, ANSWERS, ANSWERS, ONE_FORM)
 
 
-def _candidates(case: Case, file: AuditFile) -> Iterator[Test]:
+def _candidates(case: AuditCase, file: AuditFile) -> Iterator[Test]:
     baselines = set(file.baselines)
     scored = sorted(recording.name for recording in case.recordings if recording.scored)
     for name, detector in detectors().items():
@@ -99,3 +101,24 @@ def _lacks(detector: Detector, recording: Recording, file: AuditFile, scored: Se
     if detector.lacks_variants(recording.shown):
         return "no answers in that form (twins, variants)"
     return ""
+
+
+# What an audit leaves beside its claims: corrected scores, and what to do with each item.
+
+
+CORRECTED = "corrected.json"
+
+
+def write_corrections(run: Run, models: Sequence[str], *, seed: int) -> CorrectedScores:
+    corrected = correct_scores(run, models, seed=seed)
+    run.write_json(CORRECTED, corrected.as_json())
+    rows = "".join(json.dumps(row) + "\n" for row in actions(run))
+    write_atomic(run.path / "actions.jsonl", rows)
+    return corrected
+
+
+def renew_corrections(run: Run) -> None:
+    """Once more for the models of the audit that made this run: people may have judged since."""
+    if (run.path / CORRECTED).exists():
+        models = [model["model"] for model in run.read_json(CORRECTED)["models"]]
+        write_corrections(run, list(dict.fromkeys(models)), seed=run.manifest()["seed"])

@@ -25,7 +25,7 @@ _TRAIN = re.compile(r"train|corpus|crawl|pretrain", re.I)
 
 
 @dataclass
-class Found:
+class InputFiles:
     """What lies in a folder: each path with the folder of its pictures, where it needs one."""
 
     benchmarks: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -45,8 +45,8 @@ def write_init(folder: Path) -> Path:
     return target
 
 
-def look_around(folder: Path) -> Found:
-    found = Found()
+def look_around(folder: Path) -> InputFiles:
+    found = InputFiles()
     images = sorted({path.parent for path in _files(folder) if path.suffix.lower() in _IMAGES})
     for path in _files(folder):
         name = path.relative_to(folder).as_posix()
@@ -63,7 +63,7 @@ def look_around(folder: Path) -> Found:
     return found
 
 
-def _bare_pictures(folder: Path, images: list[Path], found: Found) -> None:
+def _bare_pictures(folder: Path, images: list[Path], found: InputFiles) -> None:
     """Folders of pictures that no table uses; many of them below one folder are one corpus."""
     tables = [folder / one for one in found.corpora.values() if (folder / one).is_file()]
     sources = [*tables, *(folder / benchmark["source"] for benchmark in found.benchmarks.values())]
@@ -86,7 +86,7 @@ def _bare_pictures(folder: Path, images: list[Path], found: Found) -> None:
 
 
 def _classify(
-    path: Path, name: str, label: str, folder: Path, images: list[Path], found: Found
+    path: Path, name: str, label: str, folder: Path, images: list[Path], found: InputFiles
 ) -> None:
     row = _first_row(path)
     keys = {str(key).lower() for key in row}
@@ -157,7 +157,7 @@ def _parent(path: Path, folder: Path) -> str:
     return path.parent.relative_to(folder).as_posix() or "."
 
 
-def audit_text(found: Found) -> str:
+def audit_text(found: InputFiles) -> str:
     """The file, with what was found filled in and everything else explained in comments."""
     return "\n".join(
         [
@@ -226,7 +226,7 @@ def _entries(entries: dict[str, dict[str, str]]) -> list[str]:
     return lines
 
 
-def _models(found: Found) -> list[str]:
+def _models(found: InputFiles) -> list[str]:
     entries = {name: {"local": path} for name, path in found.models.items()}
     if len(found.benchmarks) == 1:  # with several nobody knows which a file belongs to
         for kind in ("scores", "answers"):

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from heldout import __version__
-from heldout.audit.cases import Case
+from heldout.audit.cases import AuditCase
 from heldout.audit.reader import Audit
 from heldout.errors import InputError
 from heldout.store import Run, write_json
@@ -18,7 +18,7 @@ FILE = "stages.json"
 _VERSION = 1
 
 
-class Ledger:
+class AuditLedger:
     """``stages.json`` of an audit's output folder; written whole and by one rename, stage by stage."""
 
     def __init__(self, folder: Path) -> None:
@@ -68,7 +68,7 @@ def file_digest(path: Path) -> str:
 # An output folder that holds another revision of a benchmark, or another seed: said before any work.
 
 
-def refuse_changed(audit: Audit, cases: Sequence[Case]) -> None:
+def refuse_changed(audit: Audit, cases: Sequence[AuditCase]) -> None:
     """Results of two revisions are never mixed: say what to write instead, and what is kept."""
     told = [reason for case in cases if (reason := _changed(case, audit.file.seed))]
     if not told:
@@ -84,7 +84,7 @@ def refuse_changed(audit: Audit, cases: Sequence[Case]) -> None:
     )
 
 
-def _changed(case: Case, seed: int) -> str:
+def _changed(case: AuditCase, seed: int) -> str:
     if not (case.folder / "manifest.json").exists():
         return ""
     manifest = Run.open(case.folder).manifest()

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from heldout.audit.audit_file import AuditFile, Budget
-from heldout.audit.cases import Case, Recording
+from heldout.audit.cases import AuditCase, Recording
 from heldout.audit.family import Test, family_of_tests, planned_claims
 from heldout.benchmark import Example
 from heldout.corpus import Corpus, CorpusItem
@@ -26,7 +26,7 @@ ABLATIONS = 4  # without picture, with another; without question, with another
 
 
 @dataclass(frozen=True)
-class Step:
+class PlanStep:
     """One stage on one cell. Costs are estimates, and upper bounds where something may be reused."""
 
     benchmark: str  # or the dataset that synth makes
@@ -41,7 +41,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Plan:
-    steps: list[Step] = field(default_factory=list)
+    steps: list[PlanStep] = field(default_factory=list)
     tests: list[Test] = field(default_factory=list)
     claims: dict[str, list[str]] = field(default_factory=dict)  # by benchmark
     nearness: int = 0  # most tests of nearness, corrected together by Holm
@@ -84,7 +84,9 @@ class Plan:
         }
 
 
-def make_plan(cases: Sequence[Case], file: AuditFile, further: Sequence[Step] = ()) -> Plan:
+def make_plan(
+    cases: Sequence[AuditCase], file: AuditFile, further: Sequence[PlanStep] = ()
+) -> Plan:
     """``further``: steps that are about no benchmark alone, such as making fresh items."""
     tests = family_of_tests(cases, file)
     claims = {case.name: planned_claims(tests, case.name) for case in cases}
@@ -132,7 +134,7 @@ def _over(plan: Plan, budget: Budget) -> list[str]:
     ]
 
 
-def _steps(case: Case, file: AuditFile, tests: Sequence[Test]) -> list[Step]:
+def _steps(case: AuditCase, file: AuditFile, tests: Sequence[Test]) -> list[PlanStep]:
     made = []
     for corpus in case.corpora:
         count, message = corpus_size(corpus)
@@ -141,7 +143,7 @@ def _steps(case: Case, file: AuditFile, tests: Sequence[Test]) -> list[Step]:
         ways += ["words"] if file.search.text else []
         ways += ["a judge of paraphrases"] if file.search.judge is not None else []
         made.append(
-            Step(
+            PlanStep(
                 case.name,
                 "overlap",
                 corpus.name,
@@ -153,7 +155,7 @@ def _steps(case: Case, file: AuditFile, tests: Sequence[Test]) -> list[Step]:
     if (labels := case.labels) is not None:
         message = f"made elsewhere: {len(labels.leaked):,} leaked, {len(labels.clean):,} clean"
         made.append(
-            Step(case.name, "labels", Path(labels.source).name, len(labels.kinds), note=message)
+            PlanStep(case.name, "labels", Path(labels.source).name, len(labels.kinds), note=message)
         )
     for recording in case.recordings:
         made += _recorded(case, recording) if not recording.live else _live(case, recording, file)
@@ -162,20 +164,22 @@ def _steps(case: Case, file: AuditFile, tests: Sequence[Test]) -> list[Step]:
         testable = sum(not test.lacks for test in mine)
         note = f"{testable} tests, up to {file.permutations:,} permutations each"
         note = note if testable else "none: see below"
-        made.append(Step(case.name, "tests", "recorded tables", len(case.benchmark), note=note))
+        made.append(PlanStep(case.name, "tests", "recorded tables", len(case.benchmark), note=note))
     return made
 
 
-def _recorded(case: Case, recording: Recording) -> list[Step]:
+def _recorded(case: AuditCase, recording: Recording) -> list[PlanStep]:
     files = {"scores": recording.scores, "answers": recording.answers}
     return [
-        Step(case.name, kind, recording.name, len(case.benchmark), note=f"recorded: {path.name}")
+        PlanStep(
+            case.name, kind, recording.name, len(case.benchmark), note=f"recorded: {path.name}"
+        )
         for kind, path in files.items()
         if path is not None
     ]
 
 
-def _live(case: Case, recording: Recording, file: AuditFile) -> list[Step]:
+def _live(case: AuditCase, recording: Recording, file: AuditFile) -> list[PlanStep]:
     examples = case.benchmark.examples[: file.budget.items]
     words, pictures = _tokens(examples), PICTURE_TOKENS * len(_pictures(examples))
     where = "endpoint" if recording.entry.endpoint else "local"
@@ -193,7 +197,7 @@ def _live(case: Case, recording: Recording, file: AuditFile) -> list[Step]:
             tokens += file.budget.order_tokens
             note.append("order-joint")
         made.append(
-            Step(
+            PlanStep(
                 case.name,
                 "scores",
                 recording.name,
@@ -210,7 +214,7 @@ def _live(case: Case, recording: Recording, file: AuditFile) -> list[Step]:
         tokens += recording.questions * recording.entry.max_new_tokens
         variants = ", ".join(variant.name for variant in recording.variants)
         made.append(
-            Step(
+            PlanStep(
                 case.name,
                 "answers",
                 recording.name,

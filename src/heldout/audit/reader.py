@@ -21,8 +21,8 @@ from heldout.audit.audit_file import (
     CorpusEntry,
     ModelEntry,
     Search,
+    parse_gate,
 )
-from heldout.audit.gates import parse_gate
 from heldout.detect import detectors
 from heldout.errors import InputError
 from heldout.model import ONNX, ModelEndpoint, ModelServer, onnx_folder, parse_variants

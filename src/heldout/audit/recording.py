@@ -2,27 +2,63 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import Any
 
-from heldout.audit.access import asker_of, scorer_of
-from heldout.audit.cases import Case, Recording
+from heldout.audit.cases import AuditCase, Recording
 from heldout.audit.ledger import file_digest
 from heldout.audit.plan import wants
 from heldout.audit.reader import Audit
 from heldout.model import (
     TRANSIENT,
+    Asker,
+    AskSettings,
+    OneModel,
+    RunningModel,
+    Scorer,
     ScoreSettings,
     ask_benchmark,
     import_answers,
     import_scores,
     onnx_folder,
+    open_asker,
+    open_model,
+    open_server,
     score_benchmark,
 )
 from heldout.store import Run
 
+# A model of the audit file made ready to be scored or asked.
 
-def inputs_of(audit: Audit, case: Case, recording: Recording, kind: str) -> dict[str, Any]:
+
+def scorer_of(settings: ScoreSettings) -> Scorer:
+    return open_server(settings) if settings.endpoint is not None else _load(settings)
+
+
+def asker_of(settings: AskSettings) -> Asker:
+    if settings.endpoint is not None:
+        return open_asker(settings)[0]
+    return _load(settings).asker(settings.reply_tokens)
+
+
+def _load(settings: OneModel) -> RunningModel:
+    assert settings.model is not None
+    return _loaded(settings.model, tuple(settings.local.items()))
+
+
+@functools.lru_cache(maxsize=1)
+def _loaded(model: str, how: tuple[tuple[str, object], ...]) -> RunningModel:
+    """The last model stays: it is scored, then asked. Two would not fit."""
+    return open_model(model, **dict(how))  # type: ignore[arg-type]
+
+
+def forget_loaded() -> None:
+    """Give the last model's memory back."""
+    _loaded.cache_clear()
+
+
+def inputs_of(audit: Audit, case: AuditCase, recording: Recording, kind: str) -> dict[str, Any]:
     """Everything that recorded scores or answers depend on."""
     path = recording.scores if kind == "scores" else recording.answers
     entry = recording.entry
@@ -47,7 +83,7 @@ def inputs_of(audit: Audit, case: Case, recording: Recording, kind: str) -> dict
 
 
 def record(
-    audit: Audit, case: Case, recording: Recording, kind: str, run: Run, *, quiet: bool
+    audit: Audit, case: AuditCase, recording: Recording, kind: str, run: Run, *, quiet: bool
 ) -> dict[str, Any]:
     """Make or import one model's scores or answers. ``again``: something may succeed next time."""
     path = recording.scores if kind == "scores" else recording.answers
@@ -84,7 +120,7 @@ def record(
         return {"rows": asked.asked + asked.reused, "dropped": dict(asked.dropped), "again": again}
 
 
-def scoring_settings(audit: Audit, case: Case, recording: Recording) -> ScoreSettings:
+def scoring_settings(audit: Audit, case: AuditCase, recording: Recording) -> ScoreSettings:
     joint = audit.file.budget.order_tokens if wants(audit.file, "order-joint") else None
     return recording.entry.score_settings(
         audit.file,

@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 
 from heldout.audit.conclusion import Conclusion, conclude
-from heldout.audit.corrections import renew_corrections
+from heldout.audit.family import renew_corrections
 from heldout.detect import Finding
 from heldout.report import (
     is_evaluation,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import html
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -11,19 +12,18 @@ from typing import Any
 
 import polars as pl
 
-from heldout.audit.access import forget_loaded
 from heldout.audit.audit_file import Search
-from heldout.audit.cases import Case, open_cases, open_controls
+from heldout.audit.cases import AuditCase, open_cases, open_controls
 from heldout.audit.conclusion import conclude, share_nearness
-from heldout.audit.corrections import CORRECTED, write_corrections
-from heldout.audit.ledger import Ledger, file_digest, fingerprint, refuse_changed
+from heldout.audit.family import CORRECTED, write_corrections
+from heldout.audit.ledger import AuditLedger, file_digest, fingerprint, refuse_changed
 from heldout.audit.overlap import calibration_plan, open_judge, search_corpora
 from heldout.audit.plan import Plan, make_plan, refuse_over_budget
-from heldout.audit.reader import Audit
-from heldout.audit.recording import inputs_of, record
-from heldout.audit.synthesis import FreshItems, fresh_steps, open_fresh_items, synthesize
+from heldout.audit.reader import Audit, read_audit
+from heldout.audit.recording import forget_loaded, inputs_of, record
+from heldout.audit.verbs import FreshItems, fresh_steps, open_fresh_items, synthesize
 from heldout.corpus import corpus_fingerprint
-from heldout.detect import DetectSettings, ScoreTables, detectors
+from heldout.detect import DetectSettings, Finding, ScoreTables, detectors
 from heldout.engine import Engine, open_engine
 from heldout.evidence import keep_leak_labels
 from heldout.model import note_twins
@@ -31,9 +31,12 @@ from heldout.overlap import ModelJudge, can_register
 from heldout.report import write_audit_report
 from heldout.store import Run, exclusive, log_path, write_json
 from heldout.verdict import (
+    Claim,
     DetectorOutcomes,
     Overall,
     benchmark_verdict,
+    claims_frame,
+    findings_frame,
     judge,
     look,
     overall_verdict,
@@ -57,7 +60,7 @@ _TABLES = (
 
 
 @dataclass
-class Audited:
+class AuditResult:
     """What became of an audit. ``made`` and ``kept`` name stages that ran now, or had run before."""
 
     plan: Plan
@@ -68,6 +71,36 @@ class Audited:
     made: list[str] = field(default_factory=list)
     kept: list[str] = field(default_factory=list)
 
+    @property
+    def claims(self) -> pl.DataFrame:
+        """What the audit concludes of every benchmark, with a status each."""
+        return self._frame("claims", Claim, claims_frame)
+
+    @property
+    def findings(self) -> pl.DataFrame:
+        """The numbers that claims rest on."""
+        return self._frame("findings", Finding, findings_frame)
+
+    def _frame(
+        self, name: str, record: type[Claim] | type[Finding], frame: Callable[..., pl.DataFrame]
+    ) -> pl.DataFrame:
+        frames = []
+        for benchmark, path in self.runs.items():
+            rows = Run.open(path).read_json(f"{name}.json")[name]
+            own = frame([record.model_validate(row) for row in rows])
+            frames.append(own.select(pl.lit(benchmark).alias("audited"), pl.all()))
+        return pl.concat(frames, how="vertical_relaxed") if frames else frame([])
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><td>{html.escape(row['audited'])}</td><td>{html.escape(row['status'])}</td>"
+            f"<td>{html.escape(row['sentence'])}</td></tr>"
+            for row in self.claims.to_dicts()
+        )
+        header = "<tr><th>benchmark</th><th>status</th><th>claim</th></tr>"
+        page = html.escape(str(self.verdict.parent / "report.html"))
+        return f"<table>{header}{rows}</table><p>report: {page}</p>"
+
     def as_json(self) -> dict[str, Any]:
         return {
             **self.overall.as_json(),
@@ -77,7 +110,24 @@ class Audited:
         }
 
 
-def run_audit(audit: Audit, *, tell: Tell = lambda _: None, quiet: bool = False) -> Audited:
+def run_audit(
+    audit: Audit | str | Path, *, tell: Tell = lambda _: None, quiet: bool = False
+) -> AuditResult:
+    """Audit benchmarks against corpora and models from one file: evidence, controls, claims, one verdict.
+
+    ``heldout.audit(...)`` is this function, too. A killed audit continues where it was when it is called
+    again; what is finished is not done again unless its inputs change.
+
+    Args:
+        audit: An audit file that was read, or its path.
+        tell: Receives a line per stage.
+        quiet: Show no progress.
+
+    Returns:
+        The verdict and the runs, with claims and findings as data frames.
+    """
+    if not isinstance(audit, Audit):
+        audit = read_audit(Path(audit))
     cases = open_cases(audit)
     fresh = open_fresh_items(audit, cases)
     plan = make_plan(cases, audit.file, fresh_steps(fresh))
@@ -93,7 +143,7 @@ class _Journey:
     def __init__(
         self,
         audit: Audit,
-        cases: list[Case],
+        cases: list[AuditCase],
         fresh: list[FreshItems],
         plan: Plan,
         tell: Tell,
@@ -101,7 +151,7 @@ class _Journey:
     ) -> None:
         self.audit, self.file, self.cases, self.fresh = audit, audit.file, cases, fresh
         self.plan, self.tell, self.quiet = plan, tell, quiet
-        self.ledger = Ledger(audit.output)
+        self.ledger = AuditLedger(audit.output)
         self.made: list[str] = []
         self.kept: list[str] = []
         self.looked: dict[str, DetectorOutcomes] = {}
@@ -116,7 +166,7 @@ class _Journey:
         ]
         self.total = sum(per_case) + len(fresh)
 
-    def run(self) -> Audited:
+    def run(self) -> AuditResult:
         runs = {}
         for case in self.cases:
             runs[case.name] = Run.create(case.folder, seed=self.file.seed)
@@ -170,7 +220,7 @@ class _Journey:
         }
         if datasets:
             write_audit_report(self.audit.output)
-        return Audited(
+        return AuditResult(
             self.plan,
             overall,
             {name: run.path for name, run in runs.items()},
@@ -198,7 +248,7 @@ class _Journey:
             self.ledger.finish(key, mark, result)
         return result
 
-    def _overlap(self, case: Case, run: Run, engine: Engine) -> None:
+    def _overlap(self, case: AuditCase, run: Run, engine: Engine) -> None:
         search = self.file.search
         null, controls = open_controls(self.audit)
         inputs = {
@@ -243,7 +293,7 @@ class _Journey:
 
         self._stage(f"{case.name}/overlap", inputs, [run.table_path("matches")], work)
 
-    def _record(self, case: Case, run: Run, recording: Any, kind: str) -> None:
+    def _record(self, case: AuditCase, run: Run, recording: Any, kind: str) -> None:
         inputs = inputs_of(self.audit, case, recording, kind)
         self._stage(
             f"{case.name}/{kind}/{recording.name}",
@@ -252,7 +302,7 @@ class _Journey:
             lambda: record(self.audit, case, recording, kind, run, quiet=self.quiet),
         )
 
-    def _test(self, case: Case, run: Run) -> dict[str, float]:
+    def _test(self, case: AuditCase, run: Run) -> dict[str, float]:
         """Every detector that was planned; returns one p per claim."""
 
         def work() -> dict[str, float]:
@@ -264,7 +314,7 @@ class _Journey:
         )
         return found
 
-    def _tested_on(self, case: Case, run: Run) -> dict[str, Any]:
+    def _tested_on(self, case: AuditCase, run: Run) -> dict[str, Any]:
         return {
             **_evidence(run),
             "models": [recording.name for recording in case.recordings],
@@ -277,7 +327,7 @@ class _Journey:
             "twins": run.manifest().get("twins"),
         }
 
-    def _look(self, case: Case, run: Run) -> DetectorOutcomes:
+    def _look(self, case: AuditCase, run: Run) -> DetectorOutcomes:
         wanted = pl.col("model").is_in([recording.name for recording in case.recordings])
         tables = ScoreTables.load(run)
 
@@ -294,14 +344,14 @@ class _Journey:
         )
         return look(tables, self._detectors(case), self._settings(case))
 
-    def _detectors(self, case: Case) -> list[str]:
+    def _detectors(self, case: AuditCase) -> list[str]:
         has = {
             "scores": any(recording.scored for recording in case.recordings),
             "answers": any(recording.answered for recording in case.recordings),
         }
         return [name for name in self.file.detectors if has[detectors()[name].needs]]
 
-    def _settings(self, case: Case) -> DetectSettings:
+    def _settings(self, case: AuditCase) -> DetectSettings:
         file, recorded = self.file, {recording.name: recording for recording in case.recordings}
         clean = file.clean_references
         return DetectSettings(
@@ -324,7 +374,7 @@ class _Journey:
             ),
         )
 
-    def _judge(self, case: Case, run: Run, tested: dict[str, dict[str, float]]) -> None:
+    def _judge(self, case: AuditCase, run: Run, tested: dict[str, dict[str, float]]) -> None:
         """Claims, corrected over all that was planned: other benchmarks', and what failed as p = 1."""
         others = [p for name, found in tested.items() if name != case.name for p in found.values()]
         untested = sum(
@@ -347,7 +397,7 @@ class _Journey:
         }
         self._stage(f"{case.name}/claims", inputs, [run.path / "detections.json"], work)
 
-    def _conclude(self, case: Case, run: Run) -> None:
+    def _conclude(self, case: AuditCase, run: Run) -> None:
         """Corrected scores and the page: cheap, and of what the tables and claims say now."""
         names = [recording.name for recording in case.recordings]
         inputs = {

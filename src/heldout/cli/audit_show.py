@@ -8,7 +8,7 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from heldout.audit import Audit, Audited, Plan
+from heldout.audit import Audit, AuditResult, Plan
 from heldout.cli.show import COLOURS, console, plain
 from heldout.errors import counted
 from heldout.verdict import ONE_FORM, CellVerdict, is_leak, rung_told
@@ -78,7 +78,7 @@ def _show_resolution(plan: Plan) -> None:
         console().print(Text(message, "bold red"), soft_wrap=True)
 
 
-def show_verdict(done: Audited) -> None:
+def show_verdict(done: AuditResult) -> None:
     out = console()
     _show_grid(done)
     _show_resolution(done.plan)
@@ -126,7 +126,7 @@ def _untested(cell: CellVerdict) -> dict[str, str]:
     return {", ".join(names): why for why, names in reasons.items()}
 
 
-def _show_grid(done: Audited) -> None:
+def _show_grid(done: AuditResult) -> None:
     """Corpora and models down, benchmarks across: there are more of the former."""
     single = [cell for cell in done.overall.cells if not cell.pair]
     cells = sorted(single, key=lambda cell: cell.cell.corpus is None)
@@ -157,7 +157,7 @@ def _word(cell: CellVerdict | None) -> Text:
     return text
 
 
-def _show_scores(done: Audited) -> None:
+def _show_scores(done: AuditResult) -> None:
     """One table per benchmark and measure; subsets only where something leaked."""
     out = console()
     for benchmark in done.overall.benchmarks:

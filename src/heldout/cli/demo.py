@@ -9,7 +9,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from heldout.audit import BROKEN, CHANGED, DECOY, WORDS, DemoResult, Suspected, run_demo
+from heldout.audit import BROKEN, CHANGED, DECOY, WORDS, DemoResult, Suspect, run_demo
 from heldout.cli.options import EngineName, Json, Quiet, Workers
 from heldout.cli.show import COLOURS, console, plain, print_check, print_json
 
@@ -108,7 +108,7 @@ def _verdict(result: DemoResult) -> Table:
     return table
 
 
-def _because(model: Suspected) -> str:
+def _because(model: Suspect) -> str:
     message = "; ".join(model.evidence)
     if model.survives:
         return f"{' and '.join(model.survives)} passed every control: {message}"

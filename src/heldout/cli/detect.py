@@ -11,7 +11,7 @@ from rich.text import Text
 
 from heldout.cli.behaviour import show_behaviour
 from heldout.cli.detectors import list_detectors, show_measured
-from heldout.cli.from_settings import Shown, command, panel
+from heldout.cli.from_settings import Shown, command, panel, with_options
 from heldout.cli.options import Json
 from heldout.cli.show import console, plain, print_claims, print_json
 from heldout.detect import DetectSettings, TripleHits
@@ -116,7 +116,7 @@ def _show(made: Examination, run: Path) -> None:
             reasons.setdefault(not_testable.reason, []).append(not_testable.id)
         for reason, ids in reasons.items():
             named = ", ".join(ids[:4]) + (f" and {len(ids) - 4} more" if len(ids) > 4 else "")
-            out.print(Text(f"{plain(named)}: {plain(reason)}", "dim"))
+            out.print(Text(f"{plain(named)}: {plain(with_options(reason, SHOWN))}", "dim"))
     if made.easiest:
         message = (
             "items, strata and orders: easiest_items, by_stratum and orders in detections.json"
@@ -124,7 +124,9 @@ def _show(made: Examination, run: Path) -> None:
         out.print(Text(f"\n{message}; as a page: heldout report {run}", "dim"), soft_wrap=True)
     show_measured(made.measured)
     out.print()
-    print_claims(made.claims)
+    print_claims(
+        [claim.model_copy(update={"why": with_options(claim.why, SHOWN)}) for claim in made.claims]
+    )
 
 
 def _show_inflation(made: Examination) -> None:

@@ -27,7 +27,7 @@ FOLDS = 5
 SHUFFLES = 199
 COMMON = 4_000  # words kept: rarer ones cannot help across clusters, and hostile text has millions
 LONGEST = 4_000  # characters of a field that are read
-NEEDS = "needs items that no model can have seen (--unseen FIELD=VALUE) to tell suspects from"
+NEEDS = "needs items that no model can have seen (the setting unseen) to tell suspects from"
 
 
 def find(tables: ScoreTables, settings: DetectSettings) -> Iterator[Outcome]:

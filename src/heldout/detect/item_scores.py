@@ -27,7 +27,7 @@ from heldout.stats import area, cluster_contrast, group_test
 Mask = NDArray[np.bool_]
 NEEDS = (
     "an item score has no reference of its own. Testable with items that no model can have seen: name "
-    "them (--unseen FIELD=VALUE). Without them, order tests and overlap inflation are what is left"
+    "them with the setting unseen. Without them, order tests and overlap inflation are what is left"
 )
 DRAWS = 1_999  # of the interval: its ends are read to two digits
 BLIND_TO = [
@@ -178,7 +178,7 @@ def unseen_items(scored: ModelScores, settings: DetectSettings) -> Mask:
     if not mask.any() or mask.all():
         present = sorted({value for value in values if value is not None})[:8]
         raise InputError(
-            f"--unseen {field}={wanted}: {int(mask.sum()):,} of {len(mask):,} items have it, and both "
+            f"unseen {field}={wanted}: {int(mask.sum()):,} of {len(mask):,} items have it, and both "
             f"kinds are needed; values of '{field}' are {', '.join(present) or 'not there'}"
         )
     return mask

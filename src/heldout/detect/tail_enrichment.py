@@ -52,7 +52,7 @@ def find(tables: ScoreTables, settings: DetectSettings) -> Iterator[Outcome]:
     if not tails.any():
         reason = (
             f"no item of any model lies Δ > {settings.tail:g} above its cohort by {which}: nothing could "
-            f"have shown (the largest is {float(delta.max()):.3g}; --tail sets the threshold)"
+            f"have shown (the largest is {float(delta.max()):.3g}; the setting tail is the threshold)"
         )
         for model in tables.models:
             yield not_testable(NAME, tables.benchmark, model, reason)

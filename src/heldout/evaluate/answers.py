@@ -17,8 +17,8 @@ from heldout.model import (
     Journal,
     Prompt,
     Question,
-    Reading,
     RecordedAnswers,
+    ReplyOutcome,
     answer_row,
     ask_prompts,
     by_picture,
@@ -146,7 +146,7 @@ def keep_recorded(
     _keep(run, model, rows, dropped)
     kept = RecordedAnswers(pairs, [], answers.graded_by, answers.own_grades, answers.empty)
     unread = unread_of(
-        Reading(row["benchmark_id"], row["reply"], row["outcome"], len(row["options"]))
+        ReplyOutcome(row["benchmark_id"], row["reply"], row["outcome"], len(row["options"]))
         for row in rows
     )
     remarks = [

@@ -6,7 +6,6 @@ from heldout.lazy import load_on_first_use
 
 if TYPE_CHECKING:
     from heldout.model.asking.ask import (
-        TWIN_SETS,
         Asking,
         AskResult,
         ask,
@@ -14,20 +13,17 @@ if TYPE_CHECKING:
         default_variants,
         import_answers,
         needs_paraphraser,
-        note_twins,
         open_asker,
         open_chat,
         read_twins,
-        unchanged_twins,
     )
-    from heldout.model.asking.own_grades import (
-        OwnGrades,
-        compare_grades,
-        own_grades_of,
-        recorded_remarks,
+    from heldout.model.asking.prompts import (
+        Journal,
+        ReplySet,
+        ask_prompts,
+        prompt_key,
+        write_paraphrases,
     )
-    from heldout.model.asking.paraphrase import write_paraphrases
-    from heldout.model.asking.prompts import Journal, Replied, ask_prompts, prompt_key
     from heldout.model.asking.question import (
         MOST_OPTIONS,
         STAGE,
@@ -35,8 +31,13 @@ if TYPE_CHECKING:
         original,
         picture_digest,
     )
-    from heldout.model.asking.recorded import RecordedAnswers, read_answers
-    from heldout.model.asking.recorded_rows import RecordedFile, RecordedRow, read_recorded_rows
+    from heldout.model.asking.recorded import (
+        RecordedAnswers,
+        RecordedFile,
+        RecordedRow,
+        read_answers,
+        read_recorded_rows,
+    )
     from heldout.model.asking.stage import (
         answer_row,
         ask_questions,
@@ -44,17 +45,22 @@ if TYPE_CHECKING:
         replace_left_out,
         replace_variants,
         shown_prompts,
+        template_name,
+        write,
     )
     from heldout.model.asking.summary import (
         Accuracy,
-        Reading,
+        OwnGrades,
+        ReplyOutcome,
         Summary,
         Unread,
+        compare_grades,
+        own_grades_of,
+        recorded_remarks,
         summarise,
         unread_of,
     )
-    from heldout.model.asking.template import template_name, write
-    from heldout.model.asking.twin_origin import twin_origin
+    from heldout.model.asking.twins import TWIN_SETS, note_twins, twin_origin, unchanged_twins
     from heldout.model.asking.variants import (
         BOUND,
         Variant,
@@ -66,18 +72,19 @@ if TYPE_CHECKING:
     from heldout.model.endpoint.capabilities import as_json, enables, probe
     from heldout.model.endpoint.chat import FAILED, ChatEndpoint
     from heldout.model.endpoint.connection import (
+        Backoff,
         Connection,
         EndpointError,
+        Pace,
         RefusedError,
         ServerWatch,
         TimedOutError,
+        TokenPace,
         UnansweredError,
         checked_address,
         in_parallel,
     )
-    from heldout.model.endpoint.endpoint import Endpoint
-    from heldout.model.endpoint.pace import Backoff, Pace, TokenPace
-    from heldout.model.endpoint.parity import check_parity
+    from heldout.model.endpoint.endpoint import Endpoint, check_parity
     from heldout.model.endpoint.settings import ModelEndpoint, ModelServer, open_endpoint, read_key
     from heldout.model.item_scores import (
         DOCUMENT,
@@ -89,42 +96,38 @@ if TYPE_CHECKING:
         score_options,
         shows_again,
     )
+    from heldout.model.local.forward import moments
     from heldout.model.local.layout import Layout, Row
-    from heldout.model.local.load import Family, Loaded, image_token_id, load
-    from heldout.model.local.local_model import LocalModel
-    from heldout.model.local.passes import moments
-    from heldout.model.local.running import RunningModel
+    from heldout.model.local.load import Family, LoadedModel, image_token_id, load
+    from heldout.model.local.local_model import LocalModel, RunningModel
     from heldout.model.local.writing import UnwritableError, Writer
-    from heldout.model.onnx.card import (
+    from heldout.model.onnx.graphs import (
         CARD,
         CHAT_TEMPLATE,
         DECODER,
-        NEEDED,
-        PROJECTOR,
-        TOKENIZER,
-        VISION,
-        Card,
-        Decoder,
-        Preparation,
-        Source,
-        file_sha256,
-        read_card,
-    )
-    from heldout.model.onnx.graphs import (
         FEATURES,
         IDS,
         LOGITS,
+        NEEDED,
         PICTURES,
         PIXELS,
         PLACES,
+        PROJECTOR,
         ROWS,
         SLOTS,
+        TOKENIZER,
+        VISION,
+        CheckpointSource,
+        Decoder,
+        OnnxCard,
+        Preparation,
+        file_sha256,
         past_names,
         present_names,
+        read_card,
     )
     from heldout.model.onnx.onnx_model import OnnxModel
     from heldout.model.onnx.processor import LightTokenizer, prepare
-    from heldout.model.opening import ONNX, onnx_folder, open_model
     from heldout.model.order import (
         AFTER_RELEASED,
         CANONICAL,
@@ -143,12 +146,12 @@ if TYPE_CHECKING:
         as_truth,
         open_predictions,
     )
-    from heldout.model.prompt import TEMPLATE, placed, question_request
-    from heldout.model.recorded import Recorded, read_recorded, save_scores
+    from heldout.model.recorded import RecordedScores, read_recorded, save_scores
     from heldout.model.request import (
         CUT,
         REFUSED,
         STOPPED,
+        TEMPLATE,
         Asker,
         Prompt,
         Reply,
@@ -156,6 +159,8 @@ if TYPE_CHECKING:
         Score,
         Scorer,
         Text,
+        placed,
+        question_request,
     )
     from heldout.model.score import (
         ScoreResult,
@@ -167,7 +172,16 @@ if TYPE_CHECKING:
         score,
         score_benchmark,
     )
-    from heldout.model.scoring import TRANSIENT, Answers, score_requests
+    from heldout.model.scoring import (
+        TRANSIENT,
+        Answers,
+        claim_model,
+        forget_detections,
+        replace_dropped,
+        replace_rows,
+        score_requests,
+        stage_folder,
+    )
     from heldout.model.self_check import (
         SAMPLE,
         ModelScores,
@@ -178,13 +192,13 @@ if TYPE_CHECKING:
         save_checks,
         truncation_check,
     )
-    from heldout.model.settings import AskSettings, OneModel, ScoreSettings
-    from heldout.model.tables import (
-        claim_model,
-        forget_detections,
-        replace_dropped,
-        replace_rows,
-        stage_folder,
+    from heldout.model.settings import (
+        ONNX,
+        AskSettings,
+        OneModel,
+        ScoreSettings,
+        onnx_folder,
+        open_model,
     )
 
 __all__ = [
@@ -228,8 +242,8 @@ __all__ = [
     "Asker",
     "Asking",
     "Backoff",
-    "Card",
     "ChatEndpoint",
+    "CheckpointSource",
     "Columns",
     "Connection",
     "Decoder",
@@ -241,26 +255,27 @@ __all__ = [
     "Journal",
     "Layout",
     "LightTokenizer",
-    "Loaded",
+    "LoadedModel",
     "LocalModel",
     "ModelEndpoint",
     "ModelScores",
     "ModelServer",
     "OneModel",
+    "OnnxCard",
     "OnnxModel",
     "OwnGrades",
     "Pace",
     "Preparation",
     "Prompt",
     "Question",
-    "Reading",
-    "Recorded",
     "RecordedAnswers",
     "RecordedFile",
     "RecordedRow",
+    "RecordedScores",
     "RefusedError",
-    "Replied",
     "Reply",
+    "ReplyOutcome",
+    "ReplySet",
     "Request",
     "Row",
     "RunningModel",
@@ -271,7 +286,6 @@ __all__ = [
     "Scoring",
     "SelfCheck",
     "ServerWatch",
-    "Source",
     "Summary",
     "Text",
     "TimedOutError",

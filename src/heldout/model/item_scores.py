@@ -10,10 +10,15 @@ import numpy as np
 from heldout.benchmark import Benchmark, Example
 from heldout.errors import InputError
 from heldout.image import ImageRef
-from heldout.model.prompt import is_picture, option_requests, question_request
-from heldout.model.request import Request, Scorer, Text
-from heldout.model.scoring import Answers, score_requests
-from heldout.model.tables import replace_dropped, replace_rows
+from heldout.model.request import (
+    Request,
+    Scorer,
+    Text,
+    is_picture,
+    option_requests,
+    question_request,
+)
+from heldout.model.scoring import Answers, replace_dropped, replace_rows, score_requests
 from heldout.store import Dropped, Run
 
 STAGE = "score"

@@ -27,8 +27,7 @@ from heldout.model.item_scores import (
     shows_again,
 )
 from heldout.model.request import Request, Scorer
-from heldout.model.scoring import Answers, score_requests
-from heldout.model.tables import replace_dropped, replace_rows
+from heldout.model.scoring import Answers, replace_dropped, replace_rows, score_requests
 from heldout.store import Dropped, Run
 
 CANONICAL = "canonical"  # the released order, in order_joint

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from heldout.benchmark import FileRow, canonical_text
 from heldout.errors import InputError
 from heldout.model.prediction_files import ALIASES, as_truth, columns_of, prediction_rows
-from heldout.model.tables import forget_detections, owner
+from heldout.model.scoring import forget_detections, owner
 from heldout.store import Dropped, Run, dropped_table, make_table
 
 # Rows of a score file, one at a time, each held to what a log-probability is.
@@ -197,7 +197,7 @@ INSTRUMENT = ("backend", "dtype", "template")
 
 
 @dataclass(frozen=True)
-class Recorded:
+class RecordedScores:
     """Checked scores in the benchmark's order, and the items that have none."""
 
     models: tuple[str, ...]
@@ -224,7 +224,7 @@ def read_recorded(
     model: str | None = None,
     allow_missing: bool = False,
     mapping: Mapping[str, str] | None = None,
-) -> Recorded:
+) -> RecordedScores:
     """``items`` are the benchmark's ids in released order, ``fingerprint`` its revision.
 
     ``model`` names the model of a file that has no such column; else it is called after the file. With
@@ -267,10 +267,12 @@ def read_recorded(
     dropped = _missing(source, items, models, seen, allow_missing)
     rows.sort(key=lambda row: (models.index(row["model"]), order[row["benchmark_id"]]))
     named = {name: {**record, "backend": _backend(record)} for name, record in instruments.items()}
-    return Recorded(models, rows, str(source), dropped, named)
+    return RecordedScores(models, rows, str(source), dropped, named)
 
 
-def save_scores(run: Run, recorded: Recorded, *, identity: Mapping[str, Any] | None = None) -> None:
+def save_scores(
+    run: Run, recorded: RecordedScores, *, identity: Mapping[str, Any] | None = None
+) -> None:
     """Put the scores into the run, in place of earlier ones of the same models. Others are kept."""
     table = recorded.table
     path = run.table_path("scores")

@@ -14,12 +14,12 @@ import polars as pl
 from heldout.benchmark import Benchmark, prepare_run, read_benchmark
 from heldout.engine import progress
 from heldout.errors import InputError
-from heldout.model.endpoint.endpoint import Endpoint
-from heldout.model.endpoint.parity import check_parity
+from heldout.model.endpoint.endpoint import Endpoint, check_parity
 from heldout.model.item_scores import score_items, score_options
 from heldout.model.order import plan_order_joint, score_order_joint, score_order_neighbour
 from heldout.model.recorded import read_recorded, save_scores
 from heldout.model.request import Scorer
+from heldout.model.scoring import claim_model, stage_folder
 from heldout.model.self_check import (
     SelfCheck,
     ablation_checks,
@@ -28,7 +28,6 @@ from heldout.model.self_check import (
     truncation_check,
 )
 from heldout.model.settings import ScoreSettings
-from heldout.model.tables import claim_model, stage_folder
 from heldout.store import Run, open_run, python_command
 
 

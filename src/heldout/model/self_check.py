@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 
 from heldout.benchmark import Benchmark, Example
 from heldout.errors import InputError
-from heldout.model.prompt import question_request
-from heldout.model.request import Request, Scorer
+from heldout.model.request import Request, Scorer, question_request
 from heldout.model.scoring import Answers, score_requests
 from heldout.stats import tie_runs
 from heldout.store import Run

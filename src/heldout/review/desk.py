@@ -61,7 +61,7 @@ class Desk:
     def __post_init__(self) -> None:
         name = self.rater.strip()
         if not name or len(name) > MORE_THAN_A_NAME or not name.isprintable():
-            raise InputError(f"--rater {self.rater!r}: expected a name of 1 to 80 characters")
+            raise InputError(f"rater {self.rater!r}: expected a name of 1 to 80 characters")
         self.rater = name
         self._log = Following(self.folder, KINDS[self.kind])
         self._places = {card.subject: index for index, card in enumerate(self.cards)}
@@ -232,7 +232,7 @@ def open_desks(
         found = "matches" in made or "texts" in made
         why = "nothing was found" if found else "the table is empty"
         if found and not unrelated and any(_cards(run, one, True) for one in made):
-            why = "nothing that was found counts by itself; --all shows it"
+            why = "nothing that was found counts by itself; all pairs can be asked for"
         raise InputError(f"{run.path} has no {' and no '.join(made)} to judge: {why}")
     return [
         Desk(out or run.path, title, one, rater, cards, blind, rubric)

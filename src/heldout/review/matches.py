@@ -174,7 +174,7 @@ def text_cards(run: Run, *, unrelated: bool = False) -> list[ReviewCard]:
     """One per pair of texts, however many items show it; ``unrelated`` adds what counts for nothing."""
     if not run.table_path("text_matches").exists():
         raise InputError(
-            f"{run.path} has no texts to judge: heldout overlap compares words with --text"
+            f"{run.path} has no texts to judge: compare them first (heldout overlap --text)"
         )
     items = {row["benchmark_id"]: row for row in run.read_table("items").to_pylist()}
     groups: dict[str, list[tuple[Pair, list[dict[str, Any]]]]] = {}

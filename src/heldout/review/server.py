@@ -277,7 +277,7 @@ def make_app(*desks: Desk, token: str, port: int) -> Asgi:
     @app.get("/api/agreement", response_model=None)
     def agreement(desk: Desk = Depends(chosen)) -> Response:  # noqa: B008
         if desk.blind:
-            message = "hidden from a blinded rater: open the page again without --blind"
+            message = "hidden from a blinded rater: open the page again, not blinded"
             return JSONResponse({"tables": [], "told": message})
         return JSONResponse({"tables": [asdict(table) for table in desk.tables()], "told": ""})
 
@@ -309,7 +309,7 @@ def _listening(port: int) -> socket.socket:
     except (OSError, OverflowError) as error:
         listening.close()
         raise InputError(
-            f"--port {port} cannot be used: {error}; leave it out for a free one"
+            f"port {port}: it cannot be used: {error}; leave it out for a free one"
         ) from error
     return listening
 

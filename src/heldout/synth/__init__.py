@@ -8,25 +8,28 @@ if TYPE_CHECKING:
     from heldout.synth.context import require_settings
     from heldout.synth.decontaminate import text_encoder
     from heldout.synth.draft import LETTERS, Draft, FigureImage, PaperFigure
-    from heldout.synth.funnel import FILE_REASONS, Funnel, FunnelStep, read_funnel
     from heldout.synth.ledger import (
+        FILE_REASONS,
+        Funnel,
+        FunnelStep,
         answering_models,
         code_and_verifier,
         finished,
         folder,
         read_dropped,
+        read_funnel,
         read_rows,
     )
     from heldout.synth.pipeline import Synthesis, check_source, synth
     from heldout.synth.plan import source_costs
-    from heldout.synth.publish import DATASET, PROVENANCE, STATISTICS
-    from heldout.synth.recall import (
+    from heldout.synth.planting import (
         INTERVALS,
         STAGES,
         PlantedRecall,
         cluster_rate,
         planted_recall,
     )
+    from heldout.synth.publish import DATASET, PROVENANCE, STATISTICS
     from heldout.synth.rubric import BY_KEY, CRITERIA, RUBRIC, Category
     from heldout.synth.settings import (
         MODEL_ROLES,

@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 
 from heldout.store import Dropped, Run
+from heldout.synth.benchmark_questions import anatomy_of, archetype_of, modality_of
 from heldout.synth.context import StageContext, StageWork
 from heldout.synth.corpus_of_items import BalancedItem, balanced_items
 from heldout.synth.draft import LETTERS, Draft, PaperFigure, content_digest
 from heldout.synth.ledger import StageWriter, read_rows
-from heldout.synth.question_labels import anatomy_of, archetype_of, modality_of
 from heldout.synth.settings import SynthStage
 from heldout.synth.verify import draft_batches
 

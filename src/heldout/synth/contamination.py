@@ -33,8 +33,8 @@ from heldout.overlap import (
 from heldout.store import Run
 from heldout.synth.context import StageContext
 from heldout.synth.corpus_of_items import NAME, BalancedItem, balanced_items
-from heldout.synth.prompts import figure_images
-from heldout.synth.recall import cluster_rate
+from heldout.synth.generate import figure_images
+from heldout.synth.planting import cluster_rate
 
 TEXT_THRESHOLD, NEAREST = 0.88, 5
 FIELDS = ("question", "question and options")
@@ -173,7 +173,7 @@ def found_by_method(searched: Run) -> list[dict[str, Any]]:
     return rows
 
 
-class Nearest:
+class NearestItem:
     """The nearest items of every query, as parts of the items come along. ``nearest`` and ``pairs`` leave
     out the items in ``removed``; ``before`` has them all. ``items``: how near each item comes to any
     query."""
@@ -260,7 +260,7 @@ def _texts(
     )
     queries = embed((example.question or "", example.options) for example in asked)
     queries = np.hstack([queries * chosen[:, :1], queries * chosen[:, 1:]]) if asked else queries
-    nearest = Nearest(queries, NEAREST, TEXT_THRESHOLD, removed) if asked else None
+    nearest = NearestItem(queries, NEAREST, TEXT_THRESHOLD, removed) if asked else None
     while nearest is not None and (batch := list(itertools.islice(items, _BLOCK))):
         drafts = [item.draft for item in batch]
         alone = embed((draft.question, ()) for draft in drafts)
@@ -327,7 +327,7 @@ def _embeddings(
     theirs = benchmark_pictures(searched)
     ours = whole_pictures(searched, NAME, theirs.identity)
     queries = theirs.rows.astype(np.float32)
-    nearest = Nearest(queries, _MOST_PAIRS, IMAGE_THRESHOLDS[1], removed)
+    nearest = NearestItem(queries, _MOST_PAIRS, IMAGE_THRESHOLDS[1], removed)
     start = 0
     for rows in ours.rows:
         names = ours.ids[start : start + len(rows)]

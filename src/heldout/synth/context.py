@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 import hashlib
+import json
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import TracebackType
+from typing import Any
 
 from heldout.benchmark import Benchmark
 from heldout.engine import Engine
 from heldout.errors import InputError
-from heldout.model import ModelEndpoint, read_key
+from heldout.model import (
+    Journal,
+    ModelEndpoint,
+    Prompt,
+    Reply,
+    ReplySet,
+    ask_prompts,
+    open_endpoint,
+    read_key,
+)
 from heldout.store import Run
-from heldout.synth.ledger import StageWriter, stage_key, table_path
+from heldout.synth.ledger import StageWriter, journal_path, stage_key, table_path
 from heldout.synth.settings import (
     ASKING_STAGES,
     MODEL_ROLES,
@@ -99,3 +112,124 @@ def files_digest(path: Path) -> str:
             known = file.stat()
             hasher.update(f"{file}\0{known.st_size}\0{known.st_mtime_ns}\n".encode())
     return hasher.hexdigest()
+
+
+# The model of a stage: opened from its settings, asked every prompt once, with a record of its cost.
+
+
+class StageModel:
+    """Use as a context manager: however the stage ends, the manifest has under ``role`` who was asked, what
+    the server takes, who answered by its own word (``answered_by``), and what the replies cost in all,
+    whenever they were paid for. ``depends``: what a reply depends on besides model and prompt, such as a
+    template's name."""
+
+    def __init__(
+        self,
+        context: StageContext,
+        role: str,
+        settings: ModelEndpoint,
+        stage: str,
+        depends: Mapping[str, str],
+    ) -> None:
+        self._context, self._role, self._settings, self._stage = context, role, settings, stage
+        self.asker = open_endpoint(settings, context.settings.seed, role)
+        self.identity: Mapping[str, str] = {**self.asker.identity, **depends}
+        self._journal = Journal(journal_path(context.run, role))
+        self._spent: Counter[str] = Counter()
+        self._answered: dict[tuple[str, str], dict[str, Any]] = {}
+
+    def __enter__(self) -> StageModel:
+        # At once: a plan after a kill has to know whose replies the journal holds.
+        known = {**self._known(), **self.identity, "asked_as": dict(self.asker.identity)}
+        self._context.run.update("synth", {self._role: known})
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        decoding = self.asker.decoding or self._known().get("decoding", {})
+        entry: dict[str, Any] = {
+            **self.identity,
+            "asked_as": dict(self.asker.identity),
+            "decoding": dict(decoding),
+            "answered_by": sorted(
+                self._answered.values(), key=lambda one: int(one["replies"]), reverse=True
+            ),
+            "spent": self.spent,
+        }
+        self._context.run.update("synth", {self._role: entry})
+
+    def _known(self) -> dict[str, Any]:
+        """What the manifest has about this model; empty where it is about another."""
+        known: dict[str, Any] = self._context.run.manifest().get("synth", {}).get(self._role, {})
+        same = all(known.get(name) == value for name, value in self.identity.items())
+        return known if same else {}
+
+    @property
+    def spent(self) -> dict[str, Any]:
+        """What all replies cost; ``uncounted``: those whose tokens the server did not tell."""
+        names = ("requests", "prompt_tokens", "reply_tokens", "uncounted")
+        counts: dict[str, Any] = {name: self._spent[name] for name in names}
+        prices = self._settings.price_in, self._settings.price_out
+        tokens = self._spent["prompt_tokens"], self._spent["reply_tokens"]
+        price = sum(price * count for price, count in zip(prices, tokens, strict=True)) / 1e6
+        return {"stage": self._stage, **counts, "price": price}
+
+    def ask(self, prompts: Mapping[str, Prompt], title: str, unit: str = "questions") -> ReplySet:
+        """Every prompt once. A server that is gone ends the stage; what it answered before is kept."""
+        answered = ask_prompts(
+            self.asker,
+            prompts,
+            self._journal,
+            lambda image: image.name,
+            stage=self._stage,
+            title=title,
+            unit=unit,
+            quiet=self._context.quiet,
+        )
+        for reply in answered.paid.values():
+            self._count(reply)
+        if answered.ended is not None:
+            raise answered.ended
+        return answered
+
+    def _count(self, reply: Reply) -> None:
+        self._spent["requests"] += 1
+        self._spent["prompt_tokens"] += reply.prompt_tokens or 0
+        self._spent["reply_tokens"] += reply.reply_tokens or 0
+        self._spent["uncounted"] += reply.prompt_tokens is None or reply.reply_tokens is None
+        name = reply.model or self.asker.model
+        record = self._answered.setdefault(
+            (name, reply.fingerprint),
+            {
+                "model": name,
+                "fingerprint": reply.fingerprint,
+                "digest": answered_by(self.identity, reply),
+                "replies": 0,
+                "first": reply.received,
+                "last": reply.received,
+            },
+        )
+        record["replies"] += 1
+        record["first"] = min(record["first"], reply.received)
+        record["last"] = max(record["last"], reply.received)
+
+    @property
+    def names(self) -> set[str]:
+        """What the model is called: by who asks it, and in its replies so far."""
+        return {self.asker.model, *(name for name, _ in self._answered)}
+
+
+def answered_by(identity: Mapping[str, str], reply: Reply) -> str:
+    """Model, template and settings in one short digest; with the name and fingerprint that the server
+    answers under, where it gives others."""
+    other = {"answered_as": reply.model} if reply.model not in ("", identity["model"]) else {}
+    other |= {"fingerprint": reply.fingerprint} if reply.fingerprint else {}
+    return short_identity({**identity, **other})
+
+
+def short_identity(identity: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]

@@ -38,7 +38,7 @@ from heldout.synth.planting import (
     COPIES,
     FAULTS,
     NEAR_MISSES,
-    Planted,
+    PlantedFault,
     copied,
     near_miss,
     write_planted,
@@ -61,7 +61,7 @@ def scene_figures(settings: SynthSettings, run: Path) -> Iterator[PaperFigure | 
     folder.mkdir(parents=True, exist_ok=True)
     protected = _protected(settings) if settings.plant else []
     drawn: dict[str, DrawnScene] = {}
-    planted: list[Planted] = []
+    planted: list[PlantedFault] = []
     for number in range(settings.limit or FIGURES):
         rng = np.random.default_rng((settings.seed, _STREAM, number))
         name, kind = f"scene-{number:05d}", ""
@@ -75,7 +75,7 @@ def scene_figures(settings: SynthSettings, run: Path) -> Iterator[PaperFigure | 
             else:
                 others = [render(random_scene(rng), SIDE) for _ in range(3)]
                 picture = copied(kind, original.open(), rng, others)
-            planted.append(Planted(f"scenes/{name}", kind))
+            planted.append(PlantedFault(f"scenes/{name}", kind))
         else:
             scene = random_scene(rng)
             picture = render(scene, SIDE)
@@ -123,7 +123,7 @@ def scene_drafts(
 ) -> Iterator[Draft]:
     """One item per figure, right by construction; with ``plant`` that share has one fault each."""
     scenes = scenes_of(run)
-    planted: list[Planted] = []
+    planted: list[PlantedFault] = []
     for number, figure in enumerate(figures):
         rng = np.random.default_rng((settings.seed, _STREAM, number, 1))
         draft = scene_draft(figure.id, scenes[figure.id], rng)
@@ -134,7 +134,7 @@ def scene_drafts(
             faulty = FAULTS[kind](draft, scenes[figure.id], rng)
             if faulty is not None:
                 draft = faulty
-                planted.append(Planted(figure.id, kind))
+                planted.append(PlantedFault(figure.id, kind))
         yield draft
     write_planted(run, "items", planted)
 

@@ -16,13 +16,14 @@ from heldout.engine import open_engine
 from heldout.errors import InputError
 from heldout.store import Run
 from heldout.synth.context import StageContext, StageWork, require_settings
-from heldout.synth.funnel import Funnel, read_funnel
 from heldout.synth.ledger import (
+    Funnel,
     answering_models,
     asked_again,
     code_and_verifier,
     finished,
     folder,
+    read_funnel,
     sweep,
     table_path,
     write_all_dropped,

@@ -13,8 +13,8 @@ from heldout.model import Journal, ModelEndpoint, Prompt, Text, prompt_key
 from heldout.store import Run
 from heldout.synth.context import StageContext
 from heldout.synth.draft import LETTERS, Draft, PaperFigure
+from heldout.synth.generate import generate_prompt, verify_prompt
 from heldout.synth.ledger import finished, journal_path, read_rows
-from heldout.synth.prompts import generate_prompt, verify_prompt
 from heldout.synth.settings import (
     ASKING_STAGES,
     MODEL_ROLES,

@@ -25,25 +25,23 @@ from heldout.store import Run, write_json
 from heldout.synth.balance import RULES as BALANCE_RULES
 from heldout.synth.balance import JudgedItem, by_rank
 from heldout.synth.context import StageContext, StageWork
-from heldout.synth.corpus_of_items import BalancedItem
+from heldout.synth.corpus_of_items import LINES, BalancedItem, image_paths, write_lines
 from heldout.synth.draft import LETTERS, content_digest
-from heldout.synth.funnel import read_funnel
-from heldout.synth.labels import RULES as LABELS
+from heldout.synth.draft import RULES as LABELS
+from heldout.synth.generate import GENERATE_TEMPLATE, VERIFY_TEMPLATE
 from heldout.synth.ledger import (
     StageWriter,
     answering_models,
     finished,
     folder,
     read_dropped,
+    read_funnel,
     read_rows,
 )
-from heldout.synth.prompts import GENERATE_TEMPLATE, VERIFY_TEMPLATE
 from heldout.synth.rubric import RUBRIC
 from heldout.synth.settings import MODEL_ROLES, SynthStage
-from heldout.synth.shortcut import OVERLONG, BlindItem, blind_rules, probe_rates
+from heldout.synth.shortcut import OVERLONG, BlindItem, blind_rules, probe_rates, read_traces
 from heldout.synth.shortcut import TEMPLATE as PROBES
-from heldout.synth.traces import read_traces
-from heldout.synth.trainer_lines import LINES, image_paths, write_lines
 
 STAGE = "publish"
 DATASET, PROVENANCE = "dataset", "provenance.json"

@@ -183,7 +183,7 @@ def of_category(category: Category) -> tuple[Criterion, ...]:
 
 
 @dataclass(frozen=True)
-class Judged:
+class RubricScore:
     """What one item got: by criterion whether it is met (a penalty is met when it applies)."""
 
     met: Mapping[str, bool]

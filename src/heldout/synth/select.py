@@ -12,10 +12,9 @@ from heldout.engine import progress
 from heldout.errors import InputError
 from heldout.store import Dropped
 from heldout.synth.context import StageContext, StageWork
-from heldout.synth.draft import PaperFigure
+from heldout.synth.draft import DEFAULT, EVERYTHING, PaperFigure, labels_of_caption, split_labels
+from heldout.synth.draft import RULES as LABELS
 from heldout.synth.ingest.images import read_located, store, stored_name
-from heldout.synth.labels import DEFAULT, EVERYTHING, labels_of_caption, split_labels
-from heldout.synth.labels import RULES as LABELS
 from heldout.synth.ledger import BATCH, StageWriter, read_dropped, read_rows
 from heldout.synth.settings import SynthSettings, SynthStage
 

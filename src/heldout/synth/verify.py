@@ -13,14 +13,20 @@ from typing import Any
 from heldout.errors import InputError, counted
 from heldout.model import FAILED, Reply
 from heldout.store import Dropped
-from heldout.synth.context import StageContext, StageWork
+from heldout.synth.context import StageContext, StageModel, StageWork, answered_by, short_identity
 from heldout.synth.draft import Draft, PaperFigure
-from heldout.synth.endpoints import StageModel, answered_by, short_identity
-from heldout.synth.generate import REPEATED, UnreadableError, problem_of, read_object
+from heldout.synth.generate import (
+    PLACEHOLDER,
+    REPEATED,
+    VERIFY_TEMPLATE,
+    UnreadableError,
+    problem_of,
+    read_object,
+    verify_prompt,
+)
 from heldout.synth.ledger import BATCH, StageWriter, read_rows
 from heldout.synth.mechanical import CodeCheck, check_by_code
-from heldout.synth.prompts import PLACEHOLDER, VERIFY_TEMPLATE, verify_prompt
-from heldout.synth.rubric import BY_KEY, CRITERIA, RUBRIC, Category, Criterion, Judged
+from heldout.synth.rubric import BY_KEY, CRITERIA, RUBRIC, Category, Criterion, RubricScore
 from heldout.synth.settings import Normalisation, SynthSettings, SynthStage
 
 STAGE = "verify"
@@ -197,7 +203,7 @@ def verdict_row(
                 "note": "; ".join(part for part in (check.note, note) if part),
             }
         )
-    judged = Judged({line["criterion"]: bool(line["met"]) for line in lines})
+    judged = RubricScore({line["criterion"]: bool(line["met"]) for line in lines})
     accepted = judged.accepted(settings.normalisation, settings.threshold)
     reason = ""
     if judged.failed_essentials:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from heldout.errors import InputError, require
-from heldout.model import Loaded, load
+from heldout.model import LoadedModel, load
 from heldout.train.prompts import ChatForm, require_template
 from heldout.train.rows import rewarded_rows, supervised_rows
 from heldout.train.settings import Precision, Recipe, TrainSettings
@@ -83,7 +83,7 @@ def _require_processor(processor: Any, name: str) -> None:
         )
 
 
-def open_checkpoint(settings: TrainSettings) -> Loaded:
+def open_checkpoint(settings: TrainSettings) -> LoadedModel:
     """Weights in float32, which small learning rates need; under LoRA those of the model in bfloat16."""
     import torch
 
@@ -116,7 +116,7 @@ class Training:
     replies: StepJournal
     callback: Any
 
-    def trainer(self, loaded: Loaded, pace: Pace) -> Any:
+    def trainer(self, loaded: LoadedModel, pace: Pace) -> Any:
         from transformers import PrinterCallback
 
         settings = self.settings
@@ -128,7 +128,7 @@ class Training:
         trainer.remove_callback(PrinterCallback)  # it prints to standard output
         return trainer
 
-    def _supervised(self, loaded: Loaded, pace: Pace, form: ChatForm) -> Any:
+    def _supervised(self, loaded: LoadedModel, pace: Pace, form: ChatForm) -> Any:
         from trl import SFTConfig, SFTTrainer
 
         args = SFTConfig(**self._common(loaded, pace), max_length=None, completion_only_loss=True)
@@ -141,7 +141,7 @@ class Training:
             callbacks=[self.callback],
         )
 
-    def _rewarded(self, loaded: Loaded, pace: Pace, form: ChatForm) -> Any:
+    def _rewarded(self, loaded: LoadedModel, pace: Pace, form: ChatForm) -> Any:
         from trl import GRPOConfig
 
         settings = self.settings
@@ -173,7 +173,7 @@ class Training:
         trainer.replies_at_a_time = pace.replies
         return trainer
 
-    def _common(self, loaded: Loaded, pace: Pace) -> dict[str, Any]:
+    def _common(self, loaded: LoadedModel, pace: Pace) -> dict[str, Any]:
         import torch
 
         settings = self.settings

@@ -20,17 +20,15 @@ if TYPE_CHECKING:
         dropped_of,
         finished,
         read_stage,
+        said_by_people,
         write_stage,
     )
-    from heldout.twin.people import said_by_people
-    from heldout.twin.prompts import DESCRIBE_TEMPLATE, VERIFY_TEMPLATE
     from heldout.twin.publish import publish
-    from heldout.twin.renderer import Renderer, RenderError, RenderTask
-    from heldout.twin.renderers import KINDS, open_renderer
-    from heldout.twin.resample import Resampled, resample
+    from heldout.twin.renderers import KINDS, Renderer, RenderError, RenderTask, open_renderer
+    from heldout.twin.resample import NewAnswer, resample
     from heldout.twin.settings import TwinSettings
     from heldout.twin.twinning import Twinning, TwinResult, make_twins, run_stages
-    from heldout.twin.verify import LONGEST_CAPTION, describe
+    from heldout.twin.verify import DESCRIBE_TEMPLATE, LONGEST_CAPTION, VERIFY_TEMPLATE, describe
 
 __all__ = [
     "DESCRIBE",
@@ -48,10 +46,10 @@ __all__ = [
     "STAGES",
     "VERIFY_TEMPLATE",
     "EditRenderer",
+    "NewAnswer",
     "RenderError",
     "RenderTask",
     "Renderer",
-    "Resampled",
     "TwinResult",
     "TwinSettings",
     "Twinning",

@@ -7,25 +7,75 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from PIL import Image
+
 from heldout.benchmark import Benchmark
 from heldout.engine import progress
 from heldout.errors import InputError
-from heldout.image import ImageError, to_rgb
+from heldout.image import ImageError, decode, to_rgb
 from heldout.model import in_parallel, item_random
-from heldout.store import Dropped, Run
-from heldout.twin.ledger import DESCRIBE, EDGES, RENDER, RESAMPLE, read_stage, write_stage
-from heldout.twin.names import digest, file_name
-from heldout.twin.people import withdraw_of_changed
-from heldout.twin.pictures import equal, load, place, relative, save, sweep
-from heldout.twin.renderer import Renderer, RenderError, RenderTask
-from heldout.twin.table import write_twins
+from heldout.store import Dropped, Run, replacing
+from heldout.twin.ledger import (
+    DESCRIBE,
+    EDGES,
+    RENDER,
+    RESAMPLE,
+    digest,
+    file_name,
+    folder,
+    read_stage,
+    withdraw_of_changed,
+    write_stage,
+    write_twins,
+)
+from heldout.twin.renderers import Renderer, RenderError, RenderTask
+
+# Pictures of a twin run on disk: as they were, their edges, and as they were drawn anew.
+
+
+def place(run: Run, kind: str, name: str) -> Path:
+    """``kind``: originals, edges or pictures."""
+    return folder(run) / kind / f"{name}.png"
+
+
+def relative(run: Run, path: Path) -> str:
+    return path.relative_to(run.path).as_posix()
+
+
+def save(path: Path, picture: Image.Image, *, quickly: bool = False) -> None:
+    """From here on no kill can take it away. ``quickly``: larger files, for what is not published."""
+    with replacing(path) as temporary:
+        picture.save(temporary, "PNG", compress_level=1 if quickly else 6)
+
+
+def load(path: Path) -> Image.Image | ImageError:
+    """A picture saved before; somebody may have touched it since."""
+    try:
+        return to_rgb(decode(path.read_bytes()))
+    except ImageError as error:
+        return error
+    except OSError as error:
+        return ImageError("missing image", f"{path.name}: {error.strerror}")
+
+
+def equal(image: Image.Image, other: Image.Image) -> bool:
+    return image.size == other.size and bool(np.array_equal(np.asarray(image), np.asarray(other)))
+
+
+def sweep(run: Run) -> None:
+    """Remove what killed writers left half done. Only the writer of the run may call this."""
+    for kind in ("originals", "edges", "pictures"):
+        for left in (folder(run) / kind).glob(".*.tmp"):
+            left.unlink(missing_ok=True)
+
 
 STAGE = "twin render"
 NOT_DRAWN = "not drawn"
 
 
 @dataclass
-class Drawn:
+class DrawnPictures:
     """``fresh``: how many pictures this call drew. ``ended``: what put an end to it."""
 
     fresh: int = 0
@@ -50,7 +100,7 @@ def render(
     seed: int,
     concurrency: int = 1,
     quiet: bool = False,
-) -> Drawn:
+) -> DrawnPictures:
     """A picture that could not be drawn is tried again by the next call; one that was drawn is not."""
     sweep(run)
     items = _items(run, benchmark, renderer, seed)
@@ -100,8 +150,10 @@ def _items(run: Run, benchmark: Benchmark, renderer: Renderer, seed: int) -> lis
     return items
 
 
-def _draw(run: Run, renderer: Renderer, items: list[_Item], concurrency: int, quiet: bool) -> Drawn:
-    made = Drawn()
+def _draw(
+    run: Run, renderer: Renderer, items: list[_Item], concurrency: int, quiet: bool
+) -> DrawnPictures:
+    made = DrawnPictures()
     waiting = [item for item in items if not item.target.exists()]
     made.reused = len(items) - len(waiting)
 

@@ -14,8 +14,8 @@ from heldout.engine import progress
 from heldout.errors import InputError, require
 from heldout.image import Digests, ImageError, to_rgb
 from heldout.store import Dropped, Run
+from heldout.twin.drawing import load, place, relative, save
 from heldout.twin.ledger import DESCRIBE, EDGES, read_stage, write_stage
-from heldout.twin.pictures import load, place, relative, save
 
 LOW, HIGH = 100, 200  # size of the gradient at an edge: what Canny ControlNets were trained on
 

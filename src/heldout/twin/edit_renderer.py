@@ -17,7 +17,7 @@ from PIL import Image
 from heldout.errors import InputError
 from heldout.image import ImageError, decode, to_rgb
 from heldout.model import Connection, EndpointError, RefusedError, ServerWatch, UnansweredError
-from heldout.twin.renderer import RenderError, RenderTask
+from heldout.twin.renderers import RenderError, RenderTask
 
 # What an image edit endpoint answered: one picture and what it cost, or the reason why not.
 
@@ -115,7 +115,7 @@ _SHAPE = 0.02  # by how much the answer's width over height may differ from what
 
 
 @dataclass(frozen=True)
-class Framed:
+class FramedPicture:
     """``picture`` is what is sent; ``box`` is where the original lies in it."""
 
     picture: Image.Image
@@ -138,10 +138,10 @@ class Framed:
         return answer.resize(self.size, Image.Resampling.LANCZOS, box=box)
 
 
-def frame(picture: Image.Image, sizes: Sequence[Size]) -> Framed:
+def frame(picture: Image.Image, sizes: Sequence[Size]) -> FramedPicture:
     """In the size whose shape wastes least, the rest white; as it is, where there are no sizes."""
     if not sizes:
-        return Framed(picture, (0, 0, *picture.size), picture.size)
+        return FramedPicture(picture, (0, 0, *picture.size), picture.size)
 
     def scale(size: Size) -> float:
         return min(size[0] / picture.width, size[1] / picture.height)
@@ -151,13 +151,13 @@ def frame(picture: Image.Image, sizes: Sequence[Size]) -> Framed:
 
     chosen = max(sizes, key=used)
     if chosen == picture.size:
-        return Framed(picture, (0, 0, *picture.size), picture.size)
+        return FramedPicture(picture, (0, 0, *picture.size), picture.size)
     factor = scale(chosen)
     width, height = (max(1, round(side * factor)) for side in picture.size)
     left, top = (chosen[0] - width) // 2, (chosen[1] - height) // 2
     canvas = Image.new("RGB", chosen, "white")
     canvas.paste(picture.resize((width, height), Image.Resampling.LANCZOS), (left, top))
-    return Framed(canvas, (left, top, left + width, top + height), picture.size)
+    return FramedPicture(canvas, (left, top, left + width, top + height), picture.size)
 
 
 def parse_sizes(text: str) -> tuple[Size, ...]:

@@ -10,19 +10,29 @@ import numpy as np
 
 from heldout.benchmark import Benchmark
 from heldout.errors import InputError
-from heldout.model import Asker, Replied
+from heldout.model import Asker, ReplySet
 from heldout.stats import Interval, cluster_rate_interval, cohen_kappa
 from heldout.store import Dropped, Run, write_atomic, write_json
-from heldout.twin.ledger import FILTER, RENDER, finished, folder, read_stage, write_stage
-from heldout.twin.people import KEEP, REJECT, TIE, said_by_people
-from heldout.twin.table import write_twins
-from heldout.twin.verify import NOT_ASKED, UNREAD, Verdict, verify
+from heldout.twin.ledger import (
+    FILTER,
+    KEEP,
+    REJECT,
+    RENDER,
+    TIE,
+    finished,
+    folder,
+    read_stage,
+    said_by_people,
+    write_stage,
+    write_twins,
+)
+from heldout.twin.verify import NOT_ASKED, UNREAD, TwinVerdict, verify
 
 # Do the verifier and people keep the same twins? Raw agreement and Cohen's kappa, clustered by picture.
 
 
 @dataclass(frozen=True)
-class Agreement:
+class TwinAgreement:
     """Cells: first the verifier, then people. ``kappa`` is None where chance alone would agree."""
 
     both_keep: int
@@ -52,7 +62,7 @@ class Agreement:
 
 def agreement(
     verifier: Sequence[bool], people: Sequence[bool], clusters: Sequence[str]
-) -> Agreement | None:
+) -> TwinAgreement | None:
     """``True`` is keep; None where nobody judged the same twin as the verifier."""
     if not verifier:
         return None
@@ -63,7 +73,7 @@ def agreement(
     kappa = cohen_kappa(said, clusters)
     same = (first == second).astype(float)
     raw = cluster_rate_interval(same, clusters)
-    return Agreement(
+    return TwinAgreement(
         both,
         verifier_only,
         people_only,
@@ -82,12 +92,12 @@ UNFILTERED = "unfiltered"
 
 
 @dataclass(frozen=True)
-class Filtered:
+class FilterResult:
     policy: str
     judged: int
     kept: int
-    agreement: Agreement | None
-    asked: Replied
+    agreement: TwinAgreement | None
+    asked: ReplySet
 
 
 def filter_twins(
@@ -98,11 +108,11 @@ def filter_twins(
     policy: str | None = None,
     unfiltered: bool = False,
     quiet: bool = False,
-) -> Filtered:
+) -> FilterResult:
     """Verdicts of an earlier call stay where no verifier is given: the pictures are still the same."""
     rendered = read_stage(run, RENDER)
     people = said_by_people(run)
-    asked = Replied()
+    asked = ReplySet()
     if verifier is not None:
         verdicts, asked = verify(run, rendered, verifier, quiet=quiet)
     else:
@@ -133,7 +143,7 @@ def filter_twins(
     agreed = _agreement(benchmark, verdicts, people, [row["id"] for row in rendered])
     if agreed is not None:
         write_json(folder(run) / "agreement.json", agreed.as_json())
-    return Filtered(chosen, len(rows), len(kept_ids), agreed, asked)
+    return FilterResult(chosen, len(rows), len(kept_ids), agreed, asked)
 
 
 def choose_policy(
@@ -169,18 +179,18 @@ def earlier_verdicts(run: Run) -> bool:
     )
 
 
-def _earlier(run: Run) -> dict[str, Verdict]:
+def _earlier(run: Run) -> dict[str, TwinVerdict]:
     if not finished(run, FILTER):
         return {}
     return {
-        row["id"]: Verdict(row["verifier"], row["verifier_reason"])
+        row["id"]: TwinVerdict(row["verifier"], row["verifier_reason"])
         for row in read_stage(run, FILTER)
         if row["verifier"]
     }
 
 
 def _decide(
-    policy: str, verdict: Verdict | None, said: str | None, *, veto: bool
+    policy: str, verdict: TwinVerdict | None, said: str | None, *, veto: bool
 ) -> tuple[bool, str, str]:
     """Kept or not, and the reason why not."""
     machine, person = verdict is not None and verdict.verdict == KEEP, said == KEEP
@@ -209,7 +219,7 @@ def _decide(
     return False, of_machine, detail
 
 
-def _against(verdict: Verdict | None) -> tuple[str, str]:
+def _against(verdict: TwinVerdict | None) -> tuple[str, str]:
     if verdict is None:
         return "not seen by the verifier", ""
     reason = {
@@ -222,10 +232,10 @@ def _against(verdict: Verdict | None) -> tuple[str, str]:
 
 def _agreement(
     benchmark: Benchmark,
-    verdicts: Mapping[str, Verdict],
+    verdicts: Mapping[str, TwinVerdict],
     people: Mapping[str, str],
     ids: list[str],
-) -> Agreement | None:
+) -> TwinAgreement | None:
     clusters = dict(zip((example.id for example in benchmark), benchmark.clusters, strict=True))
     both = [
         name

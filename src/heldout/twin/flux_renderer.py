@@ -11,7 +11,7 @@ from PIL import Image
 
 from heldout.errors import InputError, require
 from heldout.twin.flux_settings import FluxSettings, drawing_size
-from heldout.twin.renderer import RenderError, RenderTask
+from heldout.twin.renderers import RenderError, RenderTask
 
 _WHY = "drawing twins with FLUX"
 

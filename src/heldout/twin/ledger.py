@@ -6,14 +6,27 @@ A stage that makes something else than before withdraws what later stages made o
 
 from __future__ import annotations
 
+import hashlib
 import json
+import re
 import shutil
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from heldout.errors import InputError
-from heldout.store import Dropped, Run, make_table, write_atomic
+from heldout.store import (
+    TWIN,
+    Dropped,
+    Judgement,
+    Run,
+    append,
+    current,
+    make_table,
+    write_atomic,
+    write_json,
+)
 
 STAGES = ("resample", "describe", "edges", "render", "filter", "publish")
 RESAMPLE, DESCRIBE, EDGES, RENDER, FILTER, PUBLISH = STAGES
@@ -103,3 +116,90 @@ def _withdraw_after(run: Run, stage: str) -> None:
                 shutil.rmtree(place)
             else:
                 place.unlink(missing_ok=True)
+
+
+# The table of twins, joined from what the stages wrote; the review page reads it, and so do people.
+
+
+_DRAWN = (
+    "image_name",
+    "question",
+    "options",
+    "old_answer",
+    "new_answer",
+    "caption",
+    "original",
+    "edges",
+    "picture",
+    "renderer",
+)
+_JUDGED = ("verifier", "verifier_reason", "people", "kept")
+
+
+def write_twins(run: Run) -> None:
+    judged: dict[str, dict[str, Any]] = {}
+    if finished(run, FILTER):
+        judged = {row["id"]: row for row in read_stage(run, FILTER)}
+    rows = []
+    for row in read_stage(run, RENDER):
+        known = judged.get(row["id"], {})
+        rows.append(
+            {
+                "benchmark_id": row["id"],
+                **{name: row[name] for name in _DRAWN},
+                **{name: known.get(name) for name in _JUDGED},
+            }
+        )
+    table = make_table(TABLE, rows)
+    if run.table_path(TABLE).exists() and run.read_table(TABLE).equals(table):
+        return
+    run.write_table(TABLE, table)
+
+
+# Names that twins go by: of files, and of random draws.
+
+
+def file_name(identifier: str, *parts: str) -> str:
+    """A file name that no id can leave and no two ids share, still readable."""
+    plain = re.sub(r"[^A-Za-z0-9_-]+", "-", identifier).strip("-")[:40]
+    return "-".join([*([plain] if plain else []), digest(identifier)[:8], *parts])
+
+
+def digest(value: Any) -> str:
+    """Of anything that JSON can hold."""
+    text = json.dumps(value, sort_keys=True, ensure_ascii=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+# What people said of twins, and that it was said of the pictures that are there now.
+
+
+KEEP, REJECT, TIE = "keep", "reject", "tie"
+
+
+def said_by_people(run: Run) -> dict[str, str]:
+    """By item: the majority of its raters; as many for as against is a tie, which keeps nothing."""
+    votes: dict[str, Counter[str]] = defaultdict(Counter)
+    for (subject, _), judgement in current(run.path, TWIN).items():
+        if judgement.verdict in (KEEP, REJECT):
+            votes[subject][judgement.verdict] += 1
+    return {
+        subject: KEEP
+        if counts[KEEP] > counts[REJECT]
+        else TIE
+        if counts[KEEP] == counts[REJECT]
+        else REJECT
+        for subject, counts in votes.items()
+    }
+
+
+def withdraw_of_changed(run: Run, pictures: Mapping[str, str]) -> None:
+    """A judgement of a picture says nothing of the one that took its place: it is taken back."""
+    path = folder(run) / "shown.json"
+    shown: dict[str, str] = json.loads(path.read_text()) if path.exists() else {}
+    changed = {name for name, picture in pictures.items() if shown.get(name, picture) != picture}
+    for (subject, rater), judgement in current(run.path, TWIN).items():
+        if subject in changed and judgement.verdict is not None:
+            append(run.path, Judgement(rater, TWIN, subject, None, "its picture was drawn anew"))
+    if any(shown.get(name) != picture for name, picture in pictures.items()):
+        write_json(path, {**shown, **pictures})

@@ -15,11 +15,9 @@ from heldout.benchmark import Benchmark, Example, Opened, read_benchmark
 from heldout.errors import InputError
 from heldout.image import ImageError, byte_digest
 from heldout.store import Run, write_atomic, write_json
-from heldout.twin.ledger import FILTER, PUBLISH, RENDER, folder, read_stage, write_stage
-from heldout.twin.names import digest
-from heldout.twin.published import Published
+from heldout.twin.ledger import FILTER, PUBLISH, RENDER, digest, folder, read_stage, write_stage
+from heldout.twin.published import PublishedTwin, write_tsv
 from heldout.twin.same_format import write_same_format
-from heldout.twin.vlmevalkit import write_tsv
 
 PUBLISH_VERSION = 1
 _UNFINISHED = ".publish."
@@ -76,7 +74,7 @@ def publish(
 
 
 def _same_format(
-    reopen: Callable[[], Opened], twins: Mapping[str, Published], made: Path
+    reopen: Callable[[], Opened], twins: Mapping[str, PublishedTwin], made: Path
 ) -> tuple[Path | None, list[str]]:
     """The file's place below ``made``, or a note that says why there is none."""
     try:
@@ -103,7 +101,7 @@ def _plainly(path: Path) -> Benchmark:
         return Benchmark(path.name, ())
 
 
-def _differences(twins: Mapping[str, Published], written: Benchmark) -> list[str]:
+def _differences(twins: Mapping[str, PublishedTwin], written: Benchmark) -> list[str]:
     found = {example.id: example for example in written}
     wrong = []
     for name, twin in twins.items():
@@ -135,7 +133,7 @@ def _shown(example: Example) -> str:
         return str(error)
 
 
-def _kept(run: Run, benchmark: Benchmark, seed: int) -> dict[str, Published]:
+def _kept(run: Run, benchmark: Benchmark, seed: int) -> dict[str, PublishedTwin]:
     rendered = {row["id"]: row for row in read_stage(run, RENDER)}
     examples = {example.id: example for example in benchmark}
     how = run.manifest().get("twin", {})
@@ -163,7 +161,7 @@ def _kept(run: Run, benchmark: Benchmark, seed: int) -> dict[str, Published]:
             "people": judged["people"],
             "filter": judged["policy"],
         }
-        twins[row["id"]] = Published(
+        twins[row["id"]] = PublishedTwin(
             examples[row["id"]], row["new_answer"], row["new_index"], picture, record
         )
     return twins

@@ -16,7 +16,7 @@ _POLES = (("yes", "no"), ("true", "false"))
 
 
 @dataclass(frozen=True)
-class Resampled:
+class NewAnswer:
     """``new_index``: the new answer's place among the options, which stay as they are."""
 
     id: str
@@ -34,17 +34,17 @@ class Resampled:
 
 def resample(
     benchmark: Benchmark, examples: Iterable[Example], seed: int
-) -> tuple[list[Resampled], list[Dropped]]:
+) -> tuple[list[NewAnswer], list[Dropped]]:
     """A draw depends on the seed and the item's id alone, never on the other items."""
-    made: list[Resampled] = []
+    made: list[NewAnswer] = []
     dropped: list[Dropped] = []
     for example in examples:
         one = _item(benchmark, example, seed)
-        (made if isinstance(one, Resampled) else dropped).append(one)  # type: ignore[arg-type]
+        (made if isinstance(one, NewAnswer) else dropped).append(one)  # type: ignore[arg-type]
     return made, dropped
 
 
-def _item(benchmark: Benchmark, example: Example, seed: int) -> Resampled | Dropped:
+def _item(benchmark: Benchmark, example: Example, seed: int) -> NewAnswer | Dropped:
     question = (example.question or "").strip()
     if not example.images:
         return _dropped(example, "no picture", "there is nothing to draw anew")
@@ -60,7 +60,7 @@ def _item(benchmark: Benchmark, example: Example, seed: int) -> Resampled | Drop
     if isinstance(drawn, Dropped):
         return drawn
     new, place, wrong = drawn
-    return Resampled(
+    return NewAnswer(
         example.id,
         example.images[0].name,
         question,

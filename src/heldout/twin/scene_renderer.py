@@ -11,7 +11,7 @@ from PIL import Image
 from heldout.errors import InputError
 from heldout.image import pixel_digest
 from heldout.scenes import DrawnScene, NoTwinError, read_question, read_scenes, render, twin_scene
-from heldout.twin.renderer import RenderError, RenderTask
+from heldout.twin.renderers import RenderError, RenderTask
 
 
 class SceneRenderer:

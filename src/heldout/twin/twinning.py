@@ -14,7 +14,7 @@ import polars as pl
 from heldout.benchmark import Benchmark, Opened, open_tables, parse_source, prepare_run
 from heldout.engine import progress
 from heldout.errors import InputError
-from heldout.model import Asker, Replied, check_run, open_chat, opened_benchmark
+from heldout.model import Asker, ReplySet, check_run, open_chat, opened_benchmark
 from heldout.store import Run, open_run, python_command
 from heldout.twin.drawing import render
 from heldout.twin.edges import edges, faint
@@ -30,16 +30,14 @@ from heldout.twin.ledger import (
     dropped_of,
     finished,
     read_stage,
+    said_by_people,
     write_stage,
 )
-from heldout.twin.people import said_by_people
-from heldout.twin.prompts import DESCRIBE_TEMPLATE, VERIFY_TEMPLATE
 from heldout.twin.publish import publish
-from heldout.twin.renderer import Renderer
-from heldout.twin.renderers import EDIT, SCENE, open_renderer
+from heldout.twin.renderers import EDIT, SCENE, Renderer, open_renderer
 from heldout.twin.resample import resample
 from heldout.twin.settings import TwinSettings
-from heldout.twin.verify import describe
+from heldout.twin.verify import DESCRIBE_TEMPLATE, VERIFY_TEMPLATE, describe
 
 
 @dataclass
@@ -168,7 +166,7 @@ def _counts(run: Run, stage: str) -> dict[str, Any]:
     return {"items": len(read_stage(run, stage)), "left_out": dict(dropped.most_common())}
 
 
-def _spent(asked: Replied) -> dict[str, Any]:
+def _spent(asked: ReplySet) -> dict[str, Any]:
     return {
         "asked": len(asked.fresh),
         "reused": len(asked.replies) - len(asked.fresh),

@@ -6,14 +6,89 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from heldout.benchmark import Benchmark, CutError, without_thoughts
+from heldout.benchmark import Benchmark, CutError, letter, without_thoughts
 from heldout.image import Digests, FileOnDisk, ImageError, ImageRef, byte_digest
-from heldout.model import CUT, REFUSED, Asker, Journal, Replied, Reply, ask_prompts
+from heldout.model import (
+    CUT,
+    REFUSED,
+    Asker,
+    Journal,
+    Prompt,
+    Reply,
+    ReplySet,
+    Request,
+    Text,
+    ask_prompts,
+)
 from heldout.store import Dropped, Run
-from heldout.twin.ledger import DESCRIBE, RESAMPLE, read_stage, write_stage
-from heldout.twin.names import digest
-from heldout.twin.people import KEEP, REJECT
-from heldout.twin.prompts import DESCRIBE_TEMPLATE, describe_prompt, verify_prompt
+from heldout.twin.ledger import DESCRIBE, KEEP, REJECT, RESAMPLE, digest, read_stage, write_stage
+
+# What the describer and the verifier read: versioned, in the spirit of the paper's two prompts.
+
+
+# Part of every caption's and every verdict's identity. Raise it with any change of what is read.
+DESCRIBE_TEMPLATE = "heldout-describe/1"
+VERIFY_TEMPLATE = "heldout-verify/1"
+
+_DESCRIBE = """\
+Here are a picture and a question about it.
+
+{asked}
+
+In this picture the right answer is: {old}
+Now imagine another picture, as near to this one as possible, in which the right answer is: {new}
+{others}
+Describe that other picture in a dense caption, from which somebody who has seen neither of the two could \
+draw it: the kind of picture, the viewpoint and the layout; everything in it with its place, number, size, \
+colour and texture; any text that can be read. Whatever makes the new answer right must be plain to see. \
+Keep everything that the new answer does not force to change. Do not mention the question, the options, \
+the first picture, or that anything was changed.
+
+Reply with the caption alone, in at most {words} words."""
+
+_VERIFY = """\
+Here are a picture and a question about it.
+
+{asked}
+
+The answer is said to be: {new}
+
+Decide whether the question can be answered from this picture, and whether that answer is right. It must \
+follow from what can be seen, and no other answer{options} may be right as well, or as likely. If there is \
+any doubt, the item is rejected. How natural or beautiful the picture is does not matter.
+
+Reason first: say what the picture shows, what the right answer is, and why. Then end with a last line \
+that holds a single word, KEEP or REJECT."""
+
+
+def describe_prompt(
+    identifier: str,
+    picture: ImageRef,
+    question: str,
+    options: Sequence[str],
+    old: str,
+    new: str,
+    words: int,
+) -> Prompt:
+    others = "Every other option is wrong there.\n" if options else ""
+    text = _DESCRIBE.format(
+        asked=_asked(question, options), old=old, new=new, others=others, words=words
+    )
+    return Prompt(Request(identifier, (picture, Text(text))))
+
+
+def verify_prompt(
+    identifier: str, picture: ImageRef, question: str, options: Sequence[str], new: str
+) -> Prompt:
+    among = " among the options" if options else ""
+    text = _VERIFY.format(asked=_asked(question, options), new=new, options=among)
+    return Prompt(Request(identifier, (picture, Text(text))))
+
+
+def _asked(question: str, options: Sequence[str]) -> str:
+    lines = [f"{letter(place)}. {option}" for place, option in enumerate(options)]
+    return "\n".join([f"Question: {question}", *(["Options:"] if lines else []), *lines])
+
 
 UNREAD = "unread"  # the verifier was asked, and what it said is no verdict
 NOT_ASKED = "not asked"
@@ -22,7 +97,7 @@ _MARKS = "*_`#>\"' \t.!"
 _LONGEST_REASON = 4000
 
 
-class Verdict(NamedTuple):
+class TwinVerdict(NamedTuple):
     """``verdict``: keep, reject, unread or not asked; ``reason``: its reasoning, or what went wrong."""
 
     verdict: str
@@ -31,7 +106,7 @@ class Verdict(NamedTuple):
 
 def verify(
     run: Run, rendered: Sequence[dict[str, Any]], verifier: Asker, *, quiet: bool = False
-) -> tuple[dict[str, Verdict], Replied]:
+) -> tuple[dict[str, TwinVerdict], ReplySet]:
     prompts = {
         row["id"]: verify_prompt(
             row["id"],
@@ -55,28 +130,28 @@ def verify(
     )
     verdicts = {name: read_verdict(reply) for name, reply in answered.replies.items()}
     for dropped in answered.lost.values():
-        verdicts[dropped.id] = Verdict(NOT_ASKED, f"{dropped.reason}: {dropped.detail}")
+        verdicts[dropped.id] = TwinVerdict(NOT_ASKED, f"{dropped.reason}: {dropped.detail}")
     return verdicts, answered
 
 
-def read_verdict(reply: Reply) -> Verdict:
+def read_verdict(reply: Reply) -> TwinVerdict:
     """Strict: the last line is the one word and nothing else; anything else keeps nothing."""
     if reply.finish == REFUSED:
-        return Verdict(UNREAD, f"refused: {reply.text:.200}")
+        return TwinVerdict(UNREAD, f"refused: {reply.text:.200}")
     if reply.finish == CUT:
-        return Verdict(UNREAD, "cut off before its verdict")
+        return TwinVerdict(UNREAD, "cut off before its verdict")
     try:
         text = without_thoughts(reply.text)
     except CutError:
-        return Verdict(UNREAD, "cut off while thinking")
+        return TwinVerdict(UNREAD, "cut off while thinking")
     lines = [line.strip() for line in text.splitlines() if line.strip(_MARKS)]
     if not lines:
-        return Verdict(UNREAD, "empty")
+        return TwinVerdict(UNREAD, "empty")
     match = _VERDICT.fullmatch(lines[-1].replace("*", "").strip(_MARKS))
     if match is None:
-        return Verdict(UNREAD, f"no verdict in the last line: {lines[-1]!r:.120}")
+        return TwinVerdict(UNREAD, f"no verdict in the last line: {lines[-1]!r:.120}")
     reason = "\n".join(lines[:-1])[-_LONGEST_REASON:]
-    return Verdict(KEEP if match[1].upper() == "KEEP" else REJECT, reason)
+    return TwinVerdict(KEEP if match[1].upper() == "KEEP" else REJECT, reason)
 
 
 def _content(ref: ImageRef) -> str:
@@ -107,12 +182,12 @@ def describe(
     *,
     longest: int = LONGEST_CAPTION,
     quiet: bool = False,
-) -> Replied:
+) -> ReplySet:
     """Without a describer every caption is empty: only a renderer that reads none can go on."""
     resampled = read_stage(run, RESAMPLE)
     if describer is None:
         write_stage(run, DESCRIBE, [{"id": row["id"], "caption": ""} for row in resampled], [])
-        return Replied()
+        return ReplySet()
     pictures = {example.id: example.images[0] for example in benchmark if example.images}
     prompts = {
         row["id"]: describe_prompt(

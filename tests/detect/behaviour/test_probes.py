@@ -91,7 +91,7 @@ def test_multimodal_leakage_needs_its_base() -> None:
     tables = planted_answers(3, dose=2.0)
     untold = _outcome("multimodal-leakage", tables, TARGET)
     assert isinstance(untold, NotTestable)
-    assert "--base" in untold.reason
+    assert "bases" in untold.reason
     with pytest.raises(InputError, match="--base vicuna: no answers"):
         _outcome(
             "multimodal-leakage",

@@ -350,7 +350,7 @@ def test_bad_predictions_get_a_sentence(run: Run, tmp_path: Path, content: str, 
 
 def test_bad_arguments_get_a_sentence(run: Run, tmp_path: Path) -> None:
     path = write(tmp_path / "p.jsonl", [{"id": "0a", "correct": 1}])
-    with pytest.raises(InputError, match="--metric f1"):
+    with pytest.raises(InputError, match="^metric f1"):
         study_impact(run, [path], metric="f1")
     with pytest.raises(InputError, match="expected a column rank"):
         study_impact(run, [path], metric="retrieval")

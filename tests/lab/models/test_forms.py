@@ -12,12 +12,12 @@ from heldout.benchmark import Example
 from heldout.lab.models.vlm import TOY, new_processor
 from heldout.lab.models.worlds import LabItem, Piece, RowPacker, document, gap, instructed, plain
 from heldout.model.asking.question import Question, original
-from heldout.model.asking.template import write
+from heldout.model.asking.stage import write
 from heldout.model.asking.variants import masked
 from heldout.model.item_scores import item_text
 from heldout.model.local.load import Family
 from heldout.model.local.writing import Writer
-from heldout.model.prompt import question_request
+from heldout.model.request import question_request
 
 OPEN = Example(id="1", images=(), question="How many stars are there?", options=(), answer="2")
 CHOICE = Example(

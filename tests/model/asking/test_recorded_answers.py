@@ -20,7 +20,7 @@ from heldout.cli.app import app
 from heldout.errors import InputError
 from heldout.model.asking.recorded import RecordedAnswers, read_answers
 from heldout.model.asking.stage import graded
-from heldout.model.spreadsheet import spreadsheet_rows
+from heldout.model.prediction_files import spreadsheet_rows
 
 ORGANS = ("liver", "heart", "left lung", "spleen")
 

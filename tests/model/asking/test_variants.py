@@ -12,7 +12,7 @@ from heldout.benchmark import Benchmark, Example, read_benchmark
 from heldout.benchmark.grading.choice import same
 from heldout.errors import InputError
 from heldout.image import ImageRef, InlineBytes
-from heldout.model.asking import Asked, Question, expand, parse_variants, write
+from heldout.model.asking import Question, QuestionSet, expand, parse_variants, write
 from heldout.model.request import Text
 
 ORGANS = ("liver", "heart", "left lung", "spleen")
@@ -39,11 +39,11 @@ def benchmark(picture: Callable[..., bytes]) -> Benchmark:
     return Benchmark("organs", tuple(made))
 
 
-def asked(benchmark: Benchmark, variants: str, **how: object) -> Asked:
+def asked(benchmark: Benchmark, variants: str, **how: object) -> QuestionSet:
     return expand(benchmark, benchmark.examples, parse_variants(variants), **how)  # type: ignore[arg-type]
 
 
-def by_variant(made: Asked, name: str) -> list[Question]:
+def by_variant(made: QuestionSet, name: str) -> list[Question]:
     return [question for question in made.questions if question.variant == name]
 
 

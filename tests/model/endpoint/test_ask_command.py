@@ -17,6 +17,7 @@ import pytest
 from asking_process import Scripted
 from typer.testing import CliRunner
 
+import heldout
 from heldout.cli.app import app
 from heldout.errors import InputError
 from heldout.store import Run
@@ -383,3 +384,31 @@ def test_attempts_are_what_the_command_says(bench: Path, server: Scripted, tmp_p
         "--quiet",
     )
     assert "did not answer in 1 attempt (" in told
+
+
+def test_from_python_answers_and_accuracy_are_frames_and_a_run_is_made(
+    bench: Path, server: Scripted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    monkeypatch.chdir(work)
+    result = heldout.ask(
+        bench, endpoint=server.url(), variants=["original", "rotation-1"], quiet=True
+    )
+    assert result.run.path.resolve() == work / "heldout-runs/ask-test-1"
+    assert result.answers.height == 44 and set(result.answers["variant"]) == {
+        "original",
+        "rotation-1",
+    }
+    assert result.accuracy["variant"].to_list() == ["original", "rotation-1"]
+    assert result.accuracy["items"].to_list() == [22, 22]
+    assert result.run.manifest()["commands"][0][-1].startswith("import heldout; heldout.ask(")
+    assert result.models[0].model in result._repr_html_()
+    again = heldout.ask(bench, endpoint=server.url(), run=result.run, quiet=True, limit=2)
+    assert again.models[0].reused >= 4
+    with pytest.raises(InputError, match="^tolerance: "):
+        heldout.ask(bench, model="m", tolerance=7)
+    with pytest.raises(InputError, match="^limit: "):
+        heldout.ask(bench, heldout.AskSettings(model="m"), limit=3)
+    with pytest.raises(InputError, match="holds no twins"):
+        heldout.ask(bench, endpoint=server.url(), variants="twin", run=result.run, quiet=True)

@@ -15,8 +15,7 @@ from heldout.errors import InputError
 from heldout.model.endpoint import Connection, Endpoint, EndpointError, Pace, probe
 from heldout.model.endpoint.capabilities import enables
 from heldout.model.item_scores import joint_request
-from heldout.model.prompt import question_request
-from heldout.model.request import Request, Score
+from heldout.model.request import Request, Score, question_request
 from heldout.store import Dropped
 
 Connect = Callable[..., Connection]

@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 
 from heldout.cli.app import app
 from heldout.errors import InputError
-from heldout.model.endpoint import pace
+from heldout.model.endpoint import connection as pace
 from heldout.scenes import write_benchmark
 from heldout.store import Run
 

@@ -10,7 +10,7 @@ from email.utils import formatdate
 
 import pytest
 
-from heldout.model.endpoint.pace import (
+from heldout.model.endpoint.connection import (
     LONGEST_WAIT_SECONDS,
     Backoff,
     TokenPace,

@@ -16,7 +16,7 @@ from tiny_models import FAMILIES, save
 
 from heldout.image import ImageRef, InlineBytes
 from heldout.model.local import LocalModel
-from heldout.model.local.load import Loaded, load
+from heldout.model.local.load import LoadedModel, load
 from heldout.model.request import CUT, STOPPED, Prompt, Reply, Request, Text
 from heldout.store import Dropped
 
@@ -61,7 +61,7 @@ def prompts_for(family: str, pictures: Sequence[ImageRef]) -> list[Prompt]:
     return asked
 
 
-def expected(family: str, loaded: Loaded, request: Request) -> list[int]:
+def expected(family: str, loaded: LoadedModel, request: Request) -> list[int]:
     """The processor on the whole prompt, and the model's own generate."""
     model, processor, tok = loaded.model, loaded.processor, loaded.tokenizer
     images = [picture.open().convert("RGB") for picture in request.images]

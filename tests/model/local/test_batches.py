@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from heldout.model.local.forward import MOST_SCORED, batches, common_prefix
 from heldout.model.local.layout import Row
-from heldout.model.local.passes import MOST_SCORED, batches, common_prefix
 
 
 def row(length: int, scored: int = 1, *, start: int = 0) -> Row:

@@ -16,7 +16,7 @@ from tiny_models import FAMILIES, REMOTE, save
 
 from heldout.image import ImageRef, InlineBytes
 from heldout.model.local import LocalModel
-from heldout.model.local.load import Loaded, load
+from heldout.model.local.load import LoadedModel, load
 from heldout.model.request import Request, Score, Text
 from heldout.store import Dropped
 
@@ -156,7 +156,7 @@ def test_batches_padding_and_sharing_change_no_score(
 
 
 def compare(
-    loaded: Loaded,
+    loaded: LoadedModel,
     asked: Sequence[Request],
     expected: dict[str, list[tuple[float, ...]]],
     *batches: int,

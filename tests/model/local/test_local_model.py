@@ -24,9 +24,8 @@ from heldout.benchmark import read_benchmark
 from heldout.errors import InputError, PrerequisiteError
 from heldout.image import FileOnDisk, ImageRef, InlineBytes
 from heldout.model.local import LocalModel
-from heldout.model.local.load import Loaded, load
-from heldout.model.prompt import question_request
-from heldout.model.request import Request, Score, Text
+from heldout.model.local.load import LoadedModel, load
+from heldout.model.request import Request, Score, Text, question_request
 from heldout.store import Dropped
 
 
@@ -36,7 +35,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def loaded(folder: Path) -> Loaded:
+def loaded(folder: Path) -> LoadedModel:
     return load(str(folder), revision=None, dtype="float32", device="cpu", trust_remote_code=False)
 
 
@@ -51,7 +50,7 @@ def ask(identifier: str, *content: ImageRef | str, answer: str = "yes") -> Reque
 
 
 def test_what_cannot_be_scored_is_dropped_with_its_reason(
-    loaded: Loaded, shown: ImageRef, picture: Callable[..., bytes], tmp_path: Path
+    loaded: LoadedModel, shown: ImageRef, picture: Callable[..., bytes], tmp_path: Path
 ) -> None:
     thin = ImageRef("thin", InlineBytes(picture(1, (2000, 2)), "thin"))
     asked = [
@@ -86,7 +85,7 @@ def test_what_cannot_be_scored_is_dropped_with_its_reason(
     assert isinstance(long, Dropped) and "the model reads 512" in long.detail
 
 
-def test_counts_are_what_the_processor_gives(loaded: Loaded, shown: ImageRef) -> None:
+def test_counts_are_what_the_processor_gives(loaded: LoadedModel, shown: ImageRef) -> None:
     request = ask("a", shown, "Is there a mass?")
     text = loaded.processor.apply_chat_template(
         [
@@ -106,7 +105,7 @@ def test_counts_are_what_the_processor_gives(loaded: Loaded, shown: ImageRef) ->
     ]
 
 
-def test_a_picture_is_looked_at_once(loaded: Loaded, shown: ImageRef) -> None:
+def test_a_picture_is_looked_at_once(loaded: LoadedModel, shown: ImageRef) -> None:
     looks = []
     loaded.model.model.visual.register_forward_hook(lambda *_: looks.append(1))
     asked = [ask(f"{n}", shown, f"Is there a mass {n}?") for n in range(9)]
@@ -115,7 +114,9 @@ def test_a_picture_is_looked_at_once(loaded: Loaded, shown: ImageRef) -> None:
     assert len(looks) == 1
 
 
-def test_options_of_one_question_are_scored_as_if_alone(loaded: Loaded, shown: ImageRef) -> None:
+def test_options_of_one_question_are_scored_as_if_alone(
+    loaded: LoadedModel, shown: ImageRef
+) -> None:
     answers = ["yes", "no", "none of these", "no", "y"]
     asked = [ask(f"{n}", shown, "Is it?", answer=answer) for n, answer in enumerate(answers)]
     together = {one.id: one for one in LocalModel(loaded, "tiny").score(asked)}
@@ -137,7 +138,7 @@ def test_rows_of_a_family_without_prefixes_share_one_look(tmp_path: Path, shown:
     assert batches == [1]
 
 
-def test_only_scored_places_go_through_the_head(loaded: Loaded, shown: ImageRef) -> None:
+def test_only_scored_places_go_through_the_head(loaded: LoadedModel, shown: ImageRef) -> None:
     lines = []
     loaded.model.lm_head.register_forward_hook(
         lambda _m, _i, out: lines.append(out[..., 0].numel())
@@ -147,7 +148,7 @@ def test_only_scored_places_go_through_the_head(loaded: Loaded, shown: ImageRef)
     assert sum(lines) == sum(len(one.logprobs) for one in scores if isinstance(one, Score)) > 0
 
 
-def test_out_of_memory_halves_the_batch(loaded: Loaded, shown: ImageRef) -> None:
+def test_out_of_memory_halves_the_batch(loaded: LoadedModel, shown: ImageRef) -> None:
     asked = [ask(f"{n}", shown, f"Is there a mass {n}?") for n in range(7)]
     asked += [ask(f"text {n}", f"Is there a mass {n}?") for n in range(3)]
     expected = {one.id: one for one in LocalModel(loaded, "tiny").score(asked)}
@@ -209,7 +210,7 @@ def test_tokens_across_the_border_of_prompt_and_answer(
         assert given.logprobs == pytest.approx(theirs, abs=1e-3)
 
 
-def test_real_questions_on_real_pictures(loaded: Loaded, shared_data: Path) -> None:
+def test_real_questions_on_real_pictures(loaded: LoadedModel, shared_data: Path) -> None:
     benchmark = read_benchmark(f"{shared_data}/slake/official_test.json#q_lang=en")
     asked = [question_request(example) for example in benchmark.examples[:40]]
     scores = list(LocalModel(loaded, "tiny").score(asked))
@@ -376,7 +377,7 @@ import sys
 for name in ("polars", "pydantic", "typer", "rich", "faiss"):
     sys.modules[name] = None
 from heldout.model.local import LocalModel
-from heldout.model.prompt import question_request
+from heldout.model.request import question_request
 from heldout.model.request import Request
 print("fine")
 """

@@ -6,7 +6,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
-from heldout.model.local.passes import moments  # noqa: E402
+from heldout.model.local.forward import moments  # noqa: E402
 
 
 def exact(logits: torch.Tensor, targets: torch.Tensor) -> list[torch.Tensor]:

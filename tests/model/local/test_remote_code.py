@@ -24,14 +24,14 @@ from test_families import answer_tokens, compare, lines, requests_for
 from tiny_models import CODE, REMOTE, save
 from typer.testing import CliRunner
 
-from heldout.audit.access import forget_loaded, open_scorer
 from heldout.audit.audit_file import ModelEntry
+from heldout.audit.recording import forget_loaded, open_scorer
 from heldout.cli.app import app
 from heldout.errors import InputError, PrerequisiteError
 from heldout.image import ImageRef, InlineBytes
 from heldout.model.local import LocalModel
-from heldout.model.local.internvl_chat import TiledImages
-from heldout.model.local.load import Loaded, load
+from heldout.model.local.load import LoadedModel, load
+from heldout.model.local.remote import TiledImages
 from heldout.model.request import Prompt, Reply, Request, Text
 from heldout.store import Dropped, Run
 
@@ -53,7 +53,7 @@ def pictures(picture: Callable[..., bytes]) -> list[ImageRef]:
     ]
 
 
-def opened(family: str, folder: Path, side: str = "right") -> Loaded:
+def opened(family: str, folder: Path, side: str = "right") -> LoadedModel:
     save(family, folder, side=side)
     return load(str(folder), revision=None, dtype="float32", device="cpu", trust_remote_code=True)
 
@@ -89,7 +89,7 @@ def question_of(family: str, content: Sequence[ImageRef | Text]) -> str:
     return "".join(part.text if isinstance(part, Text) else shown for part in content)
 
 
-def plain(family: str, loaded: Loaded, request: Request) -> list[tuple[float, ...]]:
+def plain(family: str, loaded: LoadedModel, request: Request) -> list[tuple[float, ...]]:
     """The checkpoint's own forward on prompt and answer as one text."""
     model, tok = loaded.model, loaded.tokenizer
     images = [picture.open().convert("RGB") for picture in request.images]

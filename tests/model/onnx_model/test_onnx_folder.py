@@ -29,7 +29,7 @@ from heldout.errors import InputError
 from heldout.lab.models import onnx_export
 from heldout.lab.models.onnx_export import export_onnx
 from heldout.model.onnx import CARD, OnnxModel
-from heldout.model.onnx.card import (
+from heldout.model.onnx.graphs import (
     CHAT_TEMPLATE,
     DECODER,
     PROJECTOR,
@@ -39,8 +39,8 @@ from heldout.model.onnx.card import (
     file_sha256,
 )
 from heldout.model.onnx.processor import prepare
-from heldout.model.opening import open_model
 from heldout.model.request import Score
+from heldout.model.settings import open_model
 
 
 @pytest.fixture(scope="module")

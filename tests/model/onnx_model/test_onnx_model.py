@@ -23,7 +23,7 @@ from exported import by_torch, make, pictures, requests
 
 from heldout.cli.app import app
 from heldout.errors import InputError
-from heldout.model.local.passes import moments as torch_moments
+from heldout.model.local.forward import moments as torch_moments
 from heldout.model.onnx import OnnxModel
 from heldout.model.onnx.graphs import moments
 from heldout.model.request import Prompt, Reply, Request, Score, Text
@@ -104,17 +104,17 @@ def test_replies_are_those_of_the_torch_backend(
 
 
 def test_a_prompt_of_one_token_is_answered_like_a_longer_one(folders: tuple[Path, Path]) -> None:
-    from heldout.model.local.layout import Features, Row
+    from heldout.model.local.layout import ImageFeatures, Row
 
     passes = OnnxModel.load(folders[1], device="cpu")._forward
     ids = (5, 6, 7)
-    prefix = passes.read(ids[:-1], Features())
+    prefix = passes.read(ids[:-1], ImageFeatures())
     assert prefix is not None
     cache = passes.spread(prefix, 1)
     tokens = passes.likeliest(passes.step(cache, [ids[-1:]], 2, None))
     for place in range(3):
         tokens += passes.likeliest(passes.step(cache, [tokens[-1:]], 3 + place, None))
-    whole, first = passes.generate(Row(ids, (), (), True), Features(), 4)
+    whole, first = passes.generate(Row(ids, (), (), True), ImageFeatures(), 4)
     assert whole == tokens[: len(whole)] and passes.likeliest(first[None]) == tokens[:1]
 
 

@@ -26,7 +26,7 @@ NO_IMAGE = "no-image"
 LACKING = NotRecorded(
     f"needs answers without the image of the model and of its base: heldout ask --variants {NO_IMAGE}"
 )
-NO_BASE = NotRecorded("needs the language model it was made from: --base BASE or --base MODEL=BASE")
+NO_BASE = NotRecorded("needs the language model it was made from: the setting bases")
 
 
 def arms(tables: ScoreTables, settings: DetectSettings, model: str, leave_out: bool) -> Arms | str:
@@ -66,7 +66,7 @@ def find(tables: ScoreTables, settings: DetectSettings) -> Iterator[Outcome]:
     for _, base in settings.bases:
         if base not in tables.answering:
             raise InputError(
-                f"--base {base}: no answers of it in this run; it has "
+                f"bases {base}: no answers of it in this run; it has "
                 f"{', '.join(tables.answering) or 'none'}"
             )
     bases = {base for _, base in settings.bases}

@@ -35,7 +35,7 @@ def find(tables: ScoreTables, settings: DetectSettings) -> Iterator[Outcome]:
     for model, _ in settings.degrees:
         if model not in tables.answering:
             raise InputError(
-                f"--degree {model}: no answers of it in this run; it has "
+                f"degrees {model}: no answers of it in this run; it has "
                 f"{', '.join(tables.answering) or 'none'}"
             )
     ordered = sorted(settings.degrees, key=lambda one: (one[1], one[0]))

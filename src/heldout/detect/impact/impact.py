@@ -384,7 +384,7 @@ def impact_findings(
             minimum_detectable_effect=DETECTABLE * owed.error,
             blind_to=[
                 "association, not cause: leaked items may be easier or harder for reasons of their own; "
-                "compare a model that cannot have seen them (--baseline)",
+                "compare a model that cannot have seen them (the setting baseline)",
                 *trust,
             ],
             seed=seed,

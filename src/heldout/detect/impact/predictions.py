@@ -14,8 +14,8 @@ from heldout.errors import InputError
 from heldout.model import (
     Columns,
     OwnGrades,
-    Reading,
     RecordedAnswers,
+    ReplyOutcome,
     Unread,
     as_truth,
     compare_grades,
@@ -93,7 +93,7 @@ def read_predictions(
     if columns.of("id") is None and columns.of("position") is None:
         raise InputError(
             f"{path.name}: expected a column with the items' ids (id, qid, question_id, index …); it "
-            f"has: {', '.join(columns.present)}. Name it with --map id=COLUMN"
+            f"has: {', '.join(columns.present)}. Name it with the setting map: id=COLUMN"
         )
     gradable = _gradable(columns, benchmark)
     metric, source = _metric(path, columns, metric, gradable)
@@ -124,7 +124,7 @@ def _gradable(columns: Columns, benchmark: Benchmark) -> bool:
 def _metric(path: Path, columns: Columns, metric: str | None, gradable: bool) -> tuple[str, str]:
     """The metric and the field it is read from: one that the user named, else the first there is."""
     if metric is not None and metric not in METRICS:
-        raise InputError(f"--metric {metric}: expected one of {', '.join(METRICS)}")
+        raise InputError(f"metric {metric}: expected one of {', '.join(METRICS)}")
     wanted = [
         (name, one) for name in ((metric,) if metric else METRICS) for one in _METRIC_FIELDS[name]
     ]
@@ -133,7 +133,7 @@ def _metric(path: Path, columns: Columns, metric: str | None, gradable: bool) ->
     if ("accuracy", "prediction") in named and not gradable:
         raise InputError(
             f"{path.name}: '{columns.of('prediction')}' cannot be graded: neither the benchmark nor the "
-            f"file says what is right. Name the benchmark, or a column: --map answer=COLUMN"
+            f"file says what is right. Name the benchmark, or a column with the setting map: answer=COLUMN"
         )
     usable = named or [pair for pair in present if gradable or pair[1] != "prediction"]
     if usable:
@@ -141,7 +141,7 @@ def _metric(path: Path, columns: Columns, metric: str | None, gradable: bool) ->
     fields = [one for _, one in wanted]
     raise InputError(
         f"{path.name}: expected a column {' or '.join(fields)}; it has: {', '.join(columns.present)}. "
-        f"Name it with --map {fields[0]}=COLUMN"
+        f"Name it with the setting map: {fields[0]}=COLUMN"
         + (" (its predictions cannot be graded: nothing says what is right)" if present else "")
     )
 
@@ -193,7 +193,9 @@ def _graded(model: str, path: Path, columns: Columns, answers: RecordedAnswers) 
             others.setdefault(question.benchmark_id, question.variant)
             continue
         outcome = graded(question, reply).outcome
-        readings.append(Reading(question.benchmark_id, reply.text, outcome, len(question.options)))
+        readings.append(
+            ReplyOutcome(question.benchmark_id, reply.text, outcome, len(question.options))
+        )
         hit = outcome == "right"
         right[question.benchmark_id].append(hit)
         if question.id in answers.own_grades:

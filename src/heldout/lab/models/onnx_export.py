@@ -27,15 +27,15 @@ from heldout.model import (
     CHAT_TEMPLATE,
     NEEDED,
     TOKENIZER,
-    Card,
+    CheckpointSource,
     Decoder,
-    Loaded,
+    LoadedModel,
     LocalModel,
+    OnnxCard,
     OnnxModel,
     Preparation,
     Request,
     Score,
-    Source,
     Text,
     image_token_id,
     load,
@@ -67,7 +67,7 @@ def export_onnx(
     revision: str | None = None,
     trust_remote_code: bool = False,
     tell: Callable[[str], None] = lambda _: None,
-) -> Card:
+) -> OnnxCard:
     """Write ``out`` and return its card. An earlier export there is replaced, anything else is not."""
     for package, extra in (
         ("torch", "hf"),
@@ -133,7 +133,7 @@ def _foreign(out: Path) -> bool:
     return bool(names) and CARD not in names
 
 
-def _with_pillow(name: str, loaded: Loaded, revision: str | None, trust: bool) -> Loaded:
+def _with_pillow(name: str, loaded: LoadedModel, revision: str | None, trust: bool) -> LoadedModel:
     """The processor that prepares pictures by Pillow: torchvision's rounds differently."""
     from transformers import AutoImageProcessor
 
@@ -154,7 +154,7 @@ def _with_pillow(name: str, loaded: Loaded, revision: str | None, trust: bool) -
     return loaded
 
 
-def _decoder(name: str, loaded: Loaded) -> Decoder:
+def _decoder(name: str, loaded: LoadedModel) -> Decoder:
     """Shapes of the decoder, or why it cannot be exported."""
     model = loaded.model
     config, text = model.config, model.config.get_text_config()
@@ -240,8 +240,8 @@ def _compare_pictures(name: str, processor: Any, how: Preparation) -> None:
 
 
 def _card(
-    name: str, loaded: Loaded, folder: Path, how: Preparation, shape: Decoder, stored: Any
-) -> Card:
+    name: str, loaded: LoadedModel, folder: Path, how: Preparation, shape: Decoder, stored: Any
+) -> OnnxCard:
     import onnx
     import torch
     import transformers
@@ -252,7 +252,7 @@ def _card(
     source = Path(name).expanduser()
     weights = sorted(source.glob("*.safetensors")) if source.is_dir() else []
     files = [*NEEDED, *([CHAT_TEMPLATE] if (folder / CHAT_TEMPLATE).exists() else [])]
-    return Card(
+    return OnnxCard(
         model_type=config.model_type,
         image_token=str(tokenizer.convert_ids_to_tokens(image_id)),
         image_token_id=image_id,
@@ -266,7 +266,7 @@ def _card(
         special_tokens=[str(token) for token in tokenizer.all_special_tokens],
         decoder=shape,
         stored=stored,
-        source=Source(
+        source=CheckpointSource(
             name=source.resolve().name if source.is_dir() else name,
             revision=loaded.revision,
             weights={path.name: sha256(path) for path in weights},
@@ -282,7 +282,7 @@ def _card(
     )
 
 
-def _places(loaded: Loaded, how: Preparation) -> int:
+def _places(loaded: LoadedModel, how: Preparation) -> int:
     """How many lines the projector gives for one picture."""
     import torch
 
@@ -292,7 +292,7 @@ def _places(loaded: Loaded, how: Preparation) -> int:
     return int(given[0].shape[0])
 
 
-def _write_card(folder: Path, card: Card) -> None:
+def _write_card(folder: Path, card: OnnxCard) -> None:
     write_json(folder / CARD, json.loads(card.model_dump_json()))
 
 

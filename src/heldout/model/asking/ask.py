@@ -12,29 +12,39 @@ from typing import Any
 
 import polars as pl
 
-from heldout.benchmark import Benchmark, Example, prepare_run, read_benchmark, same
+from heldout.benchmark import Benchmark, prepare_run, read_benchmark
 from heldout.errors import InputError, counted
-from heldout.image import Digests
-from heldout.model.asking.own_grades import OwnGrades, own_grades_of, recorded_remarks
-from heldout.model.asking.paraphrase import write_paraphrases
-from heldout.model.asking.prompts import Journal
+from heldout.model.asking.prompts import Journal, write_paraphrases
 from heldout.model.asking.question import picture_digest
 from heldout.model.asking.recorded import read_answers
-from heldout.model.asking.stage import answer_row, ask_questions, replace_left_out, replace_variants
-from heldout.model.asking.summary import Reading, Summary, Unread, summarise, unread_of
-from heldout.model.asking.template import template_name
-from heldout.model.asking.twin_origin import twin_origin
+from heldout.model.asking.stage import (
+    answer_row,
+    ask_questions,
+    replace_left_out,
+    replace_variants,
+    template_name,
+)
+from heldout.model.asking.summary import (
+    OwnGrades,
+    ReplyOutcome,
+    Summary,
+    Unread,
+    own_grades_of,
+    recorded_remarks,
+    summarise,
+    unread_of,
+)
+from heldout.model.asking.twins import note_twins
 from heldout.model.asking.variants import Variant, expand, is_twin, parse_variants
 from heldout.model.endpoint.chat import ChatEndpoint
 from heldout.model.endpoint.settings import ModelServer
 from heldout.model.item_scores import by_picture
 from heldout.model.request import Asker
 from heldout.model.score import check_run, opened_benchmark
+from heldout.model.scoring import claim_model, stage_folder
 from heldout.model.settings import SENTENCE_TOKENS, AskSettings
-from heldout.model.tables import claim_model, stage_folder
 from heldout.store import Dropped, Run, open_run, python_command
 
-TWIN_SETS = "twins.json"
 PUBLISHED_TWINS = "twin/publish.json"  # written by heldout twin
 
 
@@ -276,7 +286,7 @@ def summarise_model(benchmark: Benchmark, run: Run, model: str) -> Summary:
 
 def _unread(rows: Iterable[Mapping[str, Any]]) -> Unread:
     return unread_of(
-        Reading(row["benchmark_id"], row["reply"], row["outcome"], len(row["options"]))
+        ReplyOutcome(row["benchmark_id"], row["reply"], row["outcome"], len(row["options"]))
         for row in rows
     )
 
@@ -432,62 +442,3 @@ def open_chat(server: ModelServer, role: str, model: str | None = None, **how: A
         token_field=server.token_field,
         **how,
     )
-
-
-# Which items have a twin, and in which of them nothing changed. A twin with the very picture, question and
-# options of its original is no twin: only the key was changed, and who sees best is wrong most often.
-
-
-def note_twins(run: Run, benchmark: Benchmark, twins: Mapping[str, Benchmark]) -> None:
-    """Call inside run.writing(). Sets that were noted under other names stay."""
-    if not twins:
-        return
-    path = run.path / TWIN_SETS
-    kept = run.read_json(TWIN_SETS)["twins"] if path.exists() else {}
-    for name, twin in twins.items():
-        shown = expand(
-            benchmark,
-            benchmark.examples,
-            [Variant(name, source=str(twin.source))],
-            twins={name: twin},
-        )
-        unchanged = unchanged_twins(benchmark, twin)
-        kept[name] = {
-            "items": [
-                question.benchmark_id
-                for question in shown.questions
-                if question.benchmark_id not in unchanged
-            ],
-            "unchanged": sorted(unchanged),
-        }
-        record = {"unchanged": len(unchanged), "fingerprint": twin.fingerprint}
-        run.update("twins", {name: {**twin_origin(twin), **record}})
-    run.write_json(TWIN_SETS, {"schema_version": 1, "twins": kept})
-
-
-def unchanged_twins(benchmark: Benchmark, twins: Benchmark) -> frozenset[str]:
-    """Items whose twin has the same pictures and words; a picture that cannot be read tells nothing."""
-    known = {example.id: example for example in benchmark}
-    return frozenset(
-        twin.id
-        for twin in twins
-        if (example := known.get(twin.id)) is not None
-        and _words(twin) == _words(example)
-        and _same_pictures(benchmark, example, twins, twin)
-    )
-
-
-def _words(example: Example) -> tuple[str, list[str]]:
-    return same(example.question or ""), sorted(same(option) for option in example.options)
-
-
-def _same_pictures(benchmark: Benchmark, example: Example, twins: Benchmark, twin: Example) -> bool:
-    if not example.images or len(example.images) != len(twin.images):
-        return False
-    for first, second in zip(example.images, twin.images, strict=True):
-        digest, other = benchmark.digests[first], twins.digests[second]
-        if not (isinstance(digest, Digests) and isinstance(other, Digests)):
-            return False
-        if digest.bytes != other.bytes and digest.pixels != other.pixels:
-            return False
-    return True

@@ -8,20 +8,63 @@ from typing import Any
 
 import pyarrow as pa
 
-from heldout.benchmark import Benchmark, Grade, grade
+from heldout.benchmark import Benchmark, Grade, grade, letter
 from heldout.errors import InputError
 from heldout.image import ImageRef
 from heldout.model.asking.prompts import Journal, ask_prompts
 from heldout.model.asking.question import STAGE, Question
-from heldout.model.asking.template import write
-from heldout.model.asking.variants import expand, parse_variants
-from heldout.model.request import CUT, REFUSED, Asker, Prompt, Reply
-from heldout.model.tables import replace_dropped
+from heldout.model.asking.variants import MASK, expand, parse_variants
+from heldout.model.request import (
+    CUT,
+    REFUSED,
+    Asker,
+    Prompt,
+    Reply,
+    Request,
+    Text,
+    placed_with_options,
+)
+from heldout.model.scoring import replace_dropped
 from heldout.store import Dropped, Run, make_table
+
+# What a model reads: versioned templates, chosen by the kind of item and never by the variant.
+
+
+# Part of every answer's identity. Raise it with any change of what a model reads.
+TEMPLATE = "heldout-ask/2"
+
+_GAP = f"One word of this text was replaced by {MASK}."
+_DIRECT = {
+    "choice": "Answer with the letter of the right option, and nothing else.",
+    "open": "Answer with a single word, number or short phrase, and nothing else.",
+    "slot": f"{_GAP} Answer with that word, and nothing else.",
+}
+_TAGS = "between <answer> and </answer>."
+_THOUGHT = {
+    "choice": f"Think step by step. Then give the letter of the right option {_TAGS}",
+    "open": f"Think step by step. Then give a single word, number or short phrase {_TAGS}",
+    "slot": f"{_GAP} Think step by step. Then give that word {_TAGS}",
+}
+
+
+def template_name(question: Question, *, thought: bool) -> str:
+    return f"{TEMPLATE} {question.kind}" + (", chain of thought" if thought else "")
+
+
+def write(question: Question, *, thought: bool = False) -> Request:
+    """Pictures and question as the release places them, the options by letter, then what to do."""
+    lines = [f"{letter(place)}. {option}" for place, option in enumerate(question.options)]
+    tail = (_THOUGHT if thought else _DIRECT)[question.kind]
+    parts = placed_with_options(question.text, lines, question.images)
+    if parts and isinstance(parts[-1], Text):
+        parts[-1] = Text(f"{parts[-1].text.rstrip()}\n{tail}")
+    else:
+        parts.append(Text(tail))
+    return Request(question.id, tuple(parts))
 
 
 @dataclass
-class Answered:
+class AnswerSet:
     """Replies by the question's id. ``fresh``: what this call asked for, and paid for. ``ended``: what
     put an end to the asking; what had been answered by then is here all the same."""
 
@@ -40,7 +83,7 @@ def ask_questions(
     thought: bool = False,
     title: str,
     quiet: bool = False,
-) -> Answered:
+) -> AnswerSet:
     """``digest`` names a picture by its content, so that a changed one is another prompt."""
     prompts = {q.id: Prompt(write(q, thought=thought), len(q.options)) for q in questions}
     given = ask_prompts(asker, prompts, journal, digest, stage=STAGE, title=title, quiet=quiet)
@@ -49,7 +92,7 @@ def ask_questions(
         for question in questions
         if (lost := given.lost.get(question.id)) is not None
     ]
-    return Answered(given.replies, dropped, given.fresh, given.ended)
+    return AnswerSet(given.replies, dropped, given.fresh, given.ended)
 
 
 # Rows of the ``answers`` table: a question, what was said to it, and the grade.

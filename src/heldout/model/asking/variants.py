@@ -136,7 +136,7 @@ def words_of(text: str) -> list[str]:
     return list(dict.fromkeys(w for w in texts if len(w) >= _SHORTEST and w not in _LITTLE))
 
 
-class Rarity:
+class WordRarity:
     """In how many texts of a benchmark a word stands: a word of every question tells nothing."""
 
     def __init__(self, texts: Iterable[str]) -> None:
@@ -243,7 +243,7 @@ NO_PARAPHRASE = "no paraphrase"
 
 
 @dataclass
-class Asked:
+class QuestionSet:
     """Questions in the benchmark's order, those on one picture together, and what was left out."""
 
     questions: list[Question] = field(default_factory=list)
@@ -258,10 +258,10 @@ def expand(
     twins: Mapping[str, Benchmark] | None = None,
     paraphrases: Mapping[str, str] | None = None,
     seed: int = 0,
-) -> Asked:
+) -> QuestionSet:
     """``twins`` by the name of their variant, ``paraphrases`` by item, where no column has them. The same
     seed shows the same questions, item by item."""
-    made = Asked()
+    made = QuestionSet()
     show = _Showing(benchmark, variants, twins or {}, paraphrases or {}, seed)
     for example in examples:
         for shown in show.item(example):
@@ -299,7 +299,7 @@ class _Showing:
             ]
             self._right = RightAnswers([q for q, _ in pairs], [cluster for _, cluster in pairs])
         if "slot" in names:
-            self._rarity = Rarity(caption_of(example) for example in benchmark)
+            self._rarity = WordRarity(caption_of(example) for example in benchmark)
 
     def item(self, example: Example) -> Iterator[Question | Dropped]:
         shown = original(example)

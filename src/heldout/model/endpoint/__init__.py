@@ -1,9 +1,15 @@
 """A model behind an OpenAI-compatible server: vLLM, or whatever gives log-probabilities of prompts."""
 
 from heldout.model.endpoint.capabilities import Ability, Capabilities, as_json, probe
-from heldout.model.endpoint.connection import Connection, EndpointError, checked_address
+from heldout.model.endpoint.connection import (
+    Backoff,
+    Connection,
+    EndpointError,
+    Pace,
+    TokenPace,
+    checked_address,
+)
 from heldout.model.endpoint.endpoint import Endpoint
-from heldout.model.endpoint.pace import Backoff, Pace, TokenPace
 
 __all__ = [
     "Ability",

@@ -17,8 +17,15 @@ from heldout.model.endpoint.connection import (
     EndpointError,
     RefusedError,
 )
-from heldout.model.endpoint.message import chat_body, completion_body
-from heldout.model.endpoint.read import Told, ending, read_chat, read_completion, spell
+from heldout.model.endpoint.read import (
+    PromptTokens,
+    chat_body,
+    completion_body,
+    ending,
+    read_chat,
+    read_completion,
+    spell,
+)
 from heldout.model.request import Request, Text
 
 _QUESTION, _ANSWER = "Is the sky blue?", "yes"
@@ -47,13 +54,13 @@ def probe(connection: Connection, model: str | None) -> Capabilities:
     named, served, server = named_model(connection, model)
     ratio = _LETTERS_PER_TOKEN
 
-    def chat() -> Told:
+    def chat() -> PromptTokens:
         return _chat(connection, named)
 
-    def pictures() -> Told:
+    def pictures() -> PromptTokens:
         return _chat(connection, named, _picture())
 
-    def completions() -> Told:
+    def completions() -> PromptTokens:
         body = completion_body(named, _DOCUMENT)
         return read_completion(connection.post("/completions", body))
 
@@ -112,10 +119,10 @@ def _served(connection: Connection) -> tuple[tuple[str, ...], str]:
 
 
 def _ability(
-    ask: Callable[[], Told],
-    judge: Callable[[Told, Callable[[str], str]], str],
+    ask: Callable[[], PromptTokens],
+    judge: Callable[[PromptTokens, Callable[[str], str]], str],
     redact: Callable[[str], str],
-) -> tuple[Ability, Told | None]:
+) -> tuple[Ability, PromptTokens | None]:
     try:
         told = ask()
     except RefusedError as refused:
@@ -125,7 +132,7 @@ def _ability(
     return Ability(not problem, problem or f"{len(told.tokens)} tokens told"), told
 
 
-def _answers(told: Told, redact: Callable[[str], str]) -> str:
+def _answers(told: PromptTokens, redact: Callable[[str], str]) -> str:
     found = ending(told.tokens, _ANSWER)
     if found is None:
         return f"the prompt ends in {told.end(redact)!r}, not in the answer that was given"
@@ -134,7 +141,7 @@ def _answers(told: Told, redact: Callable[[str], str]) -> str:
     return ""
 
 
-def _echoes(told: Told, redact: Callable[[str], str]) -> str:
+def _echoes(told: PromptTokens, redact: Callable[[str], str]) -> str:
     for leading in range(min(4, len(told.tokens))):
         for behind in (1, 0):
             body = slice(leading, len(told.tokens) - behind)
@@ -146,7 +153,7 @@ def _echoes(told: Told, redact: Callable[[str], str]) -> str:
     return "the echoed tokens do not spell the prompt"
 
 
-def _chat(connection: Connection, model: str, *pictures: ImageRef) -> Told:
+def _chat(connection: Connection, model: str, *pictures: ImageRef) -> PromptTokens:
     request = Request("probe", (*pictures, Text(_QUESTION), Text(_ANSWER, scored=True)))
     return read_chat(connection.post("/chat/completions", chat_body(model, request)))
 
@@ -188,13 +195,13 @@ VOCABULARY = ("min-k++", "max-renyi-k")
 NOTHING = ("blind",)
 
 
-class Enabled(NamedTuple):
+class DetectorSupport(NamedTuple):
     detector: str
     enabled: bool
     reason: str
 
 
-def enables(can: Capabilities) -> list[Enabled]:
+def enables(can: Capabilities) -> list[DetectorSupport]:
     answers = can.chat.works or can.completions.works
     if can.chat.works and can.images.works:
         how = "answers after picture and question"
@@ -211,8 +218,8 @@ def enables(can: Capabilities) -> list[Enabled]:
         "a local copy of the model"
     )
     return [
-        *(Enabled(one, plain.works, documents) for one in DOCUMENTS),
-        *(Enabled(one, answers, f"{how} {more}".strip()) for one, more in ANSWERS.items()),
-        *(Enabled(one, False, f"needs {vocabulary}") for one in VOCABULARY),
-        *(Enabled(one, True, "needs no model") for one in NOTHING),
+        *(DetectorSupport(one, plain.works, documents) for one in DOCUMENTS),
+        *(DetectorSupport(one, answers, f"{how} {more}".strip()) for one, more in ANSWERS.items()),
+        *(DetectorSupport(one, False, f"needs {vocabulary}") for one in VOCABULARY),
+        *(DetectorSupport(one, True, "needs no model") for one in NOTHING),
     ]

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import base64
+import functools
+import io
 import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from heldout.image import ImageRef, to_rgb
 from heldout.model.endpoint.connection import RefusedError
+from heldout.model.request import Request, Text
 
 CLAMPED = -9999.0  # what vLLM writes in place of minus infinity, which JSON does not have
 _ABOVE_ZERO = 1e-6
@@ -17,7 +22,7 @@ _END = 1000  # tokens: more than any key has
 
 
 @dataclass(frozen=True)
-class Told:
+class PromptTokens:
     """A prompt as the server read it. The first token has no log-probability, nor may a picture's."""
 
     tokens: tuple[str, ...]
@@ -32,7 +37,7 @@ class Told:
         return redact("".join(self.tokens[-_END:]))[-60:]
 
 
-def read_chat(answer: Any) -> Told:
+def read_chat(answer: Any) -> PromptTokens:
     """``prompt_logprobs`` of a chat completion: per token {id: {logprob, rank, decoded_token}} or null.
 
     The prompt's own token comes first; with ``prompt_logprobs: 1`` the likeliest may follow it.
@@ -62,10 +67,10 @@ def read_chat(answer: Any) -> Told:
             raise RefusedError(0, f"prompt_logprobs holds {str(own)[:40]!r}; expected a logprob")
         tokens.append(_word(own.get("decoded_token")))
         logprobs.append(_number(own["logprob"]))
-    return Told(tuple(tokens), tuple(logprobs), _prompt_tokens(answer))
+    return PromptTokens(tuple(tokens), tuple(logprobs), _prompt_tokens(answer))
 
 
-def read_completion(answer: Any) -> Told:
+def read_completion(answer: Any) -> PromptTokens:
     """``logprobs`` of an echoed completion: tokens and token_logprobs, the generated one at the end."""
     choices = _field(answer, "choices")
     if not isinstance(choices, list) or not choices:
@@ -78,7 +83,7 @@ def read_completion(answer: Any) -> Told:
         raise RefusedError(0, "the answer has no tokens and token_logprobs")
     if len(tokens) != len(values) or len(tokens) > _MOST_TOKENS:
         raise RefusedError(0, f"{len(tokens):,} tokens with {len(values):,} token_logprobs")
-    return Told(
+    return PromptTokens(
         tuple(_word(token) for token in tokens),
         tuple(None if value is None else _number(value) for value in values),
         _prompt_tokens(answer),
@@ -197,3 +202,53 @@ def _end_of_run(text: str, at: int, reach: int, following: str | None) -> int | 
         if text.startswith(following, end):
             return end
     return None
+
+
+# A request as a server reads it: a chat whose last words are the answer, or one plain document.
+
+
+# Both protocols generate at least one token; what it is does not matter.
+_QUIET: dict[str, Any] = {"max_tokens": 1, "temperature": 0, "stream": False}
+
+
+def chat_body(model: str, request: Request) -> dict[str, Any]:
+    """The answer is an assistant's turn that goes on, so that no template tail is scored with it."""
+    parts: list[dict[str, Any]] = []
+    for part in request.content:
+        if isinstance(part, ImageRef):
+            parts.append({"type": "image_url", "image_url": {"url": data_url(part)}})
+        elif not part.scored:
+            parts.append({"type": "text", "text": part.text})
+    messages = [
+        {"role": "user", "content": parts or [{"type": "text", "text": ""}]},
+        {"role": "assistant", "content": request.target},
+    ]
+    return {
+        "model": model,
+        "messages": messages,
+        "prompt_logprobs": 1,  # not 0: some versions take that for "none asked for"
+        "add_generation_prompt": False,
+        "continue_final_message": True,
+        **_QUIET,
+    }
+
+
+def document(request: Request) -> str:
+    """The parts as one text. A turn without a chat template: the answer on a line of its own."""
+    texts = [part for part in request.content if isinstance(part, Text)]
+    if not request.turn:
+        return "".join(part.text for part in texts)
+    asked = "".join(part.text for part in texts if not part.scored)
+    return f"{asked}\n{request.target}" if asked else request.target
+
+
+def completion_body(model: str, text: str) -> dict[str, Any]:
+    return {"model": model, "prompt": text, "echo": True, "logprobs": 1, **_QUIET}
+
+
+@functools.lru_cache(maxsize=16)  # questions on one picture come one after the other
+def data_url(ref: ImageRef) -> str:
+    """The pixels our own backend would see, losslessly: rotation, depth and palette are settled here."""
+    buffer = io.BytesIO()
+    to_rgb(ref.open()).save(buffer, "PNG", compress_level=1)
+    return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()

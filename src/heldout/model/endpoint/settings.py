@@ -9,8 +9,7 @@ from pydantic import Field, model_validator
 
 from heldout.errors import InputError
 from heldout.model.endpoint.chat import ChatEndpoint
-from heldout.model.endpoint.connection import Connection, checked_address
-from heldout.model.endpoint.pace import Backoff, Pace, TokenPace
+from heldout.model.endpoint.connection import Backoff, Connection, Pace, TokenPace, checked_address
 from heldout.settings import Settings
 
 

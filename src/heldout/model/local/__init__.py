@@ -4,7 +4,6 @@
 are the same whatever runs the model (``passes``): model/onnx uses them without torch.
 """
 
-from heldout.model.local.local_model import LocalModel
-from heldout.model.local.running import RunningModel
+from heldout.model.local.local_model import LocalModel, RunningModel
 
 __all__ = ["LocalModel", "RunningModel"]

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from heldout.image import ImageError
-from heldout.model.local.layout import Features, Group, Layout, Row, groups
+from heldout.model.local.forward import Numbered, Passes, Prefix, halving
+from heldout.model.local.layout import Group, ImageFeatures, Layout, Row, groups
 from heldout.model.local.load import Family
-from heldout.model.local.passes import Numbered, Passes, Prefix, halving
 from heldout.model.local.writing import UnwritableError, Writer
 from heldout.model.request import CUT, STOPPED, Prompt, Reply
 from heldout.store import Dropped
@@ -69,7 +69,7 @@ class Greedy:
             for number, tokens in enumerate(said)
         ]
 
-    def whole(self, row: Row, features: Features) -> Said:
+    def whole(self, row: Row, features: ImageFeatures) -> Said:
         """From the row's beginning, for families whose prompt cannot be read in two parts."""
         tokens, first = self._passes.generate(row, features, self._most)
         ended = next((n for n, token in enumerate(tokens) if token in self._stops), None)
@@ -148,9 +148,9 @@ class LocalAsker:
             if waiting is not None:
                 yield from self._said(waiting.result(), letters, keep)
 
-    def _prepare(self, group: Group) -> list[tuple[list[str], Features, list[Row]] | Dropped]:
+    def _prepare(self, group: Group) -> list[tuple[list[str], ImageFeatures, list[Row]] | Dropped]:
         """Ids, pictures and rows that belong together; what cannot be asked, with its reason."""
-        made: list[tuple[list[str], Features, list[Row]] | Dropped] = []
+        made: list[tuple[list[str], ImageFeatures, list[Row]] | Dropped] = []
         names, written = [], []
         for request in group.requests:
             try:
@@ -178,7 +178,7 @@ class LocalAsker:
 
     def _said(
         self,
-        prepared: Sequence[tuple[list[str], Features, list[Row]] | Dropped],
+        prepared: Sequence[tuple[list[str], ImageFeatures, list[Row]] | Dropped],
         letters: Mapping[str, int],
         keep: Callable[[Reply], None],
     ) -> Iterator[Reply | Dropped]:
@@ -208,7 +208,9 @@ class LocalAsker:
                 keep(reply)
                 yield reply
 
-    def _run(self, rows: list[Numbered], features: Features) -> Iterator[tuple[int, Said | None]]:
+    def _run(
+        self, rows: list[Numbered], features: ImageFeatures
+    ) -> Iterator[tuple[int, Said | None]]:
         if not rows:
             return
         shared = self._shared([row for _, row in rows], features)
@@ -226,7 +228,7 @@ class LocalAsker:
                 for place, (number, _) in enumerate(batch):
                     yield number, None if replies is None else replies[place]
 
-    def _alone(self, row: Row, features: Features) -> Said:
+    def _alone(self, row: Row, features: ImageFeatures) -> Said:
         """One row from its beginning: by its own prefix, or as the model's own code generates."""
         if self._able() and len(row.ids) > 1:
             prefix = self._parts.passes.read(row.ids[:-1], features)
@@ -250,7 +252,7 @@ class LocalAsker:
     def _able(self) -> bool:
         return self._parts.family.prefix and not self._parts.replies
 
-    def _shared(self, rows: Sequence[Row], features: Features) -> int:
+    def _shared(self, rows: Sequence[Row], features: ImageFeatures) -> int:
         """How many tokens to read once for all rows, each keeping its last; 0 where that is not valid."""
         if not (self._parts.sharing and self._able()):
             return 0

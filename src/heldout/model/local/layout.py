@@ -19,7 +19,7 @@ from PIL import Image
 
 from heldout.image import ImageError, ImageRef, byte_digest, decode, to_rgb
 from heldout.model.local.load import Family
-from heldout.model.local.writing import UnwritableError, Written
+from heldout.model.local.writing import UnwritableError, WrittenPrompt
 from heldout.model.request import Request
 from heldout.store import Dropped
 
@@ -87,7 +87,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Features:
+class ImageFeatures:
     """The pictures of a group as tensors; ``types`` names the input that marks the places they take,
     ``marked`` the tokens at those places."""
 
@@ -197,17 +197,17 @@ class Layout:
         self._expansion = "((?:\\s|" + "|".join(map(re.escape, added)) + ")+)"
 
     def lay_out(
-        self, written: Sequence[Written], pictures: Sequence[Image.Image]
-    ) -> tuple[Features, list[Row]]:
+        self, written: Sequence[WrittenPrompt], pictures: Sequence[Image.Image]
+    ) -> tuple[ImageFeatures, list[Row]]:
         """Rows of texts that all show ``pictures``; UnwritableError where tokens cannot be aligned."""
         with self._turns:
             return self._lay_out(written, pictures)
 
     def _lay_out(
-        self, written: Sequence[Written], pictures: Sequence[Image.Image]
-    ) -> tuple[Features, list[Row]]:
+        self, written: Sequence[WrittenPrompt], pictures: Sequence[Image.Image]
+    ) -> tuple[ImageFeatures, list[Row]]:
         if not pictures:
-            return Features(), self._rows(written, [], 0)
+            return ImageFeatures(), self._rows(written, [], 0)
         features, overheard, ids = self._look(written[0], pictures)
         if self._family.picture_first:
             places = [""] * len(pictures)
@@ -215,7 +215,7 @@ class Layout:
         else:
             places = self._expanded(written[0], overheard)
             first = 0
-        prompt = Written(written[0].segments, "", ())
+        prompt = WrittenPrompt(written[0].segments, "", ())
         for short in (True, False):
             if list(self._rows([prompt], places, first, short=short)[0].ids) == ids:
                 return features, self._rows(written, places, first, short=short)
@@ -225,8 +225,8 @@ class Layout:
         )
 
     def _look(
-        self, written: Written, pictures: Sequence[Image.Image]
-    ) -> tuple[Features, str, list[int]]:
+        self, written: WrittenPrompt, pictures: Sequence[Image.Image]
+    ) -> tuple[ImageFeatures, str, list[int]]:
         """What the processor gives for the first prompt: the pictures, its text and its tokens."""
         before = self._family.picture_first
         text = ("" if before else self._placeholder).join(written.segments)
@@ -252,9 +252,9 @@ class Layout:
             for number, kind in zip(ids, given[types][0].tolist() if types else [], strict=False)
             if kind
         )
-        return Features(tensors, types, marked), (overheard.texts or [text])[0], ids
+        return ImageFeatures(tensors, types, marked), (overheard.texts or [text])[0], ids
 
-    def _expanded(self, written: Written, overheard: str) -> list[str]:
+    def _expanded(self, written: WrittenPrompt, overheard: str) -> list[str]:
         """What stands in the overheard text in the place of each picture."""
         parts = [re.escape(segment) for segment in written.segments]
         pattern = self._expansion.join(parts) + re.escape(self._family.closing)
@@ -267,7 +267,12 @@ class Layout:
         return list(match.groups())
 
     def _rows(
-        self, written: Sequence[Written], places: Sequence[str], first: int, *, short: bool = True
+        self,
+        written: Sequence[WrittenPrompt],
+        places: Sequence[str],
+        first: int,
+        *,
+        short: bool = True,
     ) -> list[Row]:
         """``short``: each run of a picture's token is tokenised as one, for thousands are read in vain."""
         runs = []
@@ -298,7 +303,7 @@ class Layout:
         return self._instructed(rows, prompts)
 
     def _paired(
-        self, written: Sequence[Written], prompts: list[str], runs: list[int], first: int
+        self, written: Sequence[WrittenPrompt], prompts: list[str], runs: list[int], first: int
     ) -> list[Row]:
         """An encoder–decoder reads the prompt and writes the answer as a text of its own."""
         prompted = self._encode(prompts)["input_ids"]

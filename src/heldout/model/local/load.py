@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from heldout.errors import HeldoutError, InputError, PrerequisiteError, require
-from heldout.model.local.internvl_chat import ChatProcessor
 from heldout.model.local.remote import (
+    ChatProcessor,
     code_that_ran,
     completed,
     names_of_transformers_4,
@@ -27,7 +27,7 @@ _ARM = ("aarch64", "arm64")
 _ENDS = 1 << 20  # a file's first and last megabyte: all of it would be minutes for a large model
 
 
-class Loaded(NamedTuple):
+class LoadedModel(NamedTuple):
     """``code``: the files of the checkpoint's own that ran, with their hashes."""
 
     model: Any
@@ -39,7 +39,7 @@ class Loaded(NamedTuple):
 
 def load(
     name: str, *, revision: str | None, dtype: str, device: str, trust_remote_code: bool
-) -> Loaded:
+) -> LoadedModel:
     require("torch", "hf", "running a local model")
     require("transformers", "hf", "running a local model")
     import torch
@@ -83,7 +83,7 @@ def load(
     except (RuntimeError, AssertionError) as error:
         raise InputError(f"device {device}: {str(error).splitlines()[0]}") from error
     code = code_that_ran(model, processor, tokenizer, getattr(processor, "image_processor", None))
-    return Loaded(model, processor, tokenizer, _revision(name, folder, config), code)
+    return LoadedModel(model, processor, tokenizer, _revision(name, folder, config), code)
 
 
 def _checked(name: str, processor: Any, *, alone: bool) -> Any:

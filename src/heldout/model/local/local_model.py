@@ -2,17 +2,193 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from heldout.model.local.answering import Parts
-from heldout.model.local.forward import Forward
-from heldout.model.local.layout import Layout
-from heldout.model.local.load import Loaded, family_of, image_token_id, load, text_config
-from heldout.model.local.passes import BATCH_TOKENS
-from heldout.model.local.running import RunningModel
-from heldout.model.local.writing import Writer
-from heldout.model.prompt import TEMPLATE
+from heldout.image import ImageError
+from heldout.model.local.answering import LocalAsker, Parts
+from heldout.model.local.forward import (
+    BATCH_TOKENS,
+    Forward,
+    Numbered,
+    batches,
+    common_prefix,
+    halving,
+)
+from heldout.model.local.layout import STAGE, Group, ImageFeatures, Layout, Row, groups
+from heldout.model.local.load import LoadedModel, family_of, image_token_id, load, text_config
+from heldout.model.local.writing import UnwritableError, Writer, WrittenPrompt
+from heldout.model.request import TEMPLATE, Request, Score
+from heldout.store import Dropped
+
+# RunningModel: scores of a model that runs here. Items that share a picture share what it made of it.
+
+
+class _Ready(NamedTuple):
+    """Requests laid out together, and the rows they became."""
+
+    requests: list[Request]
+    features: ImageFeatures
+    rows: list[Row]
+
+
+class RunningModel:
+    """A Scorer, whatever runs its parts."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._tokenizer = parts.tokenizer
+        self._forward = parts.passes
+        self._identity = parts.identity
+
+    def asker(self, max_new_tokens: int, *, logprobs: bool = False) -> LocalAsker:
+        """The same model, asked for replies instead of scores."""
+        return LocalAsker(self._parts, max_new_tokens, logprobs=logprobs)
+
+    @property
+    def identity(self) -> Mapping[str, str]:
+        return self._identity
+
+    def count(self, requests: Sequence[Request]) -> list[int]:
+        """Tokens of each request, pictures included; 0 for one that cannot be scored."""
+        places: dict[str, list[int]] = {}
+        for place, request in enumerate(requests):
+            places.setdefault(request.id, []).append(place)
+        counts = [0] * len(requests)
+        for group in groups(requests):
+            if isinstance(group, Dropped):
+                continue
+            for ready in self._prepare(group):
+                if isinstance(ready, _Ready):
+                    for request, row in zip(ready.requests, ready.rows, strict=True):
+                        counts[places[request.id].pop(0)] = row.length
+        return counts
+
+    def tokens(self, request: Request) -> list[str]:
+        """Every token of the prompt the model reads, in words; none where it cannot be scored."""
+        for group in groups([request]):
+            for ready in [] if isinstance(group, Dropped) else self._prepare(group):
+                if isinstance(ready, _Ready):
+                    return [self._tokenizer.decode([number]) for number in ready.rows[0].ids]
+        return []
+
+    def score(self, requests: Iterable[Request]) -> Iterator[Score | Dropped]:
+        # The next pictures are decoded and processed while the model is at work on these.
+        with ThreadPoolExecutor(1) as ahead:
+            waiting: Any = None
+            for group in groups(requests):
+                if isinstance(group, Dropped):
+                    yield group
+                    continue
+                following = ahead.submit(self._prepare, group)
+                if waiting is not None:
+                    yield from self._score(waiting.result())
+                waiting = following
+            if waiting is not None:
+                yield from self._score(waiting.result())
+
+    def _prepare(self, group: Group) -> list[_Ready | Dropped]:
+        prepared: list[_Ready | Dropped] = []
+        requests: list[Request] = []
+        written: list[WrittenPrompt] = []
+        for request in group.requests:
+            try:
+                written.append(self._parts.writer.write(request))
+                requests.append(request)
+            except UnwritableError as problem:
+                prepared.append(Dropped(STAGE, request.id, problem.reason, problem.detail))
+        if not requests:
+            return prepared
+        try:
+            pictures = group.pictures()
+        except ImageError as error:
+            return prepared + [
+                Dropped(STAGE, request.id, error.reason, error.detail) for request in requests
+            ]
+        try:
+            return [*prepared, _Ready(requests, *self._parts.layout.lay_out(written, pictures))]
+        except UnwritableError:
+            pass  # one of them may be the odd one: each on its own, by the processor itself
+        for request, text in zip(requests, written, strict=True):
+            try:
+                prepared.append(_Ready([request], *self._parts.layout.lay_out([text], pictures)))
+            except UnwritableError as problem:
+                prepared.append(Dropped(STAGE, request.id, problem.reason, problem.detail))
+        return prepared
+
+    def _score(self, prepared: Sequence[_Ready | Dropped]) -> Iterator[Score | Dropped]:
+        for ready in prepared:
+            if isinstance(ready, Dropped):
+                yield ready
+                continue
+            most = self._parts.context
+            fitting: list[Numbered] = []
+            for number, row in enumerate(ready.rows):
+                if not row.scored:
+                    detail = "no token of the answer has a token before it"
+                    yield Dropped(STAGE, ready.requests[number].id, "nothing to score", detail)
+                elif most is not None and row.length > most and not row.reply:
+                    detail = f"{row.length:,} tokens, the model reads {most:,}"
+                    yield Dropped(STAGE, ready.requests[number].id, "prompt too long", detail)
+                else:
+                    fitting.append((number, row))
+            if fitting:
+                yield from self._run(ready, fitting)
+
+    def _run(self, ready: _Ready, rows: list[Numbered]) -> Iterator[Score | Dropped]:
+        passes, features = self._forward, ready.features
+        prefix = None
+        shared = self._shared([row for _, row in rows], features)
+        if shared:
+            prefix = passes.fitting(lambda: passes.read(rows[0][1].ids[:shared], features))
+
+        def run(batch: list[Numbered]) -> list[list[float]]:
+            members = [row for _, row in batch]
+            if prefix is not None:
+                logits = passes.after(prefix, members)
+            else:
+                logits = passes.whole(members, features, share=self._parts.sharing)
+            return passes.lines(logits, [target for row in members for target in row.targets])
+
+        for planned in batches(rows, self._parts.batch_tokens):
+            for batch, lines in halving(planned, run, passes):
+                yield from self._told(ready, batch, lines)
+
+    def _shared(self, rows: Sequence[Row], features: ImageFeatures) -> int:
+        """How many tokens to read once for all rows; 0 where that is not valid or saves nothing."""
+        parts = self._parts
+        if not (parts.sharing and parts.family.prefix and len(rows) > 1 and features.tensors):
+            return 0
+        if parts.replies:
+            return 0
+        shared = common_prefix(rows)
+        shown = any(parts.image_id in row.ids[shared:] for row in rows)
+        return 0 if shown else max(shared, 0)
+
+    def _told(
+        self, ready: _Ready, batch: list[Numbered], lines: list[list[float]] | None
+    ) -> Iterator[Score | Dropped]:
+        at = 0
+        for number, row in batch:
+            identifier = ready.requests[number].id
+            if lines is None:
+                detail = f"{row.length:,} tokens alone do not fit; try bfloat16 (the setting dtype)"
+                yield Dropped(STAGE, identifier, "out of memory", detail)
+                continue
+            mine = lines[at : at + len(row.scored)]
+            at += len(row.scored)
+            if not all(math.isfinite(value) for line in mine for value in line):
+                detail = (
+                    f"the model's logits are NaN or infinite in {self._identity['dtype']}; "
+                    f"try float32 or bfloat16 (the setting dtype)"
+                )
+                yield Dropped(STAGE, identifier, "not finite", detail)
+                continue
+            logprobs, mu, sigma = (tuple(column) for column in zip(*mine, strict=True))
+            yield Score(identifier, row.tokens, logprobs, mu, sigma, span_ok=row.span_ok)
 
 
 class LocalModel(RunningModel):
@@ -20,7 +196,12 @@ class LocalModel(RunningModel):
     row from its beginning, for comparison."""
 
     def __init__(
-        self, loaded: Loaded, name: str, *, batch_tokens: int = BATCH_TOKENS, sharing: bool = True
+        self,
+        loaded: LoadedModel,
+        name: str,
+        *,
+        batch_tokens: int = BATCH_TOKENS,
+        sharing: bool = True,
     ) -> None:
         model, processor, tokenizer, revision, code = loaded
         config = model.config

@@ -28,7 +28,7 @@ class UnwritableError(Exception):
 
 
 @dataclass(frozen=True)
-class Written:
+class WrittenPrompt:
     """``segments`` stand before, between and after the pictures; ``answer`` follows the last one.
 
     ``spans`` are the scored characters as (segment, start, end); the segment after the last is the
@@ -59,17 +59,17 @@ class Writer:
         self._picture = self._document_picture()
         self._opening = _opening(tokenizer)
 
-    def write(self, request: Request) -> Written:
+    def write(self, request: Request) -> WrittenPrompt:
         self._check(request)
         if request.turn:
             return self._turn(request)
         return self._document(request)
 
-    def write_prompt(self, request: Request) -> Written:
+    def write_prompt(self, request: Request) -> WrittenPrompt:
         """A user's turn that waits for its reply."""
         self._check(request, answered=False)
         shown = request.content
-        return Written(self._chatted(shown) if self._chat else self._plain(shown), "", ())
+        return WrittenPrompt(self._chatted(shown) if self._chat else self._plain(shown), "", ())
 
     def _check(self, request: Request, *, answered: bool = True) -> None:
         if answered and not request.target.strip():
@@ -90,7 +90,7 @@ class Writer:
         except UnicodeEncodeError as error:
             raise UnwritableError("not Unicode text", str(error)) from error
 
-    def _turn(self, request: Request) -> Written:
+    def _turn(self, request: Request) -> WrittenPrompt:
         scored = [part for part in request.content if isinstance(part, Text) and part.scored]
         if len(scored) != 1 or request.content[-1] is not scored[0]:
             raise UnwritableError(
@@ -103,7 +103,7 @@ class Writer:
         glued = not prompt or prompt[-1].isspace() or prompt.endswith(self._ends)
         blank = "" if glued else " "
         answer = blank + scored[0].text
-        return Written(segments, answer, ((len(segments), len(blank), len(answer)),))
+        return WrittenPrompt(segments, answer, ((len(segments), len(blank), len(answer)),))
 
     def _chatted(self, shown: tuple[ImageRef | Text, ...]) -> tuple[str, ...]:
         content = [
@@ -137,7 +137,7 @@ class Writer:
         words = " ".join(part.text for part in shown if isinstance(part, Text))
         return (*("" for _ in range(pictures)), f"{before}{words}{after}")
 
-    def _document(self, request: Request) -> Written:
+    def _document(self, request: Request) -> WrittenPrompt:
         before, after = self._picture
         segments = [self._opening]
         spans = []
@@ -150,7 +150,7 @@ class Writer:
             segments[-1] += part.text
             if part.scored and part.text:
                 spans.append((len(segments) - 1, start, len(segments[-1])))
-        return Written(tuple(segments), "", tuple(spans))
+        return WrittenPrompt(tuple(segments), "", tuple(spans))
 
     def _document_picture(self) -> tuple[str, str]:
         """What the model's chat template writes around a picture in the middle of a text."""

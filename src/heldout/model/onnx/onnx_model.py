@@ -3,20 +3,170 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from heldout.errors import InputError, require
 from heldout.model.local.answering import Parts
-from heldout.model.local.layout import Layout
+from heldout.model.local.forward import BATCH_TOKENS, Made, Prefix
+from heldout.model.local.layout import ImageFeatures, Layout, Row
 from heldout.model.local.load import family_of
-from heldout.model.local.passes import BATCH_TOKENS
-from heldout.model.local.running import RunningModel
+from heldout.model.local.local_model import RunningModel
 from heldout.model.local.writing import Writer
-from heldout.model.onnx.card import CARD, read_card
-from heldout.model.onnx.graphs import open_graphs
-from heldout.model.onnx.passes import OnnxPasses
+from heldout.model.onnx.graphs import (
+    CARD,
+    FEATURES,
+    IDS,
+    LOGITS,
+    PICTURES,
+    PIXELS,
+    PLACES,
+    ROWS,
+    SLOTS,
+    Graphs,
+    OnnxCard,
+    moments,
+    open_graphs,
+    past_names,
+    present_names,
+    read_card,
+)
 from heldout.model.onnx.processor import LightProcessor, LightTokenizer
-from heldout.model.prompt import TEMPLATE
+from heldout.model.request import TEMPLATE
+
+# Forward passes through the three graphs. The decoder gathers the wanted places before its head.
+
+
+Floats = NDArray[np.float32]
+Caches = list[Any]  # keys and values, layer by layer
+
+
+class OnnxPasses:
+    """The Passes of a folder of graphs."""
+
+    def __init__(self, graphs: Graphs, card: OnnxCard) -> None:
+        self._graphs = graphs
+        self._card = card
+        self._past = past_names(card.decoder.layers)
+        self._present = present_names(card.decoder.layers)
+        self._seen: tuple[ImageFeatures, Floats] | None = None
+
+    @property
+    def stops(self) -> tuple[int, ...]:
+        return tuple(self._card.decoder.stops)
+
+    def whole(self, rows: Sequence[Row], features: ImageFeatures, *, share: bool = True) -> Any:
+        """Full sequences, padded on the right: causality hides the padding."""
+        wanted = [(n, place - 1) for n, row in enumerate(rows) for place in row.scored]
+        return self._decode([row.ids for row in rows], self._none(), wanted, features)[0]
+
+    def read(self, ids: Sequence[int], features: ImageFeatures) -> Prefix | None:
+        _, caches = self._decode([ids], self._none(), [], features, keep=True)
+        return Prefix(caches, len(ids), None)
+
+    def after(self, prefix: Prefix, rows: Sequence[Row]) -> Any:
+        rest = [row.ids[prefix.length :] for row in rows]
+        wanted = [
+            (n, place - 1 - prefix.length) for n, row in enumerate(rows) for place in row.scored
+        ]
+        return self._decode(rest, prefix.cache, wanted)[0]
+
+    def spread(self, prefix: Prefix, rows: int) -> Any:
+        """The graph itself repeats the keys and values of one row for many."""
+        return list(prefix.cache)
+
+    def step(self, cache: Any, rows: Sequence[Sequence[int]], start: int, shift: int | None) -> Any:
+        wanted = [(number, len(row) - 1) for number, row in enumerate(rows)]
+        logits, cache[:] = self._decode(rows, cache, wanted, keep=True)
+        return logits
+
+    def generate(self, row: Row, features: ImageFeatures, most: int) -> tuple[list[int], Any]:
+        logits, cache = self._decode(
+            [row.ids], self._none(), [(0, len(row.ids) - 1)], features, keep=True
+        )
+        first, tokens = logits[0], self.likeliest(logits)
+        while len(tokens) < most and tokens[-1] not in self.stops:
+            tokens += self.likeliest(self.step(cache, [tokens[-1:]], 0, None))
+        return tokens, first
+
+    def lines(self, logits: Any, targets: Sequence[int]) -> list[list[float]]:
+        found: list[list[float]] = moments(logits, targets).tolist()
+        return found
+
+    def likeliest(self, logits: Any) -> list[int]:
+        found: list[int] = logits.argmax(-1).tolist()
+        return found
+
+    def logprobs(self, line: Any) -> NDArray[np.float32]:
+        less = line - line.max()
+        array: NDArray[np.float32] = less - np.log(np.exp(less).sum(dtype=np.float64))
+        return array.astype(np.float32)
+
+    def fitting(self, run: Callable[[], Made]) -> Made | None:
+        try:
+            return run()
+        except MemoryError:
+            return None
+        except Exception as error:  # onnxruntime tells only in words that the memory gave out
+            if "alloc" not in str(error).lower():
+                raise
+            return None
+
+    def _decode(
+        self,
+        rows: Sequence[Sequence[int]],
+        past: Caches,
+        wanted: Sequence[tuple[int, int]],
+        features: ImageFeatures | None = None,
+        *,
+        keep: bool = False,
+    ) -> tuple[Floats, Caches]:
+        """Logits at the wanted (row, place) pairs; with ``keep`` also the keys and values so far."""
+        word = 0 if self._card.image_token_id else 1  # any that is no place of a picture
+        ids = np.full((len(rows), max(map(len, rows))), word, np.int64)
+        for number, row in enumerate(rows):
+            ids[number, : len(row)] = row
+        pictures = self._pictures(features)
+        slots = self._slots(ids, len(pictures))
+        feeds: dict[str, Any] = {
+            IDS: np.where(slots < 0, ids, word),
+            SLOTS: slots,
+            PICTURES: pictures if len(pictures) else np.zeros((1, pictures.shape[1]), np.float32),
+            ROWS: np.array([row for row, _ in wanted], np.int64),
+            PLACES: np.array([place for _, place in wanted], np.int64),
+            **dict(zip(self._past, past, strict=True)),
+        }
+        names = [LOGITS, *(self._present if keep else ())]
+        logits, *present = self._graphs.decoder.run(names, feeds)
+        return logits, present
+
+    def _pictures(self, features: ImageFeatures | None) -> Floats:
+        """One line for every place of the pictures; those of the last group are not looked at again."""
+        if features is None or not features.tensors:
+            return np.zeros((0, self._card.decoder.width), np.float32)
+        if self._seen is None or self._seen[0] is not features:
+            (towered,) = self._graphs.vision.run([FEATURES], {PIXELS: features.tensors[PIXELS]})
+            (made,) = self._graphs.projector.run([PICTURES], {FEATURES: towered})
+            self._seen = features, made.reshape(-1, made.shape[-1])
+        return self._seen[1]
+
+    def _slots(self, ids: NDArray[np.int64], lines: int) -> NDArray[np.int64]:
+        """Which line of the pictures stands at each place, -1 for a word; every row shows all of them."""
+        marked = ids == self._card.image_token_id
+        counts = marked.sum(1)
+        if lines and not (counts == lines).all():
+            raise ValueError(f"{lines} lines of pictures at {counts.tolist()} places of the rows")
+        return np.where(marked & (lines > 0), marked.cumsum(1) - 1, -1)
+
+    def _none(self) -> Caches:
+        shape = self._card.decoder
+        empty = np.zeros((1, shape.heads, 0, shape.head_width), np.float32)
+        return [empty] * len(self._past)
+
 
 _DTYPES = ("auto", "float32")
 

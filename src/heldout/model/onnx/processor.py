@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from heldout.errors import InputError
-from heldout.model.onnx.card import CHAT_TEMPLATE, TOKENIZER, Card, Preparation
+from heldout.model.onnx.graphs import CHAT_TEMPLATE, TOKENIZER, OnnxCard, Preparation
 
 # A picture as the numbers a vision tower reads, as transformers' Pillow processors make them.
 
@@ -61,7 +61,7 @@ def _cropped(pixels: NDArray[np.uint8], height: int, width: int) -> NDArray[np.u
 class LightTokenizer:
     """Named as in transformers, so that the same code reads either."""
 
-    def __init__(self, tokenizer: Any, card: Card) -> None:
+    def __init__(self, tokenizer: Any, card: OnnxCard) -> None:
         tokenizer.no_truncation()
         tokenizer.no_padding()
         self._tokenizer = tokenizer
@@ -71,7 +71,7 @@ class LightTokenizer:
         self.eos_token = card.named_tokens.get("eos_token")
 
     @classmethod
-    def open(cls, folder: Path, card: Card) -> LightTokenizer:
+    def open(cls, folder: Path, card: OnnxCard) -> LightTokenizer:
         from tokenizers import Tokenizer
 
         file = folder / TOKENIZER
@@ -140,7 +140,7 @@ class LightTokenizer:
 class LightProcessor:
     """Named as in transformers, so that the same code reads either."""
 
-    def __init__(self, folder: Path, card: Card, tokenizer: LightTokenizer) -> None:
+    def __init__(self, folder: Path, card: OnnxCard, tokenizer: LightTokenizer) -> None:
         self._card = card
         self.tokenizer: Any = tokenizer  # Layout puts one in its place that it can listen to
         self._named = dict(tokenizer.special_tokens_map)

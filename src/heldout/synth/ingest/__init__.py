@@ -15,12 +15,18 @@ from heldout.synth.ingest.articles import (
     PACKAGE_ENDINGS,
     XML_ENDINGS,
     folder_articles,
+    is_biomedica,
     package_articles,
+    shard_figures,
 )
-from heldout.synth.ingest.biomedica import is_biomedica, shard_figures
-from heldout.synth.ingest.captioned import TABLES, caption_table, sidecar_figures, table_figures
-from heldout.synth.ingest.images import SeenFigures
-from heldout.synth.ingest.licence import UNKNOWN, copyright_notice, needs_attribution
+from heldout.synth.ingest.images import (
+    TABLES,
+    SeenFigures,
+    caption_table,
+    sidecar_figures,
+    table_figures,
+)
+from heldout.synth.ingest.jats import UNKNOWN, copyright_notice, needs_attribution
 from heldout.synth.ledger import StageWriter
 from heldout.synth.settings import SynthSettings, SynthStage
 

@@ -1,4 +1,4 @@
-"""A synthesis with everything that people look at, by itself and as an entry of an audit file."""
+"""An evaluation with everything that people look at: the answers, the tables, then the page."""
 
 from __future__ import annotations
 
@@ -7,13 +7,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from heldout.audit.cases import Case, folder_name
+from heldout.audit.cases import AuditCase, folder_name
 from heldout.audit.ledger import file_digest
-from heldout.audit.plan import COUNTED, Step
+from heldout.audit.plan import COUNTED, PlanStep
 from heldout.audit.reader import Audit
-from heldout.benchmark import Benchmark, read_benchmark
+from heldout.benchmark import Benchmark, find_preset, read_benchmark
 from heldout.errors import InputError
-from heldout.report import write_synthesis_report
+from heldout.evaluate import (
+    EvaluateSettings,
+    Evaluation,
+    builtin_suites,
+    evaluate,
+    suite_benchmarks,
+)
+from heldout.report import write_evaluation_report, write_synthesis_report, write_training_report
 from heldout.store import Run
 from heldout.synth import (
     SCENES,
@@ -25,6 +32,108 @@ from heldout.synth import (
     source_costs,
     synth,
 )
+from heldout.train import TrainResult, TrainSettings, train
+
+
+def evaluate_suite(
+    settings: EvaluateSettings | None = None,
+    *,
+    out: str | Path,
+    engine: str = "local",
+    workers: int | None = None,
+    quiet: bool = False,
+    **values: Any,
+) -> Evaluation:
+    """Evaluate models on a suite of benchmarks, with a page.
+
+    ``heldout.evaluate(...)`` is this function, too.
+
+    Args:
+        settings: All settings; or give them by name as further arguments.
+        out: Run folder, new or of the same suite: replies that are there are not asked for again.
+        engine: ``local``, ``ray`` or ``ray://HOST:PORT``: where local models run.
+        workers: Workers that each hold the model; default: this process alone, or the whole cluster.
+        quiet: Show no progress.
+        **values: Fields of ``EvaluateSettings``.
+
+    Returns:
+        Accuracies, disagreements with published scorers, ranks and paired comparisons.
+    """
+    made = evaluate(settings, out=out, engine=engine, workers=workers, quiet=quiet, **values)
+    with made.run.writing():
+        write_evaluation_report(made.run)
+    return made
+
+
+# A training with everything that people look at: the gate, the updates, the page, the model card.
+
+
+def train_model(
+    settings: TrainSettings | None = None,
+    *,
+    out: str | Path,
+    engine: str = "local",
+    workers: int | None = None,
+    quiet: bool = False,
+    to: str = "",
+    gate_from: str | Path | None = None,
+    **values: Any,
+) -> TrainResult:
+    """Train a vision–language model behind the gate, with report and model card.
+
+    ``heldout.train(...)`` is this function, too.
+
+    Args:
+        settings: All settings; or give them by name as further arguments.
+        out: Run folder, new or of the same training: finished updates are not made again.
+        engine: Where the comparison runs: ``local``, ``ray`` or ``ray://HOST:PORT``.
+        workers: Processes of the comparison; default: one per core.
+        quiet: Show no progress.
+        to: ``verl`` writes a configuration and data for verl in place of training here.
+        gate_from: Run folder of a training whose comparisons with benchmarks are taken over where they
+            are of the same rows and benchmarks.
+        **values: Fields of ``TrainSettings``.
+
+    Returns:
+        The run, the trained checkpoint, what the gate said, and the tables as data frames.
+    """
+    chosen = settings if settings is not None else TrainSettings.read(values)
+    made = train(
+        chosen,
+        out=out,
+        engine=engine,
+        workers=workers,
+        quiet=quiet,
+        to=to,
+        gate_from=gate_from,
+        benchmarks=_benchmarks(chosen.against, quiet=quiet),
+    )
+    if made.model is not None:
+        with made.run.writing():
+            write_training_report(made.run)
+    return made
+
+
+def _benchmarks(against: tuple[str, ...], *, quiet: bool) -> list[Benchmark]:
+    """What ``against`` names: benchmarks, and all benchmarks of every suite."""
+    benchmarks: list[Benchmark] = []
+    for name in against:
+        benchmarks += (
+            suite_benchmarks(name, quiet=quiet) if _is_suite(name) else [read_benchmark(name)]
+        )
+    return benchmarks
+
+
+def _is_suite(name: str) -> bool:
+    """A YAML file, or the name of a suite that comes with heldout. A path that exists comes first, and
+    so does a benchmark of the same name: a suite of one benchmark holds what it does."""
+    if Path(name).suffix in (".yaml", ".yml"):
+        return True
+    return not Path(name).exists() and find_preset(name) is None and name in builtin_suites()
+
+
+# A synthesis with everything that people look at, by itself and as an entry of an audit file.
+
 
 MANIFEST = "manifest.json"
 
@@ -92,7 +201,7 @@ class FreshItems:
         }
 
 
-def open_fresh_items(audit: Audit, cases: Sequence[Case]) -> list[FreshItems]:
+def open_fresh_items(audit: Audit, cases: Sequence[AuditCase]) -> list[FreshItems]:
     """The entries under ``synth``. Without ``against`` a dataset must overlap none of the audited
     benchmarks."""
     benchmarks = {case.name: case.benchmark for case in cases}
@@ -133,7 +242,7 @@ def open_fresh_items(audit: Audit, cases: Sequence[Case]) -> list[FreshItems]:
     return fresh_items
 
 
-def fresh_steps(entries: Sequence[FreshItems]) -> list[Step]:
+def fresh_steps(entries: Sequence[FreshItems]) -> list[PlanStep]:
     """What making the items will cost: by a first look at the source, without asking anybody."""
     steps = []
     for entry in entries:
@@ -146,7 +255,7 @@ def fresh_steps(entries: Sequence[FreshItems]) -> list[Step]:
         if entry.settings.against and SynthStage.DECONTAMINATE in entry.settings.stages_to_run:
             note += f"; against {', '.join(entry.settings.against)}"
         steps.append(
-            Step(
+            PlanStep(
                 entry.settings.name,
                 "synth",
                 Path(entry.settings.source).name,
