@@ -56,7 +56,12 @@ class Conclusion:
 
 
 def conclude(run: Run, *, quiet: bool = False) -> Conclusion:
-    """Findings, claims and report, recomputed from the run's tables alone."""
+    """Recompute findings, claims and report from the tables of a run alone.
+
+    Args:
+        run: A run that was searched, or that has scores or answers.
+        quiet: Show no progress.
+    """
     manifest = run.manifest()
     scored = bool(manifest.get("models"))
     if not manifest["stages"] and not scored:

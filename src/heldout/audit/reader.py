@@ -143,7 +143,16 @@ class Audit:
             raise InputError(f"{self.path}{line}: {_named(known or place)}: {error}") from error
 
 
-def read_audit(path: Path) -> Audit:
+def read_audit(path: str | Path) -> Audit:
+    """Read an audit file and check it.
+
+    Args:
+        path: The file, or a folder that holds ``audit.yaml``.
+
+    Raises:
+        InputError: Every mistake with its line.
+    """
+    path = Path(path)
     if path.is_dir():
         path = path / "audit.yaml"
     data, lines = read_yaml(path)

@@ -109,6 +109,22 @@ class AuditResult:
             "stages": {"made": self.made, "kept": self.kept},
         }
 
+    @property
+    def cells(self) -> pl.DataFrame:
+        """One row per benchmark and corpus or model, with its status."""
+        rows = [
+            {
+                "benchmark": cell.cell.benchmark,
+                "corpus": cell.cell.corpus,
+                "model": cell.cell.model,
+                "status": cell.status,
+                "leak_rate": cell.leak.value if cell.leak is not None else None,
+            }
+            for cell in self.overall.cells
+        ]
+        schema = dict.fromkeys(("benchmark", "corpus", "model", "status"), pl.String)
+        return pl.DataFrame(rows, schema={**schema, "leak_rate": pl.Float64})
+
 
 def run_audit(
     audit: Audit | str | Path, *, tell: Tell = lambda _: None, quiet: bool = False

@@ -21,7 +21,13 @@ if TYPE_CHECKING:
     from heldout.lab.demo.data import TRUTH as DEMO_TRUTH
     from heldout.lab.demo.data import WHO as DEMO_WHO
     from heldout.lab.demo.data import DemoSize, audit_text, write_demo
-    from heldout.lab.demo.models import CONTAMINATED, OUTSIDER, DemoModels, models_for
+    from heldout.lab.demo.models import (
+        CONTAMINATED,
+        OUTSIDER,
+        DemoModels,
+        models_for,
+        shipped_models,
+    )
     from heldout.lab.leaks.board import LeakPlan, leak_board, run_leaks
     from heldout.lab.leaks.page import summary, write_leaks, write_sheets
     from heldout.lab.models.grid import (
@@ -144,6 +150,7 @@ __all__ = [
     "run_leaks",
     "run_power",
     "save_model",
+    "shipped_models",
     "standing_arms",
     "standing_bases",
     "standing_recipe",

@@ -185,11 +185,20 @@ def study_impact(
     queries: int | None = None,
     seed: int = 0,
 ) -> Study:
-    """One impact per model; with ``baseline``, of the difference to a model that cannot have seen it.
+    """Measure what leaked items contribute to the scores of models.
 
-    What leaked is what the run's scan found, or what ``labels`` say. With labels there need not be a run:
-    items and their answers are those of ``benchmark``, or what labels and predictions say of them.
-    ``bounds``: degrees of the run's encoder. ``queries``: also draw so many items of each subset.
+    Args:
+        run: The run whose search found what leaked; None where ``labels`` say it.
+        files: Files of predictions; one impact per model.
+        metric: Column that holds the score of an item; default: the file's own.
+        mapping: Columns of the files by field.
+        baseline: Predictions of a model that cannot have seen the benchmark: impacts are of the
+            difference to it.
+        labels: What leaked, as somebody else labelled it.
+        benchmark: The items, where there is no run; default: what labels and predictions say of them.
+        bounds: Hard and soft similarities of the run's encoder.
+        queries: Also draw so many items of each subset.
+        seed: Seed of every random draw.
     """
     known = known_items(run, labels, benchmark, bounds)
     control = _control(baseline, known.benchmark, metric, mapping)
