@@ -105,10 +105,10 @@ class DemoResult:
 
 
 def run_demo(
-    folder: Path,
+    folder: str | Path = "heldout-demo",
     *,
     seed: int = 0,
-    models: Path | None = None,
+    models: str | Path | None = None,
     size: DemoSize | None = None,
     engine: str = "local",
     workers: int | None = None,
@@ -116,11 +116,23 @@ def run_demo(
     tell: Callable[[str], None] = lambda _: None,
     quiet: bool = False,
 ) -> DemoResult:
-    """Render, write the audit file, run it; then compare with the truth, which the audit never sees.
+    """Render a benchmark, a leaky corpus and an audit file, run it, and compare with the truth.
 
-    ``corpus`` off audits the models alone.
+    ``heldout.demo(...)`` is this function, too. The audit never sees the truth.
+
+    Args:
+        folder: New folder for data, run and report, or that of a demo that was killed.
+        seed: Another seed renders another benchmark, which the models that come along do not know.
+        models: Folder with the models contaminated, clean and outsider; default: those of the package.
+        size: How many pictures; default: those of ``heldout demo``.
+        engine: Where the search runs.
+        workers: Processes; default: one per core.
+        corpus: Whether a corpus is audited, too, or the models alone.
+        tell: Receives a line for every stage that begins.
+        quiet: Show no progress.
     """
-    demo_models = models_for(seed, models)
+    folder = Path(folder)
+    demo_models = models_for(seed, Path(models) if models is not None else None)
     missing = demo_models if isinstance(demo_models, str) else _not_installed(demo_models.needed())
     chosen = demo_models if isinstance(demo_models, DemoModels) and not missing else None
     tell("rendering a benchmark, its twins and a leaky corpus")
