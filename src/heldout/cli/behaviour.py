@@ -36,29 +36,31 @@ def show_behaviour(findings: Sequence[Finding]) -> None:
     ):
         left = name in ("detector", "model", "first", "second")
         table.add_column(name, justify="left" if left else "right")
-    for pair in paired:
-        first, second = pair.details["accuracy"].items()
-        unread = sum(sum(kinds.values()) for kinds in pair.details["unread"].values())
+    for finding in paired:
+        first, second = finding.details["accuracy"].items()
+        unread = sum(sum(kinds.values()) for kinds in finding.details["unread"].values())
         table.add_row(
-            pair.detector,
-            Text(plain(pair.cell.model or "")),
+            finding.detector,
+            Text(plain(finding.cell.model or "")),
             _rate(first),
             _rate(second),
             f"{100 * (second[1]['value'] - first[1]['value']):+.2f}",
-            _p(pair.details["mcnemar"], "exact"),
-            _p(pair.details["mcnemar"], "mid_p"),
-            f"{unread:,} of {pair.details['replies']:,}",
-            f"{pair.details['pairs_needed']['0.05']:,}",
+            _p(finding.details["mcnemar"], "exact"),
+            _p(finding.details["mcnemar"], "mid_p"),
+            f"{unread:,} of {finding.details['replies']:,}",
+            f"{finding.details['pairs_needed']['0.05']:,}",
         )
     out.print(table)
     note = "pairs: to see a difference of .05 in 4 of 5 studies"
-    if any(not (pair.details["mcnemar"] or {}).get("items_independent", True) for pair in paired):
+    if any(
+        not (finding.details["mcnemar"] or {}).get("items_independent", True) for finding in paired
+    ):
         note += (
             "; p in brackets: as if items that share an image were independent, which they are not"
         )
     out.print(Text(note, "dim"))
-    for pair in paired:
-        _show_categories(pair)
+    for finding in paired:
+        _show_categories(finding)
 
 
 def _show_categories(finding: Finding) -> None:
