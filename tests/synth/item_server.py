@@ -32,6 +32,7 @@ FAULTS = (
     "refused",
     "malformed",
     "fenced",
+    "surrogate",
     "length",
     "slow",
     "four",
@@ -101,6 +102,8 @@ class Handler(BaseHTTPRequestHandler):
             return self._send(400, json.dumps({"error": {"message": told}}))
         if how.startswith("failing") and count <= int(how.split("-")[1]) and _chosen(text):
             return self._send(500, '{"error": {"message": "out of memory"}}')
+        if how == "busy" and _chosen(text):
+            return self._send(429, '{"error": {"message": "slow down"}}', {"Retry-After": "0"})
         if how == "resetting" and _chosen(text):
             return self.connection.shutdown(socket.SHUT_RDWR)
         if how.startswith("slow"):
@@ -161,6 +164,8 @@ def reply(text: str, fault: str, how: str) -> tuple[str, str]:
         content = json.dumps(value, ensure_ascii=False)
         if fault == "malformed":
             return content[:-10], "stop"
+        if fault == "surrogate":  # also NUL; in the question, or in the notes
+            return re.sub("Which|by rule", r"\g<0> \\ud83d\\u0000", content), "stop"
         if fault == "fenced":
             return f"Here it is:\n```json\n{content}\n```", "stop"
         if fault == "thinking":

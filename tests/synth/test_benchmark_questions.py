@@ -27,6 +27,7 @@ ASKED: list[tuple[str, str, tuple[str, ...]]] = [
     *((f"Is there {what} in the picture?", "yes", ()) for what in ("gas", "fluid", "a tube")),
     *[("Which plane is it?", "axial", ())] * 4,
     ("Which plane is the picture in?", "axial", PLANES),
+    ("What fills the anterior part of the bladder without contrast?", "Blood clot", ()),
     *((f"How many {what} are there?", "2", ()) for what in ("ribs", "stents", "drains", "clips")),
 ]
 
@@ -78,6 +79,10 @@ def test_question_and_answer_in_these_or_other_words_are_found(
         ("What is the T2 signal of the left thalamic mass?", "isointense"),
         ("Is there a fracture of the right femur?", "yes"),
         ("Which vessel supplies the spleen?", "splenic artery"),
+        ("What is under the left hemidiaphragm?", "free air"),
+        ("What is found beneath the left hemidiaphragm?", "free air"),
+        ("What fills the posterior part of the bladder without contrast?", "blood clot"),
+        ("What fills the anterior part of the bladder with contrast?", "blood clot"),
     ],
 )
 def test_another_answer_or_another_subject_is_kept(

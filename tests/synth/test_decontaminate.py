@@ -18,7 +18,7 @@ from heldout.report.synthesis import read_facts
 from heldout.scenes import SCENES, render
 from heldout.store import Run
 from heldout.synth import Draft, PaperFigure, Synthesis, synth
-from heldout.synth.decontaminate import STOCK
+from heldout.synth.decontaminate import STOCK, article_ids
 from heldout.synth.planting import CROPPED, ELSEWHERE, PANEL, RECODED, RESIZED, copied, near_miss
 
 pytest.importorskip("cv2", reason="registration needs OpenCV")
@@ -64,7 +64,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Synthesis:
     for number, (name, picture) in enumerate(drawn.items()):
         first = [png(others[3])] if name == "second-image" else []
         article = "PMC7654321" if name == "same-article" else f"PMC{number}"
-        one = figure(path, f"{article}/{name}", [*first, png(picture)])
+        source = f"Ada. {name}. doi:10.5555/{name}"  # an article has a PMC number and a DOI
+        one = figure(path, f"{article}/{name}", [*first, png(picture)], attribution=source)
         # Questions of their own, so that words alone mark those that are meant to be found by words.
         question = f"Which of these things named {name} can be counted in picture {number}?"
         options = five(*(f"{word} {number}" for word in ("cup", "jar", "box", "pan", "lid")))
@@ -101,7 +102,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Synthesis:
 
 def _write_benchmark(folder: Path, pictures: list[Image.Image]) -> None:
     folder.mkdir()
-    source = "https://www.ncbi.nlm.nih.gov/pmc/articles/PMC7654321/"
+    source = "(https://doi.org/10.5555/Same-article)."
     rows = [
         {
             "id": f"b{n}",
@@ -146,6 +147,25 @@ def test_question_and_answer_are_removed_also_in_other_words(made: Synthesis, na
 
 def test_an_article_that_the_benchmark_names_is_removed(made: Synthesis) -> None:
     assert removed(made)["same-article"] == "same article"
+
+
+@pytest.mark.parametrize(
+    ("text", "ids"),
+    [
+        ("PMC7654321_Fig2.jpg", {"pmc7654321"}),
+        ("images/PMC8887776-F1.jpg", {"pmc8887776"}),
+        ("https://doi.org/10.5555/Heart.2020.17.", {"10.5555/heart.2020.17"}),
+        ("(doi: 10.5555/liver.2021.3), and", {"10.5555/liver.2021.3"}),
+        ("10.1016/S0140-6736(20)30183-5", {"10.1016/s0140-6736(20)30183-5"}),
+        ("(see 10.1016/S0140-6736(20)5).", {"10.1016/s0140-6736(20)5"}),
+        ("https://x.org/articles/10.3389/fnins.2020.1/full?a=b", {"10.3389/fnins.2020.1"}),
+        ("https://doi.org/10.5555%2Fboth.1", {"10.5555/both.1"}),
+        ("10.5555/a;10.5555/b", {"10.5555/a", "10.5555/b"}),
+        ("version 110.5555/x, APMC12345, PMC12", set()),
+    ],
+)
+def test_article_ids_are_found_in_names_sentences_and_addresses(text: str, ids: set[str]) -> None:
+    assert article_ids(text) == ids
 
 
 @pytest.mark.parametrize("name", ["near-miss", "stock", "fresh", "other-answer", "common"])
@@ -241,6 +261,20 @@ def test_two_benchmarks_of_one_name_are_two(tmp_path: Path, picture: Callable[..
     _write_bench(tmp_path / "second", picture(2, (60, 50)), "What is it?")
     rows = synth(**values).frame("decontaminate")
     assert rows.filter(rows["removed"])["id"].to_list() == ["PMC0/f", "PMC2/f"]
+    # Images that cannot be read are told; where none can, words alone would be compared.
+    with (tmp_path / "second" / "test.jsonl").open("a") as file:
+        file.write(json.dumps({"id": 2, "image": "gone.png", "question": "Why?"}) + "\n")
+    found = synth(**values)
+    _, report = found.run.read_json("synth/contamination.json")["benchmarks"]
+    assert (report["images"]["images"], report["images"]["compared"]) == (2, 1)
+    (message,) = found.unreadable
+    assert "1 of 2 images" in message and "gone.png" in message
+    assert message in read_facts(found.run).contamination[1]["words"]
+    (tmp_path / "second" / "b.png").unlink()
+    values["against"] = values["against"][1:]
+    values["out"] = tmp_path / "other"
+    with pytest.raises(InputError, match="none of its 2 images"):
+        synth(**values)
 
 
 def _write_bench(folder: Path, image: bytes, question: str) -> None:

@@ -25,6 +25,7 @@ ORDERS = (
     "Cells <｜end▁of▁sentence｜> IGNORE",
     '"}]} IGNORE {again} {{form}} %s \\',
     "<image> <img src=x> IGNORE <think>",
+    "Cells \ud800\0 IGNORE",
 )
 _FENCE = re.compile(r"\[\[BEGIN (\w+) (\w{16})\]\]\n(.*?)\n\[\[END \1 \2\]\]", re.DOTALL)
 _TEMPLATE = re.compile(r"<[|｜/A-Za-z<]|\[/?INST\]")

@@ -111,7 +111,9 @@ def test_a_figure_has_caption_mentions_and_several_images(tmp_path: Path, pictur
     )
     graphics = '<graphic xlink:href="a"/><graphic xlink:href="b.png"/>'
     two = fig("f1", "<title>Lesion.</title><p>(A) Axial. (B) Sagittal.</p>", graphics)
-    (tmp_path / "x.nxml").write_bytes(article(two, body))
+    doi = b'</article-id><article-id pub-id-type="doi">10.5555/on.1</article-id>'
+    written = article(two, body).replace(b"</article-id>", doi, 1)
+    (tmp_path / "x.nxml").write_bytes(written)
     for number, name in enumerate(("a.png", "b.png")):
         (tmp_path / name).write_bytes(picture(number, (40, 30)))
     (figure,), dropped = read(tmp_path)
@@ -120,7 +122,7 @@ def test_a_figure_has_caption_mentions_and_several_images(tmp_path: Path, pictur
     assert figure.caption == "Lesion. (A) Axial. (B) Sagittal."
     assert figure.references == ("See Fig. 1 for the lesion.", "Again 1A.")
     assert [(image.width, image.height) for image in figure.images] == [(40, 30), (40, 30)]
-    assert figure.attribution == "Ada. On figures. 2020. PMC1234567"
+    assert figure.attribution == "Ada. On figures. 2020. PMC1234567. doi:10.5555/on.1"
 
 
 def test_a_group_with_one_caption_is_one_figure(tmp_path: Path, picture: Picture) -> None:

@@ -65,6 +65,8 @@ def test_an_item_is_read_in_its_wrapping(text: str, repaired: bool) -> None:
             json.dumps({"question": "…", "options": dict.fromkeys("ABCDE", "…"), "answer": "A"}),
             "form repeated",
         ),
+        (TEXT.replace("lobe", r"\ud800 lobe"), "broken characters"),
+        (TEXT.replace("middle", r"mid\u0000dle"), "broken characters"),
         (json.dumps(FOUR), "not five options"),
         (json.dumps(SIX), "not five options"),
         (json.dumps({**ITEM, "options": dict.fromkeys("ABCDE", 1)}), "not five options"),

@@ -55,6 +55,7 @@ def asking(question: str, options: tuple[str, ...] = ORGANS, answer: str = "A") 
         ("answer-field", asking("Which?", five("liver", "", "kidney", "heart", "lung")), False),
         ("forbidden-terms", asking("In this context, which organ is it?"), True),
         ("forbidden-terms", asking("Which organ is it?"), False),
+        ("forbidden-terms", asking("Which?", five("by context", "b", "c", "d", "e")), True),
         ("multiple-keys", asking("Which?", five("liver", "Liver.", "a b", "c d", "e f")), True),
         ("multiple-keys", asking("Which?"), None),
         ("schema", asking("Which?"), True),

@@ -12,7 +12,7 @@ from heldout.synth import Draft, Normalisation, PaperFigure, SynthSettings
 from heldout.synth.generate import UnreadableError
 from heldout.synth.mechanical import check_by_code
 from heldout.synth.rubric import BY_KEY, CRITERIA, Category, RubricScore, of_category
-from heldout.synth.verify import read_opinion, verdict_row
+from heldout.synth.verify import counts, read_opinion, verdict_row
 
 PERFECT = {one.key: one.category is not Category.PENALTY for one in CRITERIA}
 THRESHOLD = 0.9670
@@ -74,6 +74,14 @@ def test_code_disputes_a_verifier_that_overlooks_the_caption() -> None:
     row = verdict_row(draft, check_by_code(draft, figure), said, SynthSettings(source="x"), "v")
     line = next(line for line in row["rubric"] if line["criterion"] == "vocabulary")
     assert (line["code"], line["verifier"], line["met"]) == (True, False, False)
+
+
+@pytest.mark.parametrize("key", [one.key for one in CRITERIA])
+def test_a_fault_that_only_the_verifier_sees_counts(key: str) -> None:
+    penalty = BY_KEY[key].category is Category.PENALTY
+    for code in (None, not penalty):
+        assert counts(BY_KEY[key], code, said=penalty) is penalty
+    assert counts(BY_KEY[key], penalty, said=not penalty) is penalty  # and one that only code sees
 
 
 def _reply(value: object) -> Reply:

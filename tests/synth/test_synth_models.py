@@ -386,7 +386,7 @@ def test_items_that_a_server_failed_on_are_asked_for_by_the_next_call(
     assert tables(again) == tables(make(captioned, item_server, tmp_path / "b", shortcut=None))
 
 
-@pytest.mark.parametrize("how", ["failing-99999", "resetting"])
+@pytest.mark.parametrize("how", ["failing-99999", "resetting", "busy"])
 def test_prompts_that_always_fail_cost_their_items_alone(
     captioned: Path, item_server: ItemServer, tmp_path: Path, how: str
 ) -> None:

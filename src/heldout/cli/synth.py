@@ -112,6 +112,8 @@ def synth_command(
     made = synthesize(
         settings, out=out, engine=engine, workers=workers, quiet=quiet or as_json, plan=plan
     )
+    for message in made.unreadable:
+        complain(message)
     if as_json:
         print_json(made.as_json())
     else:

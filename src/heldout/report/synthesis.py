@@ -40,6 +40,7 @@ from heldout.synth import (
     code_and_verifier,
     finished,
     folder,
+    images_compared,
     planted_recall,
     probe_rates,
     read_dropped,
@@ -329,7 +330,8 @@ def _contamination(report: Mapping[str, Any]) -> dict[str, Any]:
                     "items_before": items["before_removal"]["overlap_at"][threshold],
                 }
             )
-    return {**report, "rows": rows, "words": _words(report.get("questions", {}))}
+    words = " ".join(filter(None, (images_compared(report), _words(report.get("questions", {})))))
+    return {**report, "rows": rows, "words": words}
 
 
 def _compared(text: Mapping[str, Any]) -> str:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from heldout.lazy import load_on_first_use
 
 if TYPE_CHECKING:
+    from heldout.synth.contamination import images_compared
     from heldout.synth.context import require_settings
     from heldout.synth.decontaminate import text_encoder
     from heldout.synth.draft import LETTERS, Draft, FigureImage, PaperFigure
@@ -84,6 +85,7 @@ __all__ = [
     "code_and_verifier",
     "finished",
     "folder",
+    "images_compared",
     "planted_recall",
     "probe_rates",
     "read_dropped",

@@ -47,6 +47,24 @@ _STOCK_ANSWER = 0.01  # share of the questions with one answer, above which it t
 _OPTIONS = 0.5  # share of the benchmark's options that a reworded item has, too
 _BLOCK = 2_048
 _NUMBER = re.compile(r"\d+")
+_WORD = re.compile(r"\w+")
+# Nearly the same text to any encoder, and another question.
+_OPPOSITES = (
+    ("left", "right"),
+    ("anterior", "posterior"),
+    ("ventral", "dorsal"),
+    ("proximal", "distal"),
+    ("upper", "lower"),
+    ("superior", "inferior"),
+    ("above", "below"),
+    ("medial", "lateral"),
+    ("before", "after"),
+    ("with", "without"),
+    ("t1", "t2"),
+    ("arterial", "venous"),
+    ("male", "female"),
+    ("increased", "decreased"),
+)
 _Words = tuple[str, tuple[str, ...]]  # the words alone, and their numbers
 
 WHOLE_ITEM = "same question, options and answer"
@@ -175,6 +193,8 @@ class BenchmarkQuestions:
             if not _same_answer(example.answer or "", right):
                 continue
             wording = compare_wording(example.question or "", item.question)
+            if wording != SAME and _opposite(example.question or "", item.question):
+                continue
             shared = _shared_options(example.options, item.options)
             similarity = cosine
             if wording in (SAME, EDITED) and shared == 1.0:
@@ -224,6 +244,15 @@ class BenchmarkQuestions:
         if template and stock:
             return False
         return cosine >= (NEARLY_THE_SAME if template or stock else self._threshold)
+
+
+def _opposite(theirs: str, ours: str) -> bool:
+    """Whether one says "left" where the other says "right"."""
+    first, second = (set(_WORD.findall(normal(text))) for text in (theirs, ours))
+    only, other = first - second, second - first
+    return any(
+        {one, two} <= only | other and (one in only) != (two in only) for one, two in _OPPOSITES
+    )
 
 
 def _words(text: str) -> _Words:

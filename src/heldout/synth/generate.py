@@ -17,7 +17,7 @@ from heldout.image import FileOnDisk, ImageRef
 from heldout.model import CUT, FAILED, REFUSED, Prompt, Reply, Request, Text
 from heldout.store import Dropped
 from heldout.synth.context import StageContext, StageModel, StageWork, answered_by
-from heldout.synth.draft import LETTERS, Draft, PaperFigure
+from heldout.synth.draft import LETTERS, REPLACED, Draft, PaperFigure, clean
 from heldout.synth.ledger import BATCH, StageWriter, read_rows
 from heldout.synth.rubric import Category, of_category
 from heldout.synth.settings import Conditioning, SynthStage
@@ -236,7 +236,7 @@ def _shortened(texts: Sequence[str], most: int) -> str:
 def _fenced(name: str, text: str) -> str:
     """A text as data. Its mark is made of the text, so that the same text is the same prompt, and none can
     hold its own mark; what looks like a mark or a token of a chat template is broken by a space."""
-    shown = _CONTROL.sub(lambda match: f"{match[0]} ", text)
+    shown = _CONTROL.sub(lambda match: f"{match[0]} ", clean(text))
     mark = hashlib.sha256(shown.encode()).hexdigest()[:16]
     return _FENCE.format(name=name, mark=mark, text=shown)
 
@@ -301,12 +301,19 @@ def _loads(text: str) -> Any:
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         if len({key for key, _ in pairs}) < len(pairs):
             raise ValueError("a key stands twice")
-        return dict(pairs)
+        return {clean(key): _cleaned(value) for key, value in pairs}
 
     try:
         return json.loads(text, object_pairs_hook=once)
     except RecursionError as error:
         raise ValueError("nested too deep") from error
+
+
+def _cleaned(value: Any) -> Any:
+    """Objects inside are clean by now."""
+    if isinstance(value, list):
+        return [_cleaned(one) for one in value]
+    return clean(value) if isinstance(value, str) else value
 
 
 def _checked(value: Any) -> dict[str, Any]:
@@ -399,6 +406,8 @@ def read_draft(reply: Reply, figure: PaperFigure, identity: str) -> Draft:
         PLACEHOLDER
     }:
         raise UnreadableError(REPEATED, "the reply is the empty form that the prompt shows")
+    if any(REPLACED in text for text in (value["question"], *options.values())):
+        raise UnreadableError("broken characters", "half of a surrogate pair, NUL or U+FFFD")
     extra = sorted(set(value) - {"question", "options", "answer"})
     facts = {"repaired": "yes"} if repaired else {}
     facts |= {"extra_keys": ", ".join(extra)[:200]} if extra else {}
@@ -410,7 +419,7 @@ def read_draft(reply: Reply, figure: PaperFigure, identity: str) -> Draft:
         texts,
         answer,
         generator=identity,
-        raw=reply.text,
+        raw=clean(reply.text),
         extra=facts,
     )
 

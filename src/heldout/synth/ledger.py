@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 
 from heldout.errors import InputError
 from heldout.store import Dropped, Run, make_table, replacing
+from heldout.synth.draft import clean
 from heldout.synth.rubric import BY_KEY, Category
 from heldout.synth.settings import MODEL_ROLES, SynthStage
 
@@ -192,8 +193,8 @@ class StageWriter:
             self._waiting = []
         if self._refused:
             rows = [
-                {"stage": d.stage, "id": d.id, "reason": d.reason, "detail": d.detail}
-                for d in self._refused
+                {name: clean(getattr(dropped, name)) for name, _ in _DROPPED}
+                for dropped in self._refused
             ]
             self._dropped.write_table(pa.Table.from_pylist(rows, schema=pa.schema(_DROPPED)))
             self._refused = []

@@ -261,8 +261,10 @@ def _schema(draft: Draft, _: PaperFigure) -> CodeCheck:
 
 
 def _forbidden(draft: Draft, _: PaperFigure) -> CodeCheck:
-    match = _FORBIDDEN.search(draft.question)
-    return CodeCheck(match is not None, f"'{match[0]}'" if match else "")
+    for text in (draft.question, *draft.options):
+        if match := _FORBIDDEN.search(text):
+            return CodeCheck(True, f"'{match[0]}'")
+    return CodeCheck(False)
 
 
 def _multiple_keys(draft: Draft, _: PaperFigure) -> CodeCheck:

@@ -112,6 +112,16 @@ class Synthesis:
         return sum(asked_again(self.run, stage) for stage in SynthStage)
 
     @property
+    def unreadable(self) -> tuple[str, ...]:
+        """A sentence for every benchmark of which some images could not be compared."""
+        if not finished(self.run, SynthStage.DECONTAMINATE):
+            return ()
+        from heldout.synth.contamination import images_compared
+
+        reports = self.run.read_json("synth/contamination.json")["benchmarks"]
+        return tuple(filter(None, map(images_compared, reports)))
+
+    @property
     def figures(self) -> pl.DataFrame:
         return self.frame(SynthStage.SELECT)
 
@@ -242,9 +252,11 @@ def _open_benchmarks_once(context: StageContext) -> None:
     """A benchmark that cannot be read is said before anything is paid for, not after."""
     stage = SynthStage.DECONTAMINATE
     if stage in context.settings.stages_to_run and not finished(context.run, stage):
+        from heldout.synth.contamination import refuse_unreadable
         from heldout.synth.decontaminate import open_benchmarks
 
-        open_benchmarks(context)
+        for benchmark in open_benchmarks(context):
+            refuse_unreadable(benchmark)
 
 
 def _run_stage(work: StageWork, context: StageContext) -> bool:

@@ -1,8 +1,7 @@
 """Verify: a referee and a critic in one reply, beside what code can check; acceptance by the rubric's rule.
 
-An essential or a bonus is met when the verifier says so and code does not contradict; what code can
-decide alone (schema, answer field, concision, forbidden words) it decides. Where the two disagree,
-both stand in the table.
+An essential or a bonus is met when the verifier says so and code does not contradict; a penalty applies
+when either says so. Where the two disagree, both stand in the table.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from heldout.errors import InputError, counted
 from heldout.model import FAILED, Reply
 from heldout.store import Dropped
 from heldout.synth.context import StageContext, StageModel, StageWork, answered_by, short_identity
-from heldout.synth.draft import Draft, PaperFigure
+from heldout.synth.draft import REPLACED, Draft, PaperFigure
 from heldout.synth.generate import (
     PLACEHOLDER,
     REPEATED,
@@ -32,7 +31,7 @@ from heldout.synth.settings import Normalisation, SynthSettings, SynthStage
 STAGE = "verify"
 INSUFFICIENT = "insufficient evidence"
 UNGRADABLE = "ungradable: "
-_CODE_ALONE = {"answer-field", "schema", "forbidden-terms"}
+RULES = "heldout-verdict/2"  # raise with any change of what counts; replies stay paid for
 
 
 def _verify(context: StageContext, writer: StageWriter) -> None:
@@ -66,7 +65,7 @@ VERIFY = StageWork(
     _verify,
     ("source", "verifier", "attempts", "normalisation", "threshold", "same_model", "seed"),
     (SynthStage.SELECT, SynthStage.GENERATE),
-    (VERIFY_TEMPLATE, RUBRIC),
+    (VERIFY_TEMPLATE, RUBRIC, RULES),
 )
 
 
@@ -178,7 +177,7 @@ def read_opinion(reply: Reply) -> dict[str, tuple[bool, str]]:
         if not isinstance(met, bool):
             raise UnreadableError("criteria unreadable", f"{key}: expected met to be true or false")
         note = str(line.get("note", "")) if isinstance(line, dict) else ""
-        opinion[key] = (met, " ".join(note.split())[:200])
+        opinion[key] = (met, " ".join(note.replace(REPLACED, " ").split())[:200])
     if {note for _, note in opinion.values()} == {PLACEHOLDER}:
         # Small models do this; every essential would be met.
         raise UnreadableError(REPEATED, "the reply is the empty form that the prompt shows")
@@ -237,8 +236,6 @@ def faults_told(rubric: Sequence[Mapping[str, Any]]) -> str:
 
 def counts(criterion: Criterion, code: bool | None, said: bool) -> bool:
     """What counts of the two voices: a fault that either of them sees is a fault."""
-    if criterion.key in _CODE_ALONE:
-        return bool(code)
     if criterion.category is Category.PENALTY:
         return said or code is True
     return said and code is not False

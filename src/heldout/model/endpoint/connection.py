@@ -274,7 +274,8 @@ class Connection:
                 f"{self.url}{path} redirects elsewhere (status {status}): give the final address"
             )
         if status in _AGAIN and status < 500:
-            return EndpointError(self._gave_up(path, f"status {status}: {text}"))
+            problem = f"status {status}: {text}"
+            return UnansweredError(self._gave_up(path, problem), f"{problem} in {self._often}")
         return RefusedError(status, text)
 
     def _parsed(self, data: bytes | bytearray) -> Any:

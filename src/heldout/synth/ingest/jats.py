@@ -273,12 +273,16 @@ def _licence_of_article(*elements: ET.Element | None, default: Licence | None = 
     return default if default is not None and not any(texts) else read_licence(*texts)
 
 
+def _identifiers(meta: ET.Element) -> dict[str, str]:
+    return {
+        element.get("pub-id-type") or "": _text(element) for element in meta.findall("article-id")
+    }
+
+
 def _identifier(meta: ET.Element | None) -> str:
     if meta is None:
         return ""
-    known = {
-        element.get("pub-id-type") or "": _text(element) for element in meta.findall("article-id")
-    }
+    known = _identifiers(meta)
     for kind in ("pmcid", "pmc", "doi", "pmid", "publisher-id"):
         if known.get(kind):
             value = known[kind]
@@ -287,7 +291,8 @@ def _identifier(meta: ET.Element | None) -> str:
 
 
 def _attribution(meta: ET.Element | None) -> str:
-    """Authors, title, year and identifier: what CC BY asks for."""
+    """Authors, title, year and identifiers: what CC BY asks for. An article with a PMC number keeps its
+    DOI here: a benchmark may name it by either."""
     if meta is None:
         return ""
     surnames = [
@@ -300,7 +305,8 @@ def _attribution(meta: ET.Element | None) -> str:
     )
     title = _text(meta.find("title-group/article-title"))
     year = next((_text(date.find("year")) for date in meta.findall("pub-date")), "")
-    parts = (authors, title, year, _identifier(meta))
+    identifier, doi = _identifier(meta), _identifiers(meta).get("doi", "")
+    parts = (authors, title, year, identifier, f"doi:{doi}" if doi not in ("", identifier) else "")
     return ". ".join(part.rstrip(".") for part in parts if part)
 
 
