@@ -25,9 +25,9 @@ from heldout.image import (
     grey_digest,
     grey_jpeg,
     grey_plane,
-    luminance,
     pixel_digest,
 )
+from heldout.image import digest as image_digest
 from heldout.overlap.images import lanczos as fixed_point
 from heldout.overlap.images.fingerprint import SIDE, fingerprint, is_flat, phash_of, takes_sums
 from heldout.overlap.images.lanczos import grey_of_colours
@@ -116,7 +116,7 @@ def main() -> None:
     parser.add_argument("--plain", action="store_true", help="as if nothing had been compiled")
     arguments = parser.parse_args()
     if arguments.plain:
-        fixed_point._compiled = luminance.compiled = lambda: None  # type: ignore[assignment]
+        fixed_point._compiled = image_digest.compiled = lambda: None  # type: ignore[assignment]
     files = [path.read_bytes() for path in real_files(arguments.count)]
     calls = (
         (OURS, our_stages, fingerprint),

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from heldout.overlap.images.features import ImageFeatures, cheap_features
+from heldout.overlap.images.features import PictureFeatures, cheap_features
 from heldout.overlap.images.register import aligned_panel, register
 from heldout.stats import binomial_interval
 from registration_transforms import TRANSFORMS, Picture
@@ -99,10 +99,10 @@ def _area(picture: Picture) -> int:
     return picture.width * picture.height
 
 
-_FEATURES: dict[str, ImageFeatures] = {}
+_FEATURES: dict[str, PictureFeatures] = {}
 
 
-def features_of(name: str) -> ImageFeatures:
+def features_of(name: str) -> PictureFeatures:
     if name not in _FEATURES:
         _FEATURES[name] = cheap_features(opened(name))
     return _FEATURES[name]
@@ -127,7 +127,7 @@ def _one_thread() -> None:
     cv2.setNumThreads(1)  # the pool has a process per core
 
 
-def _signature(name: str) -> tuple[str, ImageFeatures]:
+def _signature(name: str) -> tuple[str, PictureFeatures]:
     _one_thread()
     return hashlib.sha256((DATA / name).read_bytes()).hexdigest(), features_of(name)
 

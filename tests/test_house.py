@@ -166,3 +166,9 @@ def test_the_pinned_torch_pair_works_together() -> None:
     boxes = torch.tensor([[0.0, 0.0, 2.0, 2.0], [0.1, 0.0, 2.0, 2.0], [5.0, 5.0, 6.0, 6.0]])
     kept = torchvision.ops.nms(boxes, torch.tensor([0.9, 0.8, 0.7]), 0.5)
     assert kept.tolist() == [0, 2]
+
+
+def test_every_test_file_has_a_name_of_its_own() -> None:
+    """pytest takes two files of one name for one module."""
+    names = [path.name for path in Path(__file__).parent.rglob("test_*.py")]
+    assert sorted(names) == sorted(set(names))

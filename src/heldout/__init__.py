@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from heldout.audit import leak_rates as matrix
     from heldout.audit import report_run as report
     from heldout.audit import run_audit as audit
+    from heldout.audit import run_demo as demo
     from heldout.audit import synthesize as synth
     from heldout.audit import train_model as train
     from heldout.benchmark import Benchmark, Example, check, read_benchmark
@@ -64,6 +65,7 @@ __all__ = [
     "check",
     "compare",
     "conclude",
+    "demo",
     "detect",
     "detect_run",
     "evaluate",

@@ -34,3 +34,5 @@ def test_calls_from_python_are_written_as_calls() -> None:
     assert commands_shown([first, again, *models]) == [
         f"Python: {text}" for _, text in (again, *models)
     ]
+    typed = ["python", "-c", f"import heldout; {again[1]}"]
+    assert commands_shown([first, typed]) == [shlex.join(typed)]

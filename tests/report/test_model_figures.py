@@ -79,7 +79,7 @@ def test_names_of_models_are_text() -> None:
     for drawn in (
         null_strips([strip], title="t", label="l"),
         slope_chart([slope], ends=("a", "b")),
-        heat_map([hostile], [hostile], [[0.3]], told=lambda value: f"{value:.1f}"),
+        heat_map([hostile], [hostile], [[0.3]], written=lambda value: f"{value:.1f}"),
     ):
         assert "<script" not in drawn
         ElementTree.fromstring(str(drawn))

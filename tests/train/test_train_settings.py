@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from heldout.errors import InputError
 from heldout.train import TrainSettings
 from heldout.train.running import planned_steps
-from heldout.train.trainers import Pace, save_steps
+from heldout.train.trainers import UpdatePace, save_steps
 from heldout.train.training_set import read_training_set
 from heldout.train.verl import config, write_verl
 
@@ -66,7 +66,7 @@ def test_bad_settings_are_refused(values: dict[str, object], said: str) -> None:
 
 def test_what_goes_through_at_a_time_divides_the_batch() -> None:
     one = settings(batch=18, micro_batch=8)
-    pace = Pace.of(one)
+    pace = UpdatePace.of(one)
     sizes = [pace.micro]
     while (smaller := pace.halved(writing=False)) is not None:
         pace = smaller

@@ -210,9 +210,11 @@ def _recorded(audit: Audit, case: AuditCase, model: ModelEntry, place: int) -> R
     shown: set[str] = set()
     if (answers := files["answers"]) is not None:
         with audit.at("models", place, "answers", case.name):
-            told = read_answers(answers, case.benchmark, model=model.name, mapping=dict(model.map))
-            _named_there(answers, model.name, list(told))
-        shown = {question.variant for question, _ in told[model.name].pairs}
+            recorded_answers = read_answers(
+                answers, case.benchmark, model=model.name, mapping=dict(model.map)
+            )
+            _named_there(answers, model.name, list(recorded_answers))
+        shown = {question.variant for question, _ in recorded_answers[model.name].pairs}
     return Recording(model, scores, answers, moments=moments, shown=frozenset(shown))
 
 

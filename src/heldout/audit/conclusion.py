@@ -78,7 +78,7 @@ def conclude(run: Run, *, quiet: bool = False) -> Conclusion:
     claims: list[Claim] = []
     worded = manifest.get("text", {})
     for scanned in manifest["stages"].values():
-        found = image_overlap(
+        image_findings = image_overlap(
             items,
             matches,
             leaked,
@@ -89,22 +89,22 @@ def conclude(run: Run, *, quiet: bool = False) -> Conclusion:
             nearest=scanned["nearest"],
             hashes=scanned.get("hashes", False),
         )
-        findings += found
-        told = overlap_claims(found, scanned, worded=scanned["corpus"] in worded)
-        claims += with_people(told, matches)
+        findings += image_findings
+        image_claims = overlap_claims(image_findings, scanned, worded=scanned["corpus"] in worded)
+        claims += with_people(image_claims, matches)
     findings_of_words, claims_of_words = _words(run, items, matches, leaked)
     findings += findings_of_words
     claims += claims_of_words
     calibrated, nearness = nearness_findings(run, items, matches)
     others = manifest.get("audit", {}).get("nearness", ())  # tested together with these
     adjusted = iter(adjust([finding for findings in nearness for finding in findings], others))
-    for calibration, found in zip(calibrated, nearness, strict=True):
-        mine = [next(adjusted) for _ in found]
+    for calibration, image_findings in zip(calibrated, nearness, strict=True):
+        mine = [next(adjusted) for _ in image_findings]
         findings += mine
         claims += nearness_claims(mine, calibration, benchmark)
     run.write_json("calibration.json", calibration_record(calibrated))
     for name, made in (("findings", findings), ("claims", claims)):
-        entries = [one.model_dump(mode="json") for one in made]
+        entries = [entry.model_dump(mode="json") for entry in made]
         record = {"schema_version": 1, name: [*entries, *_about_models(run, name)]}
         run.write_json(f"{name}.json", record)
     report = write_report(run, findings, claims, calibrated, quiet=quiet)
@@ -213,9 +213,9 @@ SECTION, KEY = "audit", "nearness"  # where the manifest holds them, and `conclu
 
 def share_nearness(runs: Mapping[str, Run]) -> None:
     """Call when all corpora were searched, before the runs are concluded."""
-    found = {name: _p_values(run) for name, run in runs.items()}
+    p_values = {name: _p_values(run) for name, run in runs.items()}
     for name, run in runs.items():
-        others = sorted(p for other, ps in found.items() if other != name for p in ps)
+        others = sorted(p for other, ps in p_values.items() if other != name for p in ps)
         if run.manifest().get(SECTION, {}).get(KEY, []) != others:
             run.update(SECTION, {KEY: others})
 

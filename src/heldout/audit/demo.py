@@ -105,10 +105,10 @@ class DemoResult:
 
 
 def run_demo(
-    folder: Path,
+    folder: str | Path = "heldout-demo",
     *,
     seed: int = 0,
-    models: Path | None = None,
+    models: str | Path | None = None,
     size: DemoSize | None = None,
     engine: str = "local",
     workers: int | None = None,
@@ -116,11 +116,23 @@ def run_demo(
     tell: Callable[[str], None] = lambda _: None,
     quiet: bool = False,
 ) -> DemoResult:
-    """Render, write the audit file, run it; then compare with the truth, which the audit never sees.
+    """Render a benchmark, a leaky corpus and an audit file, run it, and compare with the truth.
 
-    ``corpus`` off audits the models alone.
+    ``heldout.demo(...)`` is this function, too. The audit never sees the truth.
+
+    Args:
+        folder: New folder for data, run and report, or that of a demo that was killed.
+        seed: Another seed renders another benchmark, which the models that come along do not know.
+        models: Folder with the models contaminated, clean and outsider; default: those of the package.
+        size: How many pictures; default: those of ``heldout demo``.
+        engine: Where the search runs.
+        workers: Processes; default: one per core.
+        corpus: Whether a corpus is audited, too, or the models alone.
+        tell: Receives a line for every stage that begins.
+        quiet: Show no progress.
     """
-    demo_models = models_for(seed, models)
+    folder = Path(folder)
+    demo_models = models_for(seed, Path(models) if models is not None else None)
     missing = demo_models if isinstance(demo_models, str) else _not_installed(demo_models.needed())
     chosen = demo_models if isinstance(demo_models, DemoModels) and not missing else None
     tell("rendering a benchmark, its twins and a leaky corpus")
@@ -188,9 +200,9 @@ def _suspected(audited: AuditResult, run: Run, who: Path) -> list[Suspect]:
             if finding["cell"]["model"] == name and finding["p"] is not None
         ]
         texts = tuple(
-            f"{one['detector']} {one['effect']['value']:+.2f} "
-            f"[{one['effect']['low']:+.2f}, {one['effect']['high']:+.2f}]"
-            for one in mine
+            f"{entry['detector']} {entry['effect']['value']:+.2f} "
+            f"[{entry['effect']['low']:+.2f}, {entry['effect']['high']:+.2f}]"
+            for entry in mine
         )
         if name in cells:
             status: str = cells[name].status
@@ -201,7 +213,7 @@ def _suspected(audited: AuditResult, run: Run, who: Path) -> list[Suspect]:
             )
         else:  # a baseline makes no claims: whether it stays quiet by itself is what it is there for
             status, survives = ("fires too" if _fires(mine) else "quiet"), ()
-        least = max((float(one["minimum_detectable_effect"]) for one in mine), default=0.0)
+        least = max((float(entry["minimum_detectable_effect"]) for entry in mine), default=0.0)
         made.append(Suspect(name, role, _TRUTHS[role], status, survives, texts, least))
     return made
 

@@ -46,30 +46,30 @@ def write_init(folder: Path) -> Path:
 
 
 def look_around(folder: Path) -> InputFiles:
-    found = InputFiles()
+    inputs = InputFiles()
     images = sorted({path.parent for path in _files(folder) if path.suffix.lower() in _IMAGES})
     for path in _files(folder):
         name = path.relative_to(folder).as_posix()
         label = folder_name(name.removesuffix(path.suffix).replace("/", "-"))
         if path.name == "config.json" and _is_checkpoint(path):
-            found.models[path.parent.name] = path.parent.relative_to(folder).as_posix()
+            inputs.models[path.parent.name] = path.parent.relative_to(folder).as_posix()
         elif path.name == CARD and _is_checkpoint(path):
-            found.models[path.parent.name] = f"{ONNX}{path.parent.relative_to(folder).as_posix()}"
+            inputs.models[path.parent.name] = f"{ONNX}{path.parent.relative_to(folder).as_posix()}"
         elif path.suffix.lower() in _ARCHIVES:
-            found.corpora.setdefault(path.parent.name or label, _parent(path, folder))
+            inputs.corpora.setdefault(path.parent.name or label, _parent(path, folder))
         elif path.suffix.lower() in _DATA and path.name != FILE:
-            _classify(path, name, label, folder, images, found)
-    _bare_pictures(folder, images, found)
-    return found
+            _classify(path, name, label, folder, images, inputs)
+    _bare_pictures(folder, images, inputs)
+    return inputs
 
 
-def _bare_pictures(folder: Path, images: list[Path], found: InputFiles) -> None:
+def _bare_pictures(folder: Path, images: list[Path], inputs: InputFiles) -> None:
     """Folders of pictures that no table uses; many of them below one folder are one corpus."""
-    tables = [folder / one for one in found.corpora.values() if (folder / one).is_file()]
-    sources = [*tables, *(folder / benchmark["source"] for benchmark in found.benchmarks.values())]
+    tables = [folder / one for one in inputs.corpora.values() if (folder / one).is_file()]
+    sources = [*tables, *(folder / benchmark["source"] for benchmark in inputs.benchmarks.values())]
     used = {
         folder / benchmark["images"]
-        for benchmark in found.benchmarks.values()
+        for benchmark in inputs.benchmarks.values()
         if "images" in benchmark
     }
     used |= {place for table in tables if (place := _pictures_of(table, images)) is not None}
@@ -82,26 +82,26 @@ def _bare_pictures(folder: Path, images: list[Path], found: InputFiles) -> None:
         whole = not any(source.is_relative_to(top) for source in sources) and top not in used
         chosen = top if whole else place
         name = chosen.relative_to(folder).as_posix()
-        found.corpora.setdefault(folder_name(name.replace("/", "-")), name)
+        inputs.corpora.setdefault(folder_name(name.replace("/", "-")), name)
 
 
 def _classify(
-    path: Path, name: str, label: str, folder: Path, images: list[Path], found: InputFiles
+    path: Path, name: str, label: str, folder: Path, images: list[Path], inputs: InputFiles
 ) -> None:
     row = _first_row(path)
     keys = {str(key).lower() for key in row}
     if keys & {"logprobs", "sum_logprob"}:
-        found.scores[label] = name
+        inputs.scores[label] = name
     elif keys & {"reply", "prediction", "response", "pred"} and not keys & {"image", "image_name"}:
-        found.answers[label] = name
+        inputs.answers[label] = name
     elif "question" in keys or "questions" in keys:
         entry = {"source": name}
         if (place := _pictures_of(path, images)) is not None:
             entry["images"] = place.relative_to(folder).as_posix()
         if _TRAIN.search(path.stem) and not _TEST.search(path.stem):
-            found.corpora[label] = name
+            inputs.corpora[label] = name
         elif _readable(path, entry, folder):
-            found.benchmarks[label] = entry
+            inputs.benchmarks[label] = entry
 
 
 def _readable(path: Path, entry: dict[str, str], folder: Path) -> bool:
@@ -157,7 +157,7 @@ def _parent(path: Path, folder: Path) -> str:
     return path.parent.relative_to(folder).as_posix() or "."
 
 
-def audit_text(found: InputFiles) -> str:
+def audit_text(inputs: InputFiles) -> str:
     """The file, with what was found filled in and everything else explained in comments."""
     return "\n".join(
         [
@@ -166,7 +166,7 @@ def audit_text(found: InputFiles) -> str:
             "",
             "benchmarks:  # what is protected",
             *(
-                _entries(found.benchmarks)
+                _entries(inputs.benchmarks)
                 or [
                     "  - name: my-benchmark",
                     "    source: path/to/test.jsonl  # a path, path#split=test,lang=en, "
@@ -179,10 +179,13 @@ def audit_text(found: InputFiles) -> str:
             "    # twins: {twin: path/to/twins.jsonl}  # same ids, other picture and answer",
             "",
             "corpora:  # what it may have leaked into",
-            *(_entries({name: {"source": one} for name, one in found.corpora.items()}) or ["  []"]),
+            *(
+                _entries({name: {"source": one} for name, one in inputs.corpora.items()})
+                or ["  []"]
+            ),
             "",
             "models:  # who may have seen it: one of local, endpoint, or recorded scores and answers",
-            *(_models(found) or ["  []"]),
+            *(_models(inputs) or ["  []"]),
             "  # - name: served",
             "  #   endpoint: {url: http://localhost:8000/v1, model: NAME}",
             "  #   record: [answers]         # scores need log-probabilities of prompts",
@@ -226,10 +229,10 @@ def _entries(entries: dict[str, dict[str, str]]) -> list[str]:
     return lines
 
 
-def _models(found: InputFiles) -> list[str]:
-    entries = {name: {"local": path} for name, path in found.models.items()}
-    if len(found.benchmarks) == 1:  # with several nobody knows which a file belongs to
+def _models(inputs: InputFiles) -> list[str]:
+    entries = {name: {"local": path} for name, path in inputs.models.items()}
+    if len(inputs.benchmarks) == 1:  # with several nobody knows which a file belongs to
         for kind in ("scores", "answers"):
-            for name, path in getattr(found, kind).items():
+            for name, path in getattr(inputs, kind).items():
                 entries.setdefault(name, {})[kind] = path
     return _entries(entries)

@@ -54,9 +54,9 @@ def file_digest(path: Path) -> str:
     """Of a file's content; of a folder's listing (a checkpoint is too large to read twice)."""
     if path.is_dir():
         listing = [
-            (str(one.relative_to(path)), one.stat().st_size, one.stat().st_mtime_ns)
-            for one in sorted(path.rglob("*"))
-            if one.is_file()
+            (str(entry.relative_to(path)), entry.stat().st_size, entry.stat().st_mtime_ns)
+            for entry in sorted(path.rglob("*"))
+            if entry.is_file()
         ]
         return fingerprint({"listing": listing})
     if not path.is_file():
@@ -70,14 +70,14 @@ def file_digest(path: Path) -> str:
 
 def refuse_changed(audit: Audit, cases: Sequence[AuditCase]) -> None:
     """Results of two revisions are never mixed: say what to write instead, and what is kept."""
-    told = [reason for case in cases if (reason := _changed(case, audit.file.seed))]
-    if not told:
+    reasons = [reason for case in cases if (reason := _changed(case, audit.file.seed))]
+    if not reasons:
         return
     fresh = _free(audit.output)
     written = Path(audit.file.output).with_name(fresh.name)
     stale = " ".join(str(case.folder) for case in cases if _changed(case, audit.file.seed))
     raise InputError(
-        f"{audit.output} holds results that do not fit {audit.path} any more: {'; '.join(told)}. To keep "
+        f"{audit.output} holds results that do not fit {audit.path} any more: {'; '.join(reasons)}. To keep "
         f"both, write `output: {written}` in {audit.path} and run the audit again; then heldout "
         f"compare {audit.output} {fresh} says what changed. To start over, remove {stale}: all else "
         f"in {audit.output} is kept"

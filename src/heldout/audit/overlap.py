@@ -15,7 +15,7 @@ from typing import Any
 import polars as pl
 
 from heldout.audit.conclusion import Conclusion, conclude
-from heldout.benchmark import Benchmark, check, read_benchmark
+from heldout.benchmark import Benchmark, ReadCall, check, read_benchmark
 from heldout.corpus import Corpus, open_corpus
 from heldout.engine import Engine, open_engine, progress
 from heldout.errors import HeldoutError, InputError, require
@@ -157,7 +157,7 @@ def audit_overlap(
     corpora = [opened_corpus(source) for source in several]
     call = python_command(
         "overlap",
-        _ReadCall(benchmark) if benchmark.settings else benchmark.source,
+        ReadCall(benchmark),
         against=[f"{corpus.name}={corpus.source}" for corpus in corpora],
         **settings.model_dump(mode="json", exclude_defaults=True),
     )
@@ -190,17 +190,6 @@ def audit_overlap(
     if ended is not None:  # tables and report hold what the judge said by then; the rest is unsure
         raise ended
     return OverlapResult(run, conclusion)
-
-
-class _ReadCall:
-    """A benchmark in the command that a run records, where its source alone does not say how it is read."""
-
-    def __init__(self, benchmark: Benchmark) -> None:
-        settings = "".join(f", {name}={value!r}" for name, value in benchmark.settings.items())
-        self._call = f"heldout.read_benchmark({benchmark.source!r}{settings})"
-
-    def __repr__(self) -> str:
-        return self._call
 
 
 def search_corpora(

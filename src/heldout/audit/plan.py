@@ -13,7 +13,7 @@ from heldout.audit.cases import AuditCase, Recording
 from heldout.audit.family import Test, family_of_tests, planned_claims
 from heldout.benchmark import Example
 from heldout.corpus import Corpus, CorpusItem
-from heldout.detect import ALPHA
+from heldout.detect import ALPHA, detectors
 from heldout.errors import InputError
 from heldout.model import SAMPLE
 
@@ -229,8 +229,11 @@ def _live(case: AuditCase, recording: Recording, file: AuditFile) -> list[PlanSt
 
 
 def wants(file: AuditFile, detector: str) -> bool:
-    """Asked for by name, or nobody named any."""
-    return not file.detectors or detector in file.detectors
+    """Whether the audit names this detector, one that reads the same table, or none at all."""
+    known = detectors()
+    return not file.detectors or any(
+        known[name].table == known[detector].table for name in file.detectors if name in known
+    )
 
 
 def corpus_size(corpus: Corpus) -> tuple[int, str]:

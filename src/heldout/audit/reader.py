@@ -60,8 +60,8 @@ def read_yaml(path: Path) -> tuple[Any, dict[Place, int]]:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f", line {mark.line + 1}" if mark is not None else ""
-        told = getattr(error, "problem", None) or str(error).splitlines()[0]
-        raise InputError(f"{path}{where} is not YAML: {told}") from error
+        problem = getattr(error, "problem", None) or str(error).splitlines()[0]
+        raise InputError(f"{path}{where} is not YAML: {problem}") from error
     except (ValueError, RecursionError) as error:  # a date like 2024-99-99, thousands of brackets
         raise InputError(f"{path} is not YAML that can be read: {error}") from error
 
@@ -161,7 +161,7 @@ def read_audit(path: str | Path) -> Audit:
     try:
         file = AuditFile.model_validate(data)
     except ValidationError as error:
-        problems = [_told(one, lines) for one in error.errors()]
+        problems = [_told(problem, lines) for problem in error.errors()]
         problems += _gates(data.get("fail_on"), lines)  # needs nothing of the rest of the file
         raise InputError(_listed(path, sorted(problems))) from None
     problems = sorted(_Names(file, lines).problems())

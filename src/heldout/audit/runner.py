@@ -325,10 +325,10 @@ class _Journey:
             self.looked[case.name] = self._look(case, run)
             return self.looked[case.name].p_values
 
-        found: dict[str, float] = self._stage(
+        p_values: dict[str, float] = self._stage(
             f"{case.name}/tests", self._tested_on(case, run), [], work
         )
-        return found
+        return p_values
 
     def _tested_on(self, case: AuditCase, run: Run) -> dict[str, Any]:
         return {

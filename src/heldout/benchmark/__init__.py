@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from heldout.benchmark.readers.parquet import ColumnKinds, ParquetReader, data_parts
     from heldout.benchmark.run_items import (
         BYTES_ONLY,
+        ReadCall,
         benchmark_identity,
         items_table,
         picture_key,
@@ -89,6 +90,7 @@ __all__ = [
     "JsonReader",
     "Opened",
     "ParquetReader",
+    "ReadCall",
     "benchmark_identity",
     "bounded_lines",
     "canonical_metadata",

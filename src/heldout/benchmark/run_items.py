@@ -69,3 +69,15 @@ def picture_key(benchmark: Benchmark, ref: ImageRef) -> str:
     except ImageError:
         return ""
     return BYTES_ONLY + byte_digest(data) if data else ""
+
+
+class ReadCall:
+    """A benchmark in the command that a run records: its source, or the call that reads it as it was read."""
+
+    def __init__(self, benchmark: Benchmark) -> None:
+        settings = "".join(f", {name}={value!r}" for name, value in benchmark.settings.items())
+        source = repr(benchmark.source)
+        self._call = f"heldout.read_benchmark({source}{settings})" if settings else source
+
+    def __repr__(self) -> str:
+        return self._call

@@ -229,11 +229,11 @@ def _line(line: Mapping[str, Any], measure: str) -> str:
         return "none"
     if line["sd"] is not None:
         return f"{_number(line['value'], measure)} ± {_number(line['sd'], measure)}"
-    told = _number(line["value"], measure)
+    text = _number(line["value"], measure)
     if line["interval"]:
         low, high = (_number(line["interval"][end], measure) for end in ("low", "high"))
-        told += f" [{low}, {high}]"
-    return f"{told} of {line['items']:,}"
+        text += f" [{low}, {high}]"
+    return f"{text} of {line['items']:,}"
 
 
 def _rank(rank: Mapping[str, int] | None) -> str:

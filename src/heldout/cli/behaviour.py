@@ -36,29 +36,31 @@ def show_behaviour(findings: Sequence[Finding]) -> None:
     ):
         left = name in ("detector", "model", "first", "second")
         table.add_column(name, justify="left" if left else "right")
-    for one in paired:
-        first, second = one.details["accuracy"].items()
-        unread = sum(sum(kinds.values()) for kinds in one.details["unread"].values())
+    for finding in paired:
+        first, second = finding.details["accuracy"].items()
+        unread = sum(sum(kinds.values()) for kinds in finding.details["unread"].values())
         table.add_row(
-            one.detector,
-            Text(plain(one.cell.model or "")),
+            finding.detector,
+            Text(plain(finding.cell.model or "")),
             _rate(first),
             _rate(second),
             f"{100 * (second[1]['value'] - first[1]['value']):+.2f}",
-            _p(one.details["mcnemar"], "exact"),
-            _p(one.details["mcnemar"], "mid_p"),
-            f"{unread:,} of {one.details['replies']:,}",
-            f"{one.details['pairs_needed']['0.05']:,}",
+            _p(finding.details["mcnemar"], "exact"),
+            _p(finding.details["mcnemar"], "mid_p"),
+            f"{unread:,} of {finding.details['replies']:,}",
+            f"{finding.details['pairs_needed']['0.05']:,}",
         )
     out.print(table)
     note = "pairs: to see a difference of .05 in 4 of 5 studies"
-    if any(not (one.details["mcnemar"] or {}).get("items_independent", True) for one in paired):
+    if any(
+        not (finding.details["mcnemar"] or {}).get("items_independent", True) for finding in paired
+    ):
         note += (
             "; p in brackets: as if items that share an image were independent, which they are not"
         )
     out.print(Text(note, "dim"))
-    for one in paired:
-        _show_categories(one)
+    for finding in paired:
+        _show_categories(finding)
 
 
 def _show_categories(finding: Finding) -> None:

@@ -64,41 +64,41 @@ def _show(changes: dict[str, Any]) -> None:
 
 
 def _inputs(inputs: dict[str, Any]) -> list[str]:
-    told = []
+    sentences = []
     if inputs["revision"]:
-        first, second = (one[:12] for one in inputs["revision"])
-        told.append(
+        first, second = (digest[:12] for digest in inputs["revision"])
+        sentences.append(
             f"the benchmark itself changed: revision {first} → {second}; items are compared by id"
         )
     for name in ("items", "seed", "heldout"):
         if inputs[name]:
-            told.append(f"{name}: {inputs[name][0]} → {inputs[name][1]}")
+            sentences.append(f"{name}: {inputs[name][0]} → {inputs[name][1]}")
     for name in ("corpora", "models"):
         for kind, names in (inputs[name] or {}).items():
             if kind == "changed":
-                told += [
-                    f"corpus {one}: {' and '.join(_WAYS[way] for way in ways)}"
-                    for one, ways in names.items()
+                sentences += [
+                    f"corpus {name}: {' and '.join(_WAYS[way] for way in ways)}"
+                    for name, ways in names.items()
                 ]
             elif names:
-                told.append(f"{name} {kind}: {', '.join(names)}")
-    return told
+                sentences.append(f"{name} {kind}: {', '.join(names)}")
+    return sentences
 
 
 def _show_claims(claims: dict[str, Any]) -> None:
     table = Table(box=None, padding=(0, 2, 0, 0), show_header=False, pad_edge=False)
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
-    for one in claims["changed"]:
-        status = Text(one["before"], COLOURS.get(one["before"], "dim"))
-        status.append(" → ", "dim").append(one["after"], COLOURS.get(one["after"], "dim"))
-        table.add_row(status, Text(plain(f"{one['sentence']} ({one['why']})")))
+    for claim in claims["changed"]:
+        status = Text(claim["before"], COLOURS.get(claim["before"], "dim"))
+        status.append(" → ", "dim").append(claim["after"], COLOURS.get(claim["after"], "dim"))
+        table.add_row(status, Text(plain(f"{claim['sentence']} ({claim['why']})")))
     for kind in ("appeared", "gone"):
-        for one in claims[kind]:
+        for claim in claims[kind]:
             status = Text(f"{kind}: ", "dim").append(
-                one["status"], COLOURS.get(one["status"], "dim")
+                claim["status"], COLOURS.get(claim["status"], "dim")
             )
-            table.add_row(status, Text(plain(one["sentence"])))
+            table.add_row(status, Text(plain(claim["sentence"])))
     if table.row_count:
         console().print(Text("\nclaims", "bold"))
         console().print(table)
@@ -149,9 +149,12 @@ def _show_findings(findings: dict[str, Any]) -> None:
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
     for name in ("finding", "effect", "before", "after"):
         table.add_column(name, overflow="fold")
-    for one in findings["changed"]:
+    for finding in findings["changed"]:
         table.add_row(
-            plain(one["id"]), plain(one["effect"]), _around(one["before"]), _around(one["after"])
+            plain(finding["id"]),
+            plain(finding["effect"]),
+            _around(finding["before"]),
+            _around(finding["after"]),
         )
     if table.row_count:
         console().print(Text("\nfindings", "bold"))

@@ -176,8 +176,8 @@ def _show_hits(made: Examination) -> None:
     ):
         table.add_column(name, overflow="fold")
     for key, row in rows.items():
-        message = " · ".join(f"{one.alpha:.2g}: {one.hits} ({one.expected:.1f})" for one in row)
-        tested = [one.p_adjusted for one in row if one.p_adjusted is not None]
+        message = " · ".join(f"{hit.alpha:.2g}: {hit.hits} ({hit.expected:.1f})" for hit in row)
+        tested = [hit.p_adjusted for hit in row if hit.p_adjusted is not None]
         least = f"{min(tested):.2g}" if tested else "–"
         table.add_row(*(Text(plain(part)) for part in key), message, least)
     out.print(table)

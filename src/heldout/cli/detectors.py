@@ -21,16 +21,16 @@ def list_detectors(rates: MeasuredRates, *, as_json: bool) -> None:
         print_json(
             [
                 {
-                    "name": one.name,
-                    "family": one.family,
-                    "summary": one.summary,
+                    "name": detector.name,
+                    "family": detector.family,
+                    "summary": detector.summary,
                     "measured": [
                         rate.model_dump(mode="json")
                         for way in WAYS
-                        if (rate := rates.of(one.name, way))
+                        if (rate := rates.of(detector.name, way))
                     ],
                 }
-                for one in known
+                for detector in known
             ]
         )
         return
@@ -39,16 +39,18 @@ def list_detectors(rates: MeasuredRates, *, as_json: bool) -> None:
         table.add_column(name)
     for name in ("clean,\nitself", "seen,\nitself", "clean,\nreferences", "seen,\nreferences"):
         table.add_column(name, justify="right")
-    for one in known:
-        told = [text for way in WAYS for text in _told(rates.of(one.name, way))]
-        table.add_row(one.name, one.family, one.summary, *told)
+    for detector in known:
+        rates_shown = [text for way in WAYS for text in _counts(rates.of(detector.name, way))]
+        table.add_row(detector.name, detector.family, detector.summary, *rates_shown)
     console().print(table)
     console().print(Text(f"\n{_where(rates)}", "dim"))
 
 
 def show_measured(measured: Mapping[str, Any]) -> None:
     """Method notes: which detectors of this run nobody has measured, and which are off."""
-    off = [f"{one['detector']} ({one['way']})" for one in measured.get("rates", ()) if one["off"]]
+    off = [
+        f"{rate['detector']} ({rate['way']})" for rate in measured.get("rates", ()) if rate["off"]
+    ]
     if off:
         message = f"fire on clean lab models more often than their level: {', '.join(off)}"
         console().print(Text(f"\n{message}", "dim"))
@@ -57,7 +59,7 @@ def show_measured(measured: Mapping[str, Any]) -> None:
         console().print(Text(message if off else f"\n{message}", "dim"))
 
 
-def _told(rate: MeasuredRate | None) -> tuple[Text, Text]:
+def _counts(rate: MeasuredRate | None) -> tuple[Text, Text]:
     if rate is None:
         return Text("–", "dim"), Text("–", "dim")
     clean, bad = rate.clean, rate.contaminated

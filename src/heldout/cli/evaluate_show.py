@@ -64,25 +64,25 @@ def print_evaluation(made: Evaluation) -> None:
 def _print_model(made: Evaluation, model: str) -> None:
     screen = console()
     mine = [accuracy for accuracy in made.accuracies if accuracy.model == model]
-    whole = [one for one in mine if one.subset == ALL]
-    scorers = list(dict.fromkeys(name for one in whole for name in one.counts.get("scorers", {})))
+    whole = [cell for cell in mine if cell.subset == ALL]
+    scorers = list(dict.fromkeys(name for cell in whole for name in cell.counts.get("scorers", {})))
     screen.print(Text(f"\n{plain(model)} on {made.suite}, graded strictly", "bold"))
     heads = ["", "accuracy", "95 % interval", "items", "clusters", "unparsed", "refused", "tokens"]
     table = _table(heads)
-    for one in whole:
-        last = one.benchmark == MEAN
-        answered = one.counts.get("items", one.n)
-        items = f"{one.n:,}" if answered == one.n else f"{one.n:,} of {answered:,}"
-        tokens = one.counts.get("prompt_tokens", 0) + one.counts.get("reply_tokens", 0)
-        name = f"mean of {one.benchmarks}" if last else plain(one.benchmark)
+    for cell in whole:
+        last = cell.benchmark == MEAN
+        answered = cell.counts.get("items", cell.n)
+        items = f"{cell.n:,}" if answered == cell.n else f"{cell.n:,} of {answered:,}"
+        tokens = cell.counts.get("prompt_tokens", 0) + cell.counts.get("reply_tokens", 0)
+        name = f"mean of {cell.benchmarks}" if last else plain(cell.benchmark)
         table.add_row(
             name,
-            _percent(one.value),
-            _range(one.interval),
+            _percent(cell.value),
+            _range(cell.interval),
             items,
-            f"{one.clusters:,}",
-            f"{one.counts.get('unparsed', 0):,}",
-            f"{one.counts.get('refused', 0):,}",
+            f"{cell.clusters:,}",
+            f"{cell.counts.get('unparsed', 0):,}",
+            f"{cell.counts.get('refused', 0):,}",
             f"{tokens:,}" if tokens else "-",
             style="bold" if last else "",
         )
@@ -93,7 +93,7 @@ def _print_model(made: Evaluation, model: str) -> None:
     if left:
         listed = ", ".join(f"{reason} {count:,}" for reason, count in left.items())
         screen.print(Text(f"left out: {plain(listed)}", "yellow"))
-    if any(one.subset != ALL for one in mine):
+    if any(cell.subset != ALL for cell in mine):
         _print_subsets(mine)
     if scorers:
         _print_scorers(whole, scorers, made.disagreements.filter(pl.col("model") == model))
@@ -108,9 +108,11 @@ def _print_subsets(mine: Sequence[BenchmarkAccuracy]) -> None:
     for name in dict.fromkeys(benchmark_accuracy.benchmark for benchmark_accuracy in mine):
         cells = []
         for subset in SUBSETS:
-            one = by_place.get((name, subset))
+            cell = by_place.get((name, subset))
             cells.append(
-                "-" if one is None else f"{_percent(one.value)} [{_range(one.interval)}], {one.n:,}"
+                "-"
+                if cell is None
+                else f"{_percent(cell.value)} [{_range(cell.interval)}], {cell.n:,}"
             )
         message = plain(name) if name != MEAN else "mean"
         table.add_row(message, *cells, style="bold" if name == MEAN else "")
@@ -126,14 +128,14 @@ def _print_scorers(
     listed = [
         benchmark_accuracy for benchmark_accuracy in whole if benchmark_accuracy.benchmark != MEAN
     ]
-    for one in listed:
-        told = one.counts["scorers"]
+    for cell in listed:
+        agreement = cell.counts["scorers"]
         table.add_row(
-            plain(one.benchmark),
-            _percent(one.value),
+            plain(cell.benchmark),
+            _percent(cell.value),
             *(
-                f"{_percent(told[name]['accuracy'])} ({told[name]['disagree']:,})"
-                if name in told
+                f"{_percent(agreement[name]['accuracy'])} ({agreement[name]['disagree']:,})"
+                if name in agreement
                 else "-"
                 for name in scorers
             ),
@@ -141,9 +143,9 @@ def _print_scorers(
     screen.print()
     screen.print(table)
     for name in scorers:
-        found = disagreements.filter(pl.col("scorer") == name)
+        disagreeing = disagreements.filter(pl.col("scorer") == name)
         for right, title in ((False, "strict grading"), (True, name)):
-            rows = found.filter(pl.col("scorer_right") == right)
+            rows = disagreeing.filter(pl.col("scorer_right") == right)
             if rows.height:
                 what = "reply is" if rows.height == 1 else "replies are"
                 beside = f" ({name} says no)" if not right else ""
@@ -190,8 +192,8 @@ def _print_ranks(ranks: Mapping[str, Rank], listed: Sequence[BenchmarkAccuracy])
         benchmark_accuracy for benchmark_accuracy in listed if benchmark_accuracy.subset == ALL
     ]
     for name, rank in sorted(ranks.items(), key=lambda pair: pair[1].rank):
-        mine = [one for one in whole if one.model == name]
-        mean = next((one for one in mine if one.benchmark == MEAN), mine[-1])
+        mine = [cell for cell in whole if cell.model == name]
+        mean = next((cell for cell in mine if cell.benchmark == MEAN), mine[-1])
         table.add_row(
             str(rank.rank),
             f"{rank.low} – {rank.high}",
@@ -244,7 +246,7 @@ def _print_pair(pair: PairedComparison) -> None:
 
 
 def _sentence(difference: PairedDifference) -> str:
-    found = {
+    columns = {
         UNCLEAR: "may differ, but that is not clear: the test says so, and the interval contains 0"
     }.get(difference.reading, difference.reading)
     many = (
@@ -253,7 +255,7 @@ def _sentence(difference: PairedDifference) -> str:
         else ""
     )
     message = (
-        f"The two {found} ({_points(difference.value)} points, "
+        f"The two {columns} ({_points(difference.value)} points, "
         f"p {_p(difference.p, sign=True)}{many}, {difference.method}); "
     )
     message += (

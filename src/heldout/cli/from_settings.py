@@ -259,4 +259,5 @@ def with_options(message: str, shown: Sequence[Shown]) -> str:
     named = re.compile(
         rf"^({names})(?=(?: \S+?)?: )|\bthe settings? ({names})\b|(?<![\w.-])({telling or '$^'})(?![\w.])"
     )
-    return named.sub(lambda match: options[match[1] or match[2] or match[3]], message)
+    message = named.sub(lambda match: options[match[1] or match[2] or match[3]], message)
+    return message.replace("this setting is needed", "this option is needed")

@@ -216,15 +216,15 @@ _KINDS = {
 
 def _sentence(owed: ScoreDifference, family: int) -> str:
     kind = _KINDS.get(owed.leakage) or f"items labelled '{owed.leakage.partition(': ')[2]}'"
-    told = _number(owed.value, owed.measure, signed=True)
+    text = _number(owed.value, owed.measure, signed=True)
     if owed.interval is not None:
-        told += f" {_interval(owed.interval, owed.measure, signed=True)}"
+        text += f" {_interval(owed.interval, owed.measure, signed=True)}"
     apart = "all less non-leaked"
     if owed.leakage.startswith(f"{LABELLED}:"):
         apart += "; other kinds in neither"
     elif owed.leakage not in (COPY, LABELLED):
         apart += "; graver kinds in neither"
-    head = f"{owed.measure} differs by {told} with {kind} ({apart})"
+    head = f"{owed.measure} differs by {text} with {kind} ({apart})"
     p = owed.p if owed.p_adjusted is None else owed.p_adjusted
     if p is None and owed.error is not None:
         return f"{head}; all clusters agree, which leaves no spread to make an interval of"
@@ -238,19 +238,19 @@ def _sentence(owed: ScoreDifference, family: int) -> str:
 def _value(line: Line) -> str:
     if line.value is None:
         return "none"
-    told = _number(line.value, line.measure)
+    text = _number(line.value, line.measure)
     if line.sd is not None:
-        return f"{told} ± {_number(line.sd, line.measure)}"
-    return f"{told} {_interval(line.interval, line.measure)}"
+        return f"{text} ± {_number(line.sd, line.measure)}"
+    return f"{text} {_interval(line.interval, line.measure)}"
 
 
 def _gain(line: Line) -> str:
     if line.gain is None:
         return "-"
-    told = _number(line.gain, line.measure, signed=True)
+    text = _number(line.gain, line.measure, signed=True)
     if line.sd is not None:
-        return told
-    return f"{told} {_interval(line.gain_interval, line.measure, signed=True)}"
+        return text
+    return f"{text} {_interval(line.gain_interval, line.measure, signed=True)}"
 
 
 def _interval(interval: Interval | None, measure: str, *, signed: bool = False) -> str:

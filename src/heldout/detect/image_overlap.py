@@ -125,7 +125,7 @@ def _questions(
     whole = (digests.list.len() > 0) & ~digests.list.eval(lost).list.any()
     tested = items.filter(whole | pl.col("benchmark_id").is_in(list(leaked)))
     return rate_finding(
-        [float(one in counted) for one in tested["benchmark_id"]],
+        [float(item in counted) for item in tested["benchmark_id"]],
         tested["cluster"].to_list(),
         statistic=f"leaked {unit}",
         effect="leak rate per question",
@@ -177,7 +177,7 @@ def joined_leakage(
     proven = here.filter(pl.col("rung").is_in(PROVEN))
     counted = set(proven["benchmark_id"])
     return rate_finding(
-        [float(one in counted) for one in items["benchmark_id"]],
+        [float(item in counted) for item in items["benchmark_id"]],
         items["cluster"].to_list(),
         statistic="leaked items",
         effect="leak rate per item, by picture or words",

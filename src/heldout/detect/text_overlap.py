@@ -92,11 +92,11 @@ def _together(
     for one in everyone:
         if all(one in method for method in untestable.values()):
             reasons[one] = next((method[one] for method in untestable.values()), "not compared")
-    worded = sum(reason != NO_WORDS for reason in (reasons.get(one, "") for one in everyone))
+    worded = sum(reason != NO_WORDS for reason in (reasons.get(item, "") for item in everyone))
     return {
         "items": worded,
         "eligible": len(everyone) - len(reasons),
-        "eligible_inside_longer_texts": sum(one not in inside for one in everyone),
+        "eligible_inside_longer_texts": sum(item not in inside for item in everyone),
         "untestable": _counted(reasons),
         "evident": evident["benchmark_id"].n_unique(),
         "hard": _hard(evident),
@@ -147,7 +147,7 @@ def _finding(
     evident = matches.filter(pl.col("degree") != "none")
     leaked = set(evident["benchmark_id"])
     return rate_finding(
-        [float(one in leaked) for one in tested["benchmark_id"]],
+        [float(item in leaked) for item in tested["benchmark_id"]],
         tested["cluster"].to_list(),
         statistic="items with evidence",
         effect="rate of items with evidence",
@@ -177,7 +177,7 @@ def _published(worded: pl.DataFrame, queries: pl.DataFrame) -> dict[str, Any]:
             "benchmark_id", "pairs", "max_similarity"
         ).iter_rows()
     }
-    per_item = [by_item.get(one, (0, 0.0)) for one in worded["benchmark_id"]]
+    per_item = [by_item.get(item, (0, 0.0)) for item in worded["benchmark_id"]]
     pairs = np.asarray([count for count, _ in per_item], np.int64)
     best = np.asarray([similarity for _, similarity in per_item], np.float64)
     hit = pairs > 0

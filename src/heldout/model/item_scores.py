@@ -46,7 +46,8 @@ def answerable(examples: Sequence[Example]) -> tuple[list[Example], list[Dropped
             dropped.append(Dropped(STAGE, example.id, why, example.origin))
     if not kept:
         raise InputError(
-            "no item has an answer, so there is nothing to score: name its column with --map answer=COLUMN"
+            "no item has an answer, so there is nothing to score: name its column when "
+            "the benchmark is read (map: answer=COLUMN)"
         )
     return kept, dropped
 
@@ -73,7 +74,7 @@ def score_items(
         quiet=quiet,
     )
     whole, cut = _whole(answers, [example.id for example in kept])
-    replace_rows(run, "scores", model, (_score_row(answers, one, model) for one in whole))
+    replace_rows(run, "scores", model, (_score_row(answers, name, model) for name in whole))
     replace_dropped(run, STAGE, model, [*dropped, *answers.dropped.values(), *cut])
     return answers, len(cut)
 
@@ -129,9 +130,11 @@ def score_options(
 def _whole(answers: Answers, ids: Sequence[str]) -> tuple[list[str], list[Dropped]]:
     texts = [text for text in ids if text in answers.scores]
     detail = "the model read less than the whole prompt"
-    cut = [Dropped(STAGE, one, TRUNCATED, detail) for one in texts if answers.scores[one].truncated]
+    cut = [
+        Dropped(STAGE, name, TRUNCATED, detail) for name in texts if answers.scores[name].truncated
+    ]
     lost = {dropped.id for dropped in cut}
-    return [one for one in texts if one not in lost], cut
+    return [name for name in texts if name not in lost], cut
 
 
 def _score_row(answers: Answers, identifier: str, model: str) -> dict[str, Any]:
@@ -194,7 +197,7 @@ def alternatives(clusters: Sequence[str], *, seed: int = 0) -> dict[int, tuple[i
     members: dict[str, list[int]] = {}
     for place, cluster in enumerate(clusters):
         members.setdefault(cluster, []).append(place)
-    found: dict[int, tuple[int, ...]] = {}
+    others: dict[int, tuple[int, ...]] = {}
     for place in range(1, len(clusters)):
         own, before = clusters[place], clusters[place - 1]
         if own == before:
@@ -212,8 +215,8 @@ def alternatives(clusters: Sequence[str], *, seed: int = 0) -> dict[int, tuple[i
         if pool:
             rng = np.random.default_rng([seed, place])
             drawn = rng.choice(len(pool), min(ALTERNATIVES, len(pool)), replace=False)
-            found[place] = tuple(pool[int(one)] for one in sorted(drawn))
-    return found
+            others[place] = tuple(pool[int(draw)] for draw in sorted(drawn))
+    return others
 
 
 def _parts(

@@ -352,7 +352,9 @@ def _rows(path: Path) -> Iterator[FileRow | Dropped]:
             f"{path}: expected predictions as .xlsx, CSV, TSV, JSON, JSON Lines, Parquet or an .eval log, "
             f"one row per answer, not '{kind}'"
         )
-    return next((one for one in mine if one.recognises(path)), mine[0]).rows(path)
+    return next((own_reader for own_reader in mine if own_reader.recognises(path)), mine[0]).rows(
+        path
+    )
 
 
 def _object(path: Path) -> dict[str, Any] | None:
@@ -371,7 +373,7 @@ def _pairs(value: dict[str, Any]) -> dict[str, Any] | None:
         if (
             isinstance(inner, dict)
             and inner
-            and not any(isinstance(one, dict | list) for one in inner.values())
+            and not any(isinstance(field_value, dict | list) for field_value in inner.values())
         ):
             return inner
     return None
@@ -387,14 +389,14 @@ def _logged_sample(path: Path, row: FileRow, wanted: Collection[str]) -> dict[st
     values = row.values
     doc = values.get("doc") if isinstance(values.get("doc"), dict) else {}
     assert isinstance(doc, dict)
-    told = values.get("resps")
-    if told in (None, [], ""):
-        told = values.get("filtered_resps")
-    while isinstance(told, list) and len(told) == 1:
-        told = told[0]
-    if isinstance(told, list):
+    reply = values.get("resps")
+    if reply in (None, [], ""):
+        reply = values.get("filtered_resps")
+    while isinstance(reply, list) and len(reply) == 1:
+        reply = reply[0]
+    if isinstance(reply, list):
         raise InputError(
-            f"{path.name} line {row.number}: 'resps' holds {len(told)} responses to one question; "
+            f"{path.name} line {row.number}: 'resps' holds {len(reply)} responses to one question; "
             f"expected one generated text (tasks that compare log-likelihoods give no answers in words)"
         )
     kept = {
@@ -409,7 +411,7 @@ def _logged_sample(path: Path, row: FileRow, wanted: Collection[str]) -> dict[st
         spent = counts[0] if isinstance(counts[0], dict) else {}
         kept |= {name: spent[name] for name in ("input_tokens", "output_tokens") if name in spent}
     named = {name: value for name, value in values.items() if name in wanted}
-    return {**kept, **graded, **named, _POSITION: values["doc_id"], "prediction": told}
+    return {**kept, **graded, **named, _POSITION: values["doc_id"], "prediction": reply}
 
 
 def _own_grades(values: Mapping[str, Any]) -> list[str]:
@@ -450,8 +452,8 @@ def _batch_output(values: Mapping[str, Any]) -> dict[str, Any]:
     made: dict[str, Any] = {"id": values["custom_id"]}
     if (said := _said(body)) is not None:
         made["prediction"] = said
-    told = body.get("usage")
-    usage: dict[str, Any] = told if isinstance(told, dict) else {}
+    counts = body.get("usage")
+    usage: dict[str, Any] = counts if isinstance(counts, dict) else {}
     for field in ("prompt_tokens", "reply_tokens"):
         made[field] = next((usage[name] for name in ALIASES[field] if name in usage), None)
     return {**made, "model": body["model"]} if isinstance(body.get("model"), str) else made

@@ -148,7 +148,7 @@ def _same_revision(raw: Mapping[str, Any], where: str, fingerprint: str) -> None
 
 
 def _numbers(value: Any, name: str, where: str) -> list[float]:
-    return [_number(one, name, where) for one in _listed(value, name, where)]
+    return [_number(entry, name, where) for entry in _listed(value, name, where)]
 
 
 def _listed(value: Any, name: str, where: str) -> list[Any]:

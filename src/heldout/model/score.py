@@ -11,7 +11,7 @@ from typing import Any
 
 import polars as pl
 
-from heldout.benchmark import Benchmark, prepare_run, read_benchmark
+from heldout.benchmark import Benchmark, ReadCall, prepare_run, read_benchmark
 from heldout.engine import progress
 from heldout.errors import InputError
 from heldout.model.endpoint.endpoint import Endpoint, check_parity
@@ -220,7 +220,7 @@ def score(
     chosen.require_source(chosen.recorded)
     benchmark = opened_benchmark(benchmark, quiet=quiet)
     call = command or python_command(
-        "score", benchmark.source, **chosen.model_dump(mode="json", exclude_defaults=True)
+        "score", ReadCall(benchmark), **chosen.model_dump(mode="json", exclude_defaults=True)
     )
     if chosen.recorded is not None:
         run = open_run(run, "score", benchmark.name, command=call, seed=chosen.seed)

@@ -44,7 +44,7 @@ class Answers:
             flags = bool(row["span_ok"]), bool(row["truncated"])
             self.scores[name] = Score(name, tokens, logprobs, mu, sigma, *flags)
             self.totals[name] = (row["sum_logprob"], row["n_tokens"])
-        self.dropped |= {one.id: one for one in dropped}
+        self.dropped |= {entry.id: entry for entry in dropped}
 
 
 def score_requests(
@@ -143,13 +143,13 @@ class _Asking:
         kept.save(0, ShardResult({TABLE: make_table(TABLE, self._rows.values())}, {}))
 
     def unfinished(self) -> tuple[Iterable[Mapping[str, Any]], list[Dropped]]:
-        silent = [Dropped("score", one, "no answer from the backend", "") for one in self.open]
+        silent = [Dropped("score", name, "no answer from the backend", "") for name in self.open]
         return self._rows.values(), [*self._dropped.values(), *self._passing, *silent]
 
     def _save(self, index: int) -> None:
         ids = [request.id for request in self._shards[index]]
-        rows = [self._rows.pop(one) for one in ids if one in self._rows]
-        dropped = [self._dropped.pop(one) for one in ids if one in self._dropped]
+        rows = [self._rows.pop(name) for name in ids if name in self._rows]
+        dropped = [self._dropped.pop(name) for name in ids if name in self._dropped]
         tables = {TABLE: make_table(TABLE, rows), "dropped": dropped_table(dropped)}
         self._stage.save(index, ShardResult(tables, {"scored": len(rows)}))
 
@@ -167,7 +167,7 @@ def _shards(groups: Iterable[Sequence[Request]]) -> Iterator[list[Request]]:
 
 def _key(shard: Sequence[Request]) -> str:
     """What is asked; the pictures' content is in the benchmark's fingerprint."""
-    told = [
+    content = [
         [
             request.id,
             request.turn,
@@ -178,7 +178,7 @@ def _key(shard: Sequence[Request]) -> str:
         ]
         for request in shard
     ]
-    return hashlib.sha256(json.dumps(told).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
 
 def _row(score: Score, total: float, count: int, sums_only: bool) -> dict[str, Any]:
@@ -227,10 +227,10 @@ def forget_detections(run: Run) -> None:
     """What `heldout detect` said of other scores than the run now holds is withdrawn."""
     if not (run.path / "detections.json").exists():
         return
-    told = run.read_json("detections.json")
+    detections = run.read_json("detections.json")
     for name in ("findings", "claims"):
         if (run.path / f"{name}.json").exists():
-            gone = {entry["id"] for entry in told.get(name, ())}
+            gone = {entry["id"] for entry in detections.get(name, ())}
             known = run.read_json(f"{name}.json")
             kept = [entry for entry in known[name] if entry["id"] not in gone]
             run.write_json(f"{name}.json", {**known, name: kept})
@@ -240,8 +240,8 @@ def forget_detections(run: Run) -> None:
 
 def replace_dropped(run: Run, stage: str, model: str, dropped: Sequence[Dropped]) -> None:
     """Ids are written ``model/id``; what other stages and models left out is kept."""
-    mine = [Dropped(stage, f"{model}/{one.id}", one.reason, one.detail) for one in dropped]
-    new = dropped_table(mine)
+    own = [Dropped(stage, f"{model}/{entry.id}", entry.reason, entry.detail) for entry in dropped]
+    new = dropped_table(own)
     if run.table_path("dropped").exists():
         known = run.read_table("dropped").to_pylist()
         models = {model, *run.manifest().get("models", {})}

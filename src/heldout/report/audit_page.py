@@ -51,7 +51,9 @@ def write_audit_report(output: Path) -> Path:
                 for name, corrected in verdict["corrected"].items()
                 for row in score_rows(corrected, have_seen(verdict["cells"], name))
             ],
-            leak_labels=[one["labels"] for one in verdict["corrected"].values() if "labels" in one],
+            leak_labels=[
+                record["labels"] for record in verdict["corrected"].values() if "labels" in record
+            ],
             family=verdict["family"],
             datasets=_datasets(output),
             audit=_audit_file(output, folders),
@@ -72,8 +74,8 @@ def _answer(cells: list[dict[str, Any]]) -> tuple[str, str]:
     statuses = {cell["status"] for cell in cells if " & " not in (cell["model"] or "")}
     if "survives" in statuses:
         return _ANSWERS["survives"], "survives"
-    told = statuses - {"not testable"}
-    clean = bool(told) and told <= {"clean", "re-attributed", "collapses"}
+    tested = statuses - {"not testable"}
+    clean = bool(tested) and tested <= {"clean", "re-attributed", "collapses"}
     status = "clean" if clean else "qualified"
     return _ANSWERS[status], status
 

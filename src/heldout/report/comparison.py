@@ -220,7 +220,7 @@ def _sets(first: Mapping[str, Any], second: Mapping[str, Any]) -> Changes:
 def _by_id(run: Run, name: str) -> dict[str, dict[str, Any]]:
     if not (run.path / f"{name}.json").exists():
         raise InputError(f"{run.path} has no {name}.json: run heldout report {run.path} first")
-    return {one["id"]: one for one in run.read_json(f"{name}.json")[name]}
+    return {record["id"]: record for record in run.read_json(f"{name}.json")[name]}
 
 
 def _claims(before: Run, after: Run) -> Changes:
@@ -287,10 +287,10 @@ def _matches(before: Run, after: Run) -> Changes:
     A corpus item that is only called otherwise is the same one; an embedding is known by its name alone.
     """
     old, new = _pairs(before), _pairs(after)
-    told = [key for key in {**old, **new} if _relation(old, key) != _relation(new, key)]
-    appeared = [key for key in told if key not in old]
-    gone = [key for key in told if key not in new]
-    changed = [key for key in told if key in old and key in new]
+    different = [key for key in {**old, **new} if _relation(old, key) != _relation(new, key)]
+    appeared = [key for key in different if key not in old]
+    gone = [key for key in different if key not in new]
+    changed = [key for key in different if key in old and key in new]
     # The pair stands in both runs, and what differs is what people said of it.
     by_people = {key for key in changed if old[key].people != new[key].people}
     copies = [[key for key in found if found[key].relation in COPIES] for found in (old, new)]
@@ -301,7 +301,7 @@ def _matches(before: Run, after: Run) -> Changes:
     return {
         "copies": [len(copy) for copy in copies],
         "items": {
-            "leaked": [len(one) for one in leaked],
+            "leaked": [len(item) for item in leaked],
             "newly": [*sorted(newly - raised), *sorted(raised)][:EXAMPLES],
             "no_longer": [*sorted(no_longer - dismissed), *sorted(dismissed)][:EXAMPLES],
             "newly_leaked": len(newly),

@@ -195,7 +195,7 @@ def grid(cells: Sequence[Cell]) -> dict[str, Any]:
     benchmarks = list(dict.fromkeys(cell["benchmark"] for cell in cells))
     found: dict[tuple[str, str], dict[str, dict[str, Any]]] = {}
     for cell in ordered:
-        found.setdefault(target(cell), {})[cell["benchmark"]] = _told(cell)
+        found.setdefault(target(cell), {})[cell["benchmark"]] = _summary(cell)
     rows = [
         {"kind": kind, "name": name, "cells": [mine.get(benchmark) for benchmark in benchmarks]}
         for (kind, name), mine in found.items()
@@ -203,7 +203,7 @@ def grid(cells: Sequence[Cell]) -> dict[str, Any]:
     return {"benchmarks": benchmarks, "rows": rows}
 
 
-def _told(cell: Cell) -> dict[str, Any]:
+def _summary(cell: Cell) -> dict[str, Any]:
     rate = cell["leak_rate"]
     speaking = [c for c in _speaking(cell) if c["status"] == cell["status"]]
     why = speaking[0]["why"] if speaking else ONE_FORM if cell["model"] is not None else ""
@@ -275,7 +275,7 @@ def top_claims(cells: Sequence[Cell], count: int = TOP) -> list[dict[str, Any]]:
 
 def _nth(cell: Cell, claim: Mapping[str, Any]) -> int:
     """Which of its cell's claims of that status it is."""
-    return [one["id"] for one in cell["claims"] if one["status"] == claim["status"]].index(
+    return [record["id"] for record in cell["claims"] if record["status"] == claim["status"]].index(
         claim["id"]
     )
 

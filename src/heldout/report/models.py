@@ -47,7 +47,7 @@ def model_sections(run: Run) -> list[dict[str, Any]]:
             "orders": detected.get("orders", {}).get(name, []),
             "tails": _tail_strata(_of(detected.get("findings", ()), name)),
             "easiest": _easiest(detected.get("easiest_items", ()), name),
-            "hits": [one for one in detected.get("triple_hits", ()) if one["model"] == name],
+            "hits": [hit for hit in detected.get("triple_hits", ()) if hit["model"] == name],
             "baselines": detected.get("baselines", []),
         }
         for name, known in sorted(manifest.get("models", {}).items())
@@ -70,7 +70,7 @@ def tried_models(run: Run) -> list[str]:
     if not (run.path / "detections.json").exists():
         return []
     detected = run.read_json("detections.json")
-    return [one for one in detected.get("models", ()) if one not in detected["baselines"]]
+    return [model for model in detected.get("models", ()) if model not in detected["baselines"]]
 
 
 def measured_rates(run: Run) -> Mapping[str, Any]:
@@ -79,14 +79,16 @@ def measured_rates(run: Run) -> Mapping[str, Any]:
         return {}
     kept: Mapping[str, Any] = run.read_json("detections.json").get("measured_rates") or {}
     ways: dict[str, dict[str, Any]] = {}
-    for one in kept.get("rates", ()):
-        ways.setdefault(one["detector"], {})[one["way"]] = one
+    for rate in kept.get("rates", ()):
+        ways.setdefault(rate["detector"], {})[rate["way"]] = rate
     return {**kept, "detectors": ways} if kept else {}
 
 
 def _tail_strata(findings: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Where a model's tail lies, field by field; empty where no tail was measured."""
-    finding = next((one for one in findings if one["detector"] == tail_enrichment.NAME), None)
+    finding = next(
+        (record for record in findings if record["detector"] == tail_enrichment.NAME), None
+    )
     rows = finding["details"].get("by_stratum", ()) if finding is not None else ()
     fields: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
@@ -154,13 +156,13 @@ def model_figures(run: Run) -> list[Figure]:
     return [figure for figure in made if figure is not None]
 
 
-def _order_joint(tables: ScoreTables, founds: Sequence[Found]) -> Figure | None:
-    if tables.order_joint is None or not founds:
+def _order_joint(tables: ScoreTables, findings: Sequence[Found]) -> Figure | None:
+    if tables.order_joint is None or not findings:
         return None
     strips = []
-    for one in founds[:_MOST]:
-        shards = joint_shards(tables.order_joint, one["cell"]["model"])
-        rng = np.random.default_rng(one["seed"])
+    for found in findings[:_MOST]:
+        shards = joint_shards(tables.order_joint, found["cell"]["model"])
+        rng = np.random.default_rng(found["seed"])
         gains = np.zeros(DRAWN)
         for shard in shards:
             # Any order of a shard might have been the released one.
@@ -168,7 +170,7 @@ def _order_joint(tables: ScoreTables, founds: Sequence[Found]) -> Figure | None:
             others = (shard.sum() - shard) / (len(shard) - 1)
             gains += (shard - others)[chosen] / len(shards)
         observed = float(shard_gains(shards).mean())
-        strips.append(Strip(one["cell"]["model"], observed, gains, one["p"]))
+        strips.append(Strip(found["cell"]["model"], observed, gains, found["p"]))
     drawn = null_strips(
         strips,
         title="Released order against shuffled ones",
@@ -181,14 +183,14 @@ def _order_joint(tables: ScoreTables, founds: Sequence[Found]) -> Figure | None:
     return Figure("order-joint", drawn, message)
 
 
-def _order_trend(tables: ScoreTables, founds: Sequence[Found]) -> Figure | None:
+def _order_trend(tables: ScoreTables, findings: Sequence[Found]) -> Figure | None:
     strips = []
-    for one in founds[:_MOST]:
-        scored = tables.scored(one["cell"]["model"])
-        labels = strata(scored.frame, tuple(one["details"]["strata"]))
+    for found in findings[:_MOST]:
+        scored = tables.scored(found["cell"]["model"])
+        labels = strata(scored.frame, tuple(found["details"]["strata"]))
         means, _ = block_means(aligned_ranks(scored.means, labels), scored.clusters)
-        null = _correlations(means, one["seed"])
-        strips.append(Strip(one["cell"]["model"], one["statistic"]["value"], null, one["p"]))
+        null = _correlations(means, found["seed"])
+        strips.append(Strip(found["cell"]["model"], found["statistic"]["value"], null, found["p"]))
     if not strips:
         return None
     drawn = null_strips(
@@ -208,12 +210,12 @@ def _correlations(means: NDArray[np.float64], seed: int | None) -> NDArray[np.fl
     return np.asarray(floats / (np.linalg.norm(x) * np.linalg.norm(y)), dtype=np.float64)
 
 
-def _tails(tables: ScoreTables, founds: Sequence[Found]) -> Figure | None:
-    cohort = cohort_scores(tables, DetectSettings()) if founds else "nobody asked"
+def _tails(tables: ScoreTables, findings: Sequence[Found]) -> Figure | None:
+    cohort = cohort_scores(tables, DetectSettings()) if findings else "nobody asked"
     if isinstance(cohort, str):
         return None
     _, _, scores, which = cohort
-    tail = float(founds[0]["effect"]["name"].rsplit(" ", 1)[1])
+    tail = float(findings[0]["effect"]["name"].rsplit(" ", 1)[1])
     drawn = tail_chart(
         tables.models[:_MOST],
         cohort_delta(scores)[:_MOST],
@@ -228,15 +230,15 @@ def _tails(tables: ScoreTables, founds: Sequence[Found]) -> Figure | None:
     return Figure("delta-tails", drawn, message)
 
 
-def _jaccard(founds: Sequence[Found]) -> Figure | None:
-    values = {tuple(one["details"]["models"]): one["details"]["jaccard"] for one in founds}
+def _jaccard(findings: Sequence[Found]) -> Figure | None:
+    values = {tuple(found["details"]["models"]): found["details"]["jaccard"] for found in findings}
     names = sorted({name for pair in values for name in pair})[:_MOST]
     if len(names) < 2:
         return None
     cells = [
         [values.get((row, column), values.get((column, row))) for column in names] for row in names
     ]
-    k = founds[0]["details"]["k"]
+    k = findings[0]["details"]["k"]
     drawn = heat_map(
         names,
         names,
@@ -245,19 +247,19 @@ def _jaccard(founds: Sequence[Found]) -> Figure | None:
         title=f"Which {k} items are easiest: Jaccard of two models",
         row_label="model",
         column_label="model",
-        told=lambda value: f"{value:.2f}",
+        written=lambda value: f"{value:.2f}",
         missing="–",
     )
     message = "Some items are easy for everybody: compare pairs with and without a baseline."
     return Figure("jaccard", drawn, message)
 
 
-def _twins(founds: Sequence[Found]) -> Iterator[Figure]:
+def _twins(findings: Sequence[Found]) -> Iterator[Figure]:
     """One figure per set of twins."""
     sets: dict[str, list[Found]] = {}
-    for one in founds:
-        ends = list(one["details"]["accuracy"])
-        sets.setdefault(ends[1], []).append(one)
+    for found in findings:
+        ends = list(found["details"]["accuracy"])
+        sets.setdefault(ends[1], []).append(found)
     for twin, mine in sets.items():
         clean = {name for record in mine for name in record["details"]["references"]}
         slopes = [_slope(record, record["cell"]["model"] in clean) for record in mine[:_MOST]]

@@ -98,7 +98,7 @@ def write_report(
             by_id[finding] for finding in claim.findings if finding in by_id
         ],
         "relations": {
-            one["corpus"]: relation_counts(items, matches, one["corpus"]) for one in near
+            entry["corpus"]: relation_counts(items, matches, entry["corpus"]) for entry in near
         },
         "degrees": degrees,
         "nearness": sections,

@@ -18,7 +18,8 @@ from heldout.store import PYTHON
 
 #: Scores and answers of one model, or of other variants, do not replace another's: these tell them apart.
 _APART = ("--model", "--endpoint", "--recorded", "--as", "--variants", "--twins")
-_MODEL_CALLS = ("heldout.score", "heldout.ask")
+_MODEL_CALLS = ("score", "ask")
+_CALL = re.compile(r"\bheldout\.(\w+)\(")
 _FLAGS = ("--options", "--order-joint", "--order-neighbour")  # tables of their own
 
 
@@ -40,10 +41,8 @@ def _is_python(command: Sequence[str]) -> bool:
 
 
 def _stage(command: Sequence[str]) -> tuple[str, ...]:
-    if _is_python(command):
-        function = command[1].partition("(")[0]
-        apart = [command[1]] if function in _MODEL_CALLS else []
-        return (function.removeprefix("heldout."), *apart)
+    if command[0] == PYTHON and (call := _CALL.search(command[-1])):
+        return (call[1], *([command[-1]] if call[1] in _MODEL_CALLS else []))
     verb = next((word for word in command[1:] if not word.startswith("-")), "")
     apart = [f"{name} {_value(command, name)}" for name in _APART]
     return (verb, *apart, *(name for name in _FLAGS if name in command))

@@ -151,13 +151,13 @@ def _value(share: Share | None) -> float:
 
 
 def _below(study: Robustness) -> list[tuple[float, str]]:
-    told = []
+    sentences = []
     for transform in study.transforms:
         share = transform.found if study.judge else transform.shortlisted
         if share is not None and share.value < WEAK:
             words = f"{transform.name} {percent(share.value)} [{percent(share.low)}, {percent(share.high)}]"
-            told.append((share.value, words))
-    return sorted(told)
+            sentences.append((share.value, words))
+    return sorted(sentences)
 
 
 def _weak(study: Robustness) -> list[str]:

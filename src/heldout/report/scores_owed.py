@@ -64,11 +64,11 @@ def owed_sentences(
             if model["metric"] == ACCURACY:
                 where = f"{model['model']} on {benchmark}" if several else str(model["model"])
                 status = statuses.get((benchmark, model["model"]))
-                points, told = _sentence(where, model, searched, status == "survives")
+                points, sentence = _sentence(where, model, searched, status == "survives")
                 rank = 0 if status == "survives" else 2 if statuses and status is None else 1
-                sentences.append((rank, -abs(points), told))
+                sentences.append((rank, -abs(points), sentence))
     sentences.sort(key=lambda entry: entry[:2])
-    return [told for *_, told in sentences]
+    return [sentence for *_, sentence in sentences]
 
 
 def have_seen(cells: Sequence[Mapping[str, Any]], benchmark: str) -> frozenset[str]:

@@ -42,9 +42,12 @@ def report_markdown(
     ]
     sure = [*screen["sure"], *filter(None, [screen["measured"]])]
     lines += [f"- {escaped(sentence)}" for sentence in sure]
-    owed = [f"{one['model']}: {one['points']} {one['told']}" for one in screen["owed"]]
-    lines += [f"- Score: {escaped(one)}" for one in owed or [lacking]]
-    lines += [f"- Do: {escaped(one['sentence'])}" for one in screen["advice"]]
+    owed = [
+        f"{difference['model']}: {difference['points']} {difference['told']}"
+        for difference in screen["owed"]
+    ]
+    lines += [f"- Score: {escaped(line)}" for line in owed or [lacking]]
+    lines += [f"- Do: {escaped(step['sentence'])}" for step in screen["advice"]]
     lines += [f"- Recorded: {escaped(about)}: {escaped(one)}" for about, one in remarks]
     lines += ["", "| against | verdict | in words |", "|---|---|---|"]
     record = {

@@ -180,7 +180,9 @@ def read_facts(run: Run) -> SynthesisFacts:
             f"synth command again: no model is asked twice"
         )
     report = _json(run, "contamination.json") if finished(run, SynthStage.DECONTAMINATE) else None
-    contamination = [_contamination(one) for one in (report or {}).get("benchmarks", [])]
+    contamination = [
+        _contamination(benchmark) for benchmark in (report or {}).get("benchmarks", [])
+    ]
     probes = probe_rates(run)
     blind = any(probe.probe != OVERLONG for probe in probes)
     if SHORTCUT_STEP in (step.name for step in steps) and not blind:

@@ -39,7 +39,7 @@ class TrainingFacts:
     """What the page and the card say, read from the run folder alone."""
 
     settings: Mapping[str, Any]
-    told: Mapping[str, Any]
+    record: Mapping[str, Any]
     steps: list[dict[str, Any]]
     replies: list[dict[str, Any]]
     dropped: list[dict[str, Any]]
@@ -68,13 +68,13 @@ def is_training(run: Run) -> bool:
 
 
 def read_training(run: Run) -> TrainingFacts:
-    told = run.manifest()["train"]
+    record = run.manifest()["train"]
     steps = _rows(run, "steps")
     replies = _rows(run, "replies")
-    figures = list(_figures(steps, str(told["settings"]["recipe"])))
+    figures = list(_figures(steps, str(record["settings"]["recipe"])))
     chosen = [*replies[: _SHOWN_REPLIES // 2], *replies[-_SHOWN_REPLIES // 2 :]]
     shown = chosen if len(replies) > _SHOWN_REPLIES else replies
-    return TrainingFacts(told["settings"], told, steps, shown, _rows(run, "dropped"), figures)
+    return TrainingFacts(record["settings"], record, steps, shown, _rows(run, "dropped"), figures)
 
 
 def write_training_report(run: Run) -> Path:
@@ -109,11 +109,11 @@ def model_card(facts: TrainingFacts) -> str:
         .get_template("model_card.md.j2")
         .render(
             facts=facts,
-            gate=facts.told["gate"],
+            gate=facts.record["gate"],
             md=_markdown,
             plain_name=_plain_name,
             base=Markup(json.dumps(facts.base)),
-            trained=facts.told.get("trained", {}),
+            trained=facts.record.get("trained", {}),
         )
     )
 

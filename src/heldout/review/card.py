@@ -176,7 +176,7 @@ def as_listed(cards: Sequence[ReviewCard]) -> dict[str, list[int]]:
 
 
 def _strength(card: ReviewCard) -> tuple[float, ...]:
-    gravest = min(GRAVEST[one] for one in card.hint["modality"])
+    gravest = min(GRAVEST[part] for part in card.hint["modality"])
     copied = gravest < GRAVEST[Modality.NONE]
     agreed = card.hint["registration"].get("detail", 1.0 if copied else 0.0)
     return (SUREST[card.hint["relation"]], gravest, -agreed, -card.hint["similarity"])

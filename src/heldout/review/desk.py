@@ -231,7 +231,7 @@ def open_desks(
     if not any(made.values()):
         found = "matches" in made or "texts" in made
         why = "nothing was found" if found else "the table is empty"
-        if found and not unrelated and any(_cards(run, one, True) for one in made):
+        if found and not unrelated and any(_cards(run, name, True) for name in made):
             why = "nothing that was found counts by itself; all pairs can be asked for"
         raise InputError(f"{run.path} has no {' and no '.join(made)} to judge: {why}")
     return [

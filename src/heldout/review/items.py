@@ -276,13 +276,13 @@ def _twin_card(run: Run, row: Mapping[str, Any]) -> ReviewCard:
     pictures = {
         side: _picture(run, str(row[column])) for column, side in SIDES.items() if row.get(column)
     }
-    told = ("image_name", "question", "old_answer", "new_answer", "caption", "renderer")
+    fields = ("image_name", "question", "old_answer", "new_answer", "caption", "renderer")
     return ReviewCard(
         subject=identifier,
         cluster=str(row.get("image_name") or identifier),
         told={
             "id": identifier,
-            **{name: str(row.get(name) or "") for name in told},
+            **{name: str(row.get(name) or "") for name in fields},
             "options": options_of(row.get("options")),
         },
         hint={
@@ -302,7 +302,7 @@ def options_of(value: Any) -> list[str]:
             return [value] if value else []
     if isinstance(value, dict):
         return [f"{key}. {text}" for key, text in value.items()]
-    return [str(one) for one in value] if isinstance(value, list | tuple) else []
+    return [str(part) for part in value] if isinstance(value, list | tuple) else []
 
 
 def _picture(run: Run, name: str) -> CardPicture:

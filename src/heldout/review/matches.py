@@ -283,7 +283,7 @@ def _sides(ours: str, theirs: str) -> tuple[Marked, Marked]:
     first, second = _PIECE.findall(ours), _PIECE.findall(theirs)
     # Spaces and capitals are no difference anybody should look for.
     same = SequenceMatcher(
-        None, [_seen(one) for one in first], [_seen(one) for one in second], autojunk=False
+        None, [_seen(part) for part in first], [_seen(part) for part in second], autojunk=False
     )
     one, other = [True] * len(first), [True] * len(second)
     for place, there, length in same.get_matching_blocks():

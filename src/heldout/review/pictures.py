@@ -117,7 +117,7 @@ class Album:
     @functools.cached_property
     def directories(self) -> list[str]:
         """From where the run was made: relative names in its tables start there."""
-        return [str(one) for one in self.run.manifest().get("directories", [])]
+        return [str(directory) for directory in self.run.manifest().get("directories", [])]
 
     def of_benchmark(self, identifier: str, index: int) -> list[ImageRef]:
         with self._lock:

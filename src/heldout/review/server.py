@@ -76,8 +76,8 @@ class Guard:
         if not self._right(headers.get(HEADER, b"").decode("latin-1")) and not self._right(
             self._from_cookie(headers)
         ):
-            told = "This page needs the token that heldout review printed in its terminal."
-            await _answer(send, 403, told, close)
+            message = "This page needs the token that heldout review printed in its terminal."
+            await _answer(send, 403, message, close)
             return
         if writes:
             body = await _received(receive)
@@ -198,7 +198,9 @@ def make_app(*desks: Desk, token: str, port: int) -> Asgi:
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Any, error: RequestValidationError) -> Response:
         """Without the input, which FastAPI would repeat: it need not be a text that can be sent."""
-        problems = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()]
+        problems = [
+            f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}" for problem in error.errors()
+        ]
         return JSONResponse({"told": _sendable("; ".join(problems))}, 422)
 
     @app.exception_handler(AnyHTTPException)

@@ -112,7 +112,7 @@ def _jackknife(
     np.add.at(sums, [place[name] for name in clusters], tables)
     total = sums.sum(axis=0)
     left_out = [coefficient(total - own) for own in sums]
-    if any(one is None for one in left_out):
+    if any(estimate is None for estimate in left_out):
         return None  # one cluster alone makes the ratings vary
     others = np.array(left_out, dtype=np.float64)
     count = len(groups)

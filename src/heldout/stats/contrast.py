@@ -200,7 +200,7 @@ def subset_difference(
 
     None where one of them is empty.
     """
-    masks = [np.asarray(one, dtype=bool) for one in (first, second)]
+    masks = [np.asarray(side, dtype=bool) for side in (first, second)]
     return _estimate(values, masks, clusters, level)
 
 

@@ -92,7 +92,7 @@ def expected_meeting(
 ) -> float:
     """The mean count over all exchanges: within a class every item meets every other."""
     a, b = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
-    return sum(float(a[one].sum() * b[one].sum()) / one.size for one in classes)
+    return sum(float(a[class_].sum() * b[class_].sum()) / class_.size for class_ in classes)
 
 
 def equal_sizes(clusters: Sequence[Hashable]) -> list[NDArray[np.int64]]:

@@ -94,7 +94,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
     factors = np.arange(len(p), 0, -1)
     adjusted = np.empty_like(p)
     adjusted[order] = np.minimum(1.0, np.maximum.accumulate(p[order] * factors))
-    return [float(one) for one in adjusted]
+    return [float(number) for number in adjusted]
 
 
 def _permutation_p(observed: float, draw: Callable[[], float], draws: int) -> float:

@@ -62,7 +62,7 @@ class PairedTest(NamedTuple):
 
 def paired_table(first: ArrayLike, second: ArrayLike) -> PairedTable | None:
     """None where an outcome is neither right nor wrong: several draws were averaged."""
-    a, b = (np.asarray(one, dtype=np.float64) for one in (first, second))
+    a, b = (np.asarray(side, dtype=np.float64) for side in (first, second))
     if not (np.isin(a, (0.0, 1.0)).all() and np.isin(b, (0.0, 1.0)).all()):
         return None
     right, other = a > 0, b > 0
@@ -197,7 +197,7 @@ def pairs_needed(
     if not 0.0 < drop <= 1.0:
         raise ValueError("a difference of proportions to be seen lies above 0 and at most at 1")
     share = min(1.0, max(discordant, drop))
-    level, reach = (float(special.ndtri(one)) for one in (1.0 - alpha / 2, power))
+    level, reach = (float(special.ndtri(entry)) for entry in (1.0 - alpha / 2, power))
     root = level * np.sqrt(share) + reach * np.sqrt(share - drop**2)
     return int(np.ceil((root / drop) ** 2 * max(1.0, design_effect)))
 

@@ -61,7 +61,9 @@ def ranks_of(
     """Ranks of ``means`` from tests of pairs: (first, second, difference, p before correction)."""
     better: dict[str, int] = dict.fromkeys(means, 0)
     worse: dict[str, int] = dict.fromkeys(means, 0)
-    for (first, second, value, _), p in zip(tested, holm([one[3] for one in tested]), strict=True):
+    for (first, second, value, _), p in zip(
+        tested, holm([pair[3] for pair in tested]), strict=True
+    ):
         if p <= 1 - level and value != 0:
             winner, loser = (first, second) if value > 0 else (second, first)
             better[loser] += 1
@@ -101,7 +103,7 @@ METHODS: tuple[Method, ...] = ("holm", "bonferroni", "bh", "by")
 def bonferroni(p_values: Sequence[float]) -> list[float]:
     """Every p times the number of tests: holds whatever the dependence, and costs the most power."""
     p = _checked(p_values)
-    return [float(one) for one in np.minimum(1.0, p * len(p))]
+    return [float(number) for number in np.minimum(1.0, p * len(p))]
 
 
 def benjamini_hochberg(p_values: Sequence[float]) -> list[float]:
@@ -117,7 +119,7 @@ def benjamini_yekutieli(p_values: Sequence[float]) -> list[float]:
 
 def adjust(p_values: Sequence[float], method: Method) -> list[float]:
     if method == "holm":
-        return holm([float(one) for one in _checked(p_values)])
+        return holm([float(number) for number in _checked(p_values)])
     if method == "bonferroni":
         return bonferroni(p_values)
     if method == "bh":
@@ -134,7 +136,7 @@ def _step_up(p: NDArray[np.float64], factor: float) -> list[float]:
     adjusted = np.empty_like(p)
     # From the largest down: a smaller p never gets a larger q than one above it.
     adjusted[order] = np.minimum(1.0, np.minimum.accumulate(scaled[::-1])[::-1])
-    return [float(one) for one in adjusted]
+    return [float(number) for number in adjusted]
 
 
 def _checked(p_values: Sequence[float]) -> NDArray[np.float64]:

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
         log_path,
     )
     from heldout.store.lock import exclusive, replacing, write_atomic, write_json
-    from heldout.store.python_call import default_folder, open_run, python_command
-    from heldout.store.run import Run, without_credentials
+    from heldout.store.run import Run, default_folder, open_run, python_command, without_credentials
     from heldout.store.schema import SCHEMAS, empty_table, make_table, read_table, write_table
     from heldout.store.stage import (
         FAILED,

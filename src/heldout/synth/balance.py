@@ -86,8 +86,12 @@ def _row(draft: Draft, figure: PaperFigure, ordered: Ordered) -> dict[str, Any]:
 
 def numbers_of(options: tuple[str, ...]) -> list[float] | None:
     """The number in every option; None where an option has none, or several."""
-    found = [_NUMBER.findall(option) for option in options]
-    return [float(one[0]) for one in found] if all(len(one) == 1 for one in found) else None
+    numbers = [_NUMBER.findall(option) for option in options]
+    return (
+        [float(parts[0]) for parts in numbers]
+        if all(len(parts) == 1 for parts in numbers)
+        else None
+    )
 
 
 def ascending_options(draft: Draft) -> Ordered | None:
@@ -153,7 +157,7 @@ def evenly(rows: list[dict[str, Any]], rng: random.Random) -> list[dict[str, Any
     numbered: dict[object, int] = {}  # each label by its kind, and each bucket
     held = np.asarray(
         [
-            [numbered.setdefault(one, len(numbered)) for one in (*enumerate(key), key)]
+            [numbered.setdefault(pair, len(numbered)) for pair in (*enumerate(key), key)]
             for key in keys
         ]
     )
@@ -207,9 +211,11 @@ def by_rank(
     for number in range(-(-len(ranks) // size)):
         path = scratch / f"{number}.jsonl"
         with path.open(encoding="utf-8") as lines:
-            records = sorted((json.loads(line) for line in lines), key=lambda one: one["rank"])
+            records = sorted(
+                (json.loads(line) for line in lines), key=lambda record: record["rank"]
+            )
         path.unlink()
-        yield [_read(one) for one in records]
+        yield [_read(record) for record in records]
 
 
 def _told(item: BalancedItem, rank: int, verdict: Mapping[str, Any]) -> dict[str, Any]:

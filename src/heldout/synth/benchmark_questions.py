@@ -232,7 +232,7 @@ class BenchmarkQuestions:
         kin = set().union(*(self._kin[key] for key in _templates(self._texts[text])))
         if self._rows is not None:
             kin.update(np.flatnonzero(self._rows @ self._rows[text] >= cosine).tolist())
-        asked = own.union(*(self._asked[_words(self._texts[one])] for one in kin))
+        asked = own.union(*(self._asked[_words(self._texts[neighbour])] for neighbour in kin))
         fitting = {image for image, given in asked if given == answer}
         return len({image for image, _ in asked}) > FEW_IMAGES and len(fitting) > 1
 

@@ -213,10 +213,10 @@ class NearestItem:
             self.nearest[start:end] = np.maximum(self.nearest[start:end], best)
             for query in np.flatnonzero(best > self._threshold):
                 near = np.flatnonzero(block[query] > self._threshold)
-                found = self._pairs[start + query]
-                found += [(float(block[query, at]), names[left[at]]) for at in near.tolist()]
-                found.sort(key=lambda pair: (-pair[0], pair[1]))
-                del found[self._top :]
+                known_pair = self._pairs[start + query]
+                known_pair += [(float(block[query, at]), names[left[at]]) for at in near.tolist()]
+                known_pair.sort(key=lambda pair: (-pair[0], pair[1]))
+                del known_pair[self._top :]
         for item, value in zip(items, own.tolist(), strict=True):
             self.items[item] = max(value, self.items.get(item, -1.0))
 

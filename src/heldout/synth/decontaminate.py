@@ -127,7 +127,7 @@ def open_benchmarks(context: StageContext) -> list[Benchmark]:
         benchmark = context.benchmarks.get(spec)
         if benchmark is None:
             benchmark = _named(read_benchmark(spec), spec)
-        if any(one.name == benchmark.name for one in opened):
+        if any(other.name == benchmark.name for other in opened):
             name = f"{benchmark.name} ({spec})"
             benchmark = dataclasses.replace(benchmark, name=name)
         opened.append(benchmark)

@@ -103,14 +103,14 @@ def scene_figures(settings: SynthSettings, run: Path) -> Iterator[PaperFigure | 
 
 def _protected(settings: SynthSettings) -> list[tuple[ImageRef, Scene]]:
     """Pictures and scenes of the rendered benchmarks among ``against``."""
-    found = []
+    items = []
     for spec in settings.against:
         path = parse_source(spec).path
         folder = path if path.is_dir() else path.parent
         if (folder / SCENE_FILE).is_file():
             for name, drawn in read_scenes(folder).items():
-                found.append((ImageRef(name, FileOnDisk(str(folder / name))), drawn.scene))
-    return found
+                items.append((ImageRef(name, FileOnDisk(str(folder / name))), drawn.scene))
+    return items
 
 
 def scenes_of(run: Path) -> dict[str, Scene]:
@@ -163,10 +163,10 @@ def _drawn(
     rng: np.random.Generator,
 ) -> list[tuple[SceneProbe, str]]:
     """Those with one of the labels; words are as likely, numbers by their size."""
-    labels = sorted({label(one) for one in known})
+    labels = sorted({label(item) for item in known})
     weights = np.asarray([float(label) if label.isdigit() else 1.0 for label in labels])
     chosen = labels[int(rng.choice(len(labels), p=weights / weights.sum()))]
-    return [one for one in known if label(one) == chosen]
+    return [item for item in known if label(item) == chosen]
 
 
 def _distractors(

@@ -292,8 +292,8 @@ def _candidates(text: str) -> list[str]:
     start, end = text.find("{"), text.rfind("}")
     if 0 <= start < end:
         texts.append(text[start : end + 1])
-    repaired = [_TRAILING_COMMA.sub(r"\1", one) for one in texts]
-    straight = [one.replace("“", '"').replace("”", '"') for one in repaired]
+    repaired = [_TRAILING_COMMA.sub(r"\1", reply) for reply in texts]
+    straight = [reply.replace("“", '"').replace("”", '"') for reply in repaired]
     return list(dict.fromkeys([*texts, *repaired, *straight]))
 
 

@@ -154,16 +154,16 @@ def _vocabulary(draft: Draft, figure: PaperFigure) -> CodeCheck:
 
 def facts_of(text: str) -> set[str]:
     """Ages, sexes and measures in a text, each in one spelling."""
-    found = set()
+    faults = set()
     for match in _AGE.finditer(text):
         number = (match[1] or match[3]).lower()
-        found.add(f"age {_SPELT.get(number, number)} {(match[2] or 'year').lower()}")
+        faults.add(f"age {_SPELT.get(number, number)} {(match[2] or 'year').lower()}")
     words = {word.lower() for word in _WORD.findall(text)}
     # "six-year-old" is one word, and its sex stands in the next: words are enough here.
-    found |= {f"sex {sex}" for sex, names in _SEX.items() if words & set(names)}
+    faults |= {f"sex {sex}" for sex, names in _SEX.items() if words & set(names)}
     for number, unit in _UNIT.findall(text):
-        found.add(f"{float(number):g} {unit.lower().rstrip('s').replace('degree', '°')}")
-    return found
+        faults.add(f"{float(number):g} {unit.lower().rstrip('s').replace('degree', '°')}")
+    return faults
 
 
 def _diagnosis_leak(draft: Draft, _: PaperFigure) -> CodeCheck:

@@ -48,20 +48,20 @@ class PlantedFault:
 
 def write_planted(run: Path, name: str, planted: Sequence[PlantedFault]) -> None:
     """``synth/planted-NAME.jsonl``, which no stage reads."""
-    text = "".join(json.dumps(asdict(one)) + "\n" for one in planted)
+    text = "".join(json.dumps(asdict(fault)) + "\n" for fault in planted)
     write_atomic(run / "synth" / f"planted-{name}.jsonl", text)
 
 
 def read_planted(run: Path) -> dict[str, str]:
     """What was planted, by item: a fault of the item comes before one of its picture."""
-    found: dict[str, str] = {}
+    faults: dict[str, str] = {}
     for name in ("items", "figures"):
         path = run / "synth" / f"planted-{name}.jsonl"
         lines = path.read_text().splitlines() if path.is_file() else []
         for line in lines:
             record = json.loads(line)
-            found.setdefault(record["id"], record["fault"])
-    return found
+            faults.setdefault(record["id"], record["fault"])
+    return faults
 
 
 def near_miss(kind: str, scene: Scene, rng: Rng) -> Scene:
@@ -70,9 +70,9 @@ def near_miss(kind: str, scene: Scene, rng: Rng) -> Scene:
         return vary(scene, rng)
     background = dataclasses.replace(scene.background, grain=int(rng.integers(2**31)))
     placed: list[SceneObject] = []
-    for one in sorted(scene.objects, key=lambda scene_object: -scene_object.radius):
+    for shape in sorted(scene.objects, key=lambda scene_object: -scene_object.radius):
         for _ in range(500):
-            moved = dataclasses.replace(one, position=_somewhere(one.radius, rng))
+            moved = dataclasses.replace(shape, position=_somewhere(shape.radius, rng))
             if all(_apart(moved, other) for other in placed):
                 placed.append(moved)
                 break

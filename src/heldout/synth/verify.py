@@ -93,7 +93,10 @@ def _refuse_same_model(context: StageContext, verifier: set[str]) -> None:
     """By the names that the two servers give their models, also in replies: one model may stand behind two
     addresses or two names."""
     generator = context.run.manifest()["synth"].get("generator", {})
-    names = {generator.get("model"), *(one["model"] for one in generator.get("answered_by", ()))}
+    names = {
+        generator.get("model"),
+        *(entry["model"] for entry in generator.get("answered_by", ())),
+    }
     same = ", ".join(sorted(verifier & names))
     if same and not context.settings.same_model:
         raise InputError(

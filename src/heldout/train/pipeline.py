@@ -171,12 +171,12 @@ def _told(trained: Trained) -> dict[str, Any]:
 
 def _trained(run: Run) -> Trained | None:
     """What an earlier call finished."""
-    from heldout.train.trainers import Pace
+    from heldout.train.trainers import UpdatePace
 
     trained = run.manifest()["train"].get("trained")
     if trained is None or not (run.path / MODEL / "config.json").exists():
         return None
-    return Trained(**{**trained, "pace": Pace(**trained["pace"])})
+    return Trained(**{**trained, "pace": UpdatePace(**trained["pace"])})
 
 
 def _claim(run: Run, settings: TrainSettings, data: TrainingSet) -> None:

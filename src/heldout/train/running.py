@@ -17,7 +17,7 @@ from heldout.engine import progress
 from heldout.errors import HeldoutError, InputError, MachineError, blame_the_machine
 from heldout.store import Run
 from heldout.train.settings import Recipe, TrainSettings
-from heldout.train.trainers import CHECKPOINTS, Pace, Training, open_checkpoint
+from heldout.train.trainers import CHECKPOINTS, Training, UpdatePace, open_checkpoint
 from heldout.train.training_set import TrainingItem
 from heldout.train.watching import (
     COMPLETE,
@@ -38,7 +38,7 @@ class Trained:
     """``halved``: how often memory ran out; ``resumed``: the update that this call went on from."""
 
     steps: int
-    pace: Pace
+    pace: UpdatePace
     halved: int
     resumed: int
     revision: str
@@ -67,7 +67,7 @@ def run_training(
     check_rows(settings, items)
     folder = run.path / FOLDER
     journal, replies = StepJournal(folder), StepJournal(folder, "replies.jsonl")
-    pace, halved, first = Pace.of(settings), 0, None
+    pace, halved, first = UpdatePace.of(settings), 0, None
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     try:
         while True:
@@ -109,7 +109,7 @@ def _attempt(
     settings: TrainSettings,
     items: Sequence[TrainingItem],
     run: Run,
-    pace: Pace,
+    pace: UpdatePace,
     journals: tuple[StepJournal, StepJournal],
     last: Path | None,
     quiet: bool,

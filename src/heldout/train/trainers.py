@@ -26,24 +26,24 @@ _ADAPTED = (
 
 
 @dataclass(frozen=True)
-class Pace:
+class UpdatePace:
     """How much goes through the model at a time: what is halved where memory runs out."""
 
     micro: int  # sequences of one backward pass
     replies: int  # replies written at a time
 
     @classmethod
-    def of(cls, settings: TrainSettings) -> Pace:
+    def of(cls, settings: TrainSettings) -> UpdatePace:
         micro = _divisor(settings.update_rows, settings.micro_batch)
         whole = settings.batch * settings.group
         return cls(micro, min(settings.reply_batch, whole))
 
-    def halved(self, *, writing: bool) -> Pace | None:
+    def halved(self, *, writing: bool) -> UpdatePace | None:
         """None where it cannot be halved any more. ``writing``: memory ran out in writing replies."""
         if writing:
-            return Pace(self.micro, self.replies // 2) if self.replies > 1 else None
+            return UpdatePace(self.micro, self.replies // 2) if self.replies > 1 else None
         smaller = _divisor(self.micro, self.micro // 2) if self.micro > 1 else 0
-        return Pace(smaller, self.replies) if smaller else None
+        return UpdatePace(smaller, self.replies) if smaller else None
 
 
 def _divisor(whole: int, most: int) -> int:
@@ -116,7 +116,7 @@ class Training:
     replies: StepJournal
     callback: Any
 
-    def trainer(self, loaded: LoadedModel, pace: Pace) -> Any:
+    def trainer(self, loaded: LoadedModel, pace: UpdatePace) -> Any:
         from transformers import PrinterCallback
 
         settings = self.settings
@@ -128,7 +128,7 @@ class Training:
         trainer.remove_callback(PrinterCallback)  # it prints to standard output
         return trainer
 
-    def _supervised(self, loaded: LoadedModel, pace: Pace, form: ChatForm) -> Any:
+    def _supervised(self, loaded: LoadedModel, pace: UpdatePace, form: ChatForm) -> Any:
         from trl import SFTConfig, SFTTrainer
 
         args = SFTConfig(**self._common(loaded, pace), max_length=None, completion_only_loss=True)
@@ -141,7 +141,7 @@ class Training:
             callbacks=[self.callback],
         )
 
-    def _rewarded(self, loaded: LoadedModel, pace: Pace, form: ChatForm) -> Any:
+    def _rewarded(self, loaded: LoadedModel, pace: UpdatePace, form: ChatForm) -> Any:
         from trl import GRPOConfig
 
         settings = self.settings
@@ -173,7 +173,7 @@ class Training:
         trainer.replies_at_a_time = pace.replies
         return trainer
 
-    def _common(self, loaded: LoadedModel, pace: Pace) -> dict[str, Any]:
+    def _common(self, loaded: LoadedModel, pace: UpdatePace) -> dict[str, Any]:
         import torch
 
         settings = self.settings

@@ -134,7 +134,7 @@ def _items(run: Run, benchmark: Benchmark, renderer: Renderer, seed: int) -> lis
         drawn = int(item_random(seed, "twin-picture", name).integers(2**31))
         # Everything the drawing depends on: another caption or setting is another picture, but a server
         # that moved is still the same model.
-        told = [
+        rows = [
             renderer.name,
             settings,
             drawn,
@@ -145,7 +145,7 @@ def _items(run: Run, benchmark: Benchmark, renderer: Renderer, seed: int) -> lis
             row["old_answer"],
             row["new_answer"],
         ]
-        target = place(run, "pictures", file_name(name, digest(told)[:12]))
+        target = place(run, "pictures", file_name(name, digest(rows)[:12]))
         items.append(_Item(row, drawn, target, examples[name].metadata))
     return items
 

@@ -139,7 +139,7 @@ def filter_twins(
     write_stage(run, FILTER, rows, dropped)
     write_twins(run)
     kept_ids = [row["id"] for row in rows if row["kept"]]
-    write_atomic(folder(run) / "kept.txt", "".join(f"{one}\n" for one in kept_ids))
+    write_atomic(folder(run) / "kept.txt", "".join(f"{identifier}\n" for identifier in kept_ids))
     agreed = _agreement(benchmark, verdicts, people, [row["id"] for row in rendered])
     if agreed is not None:
         write_json(folder(run) / "agreement.json", agreed.as_json())

@@ -182,10 +182,10 @@ def _generator(seed: int) -> Any:
 def _dtype(torch: Any, name: str, device: str) -> Any:
     if name == "auto":
         return torch.bfloat16 if device.startswith("cuda") else torch.float32
-    found = getattr(torch, name, None)
-    if not isinstance(found, torch.dtype) or not found.is_floating_point:
+    dtype = getattr(torch, name, None)
+    if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
         raise InputError(f"FLUX: dtype is '{name}'; expected auto, bfloat16, float16 or float32")
-    return found
+    return dtype
 
 
 def _load(kind: Any, name: str, revision: str | None, **settings: Any) -> Any:

@@ -101,8 +101,8 @@ def _lines(run: Run, stage: str) -> list[dict[str, Any]]:
             f"{stage} in the setting last, or begin earlier (the setting first)"
         )
     # Only "\n" ends a line: captions may hold other line separators.
-    found = path.read_text(encoding="utf-8").split("\n")
-    return [json.loads(line) for line in found if line]
+    lines = path.read_text(encoding="utf-8").split("\n")
+    return [json.loads(line) for line in lines if line]
 
 
 def _withdraw_after(run: Run, stage: str) -> None:

@@ -40,7 +40,7 @@ def publish(
     with tempfile.TemporaryDirectory(prefix=_UNFINISHED, dir=base) as temporary:
         made = Path(temporary)
         dropped = write_tsv(list(twins.values()), made / "vlmevalkit" / name)
-        left_out = {one.id for one in dropped}
+        left_out = {entry.id for entry in dropped}
         in_tsv = {key: twin for key, twin in twins.items() if key not in left_out}
         wrong = _differences(in_tsv, read_benchmark(made / "vlmevalkit" / name)) if in_tsv else []
         if wrong:
@@ -102,10 +102,10 @@ def _plainly(path: Path) -> Benchmark:
 
 
 def _differences(twins: Mapping[str, PublishedTwin], written: Benchmark) -> list[str]:
-    found = {example.id: example for example in written}
+    examples = {example.id: example for example in written}
     wrong = []
     for name, twin in twins.items():
-        after, before = found.get(name), twin.example
+        after, before = examples.get(name), twin.example
         if after is None:
             wrong.append(f"{name}: it is missing")
             continue

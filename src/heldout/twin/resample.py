@@ -39,8 +39,8 @@ def resample(
     made: list[NewAnswer] = []
     dropped: list[Dropped] = []
     for example in examples:
-        one = _item(benchmark, example, seed)
-        (made if isinstance(one, NewAnswer) else dropped).append(one)  # type: ignore[arg-type]
+        answer = _item(benchmark, example, seed)
+        (made if isinstance(answer, NewAnswer) else dropped).append(answer)  # type: ignore[arg-type]
     return made, dropped
 
 

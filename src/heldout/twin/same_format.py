@@ -88,8 +88,10 @@ def changed(table: pa.Table, twins: Sequence[PublishedTwin], fields: FieldMap) -
     elif [str(value) for value in table.column(named[0]).to_pylist()] != ids:
         table = _replaced(table, named[0], ids)
     old = pa.array([twin.example.answer for twin in twins], pa.string())
-    told = pa.array([json.dumps(twin.provenance) for twin in twins], pa.string())
-    return _with_features(table.append_column(OLD_ANSWER, old).append_column(PROVENANCE, told))
+    provenance = pa.array([json.dumps(twin.provenance) for twin in twins], pa.string())
+    return _with_features(
+        table.append_column(OLD_ANSWER, old).append_column(PROVENANCE, provenance)
+    )
 
 
 def _picture(kind: pa.DataType, twin: PublishedTwin) -> Any:

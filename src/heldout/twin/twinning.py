@@ -11,7 +11,7 @@ from typing import Any
 
 import polars as pl
 
-from heldout.benchmark import Benchmark, Opened, open_tables, parse_source, prepare_run
+from heldout.benchmark import Benchmark, Opened, ReadCall, open_tables, parse_source, prepare_run
 from heldout.engine import progress
 from heldout.errors import InputError
 from heldout.model import Asker, ReplySet, check_run, open_chat, opened_benchmark
@@ -264,7 +264,7 @@ def make_twins(
     if chosen.verifier is not None and FILTER in chosen.stages:
         verifier = open_chat(chosen.verifier, "verifier", max_tokens=length)
     call = command or python_command(
-        "twin", source, **chosen.model_dump(mode="json", exclude_defaults=True)
+        "twin", ReadCall(benchmark), **chosen.model_dump(mode="json", exclude_defaults=True)
     )
     run = open_run(run, "twin", benchmark.name, command=call, seed=chosen.seed)
     with run.writing():

@@ -246,8 +246,8 @@ def read_caption(reply: Reply, longest: int) -> str | Dropped:
 
 def _digest_of(benchmark: Benchmark) -> Any:
     def name(ref: ImageRef) -> str:
-        found = benchmark.digests[ref]
-        assert isinstance(found, Digests)  # resampling let no other through
-        return found.bytes
+        digest = benchmark.digests[ref]
+        assert isinstance(digest, Digests)  # resampling let no other through
+        return digest.bytes
 
     return name

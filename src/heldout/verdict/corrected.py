@@ -85,7 +85,7 @@ def correct_scores(run: Run, models: Sequence[str], *, seed: int = 0) -> Correct
             if not chosen:
                 continue
             ids, clusters = [one for one, _ in chosen], [cluster for _, cluster in chosen]
-            column = np.array([values[one] for one in ids])
+            column = np.array([values[item] for item in ids])
             block = _block(ids, proven, open_, name)
             made.models.append(
                 measure_impact(model, measure, {measure: column}, clusters, [block], seed=seed)
@@ -114,7 +114,7 @@ def _ranking(
     if len(by_model) < 2 or not shared:
         return []
     ids, clusters = [one for one, _ in shared], [cluster for _, cluster in shared]
-    columns = {name: np.array([v[one] for one in ids]) for name, v in by_model.items()}
+    columns = {name: np.array([v[item] for item in ids]) for name, v in by_model.items()}
     everything: Mask = np.ones(len(ids), dtype=bool)
     clean = _block(ids, proven, open_).clean
     subsets = {FULL: everything, CLEAN: clean}

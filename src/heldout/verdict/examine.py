@@ -173,7 +173,9 @@ def judge(
     inflation = run_inflation(sound, baseline=baseline, seed=chosen.seed)
     strata = run_strata(sound, baseline)
     hits, hit_items = triple_hits(sound, chosen)
-    measured = known.told([*(f.detector for f in findings), *(u.detector for u in looked.untested)])
+    measured = known.of_detectors(
+        [*(f.detector for f in findings), *(u.detector for u in looked.untested)]
+    )
     return Examination(
         with_strata(findings, sound, chosen),
         looked.untested,
@@ -214,7 +216,7 @@ def _stratum(stratum: Stratum) -> dict[str, Any]:
 
 
 def _inflation(inflation: Inflation) -> dict[str, Any]:
-    def told(gap: Contrast | None) -> dict[str, Any] | None:
+    def contrast(gap: Contrast | None) -> dict[str, Any] | None:
         if gap is None:
             return None
         return {**gap._asdict(), "interval": [gap.interval.low, gap.interval.high]}
@@ -222,9 +224,9 @@ def _inflation(inflation: Inflation) -> dict[str, Any]:
     return {
         "model": inflation.model,
         "stratum": inflation.stratum,
-        "gap": told(inflation.gap),
-        "above_baseline": told(inflation.above_baseline),
-        "standardised": told(inflation.standardised),
+        "gap": contrast(inflation.gap),
+        "above_baseline": contrast(inflation.above_baseline),
+        "standardised": contrast(inflation.standardised),
     }
 
 

@@ -144,7 +144,7 @@ class MeasuredRates(Strict):
         content = json.dumps(self.model_dump(mode="json"), sort_keys=True)
         return hashlib.sha256(content.encode()).hexdigest()
 
-    def told(self, detectors: Sequence[str]) -> dict[str, Any]:
+    def of_detectors(self, detectors: Sequence[str]) -> dict[str, Any]:
         """As a run keeps it: these detectors' rates and where they come from."""
         mine = [rate.model_dump(mode="json") for rate in self.rates if rate.detector in detectors]
         known = {record["detector"] for record in mine}

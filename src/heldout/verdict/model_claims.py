@@ -202,7 +202,7 @@ def _sentence(
 
 def _beside(finding: Finding) -> str:
     """What the references are worth: those that drop found twins hard, weaker ones have less to lose."""
-    drops = [one["value"] for one in finding.details.get("references_own", {}).values()]
+    drops = [drop["value"] for drop in finding.details.get("references_own", {}).values()]
     message = ""
     dropping = bool(drops) and finding.effect.name.startswith("drop")
     if dropping and (mean := sum(drops) / len(drops)) >= NOTABLE:

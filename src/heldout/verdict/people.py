@@ -56,7 +56,7 @@ def _with_people(claim: Claim, matches: pl.DataFrame, judged: pl.DataFrame) -> C
     pairs = _pairs(here)
     whole = matches.filter(pl.col("corpus") == claim.cell.corpus)
     copies = Recognised.of(whole)
-    message, doubt = _told(pairs), _doubt(pairs)
+    message, doubt = _counts(pairs), _doubt(pairs)
     control = Control(
         name=PEOPLE,
         outcome="missing" if doubt else "passed",
@@ -134,7 +134,7 @@ def _open_words(pairs: Sequence[Mapping[str, Any]], copies: Recognised) -> str:
 def _next_step(claim: Claim, pairs: Sequence[Mapping[str, Any]], whole: pl.DataFrame) -> str:
     steps = list(dict.fromkeys(_SETTLE[pair["open"]] for pair in pairs if pair["open"]))
     undecided = whole.filter(pl.col("relation") == Relation.UNDECIDED)["evidence"]
-    settled = all(not_agreed(Relation.UNDECIDED, json.loads(one)) for one in undecided)
+    settled = all(not_agreed(Relation.UNDECIDED, json.loads(entry)) for entry in undecided)
     if steps and settled and claim.rule == f"{COPIES_KIND}/undecided-left":
         return "; ".join(steps)  # people have judged them: it is others who have to
     return "; ".join([claim.next_step, *steps])
@@ -206,7 +206,7 @@ def _pairs(here: pl.DataFrame) -> list[dict[str, Any]]:
     return list(pairs.values())
 
 
-def _told(pairs: Sequence[Mapping[str, Any]]) -> str:
+def _counts(pairs: Sequence[Mapping[str, Any]]) -> str:
     raters = {rater for pair in pairs for rater in pair["verdicts"]}
     message = f"people: {counted(len(pairs), 'pair', 'pairs')} judged by " + counted(
         len(raters), "rater", "raters"

@@ -53,7 +53,7 @@ def reread_cells(
         if any(0.01 < p < 0.99 for p in cell["pvals"].values())
     }
     read = [reread(cell["p_value"], int(cell["n_permutations"])) for cell in cells]
-    adjusted = adjust([one.p_two_sided for one in read], "holm")
+    adjusted = adjust([row.p_two_sided for row in read], "holm")
     remarks = []
     for cell, one, family in zip(cells, read, adjusted, strict=True):
         key = (cell["benchmark"], cell["model"])

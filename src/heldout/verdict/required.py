@@ -222,7 +222,9 @@ def settled_by(claim: Claim, audited: bool = True) -> list[str]:
 def _supply(control: Control, audited: bool) -> str:
     name = control.name
     # The longest beginning wins: "spread of clean models" is not "spread".
-    required: Sequence[RequiredControl] = [one for one in REQUIRED if name.startswith(one.control)]
+    required: Sequence[RequiredControl] = [
+        requirement for requirement in REQUIRED if name.startswith(requirement.control)
+    ]
     if not required:
         return ""
     best = max(required, key=lambda required: len(required.control))

@@ -264,7 +264,7 @@ def _why(
     words: Sequence[Finding],
     whole: int,
 ) -> str:
-    failed = "; ".join(one.reason for one in (control, reach) if one.outcome == "failed")
+    failed = "; ".join(entry.reason for entry in (control, reach) if entry.outcome == "failed")
     unread = control.reason if control.outcome == "failed" else ""
     if status == "not testable":
         compared = together["items"] and documents

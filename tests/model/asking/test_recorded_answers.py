@@ -332,7 +332,7 @@ def test_a_position_that_no_question_confirms_says_how_to_take_it(
     path.write_text(
         "".join(json.dumps({"doc_id": n, "doc": {}, "resps": [["A"]]}) + "\n" for n in range(6))
     )
-    with pytest.raises(InputError, match="no question confirms .* --map-recorded id=doc_id"):
+    with pytest.raises(InputError, match="no question confirms .* id=doc_id"):
         read_answers(path, benchmark, model="m")
     found = read_answers(path, benchmark, model="m", mapping={"id": "doc_id"})["m"]
     assert len(found.pairs) == 6

@@ -188,7 +188,7 @@ def test_logits_that_are_not_numbers_are_no_score(folder: Path, shown: ImageRef)
     with torch.no_grad():
         broken.model.lm_head.weight[5] = torch.nan
     (given,) = LocalModel(broken, "tiny").score([ask("a", shown, "Is it?")])
-    assert isinstance(given, Dropped) and given.reason == "not finite" and "--dtype" in given.detail
+    assert isinstance(given, Dropped) and given.reason == "not finite" and "dtype" in given.detail
 
 
 @pytest.mark.parametrize(
@@ -271,7 +271,7 @@ def test_code_of_the_checkpoint_runs_only_when_trusted(tmp_path: Path, shown: Im
     config["auto_map"] = {door: f"modeling_tiny.{name}" for door, name in doors.items()}
     (folder / "config.json").write_text(json.dumps(config))
     (folder / "modeling_tiny.py").write_text(REMOTE)
-    with pytest.raises(InputError, match="code of its own.*--trust-remote-code"):
+    with pytest.raises(InputError, match="code of its own.*trust_remote_code"):
         LocalModel.load(str(folder), device="cpu")
     # The weights carry names that only transformers' own class translates: they are not found.
     with pytest.raises(InputError, match="lacks 1 of the model's weights, such as lm_head.weight"):
@@ -290,11 +290,11 @@ def test_a_checkpoint_that_cannot_be_used_is_an_input_error(folder: Path, tmp_pa
     with pytest.raises(InputError, match="no such folder"):
         LocalModel.load(str(tmp_path / "nowhere"))
     (tmp_path / "hollow").mkdir()
-    with pytest.raises(InputError, match="--model"):
+    with pytest.raises(InputError, match="^model "):
         LocalModel.load(str(tmp_path / "hollow"))
-    with pytest.raises(InputError, match="--dtype int8: expected one of"):
+    with pytest.raises(InputError, match="^dtype int8: "):
         LocalModel.load(str(folder), dtype="int8")
-    with pytest.raises(InputError, match="--device"):
+    with pytest.raises(InputError, match="^device "):
         LocalModel.load(str(folder), device="nonsense")
     blind = save("llava", tmp_path / "blind")
     for file in ("processor_config.json", "preprocessor_config.json"):
@@ -349,7 +349,7 @@ def test_a_processor_with_a_video_part_names_the_package_it_lacks(tmp_path: Path
         [sys.executable, "-c", WITHOUT, *folders], capture_output=True, text=True, check=False
     )
     refused = (
-        "PrerequisiteError --model it needs torchvision, which is not installed. Install it with: "
+        "PrerequisiteError model it: needs torchvision, which is not installed. Install it with: "
         "pip install 'heldout[hf]'"
     )
     assert done.stdout.splitlines() == [refused] * 5 + ["loaded"], done.stderr

@@ -24,8 +24,8 @@ from test_families import answer_tokens, compare, lines, requests_for
 from tiny_models import CODE, REMOTE, save
 from typer.testing import CliRunner
 
-from heldout.audit.audit_file import ModelEntry
-from heldout.audit.recording import forget_loaded, open_scorer
+from heldout.audit.audit_file import AuditFile, BenchmarkEntry, ModelEntry
+from heldout.audit.recording import forget_loaded, scorer_of
 from heldout.cli.app import app
 from heldout.errors import InputError, PrerequisiteError
 from heldout.image import ImageRef, InlineBytes
@@ -254,7 +254,7 @@ def test_without_the_flag_nothing_of_the_checkpoint_runs(family: str, tmp_path: 
     ran = tmp_path / "ran"
     for file in folder.glob("*.py"):
         file.write_text(f"open({str(ran)!r}, 'w').close()\n" + file.read_text())
-    with pytest.raises(InputError, match="--trust-remote-code.*trust_remote_code: true"):
+    with pytest.raises(InputError, match="trust_remote_code"):
         LocalModel.load(str(folder), device="cpu")
     assert not ran.exists()
     LocalModel.load(str(folder), device="cpu", trust_remote_code=True)
@@ -298,11 +298,13 @@ def test_the_manifest_names_the_files_that_ran(
 
 def test_an_audit_file_must_name_its_trust(tmp_path: Path) -> None:
     folder = save("chexagent", tmp_path / "chexagent")
-    with pytest.raises(InputError, match="trust_remote_code: true"):
-        open_scorer(ModelEntry(name="m", local="x", device="cpu"), str(folder))
-    trusting = ModelEntry(name="m", local="x", device="cpu", trust_remote_code=True)
+    file = AuditFile(benchmarks=[BenchmarkEntry(name="b", source="b.jsonl")])
+    with pytest.raises(InputError, match="trust_remote_code"):
+        scorer_of(ModelEntry(name="m", device="cpu").score_settings(file, str(folder)))
+    trusting = ModelEntry(name="m", device="cpu", trust_remote_code=True)
     try:
-        assert "modeling_chexagent.py" in open_scorer(trusting, str(folder)).identity["remote_code"]
+        scorer = scorer_of(trusting.score_settings(file, str(folder)))
+        assert "modeling_chexagent.py" in scorer.identity["remote_code"]
     finally:
         forget_loaded()
 

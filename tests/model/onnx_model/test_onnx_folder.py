@@ -148,13 +148,13 @@ def test_what_does_not_fit_the_backend_is_refused(folders: tuple[Path, Path]) ->
     name = f"onnx:{folders[1]}"
     for how, told in (
         ({"dtype": "bfloat16"}, "calculate in float32"),
-        ({"device": "nonsense"}, "--device nonsense: expected auto, cpu, cuda"),
-        ({"device": "cuda:7"}, "--device cuda:7"),
-        ({"revision": "main"}, "--revision main"),
+        ({"device": "nonsense"}, "device nonsense: expected auto, cpu, cuda"),
+        ({"device": "cuda:7"}, "device cuda:7"),
+        ({"revision": "main"}, "revision main"),
     ):
         with pytest.raises(InputError, match=told):
             open_model(name, **how)  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="--model onnx:"):
+    with pytest.raises(InputError, match="onnx:"):
         open_model(str(folders[1]))
 
 

@@ -296,7 +296,7 @@ def compare(
     )
 
 
-def told(test: PairedTest | None, tested: bool = True) -> dict[str, Any] | None:
+def test_record(test: PairedTest | None, tested: bool = True) -> dict[str, Any] | None:
     """As JSON; ``tested`` is False where no difference is not what a clean model shows."""
     if test is None:
         return None
@@ -339,9 +339,9 @@ def categories(
                 permutations=settings.permutations,
                 seed=settings.seed,
             )
-            found[label] |= told(test) or {}
+            found[label] |= test_record(test) or {}
     tested = [label for label in found if "p" in found[label]]
-    for label, p in zip(tested, adjust([found[one]["p"] for one in tested], "holm"), strict=True):
+    for label, p in zip(tested, adjust([found[pair]["p"] for pair in tested], "holm"), strict=True):
         found[label]["p_adjusted"] = p
         found[label]["direction"] = direction_of(p, found[label]["value"])
     return found
@@ -368,9 +368,9 @@ def _details(probe: Probe, measured: PairedMeasurement, settings: DetectSettings
             probe.first: rate(pairs["first"], clusters),
             probe.second: rate(pairs["second"], clusters),
         },
-        "own": told(measured.raw, own),
-        "plain": told(measured.plain, own),
-        "place_taken_out": told(measured.main_placed, own or measured.above is not None),
+        "own": test_record(measured.raw, own),
+        "plain": test_record(measured.plain, own),
+        "place_taken_out": test_record(measured.main_placed, own or measured.above is not None),
         "options": bool((measured.arms.rows["place"] != "open").any()),
         "table": named,
         "mcnemar": {
@@ -387,10 +387,12 @@ def _details(probe: Probe, measured: PairedMeasurement, settings: DetectSettings
             f"{drop:g}": pairs_needed(drop, discordant, design_effect=measured.plain.design_effect)
             for drop in DROPS
         },
-        "references": {name: told(test) for name, test in measured.references.items()},
-        "references_own": {name: told(test, own) for name, test in measured.reference_raw.items()},
+        "references": {name: test_record(test) for name, test in measured.references.items()},
+        "references_own": {
+            name: test_record(test, own) for name, test in measured.reference_raw.items()
+        },
         "references_right": measured.reference_right,
-        "references_ahead": {name: told(test) for name, test in measured.ahead.items()},
+        "references_ahead": {name: test_record(test) for name, test in measured.ahead.items()},
         "references_unusable": measured.unusable,
         "categories": (
             categories(pairs, settings.category, settings)
@@ -417,4 +419,4 @@ def _without_unread(
     other = measure(probe, tables, settings, model, leave_out=True)
     if isinstance(other, str):
         return {"not_testable": other}
-    return told(other.main)
+    return test_record(other.main)

@@ -38,8 +38,8 @@ def arms(tables: ScoreTables, settings: DetectSettings, model: str, leave_out: b
 
     def both(left: bool) -> pl.DataFrame:
         sides = [
-            asked(tables, one, lambda name: name == NO_IMAGE, leave_out=left)
-            for one in (model, base)
+            asked(tables, side, lambda name: name == NO_IMAGE, leave_out=left)
+            for side in (model, base)
         ]
         return pl.concat(sides)
 

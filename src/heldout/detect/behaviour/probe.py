@@ -207,7 +207,7 @@ def pairs_recorded(
     for model in models:
         mine = everybody.pairs[model]
         variants = {variant for _, variant in mine}
-        possible = {one for one in union if one[1] in variants}
+        possible = {entry for entry in union if entry[1] in variants}
         alone = everybody.items - {item for item, _ in possible}
         found[model] = {"recorded": len(mine), "possible": len(possible) + len(alone)}
     return found

@@ -60,9 +60,13 @@ def blocks(ids: Sequence[str], leaks: Mapping[str, ItemLeaks]) -> list[Block]:
             Subset(f"{label} label", mask & (labels == label))
             for label in ("same", "different", "conflicting", "unknown")
         ]
-        told = [subset for subset in subsets if subset.mask.any()]
+        present = [subset for subset in subsets if subset.mask.any()]
         # "label unknown" for all of them is no finding.
-        return tuple(told) if len(told) > 1 or (told and told[0].name != "unknown label") else ()
+        return (
+            tuple(present)
+            if len(present) > 1 or (present and present[0].name != "unknown label")
+            else ()
+        )
 
     made: list[Block] = []
     clean = np.ones(len(ids), dtype=bool)

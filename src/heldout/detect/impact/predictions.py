@@ -105,13 +105,13 @@ def read_predictions(
             _graded(name, path, columns, recorded_answers)
             for name, recorded_answers in answers.items()
         ]
-        missing = [one.model for one in predictions if not one.measures]
+        missing = [prediction.model for prediction in predictions if not prediction.measures]
         if missing:
             raise InputError(_nobody(path, missing[0], rows, columns, known))
         return predictions
     predictions = _numbers(path, rows, columns, metric, source, known, unreadable)
-    for one in predictions:
-        one.own_grades, one.empty = _beside(one, answers.get(one.model))
+    for entry in predictions:
+        entry.own_grades, entry.empty = _beside(entry, answers.get(entry.model))
     return predictions
 
 
@@ -126,7 +126,9 @@ def _metric(path: Path, columns: Columns, metric: str | None, gradable: bool) ->
     if metric is not None and metric not in METRICS:
         raise InputError(f"metric {metric}: expected one of {', '.join(METRICS)}")
     wanted = [
-        (name, one) for name in ((metric,) if metric else METRICS) for one in _METRIC_FIELDS[name]
+        (name, entry)
+        for name in ((metric,) if metric else METRICS)
+        for entry in _METRIC_FIELDS[name]
     ]
     present = [(name, one) for name, one in wanted if columns.of(one) is not None]
     named = [pair for pair in present if columns.named(pair[1])]

@@ -339,7 +339,7 @@ def _control(
         return None
     predictions = read_predictions(path, benchmark, metric=metric, mapping=mapping)
     if len(predictions) > 1:
-        names = ", ".join(one.model for one in predictions)
+        names = ", ".join(prediction.model for prediction in predictions)
         raise InputError(f"baseline {path}: expected one model, found {names}")
     return predictions[0]
 

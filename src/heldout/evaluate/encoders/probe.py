@@ -69,7 +69,7 @@ class Features:
 
 
 @dataclass(frozen=True)
-class Probe:
+class LinearProbe:
     weights: NDArray[np.float64]  # (dimension, classes)
     intercept: NDArray[np.float64]
     strength: float  # C, the inverse of the regularisation
@@ -83,7 +83,7 @@ class Probe:
 
 def fit_probe(
     features: Features, classes: int, strengths: Sequence[float], *, iterations: int, seed: int
-) -> Probe:
+) -> LinearProbe:
     """The probe at the strength that does best on a tenth of the training set, fitted to all of it."""
     if len(features) < 2 or len(np.unique(features.classes)) < 2:
         raise InputError("a probe needs training pictures of two classes or more")
@@ -108,7 +108,7 @@ def fit_probe(
         start = tried[chosen]
     solution, converged = _solve(features, classes, chosen, iterations, start)
     weights = solution.reshape(features.dimension + 1, classes)
-    return Probe(weights[:-1], weights[-1], chosen, converged, validation)
+    return LinearProbe(weights[:-1], weights[-1], chosen, converged, validation)
 
 
 def _solve(

@@ -12,7 +12,7 @@ from typing import Any
 
 import polars as pl
 
-from heldout.benchmark import Benchmark, prepare_run, read_benchmark
+from heldout.benchmark import Benchmark, ReadCall, prepare_run, read_benchmark
 from heldout.errors import InputError, counted
 from heldout.model.asking.prompts import Journal, write_paraphrases
 from heldout.model.asking.question import picture_digest
@@ -373,7 +373,7 @@ def ask(
     chosen.require_source(chosen.recorded)
     benchmark = opened_benchmark(benchmark, quiet=quiet)
     call = command or python_command(
-        "ask", benchmark.source, **chosen.model_dump(mode="json", exclude_defaults=True)
+        "ask", ReadCall(benchmark), **chosen.model_dump(mode="json", exclude_defaults=True)
     )
     if chosen.recorded is not None:
         run = open_run(run, "ask", benchmark.name, command=call, seed=chosen.seed)

@@ -41,9 +41,9 @@ class Journal:
             start = 0
             with path.open("rb") as lines:
                 for line in lines:
-                    found = _read(line)
-                    if found is not None:
-                        self._starts[_short(found[0])] = start
+                    record = _read(line)
+                    if record is not None:
+                        self._starts[_short(record[0])] = start
                     start += len(line)
 
     def __enter__(self) -> Journal:
@@ -76,10 +76,10 @@ class Journal:
             else:
                 with self._path.open("rb") as file:
                     line = _line(file, start)
-        found = _read(line)
-        if found is None or found[0] != key:
+        record = _read(line)
+        if record is None or record[0] != key:
             raise OSError(f"{self._path} was changed while it was in use, at byte {start:,}")
-        return found[1]
+        return record[1]
 
     def keep(self, key: str, reply: Reply) -> None:
         line = json.dumps({"key": key, **asdict(reply)}, ensure_ascii=True) + "\n"
@@ -104,10 +104,10 @@ def _line(file: IO[bytes], start: int) -> bytes:
 
 def _read(line: bytes) -> tuple[str, Reply] | None:
     try:
-        found: Any = json.loads(line)
-        key = found.pop("key")
-        found["choice_logprobs"] = tuple(found["choice_logprobs"])
-        return str(key), Reply(**found)
+        record: Any = json.loads(line)
+        key = record.pop("key")
+        record["choice_logprobs"] = tuple(record["choice_logprobs"])
+        return str(key), Reply(**record)
     except (ValueError, TypeError, KeyError, AttributeError):
         return None
 
@@ -163,12 +163,12 @@ def ask_prompts(
         try:
             # Closed before the journal, whatever happens here: replies under way are still kept.
             with contextlib.closing(asker.ask(open_prompts(), keep)) as given:
-                for one in given:
+                for result in given:
                     step()
-                    if isinstance(one, Reply):
-                        made.fresh.append(one)
+                    if isinstance(result, Reply):
+                        made.fresh.append(result)
                     else:
-                        lost[keys[one.id]] = one
+                        lost[keys[result.id]] = result
         except InputError as error:
             made.ended = error
         for name, key in keys.items():

@@ -78,9 +78,9 @@ def picture_digest(*benchmarks: Benchmark) -> Callable[[ImageRef], str]:
 
     def digest(ref: ImageRef) -> str:
         for benchmark in benchmarks:
-            found = benchmark.digests.get(ref)
-            if isinstance(found, Digests):
-                return found.bytes
+            digest = benchmark.digests.get(ref)
+            if isinstance(digest, Digests):
+                return digest.bytes
         try:
             return byte_digest(ref.read())
         except ImageError:

@@ -146,17 +146,14 @@ def _options(values: Mapping[str, Any], listed: Any) -> tuple[str, ...]:
             except (ValueError, SyntaxError, MemoryError, RecursionError):
                 continue
     if isinstance(listed, list | tuple):
-        return tuple(text for one in listed if (text := canonical_text(one)))
+        return tuple(text for value in listed if (text := canonical_text(value)))
     columns = sorted(name for name in values if isinstance(name, str) and _LETTER.fullmatch(name))
     texts = [canonical_text(values[name]) for name in columns]
     return tuple(text for text in texts if text and text.lower() != "nan")
 
 
 _CIRCULAR = 1_000_000  # VLMEvalKit numbers the k-th rotation of item i as i + k million
-_HOW = (
-    "--map-recorded of score and ask, --map of impact, map: {id: COLUMN, prediction: COLUMN} in an "
-    "audit file"
-)
+_HOW = "with the setting columns; in an audit file: map: {id: COLUMN, prediction: COLUMN}"
 _OTHER_GOLD = ("twin", "slot", "confused-choices")  # variants in which the row says what is right
 
 
@@ -293,13 +290,13 @@ class _Items:
             asked = {same(example.question or ""), same(released or "")}
             if row.question is not None and same(row.question) in asked:
                 return example
-            if row.prompt is not None and any(one and one in same(row.prompt) for one in asked):
+            if row.prompt is not None and any(text and text in same(row.prompt) for text in asked):
                 return example
         question = row.question if row.question is not None else row.prompt
         if row.id is None and row.position is not None and question is None:
             detail = (
                 f"{row.where}: no question confirms that the item there is meant; where doc_id is the "
-                f"item's id, --map-recorded id=doc_id takes it (of impact: --map id=doc_id)"
+                f"item's id, name it: id=doc_id ({_HOW})"
             )
             return Dropped(STAGE, f"position {row.position}", "unknown item", detail)
         named = row.id if row.id is not None else f"position {row.position}"
@@ -396,12 +393,16 @@ def _no_predictions(source: Path, file: RecordedFile) -> str:
 def _nothing(
     source: Path,
     benchmark: Benchmark,
-    found: Mapping[str, RecordedAnswers],
+    answers_by_model: Mapping[str, RecordedAnswers],
     unreadable: Sequence[Dropped],
 ) -> str:
     lost = [
         *unreadable,
-        *(drop for recorded_answers in found.values() for drop in recorded_answers.dropped),
+        *(
+            drop
+            for recorded_answers in answers_by_model.values()
+            for drop in recorded_answers.dropped
+        ),
     ]
     ours = ", ".join(example.id for example in benchmark.examples[:3])
     if not lost:

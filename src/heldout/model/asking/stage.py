@@ -104,7 +104,7 @@ TABLE = "answers"
 def answer_row(
     question: Question, reply: Reply, model: str, template: str, tolerance: float
 ) -> dict[str, Any]:
-    found = graded(question, reply, tolerance)
+    grading = graded(question, reply, tolerance)
     return {
         "benchmark_id": question.benchmark_id,
         "model": model,
@@ -114,9 +114,9 @@ def answer_row(
         "order": list(question.order),
         "gold": question.gold,
         "reply": reply.text,
-        "parsed": found.parsed,
-        "outcome": found.outcome,
-        "rule": found.rule,
+        "parsed": grading.parsed,
+        "outcome": grading.outcome,
+        "rule": grading.rule,
         "choice_logprobs": list(reply.choice_logprobs) or None,
         "prompt_tokens": reply.prompt_tokens,
         "reply_tokens": reply.reply_tokens,
@@ -125,14 +125,14 @@ def answer_row(
 
 
 def graded(question: Question, reply: Reply, tolerance: float = 0.0) -> Grade:
-    found = grade(reply.text, question.gold, question.options, tolerance=tolerance)
-    if reply.finish == REFUSED and found.outcome in ("unparsed", "refused"):
+    grading = grade(reply.text, question.gold, question.options, tolerance=tolerance)
+    if reply.finish == REFUSED and grading.outcome in ("unparsed", "refused"):
         return Grade("refused", "", "refused by the server")
     # Words of an open answer that was cut may be half of a right one.
-    unread = found.outcome == "unparsed" or (found.outcome == "wrong" and not question.options)
+    unread = grading.outcome == "unparsed" or (grading.outcome == "wrong" and not question.options)
     if reply.finish == CUT and unread:
         return Grade("unparsed", "", "cut off at the limit")
-    return found
+    return grading
 
 
 def replace_variants(run: Run, model: str, rows: Iterable[Mapping[str, Any]]) -> None:

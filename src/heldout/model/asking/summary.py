@@ -83,16 +83,16 @@ def _place(variant: str) -> tuple[bool, str, int]:
     return variant != "original", variant, 0
 
 
-def _whole(found: Mapping[str, bool], count: int) -> bool:
-    return count > 1 and all(f"{_ROTATION}{k}" in found for k in range(1, count))
+def _whole(hits: Mapping[str, bool], count: int) -> bool:
+    return count > 1 and all(f"{_ROTATION}{k}" in hits for k in range(1, count))
 
 
 def _accuracy(
     name: str, rows: Iterable[Mapping[str, Any]], clusters: Mapping[str, str]
 ) -> Accuracy:
-    found = list(rows)
-    counts = Counter(row["outcome"] for row in found)
-    hits = [(row["benchmark_id"], row["outcome"] == "right") for row in found]
+    outcomes_of_rows = list(rows)
+    counts = Counter(row["outcome"] for row in outcomes_of_rows)
+    hits = [(row["benchmark_id"], row["outcome"] == "right") for row in outcomes_of_rows]
     return _rate(name, hits, clusters, {outcome: counts[outcome] for outcome in OUTCOMES})
 
 
@@ -105,8 +105,8 @@ def _rate(
     groups = [clusters.get(item, item) for item, _ in hits]
     right = sum(hit for _, hit in hits)
     interval = cluster_rate_interval([float(hit) for _, hit in hits], groups)
-    told = outcomes or {"right": right, "wrong": len(hits) - right}
-    return Accuracy(name, len(hits), len(set(groups)), right, interval, told)
+    counts = outcomes or {"right": right, "wrong": len(hits) - right}
+    return Accuracy(name, len(hits), len(set(groups)), right, interval, counts)
 
 
 # Replies that no rule can read: nobody should take the accuracy they leave for the model's.
@@ -162,8 +162,8 @@ class Unread:
         """What is to be known of a model's replies where most of them say nothing; else nothing."""
         if not self.many:
             return []
-        told = [self.empty_sentence(word)] if self.empty and tell_empty else []
-        return told + ([self.unparsed_sentence(word)] if self.unparsed else [])
+        sentences = [self.empty_sentence(word)] if self.empty and tell_empty else []
+        return sentences + ([self.unparsed_sentence(word)] if self.unparsed else [])
 
 
 def unread_of(readings: Iterable[ReplyOutcome]) -> Unread:

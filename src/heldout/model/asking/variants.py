@@ -89,17 +89,17 @@ class RightAnswers:
         taken = {same(option) for option in question.options}
         own = self._cluster[question.benchmark_id]
         random = item_random(seed, "confused-choices", question.benchmark_id)
-        found: list[str] = []
+        words: list[str] = []
         for place in random.permutation(len(self._pool)):
             text, cluster = self._pool[int(place)]
             if cluster != own and same(text) not in taken:
                 taken.add(same(text))
-                found.append(text)
-            if len(found) == len(question.options) - 1:
+                words.append(text)
+            if len(words) == len(question.options) - 1:
                 break
         else:
             return None
-        options = [*found[:gold], question.options[gold], *found[gold:]]
+        options = [*words[:gold], question.options[gold], *words[gold:]]
         order = [place if place == gold else -1 for place in range(len(options))]
         return dataclasses.replace(
             question, variant="confused-choices", options=tuple(options), order=tuple(order)
@@ -136,7 +136,7 @@ def words_of(text: str) -> list[str]:
     return list(dict.fromkeys(w for w in texts if len(w) >= _SHORTEST and w not in _LITTLE))
 
 
-class WordRarity:
+class CaptionRarity:
     """In how many texts of a benchmark a word stands: a word of every question tells nothing."""
 
     def __init__(self, texts: Iterable[str]) -> None:
@@ -299,7 +299,7 @@ class _Showing:
             ]
             self._right = RightAnswers([q for q, _ in pairs], [cluster for _, cluster in pairs])
         if "slot" in names:
-            self._rarity = WordRarity(caption_of(example) for example in benchmark)
+            self._rarity = CaptionRarity(caption_of(example) for example in benchmark)
 
     def item(self, example: Example) -> Iterator[Question | Dropped]:
         shown = original(example)

@@ -124,31 +124,31 @@ def _ability(
     redact: Callable[[str], str],
 ) -> tuple[Ability, PromptTokens | None]:
     try:
-        told = ask()
+        prompt = ask()
     except RefusedError as refused:
         status = f" (status {refused.status})" if refused.status else ""
         return Ability(False, f"{refused.told}{status}"), None
-    problem = judge(told, redact)
-    return Ability(not problem, problem or f"{len(told.tokens)} tokens told"), told
+    problem = judge(prompt, redact)
+    return Ability(not problem, problem or f"{len(prompt.tokens)} tokens told"), prompt
 
 
-def _answers(told: PromptTokens, redact: Callable[[str], str]) -> str:
-    found = ending(told.tokens, _ANSWER)
-    if found is None:
-        return f"the prompt ends in {told.end(redact)!r}, not in the answer that was given"
-    if any(told.logprobs[place] is None for place in range(*found)):
+def _answers(prompt: PromptTokens, redact: Callable[[str], str]) -> str:
+    span = ending(prompt.tokens, _ANSWER)
+    if span is None:
+        return f"the prompt ends in {prompt.end(redact)!r}, not in the answer that was given"
+    if any(prompt.logprobs[place] is None for place in range(*span)):
         return "the answer's tokens have no log-probability"
     return ""
 
 
-def _echoes(told: PromptTokens, redact: Callable[[str], str]) -> str:
-    for leading in range(min(4, len(told.tokens))):
+def _echoes(prompt: PromptTokens, redact: Callable[[str], str]) -> str:
+    for leading in range(min(4, len(prompt.tokens))):
         for behind in (1, 0):
-            body = slice(leading, len(told.tokens) - behind)
-            if spell(told.tokens[body], _DOCUMENT) is not None:
-                empty = sum(value is None for value in told.logprobs[body])
+            body = slice(leading, len(prompt.tokens) - behind)
+            if spell(prompt.tokens[body], _DOCUMENT) is not None:
+                empty = sum(value is None for value in prompt.logprobs[body])
                 return "" if empty <= 1 else f"{empty} tokens of the prompt have no log-probability"
-    if len(told.tokens) <= 2:
+    if len(prompt.tokens) <= 2:
         return "log-probabilities of the generated token alone: echo is not supported with logprobs"
     return "the echoed tokens do not spell the prompt"
 
@@ -218,8 +218,11 @@ def enables(can: Capabilities) -> list[DetectorSupport]:
         "a local copy of the model"
     )
     return [
-        *(DetectorSupport(one, plain.works, documents) for one in DOCUMENTS),
-        *(DetectorSupport(one, answers, f"{how} {more}".strip()) for one, more in ANSWERS.items()),
-        *(DetectorSupport(one, False, f"needs {vocabulary}") for one in VOCABULARY),
-        *(DetectorSupport(one, True, "needs no model") for one in NOTHING),
+        *(DetectorSupport(detector, plain.works, documents) for detector in DOCUMENTS),
+        *(
+            DetectorSupport(detector, answers, f"{how} {more}".strip())
+            for detector, more in ANSWERS.items()
+        ),
+        *(DetectorSupport(detector, False, f"needs {vocabulary}") for detector in VOCABULARY),
+        *(DetectorSupport(detector, True, "needs no model") for detector in NOTHING),
     ]

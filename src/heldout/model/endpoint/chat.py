@@ -89,18 +89,18 @@ def _letters(logprobs: Any, letters: int) -> tuple[float | None, ...]:
     top_logprobs = first.get("top_logprobs") if isinstance(first, dict) else None
     if not letters or not isinstance(top_logprobs, list):
         return ()
-    found: dict[str, float] = {}
+    letter_logprobs: dict[str, float] = {}
     for row in top_logprobs:
         token, value = (row.get("token"), row.get("logprob")) if isinstance(row, dict) else ("", 0)
         if isinstance(token, str) and isinstance(value, int | float) and value <= 1e-6:
             word = token.strip(" \n▁Ġ(")
-            known = found.get(word, -math.inf)
-            found[word] = (
+            known = letter_logprobs.get(word, -math.inf)
+            letter_logprobs[word] = (
                 known + math.log1p(math.exp(value - known))
                 if known >= value
                 else (value + math.log1p(math.exp(known - value)))
             )
-    return tuple(found.get(chr(ord("A") + n)) for n in range(letters))
+    return tuple(letter_logprobs.get(chr(ord("A") + n)) for n in range(letters))
 
 
 STAGE = "ask"

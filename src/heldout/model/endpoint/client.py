@@ -179,16 +179,16 @@ async def _unpacked(response: httpx.Response, most: int) -> AsyncIterator[bytes]
 
 def _cause(error: BaseException) -> BaseException:
     """What the operating system said: layers above it say "all connection attempts failed"."""
-    found = error
+    cause = error
     inner: BaseException | None = error
     while inner is not None:
         if isinstance(inner, OSError) and inner.errno is not None:
-            found = inner
+            cause = inner
         if isinstance(inner, BaseExceptionGroup):
             inner = inner.exceptions[-1]
         else:
             inner = inner.__cause__ or inner.__context__
-    return found
+    return cause
 
 
 def _described(cause: BaseException) -> str:

@@ -162,29 +162,31 @@ class Endpoint:
 
 
 def read_score(
-    request: Request, told: PromptTokens, text: str, redact: Callable[[str], str] = str
+    request: Request, tokens_read: PromptTokens, text: str, redact: Callable[[str], str] = str
 ) -> Score | Dropped:
     """The scored tokens out of a prompt: the last ones of a chat, or by place in a document."""
     if not text:
-        found = ending(told.tokens, request.target)
-        if found is None:
-            detail = f"the prompt ends in {told.end(redact)!r}, which is not the answer"
+        span = ending(tokens_read.tokens, request.target)
+        if span is None:
+            detail = f"the prompt ends in {tokens_read.end(redact)!r}, which is not the answer"
             return Dropped(STAGE, request.id, "answer not found in the prompt", detail)
-        places = list(range(*found))
+        places = list(range(*span))
         whole = True
     else:
-        spans = _document_spans(told.tokens, text)
+        spans = _document_spans(tokens_read.tokens, text)
         if spans is None:
             detail = "the server's tokens do not spell what was sent"
             return Dropped(STAGE, request.id, "document not found in the prompt", detail)
         places, whole = _scored_places(request, text, spans)
-    given = [place for place in places if told.logprobs[place] is not None]
+    given = [place for place in places if tokens_read.logprobs[place] is not None]
     if len(given) < len(places) - (1 if text else 0) or not given:
         detail = f"{len(places) - len(given)} of {len(places)} tokens have no log-probability"
         return Dropped(STAGE, request.id, "no log-probabilities", detail)
-    logprobs = tuple(value for place in given if (value := told.logprobs[place]) is not None)
-    cut = told.prompt_tokens is not None and told.prompt_tokens > len(told.tokens)
-    tokens = tuple(told.tokens[place] for place in given)
+    logprobs = tuple(value for place in given if (value := tokens_read.logprobs[place]) is not None)
+    cut = tokens_read.prompt_tokens is not None and tokens_read.prompt_tokens > len(
+        tokens_read.tokens
+    )
+    tokens = tuple(tokens_read.tokens[place] for place in given)
     return Score(request.id, tokens, logprobs, span_ok=whole, truncated=cut)
 
 
@@ -259,7 +261,7 @@ def check_parity(
     """A seeded sample through both; the first difference is the reason to go no further."""
     requests = _sample(benchmark, seed)
     limit = TOLERANCE.get(_shared_dtype(endpoint, local), TOLERANCE_ELSE)
-    ours = {one.id: one for one in local.score(requests)}
+    ours = {score.id: score for score in local.score(requests)}
     largest, compared = 0.0, 0
     for request in requests:
         told, text = endpoint.tell(request)

@@ -42,18 +42,18 @@ def read_chat(answer: Any) -> PromptTokens:
 
     The prompt's own token comes first; with ``prompt_logprobs: 1`` the likeliest may follow it.
     """
-    found = _field(answer, "prompt_logprobs")
-    if found is None:  # some servers keep it beside the message
+    prompt_logprobs = _field(answer, "prompt_logprobs")
+    if prompt_logprobs is None:  # some servers keep it beside the message
         choices = _field(answer, "choices")
         first = choices[0] if isinstance(choices, list) and choices else {}
-        found = _field(first, "prompt_logprobs") if isinstance(first, dict) else None
-    if not isinstance(found, list) or not found:
+        prompt_logprobs = _field(first, "prompt_logprobs") if isinstance(first, dict) else None
+    if not isinstance(prompt_logprobs, list) or not prompt_logprobs:
         raise RefusedError(0, "the answer has no prompt_logprobs")
-    if len(found) > _MOST_TOKENS:
-        raise RefusedError(0, f"{len(found):,} prompt_logprobs")
+    if len(prompt_logprobs) > _MOST_TOKENS:
+        raise RefusedError(0, f"{len(prompt_logprobs):,} prompt_logprobs")
     tokens: list[str] = []
     logprobs: list[float | None] = []
-    for place in found:
+    for place in prompt_logprobs:
         if place is None:
             tokens.append("")
             logprobs.append(None)
@@ -182,7 +182,7 @@ def _start(tokens: Sequence[str], end: int, text: str) -> int | None:
     wanted = bare(text)
     if not wanted or not bare_token(tokens[end - 1]):
         return None
-    found, readable = None, 0
+    first_place, readable = None, 0
     for start in range(end - 1, -1, -1):
         piece = bare_token(tokens[start])
         readable += len(piece.replace(CUT, ""))
@@ -190,8 +190,8 @@ def _start(tokens: Sequence[str], end: int, text: str) -> int | None:
             break
         # The longest that fits, so that a character's first byte is not left outside; never a space.
         if piece and spell(tokens[start:end], text) is not None:
-            found = start
-    return found
+            first_place = start
+    return first_place
 
 
 def _end_of_run(text: str, at: int, reach: int, following: str | None) -> int | None:

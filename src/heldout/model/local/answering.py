@@ -17,7 +17,7 @@ import numpy as np
 
 from heldout.image import ImageError
 from heldout.model.local.forward import Numbered, Passes, Prefix, halving
-from heldout.model.local.layout import Group, ImageFeatures, Layout, Row, groups
+from heldout.model.local.layout import Group, Layout, PictureFeatures, Row, groups
 from heldout.model.local.load import Family
 from heldout.model.local.writing import UnwritableError, Writer
 from heldout.model.request import CUT, STOPPED, Prompt, Reply
@@ -69,7 +69,7 @@ class Greedy:
             for number, tokens in enumerate(said)
         ]
 
-    def whole(self, row: Row, features: ImageFeatures) -> Said:
+    def whole(self, row: Row, features: PictureFeatures) -> Said:
         """From the row's beginning, for families whose prompt cannot be read in two parts."""
         tokens, first = self._passes.generate(row, features, self._most)
         ended = next((n for n, token in enumerate(tokens) if token in self._stops), None)
@@ -78,7 +78,7 @@ class Greedy:
     def letters(self, said: Said, count: int) -> tuple[float, ...]:
         """Log-probability that the reply opens with each letter, with or without a blank before it."""
         chances = self._passes.logprobs(said.first).astype(np.float64)
-        found = []
+        written = []
         for number in range(count):
             letter = chr(ord("A") + number)
             spelled = [
@@ -86,8 +86,8 @@ class Greedy:
                 for w in (letter, f" {letter}")
             ]
             tokens = sorted({ids[0] for ids in spelled if len(ids) == 1})
-            found.append(float(np.logaddexp.reduce(chances[tokens])) if tokens else float("-inf"))
-        return tuple(found)
+            written.append(float(np.logaddexp.reduce(chances[tokens])) if tokens else float("-inf"))
+        return tuple(written)
 
 
 STAGE = "ask"
@@ -148,9 +148,11 @@ class LocalAsker:
             if waiting is not None:
                 yield from self._said(waiting.result(), letters, keep)
 
-    def _prepare(self, group: Group) -> list[tuple[list[str], ImageFeatures, list[Row]] | Dropped]:
+    def _prepare(
+        self, group: Group
+    ) -> list[tuple[list[str], PictureFeatures, list[Row]] | Dropped]:
         """Ids, pictures and rows that belong together; what cannot be asked, with its reason."""
-        made: list[tuple[list[str], ImageFeatures, list[Row]] | Dropped] = []
+        made: list[tuple[list[str], PictureFeatures, list[Row]] | Dropped] = []
         names, written = [], []
         for request in group.requests:
             try:
@@ -178,7 +180,7 @@ class LocalAsker:
 
     def _said(
         self,
-        prepared: Sequence[tuple[list[str], ImageFeatures, list[Row]] | Dropped],
+        prepared: Sequence[tuple[list[str], PictureFeatures, list[Row]] | Dropped],
         letters: Mapping[str, int],
         keep: Callable[[Reply], None],
     ) -> Iterator[Reply | Dropped]:
@@ -209,7 +211,7 @@ class LocalAsker:
                 yield reply
 
     def _run(
-        self, rows: list[Numbered], features: ImageFeatures
+        self, rows: list[Numbered], features: PictureFeatures
     ) -> Iterator[tuple[int, Said | None]]:
         if not rows:
             return
@@ -228,7 +230,7 @@ class LocalAsker:
                 for place, (number, _) in enumerate(batch):
                     yield number, None if replies is None else replies[place]
 
-    def _alone(self, row: Row, features: ImageFeatures) -> Said:
+    def _alone(self, row: Row, features: PictureFeatures) -> Said:
         """One row from its beginning: by its own prefix, or as the model's own code generates."""
         if self._able() and len(row.ids) > 1:
             prefix = self._parts.passes.read(row.ids[:-1], features)
@@ -252,14 +254,14 @@ class LocalAsker:
     def _able(self) -> bool:
         return self._parts.family.prefix and not self._parts.replies
 
-    def _shared(self, rows: Sequence[Row], features: ImageFeatures) -> int:
+    def _shared(self, rows: Sequence[Row], features: PictureFeatures) -> int:
         """How many tokens to read once for all rows, each keeping its last; 0 where that is not valid."""
         if not (self._parts.sharing and self._able()):
             return 0
         first, last = min(row.ids for row in rows), max(row.ids for row in rows)
         shared = 0
-        for one, other in zip(first, last, strict=False):
-            if one != other:
+        for token, other in zip(first, last, strict=False):
+            if token != other:
                 break
             shared += 1
         shared = min(shared, *(len(row.ids) - 1 for row in rows))
@@ -268,8 +270,8 @@ class LocalAsker:
 
     def _reply(self, name: str, row: Row, said: Said, letters: int) -> Reply:
         text = self._parts.tokenizer.decode(said.tokens, skip_special_tokens=True)
-        told: tuple[float | None, ...] = ()
+        letter_logprobs: tuple[float | None, ...] = ()
         if self._logprobs and letters:
-            told = self._greedy.letters(said, letters)
+            letter_logprobs = self._greedy.letters(said, letters)
         finish = STOPPED if said.stopped else CUT
-        return Reply(name, text, finish, row.length, len(said.tokens), told)
+        return Reply(name, text, finish, row.length, len(said.tokens), letter_logprobs)

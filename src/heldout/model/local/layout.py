@@ -42,7 +42,7 @@ def groups(requests: Iterable[Request]) -> Iterator[Group | Dropped]:
     """Groups by the pictures' own bytes: files that hold the same picture are one."""
     stream = iter(requests)
     while window := list(itertools.islice(stream, WINDOW)):
-        found: dict[tuple[str, ...], list[Request]] = {}
+        groups: dict[tuple[str, ...], list[Request]] = {}
         digests: dict[ImageRef, str] = {}
         for request in window:
             try:
@@ -50,8 +50,8 @@ def groups(requests: Iterable[Request]) -> Iterator[Group | Dropped]:
             except ImageError as error:
                 yield Dropped(STAGE, request.id, error.reason, error.detail)
                 continue
-            found.setdefault(key, []).append(request)
-        for members in found.values():
+            groups.setdefault(key, []).append(request)
+        for members in groups.values():
             yield Group(tuple(members))
 
 
@@ -87,7 +87,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class ImageFeatures:
+class PictureFeatures:
     """The pictures of a group as tensors; ``types`` names the input that marks the places they take,
     ``marked`` the tokens at those places."""
 
@@ -198,16 +198,16 @@ class Layout:
 
     def lay_out(
         self, written: Sequence[WrittenPrompt], pictures: Sequence[Image.Image]
-    ) -> tuple[ImageFeatures, list[Row]]:
+    ) -> tuple[PictureFeatures, list[Row]]:
         """Rows of texts that all show ``pictures``; UnwritableError where tokens cannot be aligned."""
         with self._turns:
             return self._lay_out(written, pictures)
 
     def _lay_out(
         self, written: Sequence[WrittenPrompt], pictures: Sequence[Image.Image]
-    ) -> tuple[ImageFeatures, list[Row]]:
+    ) -> tuple[PictureFeatures, list[Row]]:
         if not pictures:
-            return ImageFeatures(), self._rows(written, [], 0)
+            return PictureFeatures(), self._rows(written, [], 0)
         features, overheard, ids = self._look(written[0], pictures)
         if self._family.picture_first:
             places = [""] * len(pictures)
@@ -226,7 +226,7 @@ class Layout:
 
     def _look(
         self, written: WrittenPrompt, pictures: Sequence[Image.Image]
-    ) -> tuple[ImageFeatures, str, list[int]]:
+    ) -> tuple[PictureFeatures, str, list[int]]:
         """What the processor gives for the first prompt: the pictures, its text and its tokens."""
         before = self._family.picture_first
         text = ("" if before else self._placeholder).join(written.segments)
@@ -252,7 +252,7 @@ class Layout:
             for number, kind in zip(ids, given[types][0].tolist() if types else [], strict=False)
             if kind
         )
-        return ImageFeatures(tensors, types, marked), (overheard.texts or [text])[0], ids
+        return PictureFeatures(tensors, types, marked), (overheard.texts or [text])[0], ids
 
     def _expanded(self, written: WrittenPrompt, overheard: str) -> list[str]:
         """What stands in the overheard text in the place of each picture."""

@@ -113,9 +113,9 @@ def _model(name: str, config: Any, chosen: dict[str, Any], dtype: Any) -> Any:
         revision = {key: value for key, value in chosen.items() if key == "revision"}
         completed(get_class_from_dynamic_module(config.auto_map[own], name, **revision))
     opened = getattr(transformers, door)
-    model, told = opened.from_pretrained(name, dtype=dtype, output_loading_info=True, **chosen)
+    model, loading = opened.from_pretrained(name, dtype=dtype, output_loading_info=True, **chosen)
     weights = {key for key, _ in model.named_parameters()}
-    absent = sorted(weights & set(told.get("missing_keys") or ()))
+    absent = sorted(weights & set(loading.get("missing_keys") or ()))
     if absent:  # transformers would fill them with random numbers, and say so in a log
         raise InputError(
             f"model {name}: the checkpoint lacks {len(absent)} of the model's weights, such as "
@@ -177,7 +177,7 @@ def _sentence(name: str, error: Exception, trusted: bool) -> HeldoutError:
                 wanted = match[1].replace(",", " ").lower().split()
                 ours = set(wanted) <= set(_PARTS)
                 return PrerequisiteError(
-                    f"model {name} needs {', '.join(wanted)}, which is not installed. Install it "
+                    f"model {name}: needs {', '.join(wanted)}, which is not installed. Install it "
                     f"with: pip install {_EXTRA if ours else ' '.join(wanted)}"
                 )
     if "backend tokenizer" in message:
@@ -185,7 +185,7 @@ def _sentence(name: str, error: Exception, trusted: bool) -> HeldoutError:
         absent = [p for p, m in _READS_MODEL.items() if importlib.util.find_spec(m) is None]
         if absent and any(folder.glob("*.model")):
             return PrerequisiteError(
-                f"model {name} needs {', '.join(absent)} to read its tokenizer.model. Install it "
+                f"model {name}: needs {', '.join(absent)} to read its tokenizer.model. Install it "
                 f"with: pip install {_EXTRA}"
             )
         return InputError(
@@ -304,7 +304,7 @@ def text_config(config: Any) -> Any:
 def image_token_id(config: Any) -> int | None:
     """The id that stands once for every place a picture takes in the sequence."""
     for name in ("image_token_id", "image_token_index"):
-        found = getattr(config, name, None)
-        if isinstance(found, int):
-            return found
+        value = getattr(config, name, None)
+        if isinstance(value, int):
+            return value
     return None

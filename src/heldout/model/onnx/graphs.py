@@ -215,7 +215,7 @@ def _threads() -> int:
 
 
 def _check_inputs(file: Path, session: Any, wanted: Mapping[str, tuple[int, ...]]) -> None:
-    _check(file, "input", {one.name: one.shape for one in session.get_inputs()}, wanted)
+    _check(file, "input", {tensor.name: tensor.shape for tensor in session.get_inputs()}, wanted)
 
 
 def _check_outputs(file: Path, session: Any, wanted: Mapping[str, tuple[int, ...]]) -> None:
@@ -239,8 +239,8 @@ def _check(
             )
 
 
-def _within(wanted: tuple[int, ...], found: tuple[int, ...]) -> bool:
-    left = iter(found)
+def _within(wanted: tuple[int, ...], shape: tuple[int, ...]) -> bool:
+    left = iter(shape)
     return all(size in left for size in wanted)
 
 

@@ -79,10 +79,10 @@ class LightTokenizer:
             tokenizer = Tokenizer.from_file(str(file))
         except Exception as error:  # the library raises plain Exceptions
             raise InputError(f"{file}: not a tokenizer that can be read ({error})") from error
-        found = tokenizer.token_to_id(card.image_token)
-        if found != card.image_token_id:
+        token_id = tokenizer.token_to_id(card.image_token)
+        if token_id != card.image_token_id:
             raise InputError(
-                f"{file}: the picture's token {card.image_token!r} has the id {found}, and the graphs "
+                f"{file}: the picture's token {card.image_token!r} has the id {token_id}, and the graphs "
                 f"expect {card.image_token_id}: the tokenizer is of another model"
             )
         if (most := tokenizer.get_vocab_size()) > card.decoder.vocabulary:
@@ -124,8 +124,8 @@ class LightTokenizer:
         texts = [text] if isinstance(text, str) else list(text)
         encoded = self._tokenizer.encode_batch(texts, add_special_tokens=add_special_tokens)
         made = {
-            "input_ids": [one.ids for one in encoded],
-            "offset_mapping": [one.offsets for one in encoded],
+            "input_ids": [encoding.ids for encoding in encoded],
+            "offset_mapping": [encoding.offsets for encoding in encoded],
         }
         return {name: rows[0] for name, rows in made.items()} if isinstance(text, str) else made
 
@@ -133,8 +133,8 @@ class LightTokenizer:
         return str(self._tokenizer.decode(list(numbers), skip_special_tokens=skip_special_tokens))
 
     def _id(self, token: str | None) -> int | None:
-        found: int | None = None if token is None else self._tokenizer.token_to_id(token)
-        return found
+        token_id: int | None = None if token is None else self._tokenizer.token_to_id(token)
+        return token_id
 
 
 class LightProcessor:
@@ -182,7 +182,7 @@ class LightProcessor:
     ) -> dict[str, Any]:
         """One text with its pictures, each at as many places as the graphs expect."""
         places = self.image_token * self._card.places
-        written = [one.replace(self.image_token, places) for one in text]
+        written = [prompt.replace(self.image_token, places) for prompt in text]
         encoded = self.tokenizer(written, add_special_tokens=add_special_tokens)
         pixels = np.stack(
             [prepare(image, self._card.preparation) for row in images for image in row]

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from heldout.overlap.images.features import Floats, ImageFeatures, Warp
+from heldout.overlap.images.features import Floats, PictureFeatures, Warp
 
 # Two pictures on one grid: the query's coordinates, the resolution of the coarser picture.
 
@@ -39,7 +39,7 @@ class Frame:
     candidate_step: float
 
 
-def lay(cv2: Any, query: ImageFeatures, candidate: ImageFeatures, warp: Warp) -> Frame | None:
+def lay(cv2: Any, query: PictureFeatures, candidate: PictureFeatures, warp: Warp) -> Frame | None:
     """The candidate warped onto the query, or None where hardly anything overlaps."""
     box = _common_box(query, candidate, warp)
     if box is None:
@@ -67,7 +67,7 @@ def lay(cv2: Any, query: ImageFeatures, candidate: ImageFeatures, warp: Warp) ->
 
 
 def _common_box(
-    query: ImageFeatures, candidate: ImageFeatures, warp: Warp
+    query: PictureFeatures, candidate: PictureFeatures, warp: Warp
 ) -> tuple[float, float, float, float] | None:
     """The part of the query's frame the candidate's outline reaches."""
     zoom = abs(float(np.linalg.det(warp[:2, :2])))

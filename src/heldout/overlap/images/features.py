@@ -88,7 +88,7 @@ Floats = NDArray[np.float32]
 
 
 @dataclass(frozen=True, eq=False)
-class ImageFeatures:
+class PictureFeatures:
     """One picture, ready to be compared with many; about a megabyte."""
 
     size: tuple[int, int]  # native width and height
@@ -102,7 +102,7 @@ class ImageFeatures:
     angles: Floats  # (n,), radians, clockwise as the y axis points down
     descriptors: Floats  # (4, n, 32): parts that keep or change sign when mirrored or inverted
     panels: tuple[
-        tuple[Box, ImageFeatures], ...
+        tuple[Box, PictureFeatures], ...
     ] = ()  # of a compound figure; boxes in native pixels
 
     @property
@@ -119,7 +119,7 @@ class ImageFeatures:
         )
 
 
-def cheap_features(image: Image.Image) -> ImageFeatures:
+def cheap_features(image: Image.Image) -> PictureFeatures:
     """Everything ``register`` has to know of one picture; keep it where one picture meets many."""
     require("cv2", "vision", "registering two pictures")
     import cv2
@@ -134,7 +134,7 @@ def cheap_features(image: Image.Image) -> ImageFeatures:
     return replace(whole, panels=tuple(panels))
 
 
-def _features(cv2: Any, rgb: Image.Image) -> ImageFeatures:
+def _features(cv2: Any, rgb: Image.Image) -> PictureFeatures:
     size = rgb.size
     scale = min(1.0, SIDE / max(size))
     if scale < 1.0:
@@ -144,7 +144,7 @@ def _features(cv2: Any, rgb: Image.Image) -> ImageFeatures:
     colours = np.asarray(rgb, dtype=np.float32).reshape(-1, 3).mean(axis=0)
     tint = colours - colours.mean()
     points, sizes, angles, descriptors = _local_features(cv2, grey)
-    return ImageFeatures(
+    return PictureFeatures(
         size=size,
         grey=grey,
         contrast=float(grey.std()),
@@ -267,7 +267,7 @@ class Hypothesis:
     score: float  # inliers, or the correlation of the frames' detail
 
 
-def from_local_features(query: ImageFeatures, candidate: ImageFeatures) -> Hypothesis | None:
+def from_local_features(query: PictureFeatures, candidate: PictureFeatures) -> Hypothesis | None:
     """The similarity most matches agree on, over upright/mirrored and positive/negative.
 
     The strongest features are asked first: where not even FIRST_WITNESSES of them agree on anything,
@@ -280,7 +280,7 @@ def from_local_features(query: ImageFeatures, candidate: ImageFeatures) -> Hypot
 
 
 def _agreed(
-    query: ImageFeatures, candidate: ImageFeatures, strongest: int | None, witnesses: int
+    query: PictureFeatures, candidate: PictureFeatures, strongest: int | None, witnesses: int
 ) -> Hypothesis | None:
     if len(query.points) < 3 or len(candidate.points) < 3:
         return None
@@ -332,8 +332,8 @@ def _matches(similarity: Floats) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
 
 
 def _consensus(
-    query: ImageFeatures,
-    candidate: ImageFeatures,
+    query: PictureFeatures,
+    candidate: PictureFeatures,
     left: NDArray[np.intp],
     right: NDArray[np.intp],
     mirrored: bool,
@@ -406,7 +406,7 @@ def _affine_warp(start: NDArray[np.float64], end: NDArray[np.float64]) -> Warp:
     return np.vstack([solution.T, [0.0, 0.0, 1.0]])
 
 
-def from_frames(query: ImageFeatures, candidate: ImageFeatures) -> Hypothesis:
+def from_frames(query: PictureFeatures, candidate: PictureFeatures) -> Hypothesis:
     """The whole frame onto the whole frame in the pose whose sketch correlates best."""
     values = candidate.sketches[0] @ query.sketches.T
     pose = int(np.abs(values).argmax())

@@ -24,7 +24,7 @@ from heldout.overlap.images.agreement import (
 )
 from heldout.overlap.images.features import (
     Hypothesis,
-    ImageFeatures,
+    PictureFeatures,
     Warp,
     cheap_features,
     from_frames,
@@ -54,7 +54,7 @@ class Alignment:
     panel_of_candidate: bool = False
 
 
-def align(query: ImageFeatures, candidate: ImageFeatures) -> Alignment | None:
+def align(query: PictureFeatures, candidate: PictureFeatures) -> Alignment | None:
     """None where nothing suggests that one picture lies in the other."""
     require("cv2", "vision", "registering two pictures")
     import cv2
@@ -73,7 +73,7 @@ def _better(alignment: Alignment, other: Alignment) -> bool:
 
 
 def _whole_and_panels(
-    cv2: Any, query: ImageFeatures, candidate: ImageFeatures
+    cv2: Any, query: PictureFeatures, candidate: PictureFeatures
 ) -> Iterator[Alignment]:
     whole = _aligned(cv2, query, candidate)
     if whole is not None:
@@ -102,7 +102,7 @@ def _whole_and_panels(
             )
 
 
-def _aligned(cv2: Any, query: ImageFeatures, candidate: ImageFeatures) -> Alignment | None:
+def _aligned(cv2: Any, query: PictureFeatures, candidate: PictureFeatures) -> Alignment | None:
     """Whole frames first, then local features, then the pixels pull the better one into place."""
     tried: list[tuple[Hypothesis, Frame, PixelAgreement]] = []
     frames = from_frames(query, candidate)
@@ -127,7 +127,7 @@ def _aligned(cv2: Any, query: ImageFeatures, candidate: ImageFeatures) -> Alignm
 
 
 def _tried(
-    cv2: Any, query: ImageFeatures, candidate: ImageFeatures, hypothesis: Hypothesis
+    cv2: Any, query: PictureFeatures, candidate: PictureFeatures, hypothesis: Hypothesis
 ) -> list[tuple[Hypothesis, Frame, PixelAgreement]]:
     frame = lay(cv2, query, candidate, hypothesis.warp)
     if frame is None:
@@ -136,7 +136,7 @@ def _tried(
 
 
 def _refined(
-    cv2: Any, query: ImageFeatures, candidate: ImageFeatures, start: Hypothesis, frame: Frame
+    cv2: Any, query: PictureFeatures, candidate: PictureFeatures, start: Hypothesis, frame: Frame
 ) -> list[tuple[Hypothesis, Frame, PixelAgreement]]:
     """Let the pixels themselves pull the warp into place (Evangelidis and Psarakis 2008)."""
     theirs = 255.0 - frame.candidate if start.inverted else frame.candidate
@@ -158,7 +158,7 @@ def _moved(x: float, y: float) -> Warp:
     return np.array([[1.0, 0.0, x], [0.0, 1.0, y], [0.0, 0.0, 1.0]])
 
 
-def _area(features: ImageFeatures) -> int:
+def _area(features: PictureFeatures) -> int:
     return features.size[0] * features.size[1]
 
 
@@ -174,7 +174,7 @@ CHANGED = 0.3  # residual in the worst window
 
 
 def transform_words(
-    query: ImageFeatures, candidate: ImageFeatures, alignment: Alignment, shape: Geometry
+    query: PictureFeatures, candidate: PictureFeatures, alignment: Alignment, shape: Geometry
 ) -> list[str]:
     """Words such as "rotated 90°", "cropped", "inverted"; empty where nothing was done."""
     agreement = alignment.agreement
@@ -209,7 +209,7 @@ def _detail(agreement: PixelAgreement) -> list[str]:
 
 
 def _extent(
-    query: ImageFeatures, candidate: ImageFeatures, alignment: Alignment, shape: Geometry
+    query: PictureFeatures, candidate: PictureFeatures, alignment: Alignment, shape: Geometry
 ) -> list[str]:
     agreement = alignment.agreement
     ours = agreement.query_overlap >= WHOLE
@@ -232,7 +232,7 @@ def _extent(
     return [] if shape.slanted and agreement.query_overlap > 0.6 else ["cropped"]
 
 
-def _plain_around(candidate: ImageFeatures, box: tuple[int, int, int, int]) -> bool:
+def _plain_around(candidate: PictureFeatures, box: tuple[int, int, int, int]) -> bool:
     height, width = candidate.grey.shape
     across, down = width / candidate.size[0], height / candidate.size[1]
     x, y, wide, tall = box
@@ -264,7 +264,7 @@ BLANK = 2.0  # contrast, in grey levels, below which a picture shows nothing
 
 
 def relation(
-    query: ImageFeatures, candidate: ImageFeatures, alignment: Alignment | None
+    query: PictureFeatures, candidate: PictureFeatures, alignment: Alignment | None
 ) -> Relation:
     """Copy, other subject, unrelated or undecided; which kind of copy, its transform tells."""
     if min(query.contrast, candidate.contrast) < BLANK:
@@ -327,11 +327,11 @@ class Registration:
 
 
 def register(
-    query: Image.Image | ImageFeatures, candidate: Image.Image | ImageFeatures
+    query: Image.Image | PictureFeatures, candidate: Image.Image | PictureFeatures
 ) -> Registration:
     """Compare two pictures; give ``cheap_features`` of one that meets many."""
-    ours = query if isinstance(query, ImageFeatures) else cheap_features(query)
-    theirs = candidate if isinstance(candidate, ImageFeatures) else cheap_features(candidate)
+    ours = query if isinstance(query, PictureFeatures) else cheap_features(query)
+    theirs = candidate if isinstance(candidate, PictureFeatures) else cheap_features(candidate)
     alignment = align(ours, theirs)
     verdict = relation(ours, theirs, alignment)
     if verdict == Relation.UNDECIDED and _identical(ours, theirs):
@@ -361,7 +361,7 @@ def register(
     )
 
 
-def _identical(ours: ImageFeatures, theirs: ImageFeatures) -> bool:
+def _identical(ours: PictureFeatures, theirs: PictureFeatures) -> bool:
     """Pictures too small or too plain for windows are the same if no pixel differs."""
     return (
         ours.size == theirs.size

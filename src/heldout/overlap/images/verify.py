@@ -16,7 +16,7 @@ from PIL import Image, ImageOps
 from heldout.corpus import Corpus, CorpusItem
 from heldout.image import ImageRef, byte_digest, decode, image_error, to_rgb
 from heldout.overlap.images.exact import Place, thumbnail
-from heldout.overlap.images.features import ImageFeatures, cheap_features
+from heldout.overlap.images.features import PictureFeatures, cheap_features
 from heldout.overlap.images.register import Registration, register
 from heldout.overlap.images.salvage import Candidate, VerifyTask
 from heldout.overlap.nearness.threshold import degree
@@ -131,7 +131,7 @@ class PairVerifier:
         data = item.image.read()
         own = byte_digest(data)
         image: Image.Image | None = None
-        theirs: ImageFeatures | None = None
+        theirs: PictureFeatures | None = None
         for candidate in candidates:
             known = (candidate.picture, own)
             if known not in self._judged:
@@ -145,7 +145,7 @@ class PairVerifier:
             yield self._judged[known]
 
     def _registered(
-        self, picture: str, own: str, image: Image.Image, theirs: ImageFeatures
+        self, picture: str, own: str, image: Image.Image, theirs: PictureFeatures
     ) -> PairVerdict:
         ref, _ = self.pictures[picture]
         registration = _in_doubt(register(_features(ref), theirs), ref, image)
@@ -203,7 +203,7 @@ def verify_shard(
 
 
 @functools.lru_cache(maxsize=_REMEMBERED)
-def _features(ref: ImageRef) -> ImageFeatures:
+def _features(ref: ImageRef) -> PictureFeatures:
     return cheap_features(_opened(ref))  # a picture meets many candidates
 
 

@@ -19,7 +19,7 @@ from heldout.overlap.texts.fields import (
     example_sources,
     item_texts,
 )
-from heldout.overlap.texts.normalise import HashSet, WordBatch, WordRarity, loose, mask, numbers
+from heldout.overlap.texts.normalise import HashSet, TextRarity, WordBatch, loose, mask, numbers
 from heldout.store import Dropped
 
 METHODS = ("provenance", "exact", "ngram", "edit", "embedding")
@@ -119,7 +119,7 @@ def text_entries(
     items: Sequence[ItemTexts], clusters: Sequence[str], background: Iterable[str] = ()
 ) -> list[Entry]:
     """Every distinct text of every field, and whether it says enough to identify an item."""
-    rarity = WordRarity()
+    rarity = TextRarity()
     rarity.learn({loose(text) for texts in items for _, text in texts.fields})
     rarity.learn(loose(text) for text in background)
     having: dict[tuple[str, str], list[int]] = {}

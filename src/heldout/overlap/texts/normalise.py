@@ -223,7 +223,7 @@ _FEW = 1000  # with fewer texts than this nobody knows how rare an unseen word i
 
 
 @dataclass
-class WordRarity:
+class TextRarity:
     """Document frequencies of words in the benchmark and in whatever sample of the corpus there is."""
 
     texts: int = 0

@@ -346,7 +346,7 @@ def methods_of_statistics(case: ExportCase) -> Iterator[tuple[Citation, str]]:
         yield HOLM, "adjusted p within claims" if tested else "adjusted p of score differences"
     if any(record["cell"]["model"] is not None for record in tested):
         yield YEKUTIELI, "corrected p over claims about models"
-    if any(one["tau_b"] is not None for one in case.corrected.get("rankings", [])):
+    if any(ranking["tau_b"] is not None for ranking in case.corrected.get("rankings", [])):
         yield KENDALL, "tau-b of two rankings"
         yield MOGSTAD, "intervals of ranks"
     for cell in case.cells:

@@ -231,8 +231,8 @@ def flag_fraction_chart(
     series: Sequence[Series], *, title: str = "Flag fraction against α"
 ) -> Markup:
     """A rate of 0 has no place on a logarithmic axis: it is drawn hollow on the floor."""
-    alphas = [alpha for one in series for alpha in one.alphas] or [0.001, 0.1]
-    seen = [value for one in series for value in one.rates if value > 0]
+    alphas = [alpha for curve in series for alpha in curve.alphas] or [0.001, 0.1]
+    seen = [value for curve in series for value in curve.rates if value > 0]
     floor = min([*seen, min(alphas)]) / 1.6
     wide = max(alphas) / min(alphas) if max(alphas) > min(alphas) else 10.0
     axes = Axes(
@@ -269,7 +269,7 @@ def flag_fraction_chart(
                 circle(axes.x(alpha), axes.y(rate), 3.2, fill=fill, stroke=colour, tip=tip)
             )
         entries.append((one.name, colour, dash))
-    if any(rate == 0 for one in series for rate in one.rates):
+    if any(rate == 0 for curve in series for rate in curve.rates):
         x, y = axes.x(ends[1]) - 6, axes.height - axes.bottom - 8
         marks.append(text(x, y, "hollow: none flagged", anchor="end", fill=SOFT, halo=True))
     marks.append(aside)

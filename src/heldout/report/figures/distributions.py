@@ -210,12 +210,12 @@ def heat_map(
     title: str = "Leakage",
     row_label: str = "corpus",
     column_label: str = "benchmark",
-    told: Callable[[float], str] | None = None,
+    written: Callable[[float], str] | None = None,
     missing: str = "not scanned",
 ) -> Markup:
     """``rates`` by row and column; None is a pair nobody scanned, which is not 0.
 
-    ``told`` says a number as a cell shows it; shares as percentages if it is not given.
+    ``written`` makes a cell's text from its number; default: a percentage.
     """
     left = 24 + _LETTER * max([len(_short(name)) for name in rows] + [4])
     # Names over columns stand upright where they fit and lean where they do not.
@@ -240,7 +240,7 @@ def heat_map(
         y = top + _CELL * index
         marks.append(text(left - 10, y + _CELL / 2 + 4, _short(name), anchor="end"))
         for column, rate in enumerate(row):
-            words = missing if rate is None else (told or _percent)(rate)
+            words = missing if rate is None else (written or _percent)(rate)
             tip = f"{name} × {columns[column]}: {words}"
             marks += _cell(left + _WIDE * column, y, rate, reach, _TONES[tone], words, tip)
     return figure(title, width, height, marks)

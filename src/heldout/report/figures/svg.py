@@ -248,7 +248,7 @@ def _round_steps(low: float, high: float, about: int = 6) -> list[float]:
     """About ``about`` values at 1, 2 or 5 times a power of ten."""
     rough = (high - low) / about
     power = 10.0 ** math.floor(math.log10(rough))
-    step = next(power * one for one in (1, 2, 5, 10) if power * one >= rough * 0.999)
+    step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= rough * 0.999)
     first = math.ceil(low / step - 1e-9)
     last = math.floor(high / step + 1e-9)
     return [index * step for index in range(first, last + 1)]

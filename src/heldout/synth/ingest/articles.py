@@ -160,12 +160,12 @@ def _figure(
 
 def _index(images: Mapping[str, str]) -> dict[str, str]:
     """By file name, by name without endings, in lower case: the first of each in order."""
-    found: dict[str, str] = {}
+    fields: dict[str, str] = {}
     for name in images:
         base = PurePosixPath(name).name.lower()
         for key in (base, base.rpartition(".")[0], base.partition(".")[0]):
-            found.setdefault(key, name)
-    return found
+            fields.setdefault(key, name)
+    return fields
 
 
 def _find(

@@ -120,19 +120,19 @@ def _references(finding: Finding, settings: DetectSettings) -> list[Control]:
             made.append(Control(name=label, outcome="missing", reason=reason))
             continue
         above, own = details["references"][name], details["references_own"][name]
-        message = f"the difference to {name} is {_told(above)}, p = {above['p']:.2g}"
+        message = f"the difference to {name} is {_written(above)}, p = {above['p']:.2g}"
         named = f"{name}, named as a model that cannot have seen it,"
         corrected = min(1.0, above["p"] * len(details["references"]))
         if corrected <= ALPHA and above["value"] > 0:
             made.append(Control(name=label, outcome="passed", reason=message))
         elif own["direction"] == "seen" and _away(finding):
             reason = (
-                f"{named} {FIRES_ALONE} ({_told(own)}), and this model does not "
-                f"({_told(details['own'])}); {message}"
+                f"{named} {FIRES_ALONE} ({_written(own)}), and this model does not "
+                f"({_written(details['own'])}); {message}"
             )
             made.append(Control(name=label, outcome="failed", reason=reason))
         elif own["direction"] == "seen":
-            reason = f"{named} {FIRES_TOO} ({_told(own)}); {message}"
+            reason = f"{named} {FIRES_TOO} ({_written(own)}); {message}"
             made.append(Control(name=label, outcome="failed", reason=reason))
         else:
             reason = f"not clearly more than in {name}; {message}"
@@ -144,12 +144,12 @@ def _spread(finding: Finding) -> Control:
     """A drop of its own needs no spread: what clean models show lies on the other side."""
     own = finding.details["own"]
     if own["direction"] == "seen":
-        reason = f"its own difference is {_told(own)}: not only less of a gain than others'"
+        reason = f"its own difference is {_written(own)}: not only less of a gain than others'"
         return Control(name=SPREAD, outcome="passed", reason=reason)
-    theirs = [one["value"] for one in finding.details["references_own"].values()]
+    theirs = [drop["value"] for drop in finding.details["references_own"].values()]
     if len(theirs) < ENOUGH:
         reason = (
-            f"its own difference is {_told(own)}, and {len(theirs)} clean reference"
+            f"its own difference is {_written(own)}, and {len(theirs)} clean reference"
             f"{'' if len(theirs) == 1 else 's'} cannot tell how much clean models differ: name at "
             f"least {ENOUGH}"
         )
@@ -171,7 +171,7 @@ def _skill(finding: Finding) -> list[Control]:
     if len(better) < len(ahead):
         reason = "at least one reference answers the changed items as well as it does"
         return [Control(name=SKILL, outcome="passed", reason=reason)]
-    message = ", ".join(f"{_told(record)} above {name}" for name, record in better.items())
+    message = ", ".join(f"{_written(record)} above {name}" for name, record in better.items())
     reason = (
         f"it answers the changed items better than every reference ({message}), so that wrong or unclear "
         "ones cost it more than them: name a reference that is as good"
@@ -209,7 +209,7 @@ def _unread(finding: Finding) -> list[Control]:
         reason = f"{message}; without them nothing is testable: {other['not_testable']}"
         return [Control(name=UNREAD, outcome="failed", reason=reason)]
     same = other["direction"] == finding.direction
-    reason = f"{message}; left out, the difference is {_told(other)}, p = {other['p']:.2g}"
+    reason = f"{message}; left out, the difference is {_written(other)}, p = {other['p']:.2g}"
     return [Control(name=UNREAD, outcome="passed" if same else "failed", reason=reason)]
 
 
@@ -246,9 +246,9 @@ def _place(finding: Finding) -> list[Control]:
         )
         return [missing] if finding.details["options"] else []
     same = placed["direction"] == finding.direction
-    reason = f"with the place taken out the difference is {_told(placed)}, p = {placed['p']:.2g}"
+    reason = f"with the place taken out the difference is {_written(placed)}, p = {placed['p']:.2g}"
     return [Control(name=PLACE, outcome="passed" if same else "failed", reason=reason)]
 
 
-def _told(test: Mapping[str, Any]) -> str:
+def _written(test: Mapping[str, Any]) -> str:
     return f"{test['value']:+.3g} [{test['low']:+.3g}, {test['high']:+.3g}]"

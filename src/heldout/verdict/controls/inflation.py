@@ -80,7 +80,7 @@ def run_inflation(
     strata = covariate(frame, stratum)
     found: dict[str, list[Inflation]] = {}
     for corpus, leaked in tables.leaked.items():
-        flags = [one in leaked for one in ids]
+        flags = [item in leaked for item in ids]
         found[corpus] = []
         for model, scored in together.items():
             other = baseline if baseline in together and model != baseline else None
