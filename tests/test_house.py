@@ -124,6 +124,29 @@ def test_the_check_page_lists_every_rule() -> None:
         assert rule in listed, rule
 
 
+VAGUE = {"one", "found", "given", "told"}
+
+
+def test_variables_have_the_name_of_what_they_hold() -> None:
+    """Fields of files may be called ``found``: they count what was found."""
+    for path in sorted(SOURCE.rglob("*.py")):
+        for scope in ast.walk(ast.parse(path.read_text())):
+            if isinstance(scope, ast.ClassDef):
+                continue
+            for node in ast.iter_child_nodes(scope):
+                name = None
+                if isinstance(node, ast.arg):
+                    name = node.arg
+                elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                    name = node.id
+                field = isinstance(scope, ast.AnnAssign) and isinstance(node, ast.Name)
+                if name in VAGUE and not field:
+                    where = f"{path.relative_to(SOURCE)}:{node.lineno}"
+                    assert path.relative_to(SOURCE).parts[0] in {"overlap", "synth"}, (
+                        f"{where}: {name}"
+                    )
+
+
 def test_files_are_finished_in_one_sitting() -> None:
     long = {
         str(path.relative_to(SOURCE)): lines

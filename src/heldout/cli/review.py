@@ -87,11 +87,11 @@ def review_command(
         return
 
     def ready(url: str) -> None:
-        told = console()
+        screen = console()
         what = " and ".join(f"{len(desk.cards):,} {desk.kind}" for desk in desks)
-        told.print(f"{what} of {plain(desks[0].title)}, as {plain(desks[0].rater)}", markup=False)
+        screen.print(f"{what} of {plain(desks[0].title)}, as {plain(desks[0].rater)}", markup=False)
         typer.echo(f"review: {url}")  # typer flushes, and nothing breaks the address
-        told.print(
+        screen.print(
             f"Every verdict is on disk at once. Ctrl-C ends; then: {follow_up(desks[0], run)}",
             soft_wrap=True,
         )
@@ -106,8 +106,8 @@ def follow_up(desk: Desk, source: str) -> str:
     if desk.kind == "twins":
         return "heldout twin BENCH --out RUN --from filter --keep people"
     if not (desk.folder / "manifest.json").exists():
-        told = ["heldout", "review", source, "--kind", desk.kind, "--out", str(desk.folder)]
-        return shlex.join([*told, "--agreement"])
+        command = ["heldout", "review", source, "--kind", desk.kind, "--out", str(desk.folder)]
+        return shlex.join([*command, "--agreement"])
     if (desk.folder.parent / "verdict.json").exists():
         return _audit_again(desk.folder)
     return shlex.join(["heldout", "report", str(desk.folder)])
@@ -128,32 +128,32 @@ def _audit_again(folder: Path) -> str:
 
 def _show_agreement(desks: Sequence[Desk], as_json: bool) -> None:
     if as_json:
-        found = [
+        records = [
             {"kind": desk.kind, "tables": [asdict(table) for table in desk.tables()]}
             for desk in desks
         ]
-        print_json(found[0] if len(found) == 1 else {**found[0], "also": found[1:]})
+        print_json(records[0] if len(records) == 1 else {**records[0], "also": records[1:]})
         return
     for desk in desks:
         _show_tables(desk, heading=len(desks) > 1)
 
 
 def _show_tables(desk: Desk, *, heading: bool) -> None:
-    tables, told = desk.tables(), console()
+    tables, screen = desk.tables(), console()
     if heading:
-        told.print(f"\n[bold underline]{desk.kind}[/]")
+        screen.print(f"\n[bold underline]{desk.kind}[/]")
     if not tables:
-        told.print(f"nobody judged any of the {len(desk.cards):,} {desk.kind} yet")
+        screen.print(f"nobody judged any of the {len(desk.cards):,} {desk.kind} yet")
     for table in tables:
-        told.print(f"\n[bold]{table.title}[/]")
+        screen.print(f"\n[bold]{table.title}[/]")
         grid = Grid(box=None, padding=(0, 3, 0, 0), pad_edge=False, header_style="dim")
         for place, column in enumerate(table.columns):
             grid.add_column(column, no_wrap=place == 0, overflow="fold")
         for row in table.rows:
             grid.add_row(*(plain(cell) for cell in row))
-        told.print(grid)
+        screen.print(grid)
         if table.note:
-            told.print(f"[dim]{table.note}[/]")
+            screen.print(f"[dim]{table.note}[/]")
 
 
 def _user() -> str:

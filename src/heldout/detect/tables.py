@@ -177,7 +177,7 @@ def covariates(frame: pl.DataFrame) -> tuple[dict[str, list[str]], dict[str, int
     Answer type and length, then the benchmark's own metadata; a field with one value divides nothing.
     """
     names = ["answer_type", "answer_length", *metadata_fields(frame)]
-    found: dict[str, list[str]] = {}
+    columns: dict[str, list[str]] = {}
     fine: dict[str, int] = {}
     for name in dict.fromkeys(names):
         labels = covariate(frame, name)
@@ -185,8 +185,8 @@ def covariates(frame: pl.DataFrame) -> tuple[dict[str, list[str]], dict[str, int
         if levels > MOST_STRATA:
             fine[name] = levels
         elif levels > 1:
-            found[name] = labels
-    return found, fine
+            columns[name] = labels
+    return columns, fine
 
 
 def metadata_fields(frame: pl.DataFrame) -> list[str]:
@@ -223,7 +223,7 @@ def _twin_sets(run: Run, which: str) -> dict[str, frozenset[str]]:
     if not (run.path / TWIN_SETS).exists():
         return {}
     known = run.read_json(TWIN_SETS)["twins"]
-    return {name: frozenset(one[which]) for name, one in known.items() if one[which]}
+    return {name: frozenset(record[which]) for name, record in known.items() if record[which]}
 
 
 def no_scores() -> pl.DataFrame:

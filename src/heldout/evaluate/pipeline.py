@@ -240,13 +240,13 @@ def _keep_remarks(
     done: Sequence[CellAnswers],
     settings: EvaluateSettings,
 ) -> None:
-    told = [remark for benchmark in benchmarks for remark in benchmark.remarks]
-    told += [
+    remarks = [remark for benchmark in benchmarks for remark in benchmark.remarks]
+    remarks += [
         f"{cell_answers.model} on {cell_answers.benchmark}: {remark}"
         for cell_answers in done
         for remark in cell_answers.remarks
     ]
-    told += moved_remarks(run)
+    remarks += moved_remarks(run)
     if settings.limit is not None:
-        told.append(f"only the first {settings.limit:,} items of every benchmark were asked")
-    run.update(SECTION, {"remarks": told})
+        remarks.append(f"only the first {settings.limit:,} items of every benchmark were asked")
+    run.update(SECTION, {"remarks": remarks})

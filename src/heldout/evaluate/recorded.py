@@ -29,13 +29,13 @@ def recorded_files(settings: EvaluateSettings, suite: Suite) -> list[tuple[str |
     that a mistyped name is found out before a benchmark is downloaded."""
     chosen = [suite.benchmark(name) for name in settings.benchmarks] or suite.benchmarks
     known = [suite_benchmark.name for suite_benchmark in chosen]
-    found = [_named(text, known) for text in settings.recorded]
-    for _, path in found:
+    files = [_named(text, known) for text in settings.recorded]
+    for _, path in files:
         if not path.is_file():
             raise InputError(
                 f"recorded {path}: does not exist or is a folder; expected a file of answers"
             )
-    return found
+    return files
 
 
 def read_suite_answers(
@@ -92,9 +92,9 @@ def _shares(
     if len(benchmarks) == 1:
         return [(benchmarks[0], None)]
     rows = file.rows
-    told = {row.benchmark for row in rows if row.benchmark}
+    names = {row.benchmark for row in rows if row.benchmark}
     by_name = {
-        benchmark.name: _spellings(benchmark) & {_plain(name) for name in told}
+        benchmark.name: _spellings(benchmark) & {_plain(name) for name in names}
         for benchmark in benchmarks
     }
     if any(by_name.values()):

@@ -181,9 +181,9 @@ class Suite(_Strict):
 
     def benchmark(self, name: str) -> SuiteBenchmark:
         """The benchmark called ``name``, in any case."""
-        for one in self.benchmarks:
-            if one.name.lower() == name.lower():
-                return one
+        for entry in self.benchmarks:
+            if entry.name.lower() == name.lower():
+                return entry
         raise InputError(
             f"the suite {self.name} has no benchmark '{name}'; it has: "
             f"{', '.join(benchmark.name for benchmark in self.benchmarks)}"

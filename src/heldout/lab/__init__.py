@@ -41,7 +41,14 @@ if TYPE_CHECKING:
     from heldout.lab.models.onnx_export import export_onnx
     from heldout.lab.models.planting import standing_arms, standing_bases
     from heldout.lab.models.pool import Lengths, mixed, questions
-    from heldout.lab.models.releases import REWORDED, Release, real_pool, told, words, write_release
+    from heldout.lab.models.releases import (
+        REWORDED,
+        Release,
+        real_pool,
+        release_pages,
+        words,
+        write_release,
+    )
     from heldout.lab.models.replay import Collector, Replay, RequestKeys
     from heldout.lab.models.sheet import Sheet, learn_tokenizer
     from heldout.lab.models.tables import train_grid
@@ -146,6 +153,7 @@ __all__ = [
     "reads_of",
     "real_pool",
     "refuse_another_encoder",
+    "release_pages",
     "requirements",
     "run_leaks",
     "run_power",
@@ -160,7 +168,6 @@ __all__ = [
     "study_page",
     "study_transforms",
     "summary",
-    "told",
     "train_grid",
     "with_truth",
     "words",

@@ -109,7 +109,7 @@ class Desk:
         return {
             "index": index,
             "subject": card.subject,
-            "told": card.told,
+            "content": card.content,
             "pictures": [
                 {"side": side, "name": picture.name} for side, picture in card.pictures.items()
             ],
@@ -148,7 +148,7 @@ class Desk:
             }
             subject = self.cards[index].subject if index is not None else None
             if subject is None or subject not in mine:
-                subject = max(mine, key=lambda one: mine[one].time, default=None)
+                subject = max(mine, key=lambda subject_of: mine[subject_of].time, default=None)
             if subject is None:
                 return None
             # The note stays in the log; a verdict of None takes the rest back.
@@ -229,14 +229,14 @@ def open_desks(
     title = str(known.get("name") or run.path.resolve().name)
     made = {kind: _cards(run, kind, unrelated) for kind in kinds}
     if not any(made.values()):
-        found = "matches" in made or "texts" in made
-        why = "nothing was found" if found else "the table is empty"
-        if found and not unrelated and any(_cards(run, name, True) for name in made):
+        searched = "matches" in made or "texts" in made
+        why = "nothing was found" if searched else "the table is empty"
+        if searched and not unrelated and any(_cards(run, name, True) for name in made):
             why = "nothing that was found counts by itself; all pairs can be asked for"
         raise InputError(f"{run.path} has no {' and no '.join(made)} to judge: {why}")
     return [
-        Desk(out or run.path, title, one, rater, cards, blind, rubric)
-        for one, cards in made.items()
+        Desk(out or run.path, title, kind_of, rater, cards, blind, rubric)
+        for kind_of, cards in made.items()
         if cards
     ]
 

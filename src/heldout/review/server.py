@@ -201,14 +201,14 @@ def make_app(*desks: Desk, token: str, port: int) -> Asgi:
         problems = [
             f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}" for problem in error.errors()
         ]
-        return JSONResponse({"told": _sendable("; ".join(problems))}, 422)
+        return JSONResponse({"message": _sendable("; ".join(problems))}, 422)
 
     @app.exception_handler(AnyHTTPException)
     async def refused(request: Any, error: AnyHTTPException) -> Response:
         """FastAPI calls a body that its parser gives up on (nested too deeply) a bad request."""
         if error.status_code == 400:
             message = "the request is not JSON that can be read: it may be nested too deeply"
-            return JSONResponse({"told": message}, 422)
+            return JSONResponse({"message": message}, 422)
         return JSONResponse({"detail": error.detail}, error.status_code)
 
     def static(name: str) -> Response:
@@ -262,9 +262,9 @@ def make_app(*desks: Desk, token: str, port: int) -> Asgi:
         try:
             return JSONResponse(desk.judge(index, **_judgement(said)))
         except JudgedMeanwhileError as conflict:
-            return JSONResponse({"told": str(conflict), "card": desk.card(index)}, 409)
+            return JSONResponse({"message": str(conflict), "card": desk.card(index)}, 409)
         except InputError as error:
-            return JSONResponse({"told": _sendable(str(error))}, 422)
+            return JSONResponse({"message": _sendable(str(error))}, 422)
 
     @app.post("/api/undo", response_model=None)
     def undo(
@@ -273,15 +273,15 @@ def make_app(*desks: Desk, token: str, port: int) -> Asgi:
     ) -> Response:
         index = asked.get("index")
         if index is not None and (not isinstance(index, int) or not 0 <= index < len(desk.cards)):
-            return JSONResponse({"told": "there is no such card"}, 422)
+            return JSONResponse({"message": "there is no such card"}, 422)
         return JSONResponse({"index": desk.undo(index), "progress": desk.progress()})
 
     @app.get("/api/agreement", response_model=None)
     def agreement(desk: Desk = Depends(chosen)) -> Response:  # noqa: B008
         if desk.blind:
             message = "hidden from a blinded rater: open the page again, not blinded"
-            return JSONResponse({"tables": [], "told": message})
-        return JSONResponse({"tables": [asdict(table) for table in desk.tables()], "told": ""})
+            return JSONResponse({"tables": [], "message": message})
+        return JSONResponse({"tables": [asdict(table) for table in desk.tables()], "message": ""})
 
     return Guard(app, token=token, port=port)
 

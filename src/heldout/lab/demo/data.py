@@ -133,8 +133,8 @@ def audit_text(
         lines += [
             "models:",
             *(
-                f"  - {{name: {one}, local: {models[one]}{MODELS}/{one}, {how}}}"
-                for one in (*SUSPECTS, OUTSIDER)
+                f"  - {{name: {name}, local: {models[name]}{MODELS}/{name}, {how}}}"
+                for name in (*SUSPECTS, OUTSIDER)
             ),
             "",
             f"baselines: [{OUTSIDER}]  # of another lineage: it cannot have seen the benchmark",

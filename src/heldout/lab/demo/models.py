@@ -107,9 +107,9 @@ def open_models(folder: Path, seed: int | None = None) -> DemoModels:
         raise InputError(
             f"{path} says that these models know the benchmark of seed {known}, not of seed {seed}"
         )
-    for role, told in recipe.get("models", {}).items():
+    for role, record in recipe.get("models", {}).items():
         if role in ROLES:
-            _check(folder / role, told, path.name)
+            _check(folder / role, record, path.name)
     return DemoModels(folder, recipe)
 
 

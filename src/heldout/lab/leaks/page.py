@@ -99,7 +99,7 @@ def _table(
 
 def _pictures(board: LeakBoard, world: str) -> list[str]:
     rows = [
-        [picture.kind, *map(told, picture.levels.values()), told(picture.label)]
+        [picture.kind, *map(rate_cell, picture.levels.values()), rate_cell(picture.label)]
         for picture in board.pictures
         if picture.world == world
     ]
@@ -126,7 +126,7 @@ def _words(board: LeakBoard, world: str) -> list[str]:
         [
             word.kind,
             *map(
-                told,
+                rate_cell,
                 (
                     word.testable,
                     word.listed,
@@ -149,8 +149,8 @@ def _alarms(board: LeakBoard, world: str) -> list[str]:
     rows = [
         [
             alarm.kind,
-            *(told(alarm.pictures[level]) for level in levels),
-            *map(told, alarm.words.values()),
+            *(rate_cell(alarm.pictures[level]) for level in levels),
+            *map(rate_cell, alarm.words.values()),
         ]
         for alarm in board.alarms
         if alarm.world == world
@@ -162,7 +162,7 @@ def _alarms(board: LeakBoard, world: str) -> list[str]:
 def _precision(board: LeakBoard, world: str) -> list[str]:
     note = "Pairs of a benchmark's picture (or item) and a corpus item, and how many of them were planted."
     rows = [
-        [precision.of, precision.level, told(precision.right)]
+        [precision.of, precision.level, rate_cell(precision.right)]
         for precision in board.precision
         if precision.world == world and (precision.of != PICTURES or precision.level != "listed")
     ]
@@ -198,7 +198,7 @@ def _untestable(rows: pl.DataFrame) -> list[str]:
     return _table("## Why words could not be found", "", columns, lines)
 
 
-def told(rate: CountedRate | None) -> str:
+def rate_cell(rate: CountedRate | None) -> str:
     """27/30 [.73, .98]"""
     if rate is None or not rate.n:
         return "–"
@@ -211,14 +211,14 @@ def summary(board: LeakBoard) -> Sequence[tuple[str, str, str, str]]:
         (
             picture.world,
             picture.kind,
-            told(picture.levels["verified copy"]),
-            told(picture.levels["left to people"]),
+            rate_cell(picture.levels["verified copy"]),
+            rate_cell(picture.levels["left to people"]),
         )
         for picture in board.pictures
     ]
-    words = [(word.world, word.kind, told(word.counts), "") for word in board.words]
+    words = [(word.world, word.kind, rate_cell(word.counts), "") for word in board.words]
     alarms = [
-        (alarm.world, alarm.kind, told(alarm.pictures["verified copy"]), "")
+        (alarm.world, alarm.kind, rate_cell(alarm.pictures["verified copy"]), "")
         for alarm in board.alarms
     ]
     return [*pictures, *words, *alarms]

@@ -201,14 +201,14 @@ class Grid:
     ) -> float:
         started = clock(self.device)
 
-        def told(step: int, loss: float) -> None:
+        def report(step: int, loss: float) -> None:
             spent = clock(self.device) - started
             rate = schedule.batch * step / spent
             self.log.append({"model": name, "step": step, "loss": loss, "seconds": spent})
             self.tell(f"{name}: step {step}, loss {loss:.4f}, {spent:.1f} s, {rate:,.0f} rows/s")
 
         return trainer.train(
-            schedule, planted, seed[0] * 100 + seed[1], mode=mode, tell=told, every=250
+            schedule, planted, seed[0] * 100 + seed[1], mode=mode, tell=report, every=250
         )
 
     def _read(self, base: Base, name: str, record: dict[str, Any], started: float) -> None:

@@ -37,10 +37,10 @@ from heldout.lab import (
     questions,
     reads_of,
     real_pool,
+    release_pages,
     save_model,
     standing_arms,
     standing_bases,
-    told,
     words,
     write_release,
 )
@@ -229,7 +229,7 @@ def prepare_grid(
         if (folder / f"{world}.json").exists():
             continue
         release = write_release(folder / world, world, images=images, seed=seed)
-        others = {page["name"]: page["other"] for page in told(release)}
+        others = {page["name"]: page["other"] for page in release_pages(release)}
         sheet = write_sheet(world, world_tier(folder, world), processor, others)
         sheet.save(folder)
         tell(f"{world}: {len(sheet.scored):,} texts to score, {len(sheet.asked):,} questions")
@@ -274,7 +274,7 @@ def train_grid(
     mine = [
         arm
         for arm in standing_arms(chosen)
-        if not arms or any(fnmatchcase(arm.name, one) for one in arms)
+        if not arms or any(fnmatchcase(arm.name, pattern) for pattern in arms)
     ]
     reads = reads_of(chosen)
     worlds = sorted({sheet for sheets in reads.values() for sheet in sheets} & set(WORLDS))

@@ -125,7 +125,7 @@ class Cells:
                 "bases": tuple(bases.items()) if detector.needs == "answers" else (),
             }
         )
-        record = {one.cell.model: one for one in detector.find(tables, settings)}
+        record = {finding.cell.model: finding for finding in detector.find(tables, settings)}
         for model in members:
             outcome = record.get(model.name)
             if outcome is None:
@@ -164,7 +164,9 @@ class Cells:
             # Who needs no reference of its own is not run over the references.
             own_tables = tables if own_reference else narrowed(whole, {model.name})
             outcome = next(
-                one for one in detector.find(own_tables, settings) if one.cell.model == model.name
+                finding
+                for finding in detector.find(own_tables, settings)
+                if finding.cell.model == model.name
             )
             row = self._row(model, detector, way, outcome) | {
                 "split": split.name,

@@ -176,7 +176,7 @@ def _judge_query(
 
     answers = []
     for column, listed in task.candidates:
-        image = maker.one(item, original, maker.transforms[column])
+        image = maker.transformed(item, original, maker.transforms[column])
         assert image is not None  # only made transforms are listed
         transformed = judge.prepared(image)
         query, copy = (transformed, plain) if side == "query" else (plain, transformed)

@@ -171,7 +171,7 @@ def degrees_page(measured: Sequence[MeasuredDegrees]) -> str:
         name = measured_degrees.encoder.partition(" |")[0]
         for row in (*measured_degrees.degrees, *measured_degrees.published):
             what = row.degree if row in measured_degrees.degrees else f"{row.degree}, published"
-            cells = (_told(share) for share in (row.light_copies, row.near, row.different))
+            cells = (_share_cell(share) for share in (row.light_copies, row.near, row.different))
             lines.append(f"| {name} | {what} | {row.bound:.3f} | {' | '.join(cells)} |")
     for measured_degrees in measured:
         lines += [
@@ -263,5 +263,5 @@ def _share(hits: NDArray[np.bool_]) -> SimilarityShare:
     return SimilarityShare(hits=int(hits.sum()), n=len(hits), low=interval.low, high=interval.high)
 
 
-def _told(share: SimilarityShare) -> str:
+def _share_cell(share: SimilarityShare) -> str:
     return f"{share.hits:,} of {share.n:,} [{share.low:.2g}, {share.high:.2g}]"

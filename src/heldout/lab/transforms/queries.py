@@ -232,7 +232,9 @@ class QueryMaker:
     strangers: tuple[Item, ...]
     seed: int
 
-    def one(self, item: Item, original: Image.Image, transform: Transform) -> Image.Image | None:
+    def transformed(
+        self, item: Item, original: Image.Image, transform: Transform
+    ) -> Image.Image | None:
         if not transform.applies_to(original.size):
             return None
         others = self._others(item, transform.others)
@@ -373,7 +375,7 @@ def _prepared_query(
     seen: list[Any] = []
     copies: list[list[Any]] = []
     for transform in maker.transforms:
-        image = maker.one(item, original, transform)
+        image = maker.transformed(item, original, transform)
         if image is None:
             shares.append(None)
             continue

@@ -103,7 +103,9 @@ def _served(connection: Connection) -> tuple[tuple[str, ...], str]:
     except RefusedError as refused:
         if refused.status == 404:
             return (), "unknown"
-        message = f"{refused.told} (status {refused.status})" if refused.status else refused.told
+        message = (
+            f"{refused.detail} (status {refused.status})" if refused.status else refused.detail
+        )
         raise EndpointError(
             f"{connection.url}{MODELS}: {message}. Is this the address of an OpenAI-compatible API?"
         ) from refused
@@ -127,7 +129,7 @@ def _ability(
         prompt = ask()
     except RefusedError as refused:
         status = f" (status {refused.status})" if refused.status else ""
-        return Ability(False, f"{refused.told}{status}"), None
+        return Ability(False, f"{refused.detail}{status}"), None
     problem = judge(prompt, redact)
     return Ability(not problem, problem or f"{len(prompt.tokens)} tokens told"), prompt
 
