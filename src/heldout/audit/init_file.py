@@ -37,7 +37,7 @@ class InputFiles:
 
 def write_init(folder: Path) -> Path:
     if not folder.is_dir():
-        raise InputError(f"--init {folder}: expected a folder with benchmarks and corpora in it")
+        raise InputError(f"{folder}: expected a folder with benchmarks and corpora in it")
     target = folder / FILE
     if target.exists():
         raise InputError(f"{target} exists: remove it, or edit it by hand")

@@ -48,7 +48,7 @@ def item_detector(
     """A detector made of a score per item: suspect items against items that no model can have seen.
 
     Args:
-        name: What ``--detector`` calls it.
+        name: What the setting ``detectors`` calls it.
         summary: What it asks, in one line.
         score: A score for each item, higher = more likely seen; or a sentence why there is none.
         requires: What it needs beside scores and unseen items.

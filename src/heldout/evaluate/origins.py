@@ -52,8 +52,8 @@ def check_origins(run: Run, origins: Mapping[str, Mapping[str, AnswerOrigin]]) -
             if others and _holds(Run(run.path / FOLDER / benchmark), model):
                 raise InputError(
                     f"{run.path} holds answers of '{model}' to {benchmark} from {earlier.named}; these "
-                    f"are from {others[0].named}. Name this model otherwise with --as, or use another "
-                    f"--out"
+                    f"are from {others[0].named}. Give this model another name with the "
+                    f"setting name, or use another run folder (the setting out)"
                 )
 
 

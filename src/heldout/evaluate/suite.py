@@ -116,7 +116,7 @@ class SuiteBenchmark(_Strict):
     preset: str | None = None
     """Read the source as this named benchmark."""
     map: dict[str, str] = Field(default_factory=dict)
-    """Columns by field, as --map of other commands."""
+    """Columns by field, as the setting ``mapping`` of other verbs."""
     questions: Literal["all", "choice", "closed"] = "all"
     """``choice`` keeps items with options; ``closed`` also makes yes/no and either-or questions choices."""
     prompt: str | None = None

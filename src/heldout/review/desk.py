@@ -148,7 +148,7 @@ class Desk:
             }
             subject = self.cards[index].subject if index is not None else None
             if subject is None or subject not in mine:
-                subject = max(mine, key=lambda subject_of: mine[subject_of].time, default=None)
+                subject = max(mine, key=lambda judged: mine[judged].time, default=None)
             if subject is None:
                 return None
             # The note stays in the log; a verdict of None takes the rest back.
@@ -235,8 +235,8 @@ def open_desks(
             why = "nothing that was found counts by itself; all pairs can be asked for"
         raise InputError(f"{run.path} has no {' and no '.join(made)} to judge: {why}")
     return [
-        Desk(out or run.path, title, kind_of, rater, cards, blind, rubric)
-        for kind_of, cards in made.items()
+        Desk(out or run.path, title, name, rater, cards, blind, rubric)
+        for name, cards in made.items()
         if cards
     ]
 

@@ -89,11 +89,7 @@ def _consistency(
     by_degree = [
         float(
             np.mean(
-                [
-                    drop
-                    for drop, (_, degree_of) in zip(mean, ordered, strict=True)
-                    if degree_of == degree
-                ]
+                [drop for drop, (_, other) in zip(mean, ordered, strict=True) if other == degree]
             )
         )
         for degree in sorted({degree for _, degree in ordered})

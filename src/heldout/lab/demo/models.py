@@ -85,7 +85,7 @@ def models_for(seed: int, folder: Path | None) -> DemoModels | str:
         return shipped
     return (
         f"the models that come with heldout were trained on the benchmark of seed {known}, not of seed "
-        f"{seed}: give others with --models FOLDER, or leave out --seed"
+        f"{seed}: give a folder of others with the setting models, or leave out the setting seed"
     )
 
 

@@ -71,13 +71,16 @@ def _head(rows: pl.DataFrame, board: LeakBoard, plan: LeakPlan, command: str) ->
     yield ""
     yield f"Written by `{command}`; one row per item of every corpus is in `data/{DATA}`."
     yield ""
-    encoder = f"`--text-encoder {plan.text_encoder}`" if plan.text_encoder else "no text encoder"
+    audit = f"heldout overlap --text --encoder {plan.encoder} --nearest {plan.nearest}"
+    with_encoder = (
+        f" --text-encoder {plan.text_encoder}`" if plan.text_encoder else "` without a text encoder"
+    )
     yield (
         f"{board.seeds} seeds of each world. A benchmark of {plan.images} pictures (four to six items "
         f"each) leaks into a corpus of {plan.items} items of the same world: {plan.each} of every kind "
         f"below, each made from a picture of its own, three broken files, and strangers, a quarter of "
-        f"which come with a question and its answer. The audit is that of `heldout overlap --text "
-        f"--encoder {plan.encoder} --nearest {plan.nearest}` with {encoder}; it never sees the truth."
+        f"which come with a question and its answer. The audit is that of `{audit}{with_encoder}; it "
+        f"never sees the truth."
     )
     yield ""
     yield (

@@ -269,7 +269,7 @@ def train_grid(
     every = standing_bases() if real else standing_bases(slake=0)
     known = {base.name: base for base in every}
     if unknown := sorted(set(bases) - set(known)):
-        raise InputError(f"--base {unknown[0]}: there are {', '.join(known)}")
+        raise InputError(f"bases {unknown[0]}: there are {', '.join(known)}")
     chosen = [known[name] for name in bases] or every
     mine = [
         arm
