@@ -178,9 +178,10 @@ def _texts(tree: ast.AST) -> list[tuple[int, str]]:
                 str(part.value) if isinstance(part, ast.Constant) else "…" for part in node.values
             )
             texts.append((node.lineno, text))
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            if id(node) not in parts:
-                texts.append((node.lineno, node.value))
+        elif (
+            isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in parts
+        ):
+            texts.append((node.lineno, node.value))
     return texts
 
 

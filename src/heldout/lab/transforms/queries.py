@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ from heldout.corpus import Corpus
 from heldout.engine import progress, usable_cores
 from heldout.errors import InputError
 from heldout.image import ImageError, ImageRef, is_blank, pixel_digest, to_rgb
+from heldout.lab.settings import Side
 from heldout.lab.transforms.transform import TRANSFORMS, Transform
 from heldout.store import Dropped
 
@@ -207,9 +208,6 @@ class InTwoHalves(Protocol):
     def prepare(self, image: Image.Image) -> NDArray[np.float32]: ...
 
     def embed(self, batch: NDArray[np.float32]) -> NDArray[np.float32]: ...
-
-
-Side = Literal["query", "corpus"]  # which of the two is transformed
 
 
 @dataclass(frozen=True)
