@@ -15,7 +15,6 @@ from heldout.errors import InputError
 from heldout.evaluate import EvaluateSettings
 
 SERVER = "Endpoints"
-TIMEOUT = 600.0  # seconds: replies with reasoning are long
 EXAMPLE = (
     "Example: heldout evaluate medvlsynther --endpoint http://localhost:8000/v1 --out runs/qwen, "
     "then heldout evaluate --compare runs/qwen runs/tuned"
@@ -81,12 +80,7 @@ SHOWN = (
         SERVER,
         Shown("endpoints.api_key_env", "VAR", flag="--api-key-env"),
         Shown("endpoints.concurrency", "N", flag="--concurrency"),
-        Shown(
-            "endpoints.timeout",
-            "S",
-            flag="--timeout",
-            help=f"Seconds that one request may take (default: {TIMEOUT:.0f}).",
-        ),
+        Shown("endpoints.timeout", "S", flag="--timeout"),
         Shown("endpoints.requests_per_second", "N/s", flag="--rate", convert=per_second),
         Shown("endpoints.attempts", "N", flag="--attempts"),
         Shown("endpoints.token_field", "NAME", flag="--token-field"),
@@ -106,7 +100,7 @@ def _prepare(values: dict[str, Any], options: Mapping[str, Any]) -> None:
     values |= prices
     server = values.pop("endpoints", {})
     if "url" in server:
-        shared = {"timeout": TIMEOUT, **server, **prices}
+        shared = {**server, **prices}
         names = values.pop("models", None) or [None]
         values["endpoints"] = tuple({**shared, "model": name} for name in names)
 

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import asdict
 from http.cookies import CookieError, SimpleCookie
 from importlib import resources
-from typing import Any
+from typing import Any, Self
 from urllib.parse import parse_qs
 
 from heldout.errors import InputError, require
@@ -286,20 +286,45 @@ def make_app(*desks: Desk, token: str, port: int) -> Asgi:
     return Guard(app, token=token, port=port)
 
 
+class PageServer:
+    """The page of desks, on a port of this machine; ``run`` serves it until ``stop`` is called."""
+
+    def __init__(self, *desks: Desk, port: int = 0) -> None:
+        _require()
+        import uvicorn
+
+        token = secrets.token_urlsafe(24)
+        self._socket = _listening(port)
+        bound = self._socket.getsockname()[1]
+        self.url = f"http://{LOOPBACK}:{bound}/?token={token}"
+        config = uvicorn.Config(
+            make_app(*desks, token=token, port=bound),
+            log_level="error",
+            access_log=False,
+            server_header=False,
+            lifespan="off",
+            timeout_graceful_shutdown=2,
+        )
+        self._server = uvicorn.Server(config)
+
+    def run(self) -> None:
+        self._server.run(sockets=[self._socket])
+
+    def stop(self) -> None:
+        self._server.should_exit = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._socket.close()
+
+
 def serve(*desks: Desk, port: int = 0, ready: Callable[[str], None] = lambda url: None) -> None:
     """Serve until interrupted. ``ready`` gets the address with the token, once it can be opened."""
-    _require()
-    import uvicorn
-
-    token = secrets.token_urlsafe(24)
-    with _listening(port) as listening:
-        bound = listening.getsockname()[1]
-        app = make_app(*desks, token=token, port=bound)
-        config = uvicorn.Config(
-            app, log_level="error", access_log=False, server_header=False, lifespan="off"
-        )
-        ready(f"http://{LOOPBACK}:{bound}/?token={token}")
-        uvicorn.Server(config).run(sockets=[listening])
+    with PageServer(*desks, port=port) as page:
+        ready(page.url)
+        page.run()
 
 
 def _listening(port: int) -> socket.socket:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -62,9 +63,7 @@ def _agreements(kind: Kind, cards: Mapping[str, ReviewCard], said: Said) -> Tabl
         )
     ]
     for scale in FORMS[kind].scales:
-        agreement = _agreed(
-            cards, said, lambda rating, name=scale.name: rating.ratings.get(name), "ordinal"
-        )  # type: ignore[misc]
+        agreement = _agreed(cards, said, functools.partial(_rating, scale.name), "ordinal")
         rows.append(_agreement(scale.label, agreement))
     several = len({rater for _, rater in said}) > 1
     note = "95 % intervals leave out one benchmark picture after the other (jackknife)"
@@ -72,6 +71,10 @@ def _agreements(kind: Kind, cards: Mapping[str, ReviewCard], said: Said) -> Tabl
         note += "; alpha of the scales is ordinal: 3 is nearer to 4 than to 1"
     columns = ["of", "coefficient", "value", "interval", "equal", "judged by several"]
     return Table("Agreement", columns, rows if several else [], note)
+
+
+def _rating(scale: str, judgement: Judgement) -> float | None:
+    return judgement.ratings.get(scale)
 
 
 def _agreed(

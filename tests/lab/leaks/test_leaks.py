@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from heldout.lab.leaks.board import REGISTERED, SCHEMA, STRANGER, LeakBoard, leak_board
-from heldout.lab.leaks.page import BY_EYE, PAGE, leak_page, told, write_leaks
+from heldout.lab.leaks.page import BY_EYE, PAGE, leak_page, rate_cell, write_leaks
 from heldout.lab.settings import LeakSettings
 
 EMPTY: dict[str, Any] = {
@@ -152,8 +152,8 @@ def test_the_page_names_what_was_missed_and_why(rows: pl.DataFrame, board: LeakB
     assert "| films | watermarked | undecided | changed in part | 1 | – |" in page
     assert "| films | watermarked | not listed | – | 1 | – |" in page
     assert "| films | asked several times | 1 |" in page
-    assert f"| watermarked | {told(board.pictures[1].levels['listed'])} |" in page or (
-        f"| watermarked | {told(board.pictures[0].levels['listed'])} |" in page
+    assert f"| watermarked | {rate_cell(board.pictures[1].levels['listed'])} |" in page or (
+        f"| watermarked | {rate_cell(board.pictures[0].levels['listed'])} |" in page
     )
 
 
