@@ -249,3 +249,24 @@ def test_every_test_file_has_a_name_of_its_own() -> None:
     """pytest takes two files of one name for one module."""
     names = [path.name for path in Path(__file__).parent.rglob("test_*.py")]
     assert sorted(names) == sorted(set(names))
+
+
+PAGES = [
+    *sorted((ROOT / "docs").glob("*.md")),
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")),
+]
+NAMED_FILE = re.compile(r"(?<![\w/.-])(?:tests|bench|src|docs|examples)/[\w./*-]*\w")
+NAMED_MODULE = re.compile(rf"(?<![\w/.-])(?:{'|'.join(ROOMS)})/[\w/]+\.py\b")
+LINK = re.compile(r"\]\((?!\w+:|#)([^)#\s]+)")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_files_that_a_page_names_are_there(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    for name in NAMED_FILE.findall(text):
+        if not name.startswith("bench/out"):  # what a bench writes
+            assert any(ROOT.glob(name)), name
+    for name in NAMED_MODULE.findall(text):
+        assert (SOURCE / name).exists(), name
+    for name in LINK.findall(text):
+        assert (page.parent / name).exists(), name
