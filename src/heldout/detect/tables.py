@@ -17,7 +17,7 @@ from heldout.evidence import PICTURED, Rung, leaks
 from heldout.model import TWIN_SETS
 from heldout.model import ModelScores as ModelScores
 from heldout.overlap import Calibration, calibrations
-from heldout.store import Run, empty_table
+from heldout.store import Run, empty_table, make_table
 
 Floats = NDArray[np.float64]
 _BANDS = ((1, "1 word"), (3, "2-3 words"), (7, "4-7 words"))
@@ -53,6 +53,34 @@ class ScoreTables:
             "position"
         ].is_sorted():  # whatever order the table is in, one is released
             object.__setattr__(self, "items", self.items.sort("position"))
+
+    @classmethod
+    def of_sums(
+        cls, benchmark: str, items: pl.DataFrame, sums: Mapping[str, Mapping[str, float]]
+    ) -> ScoreTables:
+        """Tables of scores of which only the sum is known, as published tables give them.
+
+        Args:
+            benchmark: Its name.
+            items: The table of its items.
+            sums: Log-probability of the answer, by model and item.
+        """
+        rows = [
+            {
+                "benchmark_id": item,
+                "model": model,
+                "tokens": [],
+                "logprobs": [],
+                "mu": [],
+                "sigma": [],
+                "sum_logprob": value,
+                "n_tokens": 1,
+                "span_ok": True,
+            }
+            for model, column in sums.items()
+            for item, value in column.items()
+        ]
+        return cls(benchmark, items, pl.DataFrame(make_table("scores", rows)))
 
     @classmethod
     def load(cls, run: Run) -> ScoreTables:

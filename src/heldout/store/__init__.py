@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from heldout.lazy import load_on_first_use
 
 if TYPE_CHECKING:
-    from heldout.store.invocation import PYTHON, invocation
+    from heldout.store.invocation import PYTHON, invocation, python_command
     from heldout.store.judgements import (
         ITEM,
         MATCH,
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
         default_folder,
         no_new_runs,
         open_run,
-        python_command,
         without_credentials,
     )
     from heldout.store.schema import SCHEMAS, empty_table, make_table, read_table, write_table

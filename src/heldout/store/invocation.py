@@ -11,8 +11,18 @@ PYTHON = "python"
 _LONGEST = 300  # characters of one argument
 
 
+def python_command(verb: str, *inputs: str, **settings: Any) -> list[str]:
+    """A call of ``heldout.VERB`` as a command for a shell; ``inputs`` are Python as it is written."""
+    named = [f"{name}={value!r}" for name, value in settings.items()]
+    return [PYTHON, "-c", f"import heldout; heldout.{verb}({', '.join([*inputs, *named])})"]
+
+
 def invocation() -> list[str]:
-    """What was typed; in Python the outermost call of heldout, as ``["python", "heldout.overlap(…)"]``."""
+    """How a run was made that nobody named a command for.
+
+    What was typed; in Python the outermost call of heldout, as ``["python", "heldout.report(…)"]``. It is
+    for people: arguments that cannot be written down are left out, unlike in ``python_command``.
+    """
     outermost: FrameType | None = None
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:

@@ -258,10 +258,3 @@ def open_run(
         return run
     folder = Path(run) if run is not None else default_folder(verb, name)
     return Run.create(folder, command=list(command), seed=seed)
-
-
-def python_command(verb: str, *inputs: Any, **settings: Any) -> list[str]:
-    """A call of ``heldout.VERB`` as a command for a shell."""
-    words = [repr(value) for value in inputs]
-    words += [f"{name}={value!r}" for name, value in settings.items()]
-    return ["python", "-c", f"import heldout; heldout.{verb}({', '.join(words)})"]
