@@ -27,7 +27,7 @@ from heldout.detect import detectors
 from heldout.errors import InputError
 from heldout.model import ONNX, ModelEndpoint, ModelServer, onnx_folder, parse_variants
 from heldout.overlap import JudgeEndpoint
-from heldout.synth import SynthSettings
+from heldout.synth import MODEL_ROLES, SynthSettings
 
 # YAML with the line of every key: safe types only, no key twice, no file that unfolds without end.
 
@@ -99,7 +99,7 @@ _SCHEMA: dict[tuple[str, ...], type[BaseModel]] = {
     ("search", "judge"): JudgeEndpoint,
     ("budget",): Budget,
     ("synth",): SynthSettings,
-    **{("synth", role): ModelEndpoint for role in ("generator", "verifier", "shortcut", "traces")},
+    **{("synth", role): ModelEndpoint for role in MODEL_ROLES},
 }
 _CLOSE = 60.0  # how alike two words must be (of 100) to be worth proposing
 

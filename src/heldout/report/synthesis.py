@@ -350,7 +350,20 @@ def _words(asked: Mapping[str, Any]) -> str:
     return (
         f"By words, {asked['findable']:,} of its {counted(asked['questions'], 'question', 'questions')} "
         f"could be found{f' (not: {others})' if others else ''}. Published items that ask a stock question "
-        f"of it and give its answer: {asked['items_kept']:,}."
+        f"of it and give its answer: {asked['items_kept']:,}.{_judged(asked.get('judge', {}))}"
+    )
+
+
+def _judged(counts: Mapping[str, Any]) -> str:
+    """What the judge of rewordings said, as a sentence; empty where none was asked."""
+    if not counts:
+        return ""
+    verdicts = ("same", "different", "unsure")
+    pairs = sum(counts.get(verdict, 0) for verdict in verdicts)
+    listed = ", ".join(f"{counts.get(verdict, 0):,} {verdict}" for verdict in verdicts)
+    return (
+        f" {counts['model']} read {counted(pairs, 'pair', 'pairs')} of questions that might be "
+        f"rewordings: {listed}."
     )
 
 

@@ -146,6 +146,7 @@ _ROLES = {
     "generator": "Written by",
     "verifier": "Verified by",
     "shortcut": "Answered without the image by",
+    "judge": "Rewordings of benchmark questions judged by",
     "traces": "Reasoning traces by",
 }
 
