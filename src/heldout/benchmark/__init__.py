@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from heldout.benchmark.readers.parquet import ColumnKinds, ParquetReader, data_parts
     from heldout.benchmark.run_items import (
         BYTES_ONLY,
+        DRAWN,
         ReadCall,
         benchmark_identity,
         items_table,
@@ -67,6 +68,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ALIASES",
     "BYTES_ONLY",
+    "DRAWN",
     "FIELDS",
     "FROM_ONE",
     "LONGEST",
