@@ -49,11 +49,11 @@ if TYPE_CHECKING:
     from heldout.benchmark.run_items import (
         BYTES_ONLY,
         DRAWN,
-        ReadCall,
         benchmark_identity,
         items_table,
         picture_key,
         prepare_run,
+        verb_call,
     )
     from heldout.benchmark.source import ALIASES, BenchmarkSource, parse_source, split_of
     from heldout.benchmark.writers import find_writer
@@ -92,7 +92,6 @@ __all__ = [
     "JsonReader",
     "Opened",
     "ParquetReader",
-    "ReadCall",
     "benchmark_identity",
     "bounded_lines",
     "canonical_metadata",
@@ -126,6 +125,7 @@ __all__ = [
     "split_of",
     "too_deep",
     "unreadable",
+    "verb_call",
     "without_thoughts",
 ]
 

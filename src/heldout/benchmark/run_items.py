@@ -9,7 +9,8 @@ from typing import Any
 
 from heldout.benchmark.benchmark import Benchmark, canonical_metadata
 from heldout.image import Digests, ImageError, ImageRef, byte_digest
-from heldout.store import Run, dropped_table, make_table
+from heldout.settings import Settings
+from heldout.store import Run, dropped_table, make_table, python_command
 
 DRAWN = "scenes.jsonl"  # beside the table of a rendered benchmark: what its pictures show
 BYTES_ONLY = "bytes:"  # the key of a picture that nobody can decode
@@ -80,13 +81,20 @@ def picture_key(benchmark: Benchmark, ref: ImageRef) -> str:
     return BYTES_ONLY + byte_digest(data) if data else ""
 
 
-class ReadCall:
-    """A benchmark in the command that a run records: its source, or the call that reads it as it was read."""
+def verb_call(verb: str, benchmark: Benchmark, settings: Settings, **inputs: Any) -> list[str]:
+    """The command that a run records for ``heldout.VERB(benchmark, …)``.
 
-    def __init__(self, benchmark: Benchmark) -> None:
-        settings = "".join(f", {name}={value!r}" for name, value in benchmark.settings.items())
-        source = repr(benchmark.source)
-        self._call = f"heldout.read_benchmark({source}{settings})" if settings else source
-
-    def __repr__(self) -> str:
-        return self._call
+    Args:
+        verb: Name of the function.
+        benchmark: Written as its source, or as the call that reads it as it was read.
+        settings: Those that are not defaults are written.
+        **inputs: Further arguments.
+    """
+    reading = "".join(f", {name}={value!r}" for name, value in benchmark.settings.items())
+    source = repr(benchmark.source)
+    return python_command(
+        verb,
+        f"heldout.read_benchmark({source}{reading})" if reading else source,
+        **inputs,
+        **settings.model_dump(mode="json", exclude_defaults=True),
+    )

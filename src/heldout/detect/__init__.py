@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from heldout.detect.citations import Citation, article, arxiv
     from heldout.detect.detector import Detector, Difference, Need
     from heldout.detect.easiest import EASIEST, TopItems, easiest_items
+    from heldout.detect.endpoint_support import DetectorSupport, supported_detectors
     from heldout.detect.finding import (
         Cell,
         Effect,
@@ -94,6 +95,7 @@ __all__ = [
     "Citation",
     "DetectSettings",
     "Detector",
+    "DetectorSupport",
     "Difference",
     "Effect",
     "Finding",
@@ -148,6 +150,7 @@ __all__ = [
     "strata",
     "study_encoders",
     "study_impact",
+    "supported_detectors",
     "text_overlap",
     "triple_hits",
     "two_variants",

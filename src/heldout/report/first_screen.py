@@ -29,7 +29,7 @@ from heldout.verdict import (
     REPLACE,
     Claim,
     is_leak,
-    rung_told,
+    rung_words,
 )
 
 # How sure the copies are that a report counts: proven, verified with a measured precision, or believed.
@@ -172,7 +172,7 @@ def _rungs(evidence: Mapping[str, int]) -> dict[str, str]:
     """Items by the highest rung they reach: those that make up the rate, and those that do not."""
     return {
         kind: " · ".join(
-            f"{count:,} {rung_told(rung)}{'s' if rung == Rung.UNDECIDED and count != 1 else ''}"
+            f"{count:,} {rung_words(rung)}{'s' if rung == Rung.UNDECIDED and count != 1 else ''}"
             for rung, count in evidence.items()
             if (rung in PROVEN) is (kind == "proven")
         )
@@ -215,12 +215,12 @@ def grid(cells: Sequence[Cell]) -> dict[str, Any]:
     single = [cell for cell in cells if not is_pair(cell)]
     ordered = sorted(single, key=lambda cell: cell["corpus"] is None)
     benchmarks = list(dict.fromkeys(cell["benchmark"] for cell in cells))
-    found: dict[tuple[str, str], dict[str, dict[str, Any]]] = {}
+    summaries: dict[tuple[str, str], dict[str, dict[str, Any]]] = {}
     for cell in ordered:
-        found.setdefault(target(cell), {})[cell["benchmark"]] = _summary(cell)
+        summaries.setdefault(target(cell), {})[cell["benchmark"]] = _summary(cell)
     rows = [
         {"kind": kind, "name": name, "cells": [mine.get(benchmark) for benchmark in benchmarks]}
-        for (kind, name), mine in found.items()
+        for (kind, name), mine in summaries.items()
     ]
     return {"benchmarks": benchmarks, "rows": rows}
 
@@ -247,9 +247,11 @@ def _summary(cell: Cell) -> dict[str, Any]:
     }
 
 
-def _interval(one: Mapping[str, float]) -> str:
+def _interval(bounds: Mapping[str, float]) -> str:
     """In one piece, wherever a line ends."""
-    return f"{percent(one['low'])} – {percent(one['high'])}".replace(" ", "\N{NO-BREAK SPACE}")
+    return f"{percent(bounds['low'])} – {percent(bounds['high'])}".replace(
+        " ", "\N{NO-BREAK SPACE}"
+    )
 
 
 def _speaking(cell: Cell) -> list[Mapping[str, Any]]:

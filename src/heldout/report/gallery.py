@@ -57,15 +57,15 @@ def all_pairs(run: Run) -> list[dict[str, Any]]:
 def _pair(group: dict[str, Any], items: dict[str, dict[str, Any]]) -> dict[str, Any]:
     evidence = json.loads(group["evidence"][0])
     worst: dict[str, str] = {}  # rows come the worst first
-    for one, modality in zip(group["benchmark_id"], group["modality"], strict=True):
-        worst.setdefault(one, modality)
+    for item, modality in zip(group["benchmark_id"], group["modality"], strict=True):
+        worst.setdefault(item, modality)
     questions = [
         {
-            "question": _short(items[one]["question"]),
-            "answer": _short(items[one]["answer"]),
+            "question": _short(items[item]["question"]),
+            "answer": _short(items[item]["answer"]),
             "leaked": modality == Modality.FULL,
         }
-        for one, modality in worst.items()
+        for item, modality in worst.items()
     ]
     registration = evidence.get("registration") or {}
     return {
@@ -298,5 +298,5 @@ def _counts(values: Iterator[str] | Any) -> dict[str, int]:
         counts[value] = counts.get(value, 0) + 1
     order = list(LEAKED.values())
     return dict(
-        sorted(counts.items(), key=lambda one: order.index(one[0]) if one[0] in order else 0)
+        sorted(counts.items(), key=lambda entry: order.index(entry[0]) if entry[0] in order else 0)
     )

@@ -23,7 +23,7 @@ class ReviewCard:
 
     subject: str
     cluster: str  # cards of one benchmark picture are not independent
-    told: Mapping[str, Any]
+    content: Mapping[str, Any]  # what every rater sees
     hint: Mapping[str, Any]  # what the tool thinks: kept from a blinded rater
     pictures: Mapping[str, CardPicture] = field(default_factory=dict)  # by side, in the order shown
     decides: tuple[tuple[str, str], ...] = ()  # corpora and pictures whose leak a match decides

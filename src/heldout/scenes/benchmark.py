@@ -161,7 +161,7 @@ def write_benchmark(
             scene = world.draw(rng)
             picture = world.render(scene, IMAGE_SIZE)
         seen.add(digest)
-        image = f"images/{world.one}_{index:04d}.png"
+        image = f"images/{world.picture_word}_{index:04d}.png"
         picture.save(folder / image)
         asked = world.ask(scene, rng, int(rng.integers(4, 7)))
         scenes[image] = scene

@@ -32,7 +32,7 @@ from heldout.overlap import (
     scan_texts,
 )
 from heldout.store import Dropped, Run
-from heldout.synth.benchmark_questions import BenchmarkQuestions, QuestionMatch
+from heldout.synth.benchmark_questions import REWORDED, BenchmarkQuestions, QuestionMatch
 from heldout.synth.contamination import (
     BenchmarkHashes,
     contamination_report,
@@ -42,6 +42,7 @@ from heldout.synth.contamination import (
 from heldout.synth.context import StageContext, StageWork, files_digest
 from heldout.synth.corpus_of_items import balanced_items, write_corpus
 from heldout.synth.ledger import BATCH, StageWriter, folder
+from heldout.synth.rewordings import READ, RewordingJudge, rewording_judge
 from heldout.synth.settings import SynthStage
 
 STAGE = "decontaminate"
@@ -75,16 +76,21 @@ def _decontaminate(context: StageContext, writer: StageWriter) -> None:
     stock: dict[str, tuple[str, str, str]] = {}
     benchmarks, words = open_benchmarks(context), {}
     encoder = text_encoder(settings.text_encoder)
-    for benchmark in benchmarks:
-        refuse_unreadable(benchmark)
-        questions = BenchmarkQuestions(benchmark, encoder)
-        matches = list(_worded(context, questions))
-        for item, relation, detail in _overlaps(context, benchmark, corpus, ids, matches):
-            removed.setdefault(item, (benchmark.name, relation, detail))
-        asked = {match.item: match for match in matches if match.stock}
-        words[benchmark.name] = (questions.counts(scripts), asked)
-        for item, match in asked.items():
-            stock.setdefault(item, (benchmark.name, STOCK, _detail(match)))
+    undecided: set[str] = set()
+    with rewording_judge(context, STAGE) as judge:
+        for benchmark in benchmarks:
+            refuse_unreadable(benchmark)
+            questions = BenchmarkQuestions(benchmark, encoder, REWORDED if judge is None else READ)
+            matches = list(_worded(context, questions, judge))
+            for item, relation, detail in _overlaps(context, benchmark, corpus, ids, matches):
+                removed.setdefault(item, (benchmark.name, relation, detail))
+            asked = {match.item: match for match in matches if match.stock}
+            words[benchmark.name] = (questions.counts(scripts), asked)
+            for item, match in asked.items():
+                stock.setdefault(item, (benchmark.name, STOCK, _detail(match)))
+            if judge is not None:
+                words[benchmark.name][0]["judge"] = judge.counts()
+                undecided |= judge.lost
     reports = []
     for benchmark in benchmarks:
         searched = Run.open(overlap_folder(run, benchmark))
@@ -100,7 +106,7 @@ def _decontaminate(context: StageContext, writer: StageWriter) -> None:
     for item in articles:
         name, relation, detail = removed.get(item) or stock.get(item) or ("", "", "")
         row = {"id": item, "removed": item in removed, "benchmark": name, "relation": relation}
-        writer.keep({**row, "detail": detail})
+        writer.keep({**row, "detail": detail}, again=item in undecided - removed.keys())
         if item in removed:
             writer.drop(Dropped(STAGE, item, relation, f"{name}: {detail}"))
 
@@ -108,7 +114,7 @@ def _decontaminate(context: StageContext, writer: StageWriter) -> None:
 DECONTAMINATE = StageWork(
     SynthStage.DECONTAMINATE,
     _decontaminate,
-    ("against", "image_encoder", "text_encoder", "seed"),
+    ("against", "image_encoder", "text_encoder", "judge", "seed"),
     (SynthStage.SELECT, SynthStage.GENERATE, SynthStage.BALANCE),
     (RULES,),
     outside=lambda context: [_revision(spec, context) for spec in context.settings.against],
@@ -230,12 +236,17 @@ def removal(leak: Leak) -> str | None:
     return None
 
 
-def _worded(context: StageContext, questions: BenchmarkQuestions) -> Iterator[QuestionMatch]:
+def _worded(
+    context: StageContext, questions: BenchmarkQuestions, judge: RewordingJudge | None
+) -> Iterator[QuestionMatch]:
     """Items that ask what the benchmark asks and give its answer. A picture of its own does not excuse an
     item that was written from the benchmark's text."""
     items = (item.draft for item in balanced_items(context.run))
     while batch := list(itertools.islice(items, BATCH)):
-        yield from questions.compare(batch)
+        if judge is None:
+            yield from questions.compare(batch)
+        else:
+            yield from judge.decide(batch, questions.matches(batch))
 
 
 def _item(corpus_id: str, articles: Mapping[str, Any]) -> str:

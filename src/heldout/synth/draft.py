@@ -18,6 +18,17 @@ def clean(text: str) -> str:
     return _NO_TEXT.sub(REPLACED, text)
 
 
+def cleaned(value: Any) -> Any:
+    """A row, or a value of JSON, with all its texts clean."""
+    if isinstance(value, str):
+        return clean(value)
+    if isinstance(value, dict):
+        return {cleaned(key): cleaned(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(map(cleaned, value))
+    return value
+
+
 @dataclass(frozen=True)
 class FigureImage:
     """One image of a figure. ``location`` says where it was read: a path, or ``ARCHIVE!MEMBER``.

@@ -72,7 +72,7 @@ ACTIONS = {
 }
 
 
-def rung_told(rung: str) -> str:
+def rung_words(rung: str) -> str:
     """A rung as people read it: a name that sounds like equal files says what else stands on it."""
     return _TOLD.get(Rung(rung), rung)
 

@@ -262,10 +262,10 @@ def _why(
 _NEXT: dict[Status, str] = {
     "clean": "nothing; nearness says nothing about cropped or turned copies",
     "re-attributed": "act on the claim about copies",
-    "collapses": "give a null of the benchmark's own kind (--null SOURCE; in an audit file: "
-    "clean_references.pictures): this one is of another",
-    "qualified": "give pictures of the same kind that cannot be in the corpus (--control "
-    "NAME=SOURCE:in-domain; in an audit file: controls), and look at the flagged pairs",
+    "collapses": "give a null of the benchmark's own kind (heldout overlap … --null SOURCE; in "
+    "an audit file: clean_references.pictures): this one is of another",
+    "qualified": "give pictures of the same kind that cannot be in the corpus (heldout "
+    "overlap … --control NAME=SOURCE:in-domain; in an audit file: controls), and look at the flagged pairs",
     "survives": "look at the flagged pairs: copies that registration could not align may be among them, "
     "and scores on near pictures may not carry over",
 }
@@ -281,6 +281,6 @@ def _not_testable(cell: Cell, calibration: Calibration) -> Claim:
         why=calibration.problem or "nothing could be measured",
         rule=rule_id(NEARNESS, decide(NEARNESS, {"the null resolves a threshold": False})),
         findings=[],
-        next_step="give a reference set of pictures that cannot be in the corpus (--null SOURCE; in an "
-        "audit file: clean_references.pictures)",
+        next_step="give a reference set of pictures that cannot be in the corpus (heldout "
+        "overlap … --null SOURCE; in an audit file: clean_references.pictures)",
     )

@@ -240,7 +240,7 @@ def _controls(benchmarks: Sequence[BenchmarkVerdict]) -> Iterator[Advice]:
                     # Where pictures were compared already, few telling words want nothing more.
                     if not (compared and sentence.startswith(WITHIN_REACH)):
                         by_control.setdefault(sentence, []).append(claim.id)
-    for sentence, claims in sorted(by_control.items(), key=lambda one: -len(one[1])):
+    for sentence, claims in sorted(by_control.items(), key=lambda entry: -len(entry[1])):
         control, _, supply = sentence.partition(": ")
         number = counted(len(claims), "claim", "claims")
         message = f"To settle {number} ({control}): {supply}."
@@ -382,7 +382,7 @@ def benchmark_verdict(
     ``models`` were to be tested; one without any claim is a cell that is not testable.
     """
     claims = [Claim.model_validate(claim) for claim in run.read_json("claims.json")["claims"]]
-    found = leaks(run)
+    leaked = leaks(run)
     clusters = {row["benchmark_id"]: row["cluster"] for row in run.read_table("items").to_pylist()}
     groups: dict[tuple[str | None, str | None], list[Claim]] = {}
     for claim in claims:
@@ -395,7 +395,7 @@ def benchmark_verdict(
     for (corpus, model), mine in groups.items():
         leak, evidence, how = None, {}, Counter[str | None]()
         if corpus is not None:
-            there = found.filter(pl.col("corpus") == corpus)
+            there = leaked.filter(pl.col("corpus") == corpus)
             leak = _rate(dict(there.select("benchmark_id", "rung").iter_rows()), clusters)
             counts, how = Counter(there["rung"]), Counter(there["shown_by"])
             evidence = {rung.value: counts[rung] for rung in ACTIONS if counts[rung]}
@@ -413,7 +413,7 @@ def benchmark_verdict(
                 rendered,
             )
         )
-    return BenchmarkVerdict(name, str(run.path), cells, found, corrected)
+    return BenchmarkVerdict(name, str(run.path), cells, leaked, corrected)
 
 
 def cell_status(claims: Sequence[Claim]) -> Status:

@@ -69,7 +69,7 @@ def _nothing_to_compare(images: Finding, why: str, worded: bool) -> Claim:
         controls=[Control(name=NOTHING_TO_COMPARE, outcome="missing", reason=why)],
         next_step="the claim about words speaks of this corpus"
         if worded
-        else "switch the text search on: --text, or text: true in an audit file",
+        else "switch the text search on: heldout overlap … --text, or text: true in an audit file",
     )
 
 

@@ -124,7 +124,7 @@ REQUIRED: tuple[RequiredControl, ...] = (
         (ORDER,),
         "does a test agree that conditions on the items before?",
         "record order-neighbour, or order-joint with a budget of order_tokens",
-        "score it again with --order-neighbour, or with --order-joint --budget TOKENS",
+        "score it again: heldout score … --order-neighbour, or --order-joint --budget TOKENS",
     ),
     RequiredControl(
         "blind",
