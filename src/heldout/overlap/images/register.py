@@ -174,7 +174,7 @@ CHANGED = 0.3  # residual in the worst window
 BLOCK = 8  # pixels a side, of JPEG
 BLOCKY = 1.08  # steps of the difference between blocks, against those inside
 RECOMPRESSED, SLIGHTLY = "re-compressed", "slightly changed"
-SAID_OF_THE_SAME = ([], [RECOMPRESSED], [SLIGHTLY])
+SAID_OF_THE_SAME: tuple[list[str], ...] = ([], [RECOMPRESSED], [SLIGHTLY])
 FRAMED = 0.01  # of the picture: a border is at least as large
 
 
