@@ -16,8 +16,8 @@ from heldout.benchmark import Benchmark, Example
 from heldout.corpus import open_corpus
 from heldout.engine import LocalEngine
 from heldout.image import ImageRef, InlineBytes
-from heldout.report.gallery import PER_PAGE
-from heldout.report.reproduce import visible
+from heldout.report._gallery import PER_PAGE
+from heldout.report._reproduce import visible
 from heldout.store import Run
 
 Picture = Callable[..., bytes]

@@ -23,7 +23,7 @@ from heldout.benchmark import (
     load_object,
 )
 from heldout.errors import InputError
-from heldout.model.inspect_log import inspect_json_rows, inspect_rows, is_inspect_json
+from heldout.model._inspect_log import inspect_json_rows, inspect_rows, is_inspect_json
 from heldout.store import Dropped
 
 # Rows of an .xlsx file, as VLMEvalKit writes its predictions: the first sheet, its first row the names.

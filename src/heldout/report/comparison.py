@@ -14,7 +14,7 @@ import polars as pl
 from heldout.errors import InputError
 from heldout.evidence import COPIES, Relation
 from heldout.overlap import match_subject, read_matches
-from heldout.report.scores_owed import corrected_of
+from heldout.report._scores_owed import corrected_of
 from heldout.store import Run
 
 SCHEMA_VERSION = 1

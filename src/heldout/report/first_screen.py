@@ -15,8 +15,8 @@ from pydantic import BaseModel, ConfigDict
 
 from heldout.errors import counted
 from heldout.evidence import PICTURED, PROVEN, Rung
-from heldout.report.reproduce import percent
-from heldout.report.scores_owed import owed_sentences
+from heldout.report._reproduce import percent
+from heldout.report._scores_owed import owed_sentences
 from heldout.stats import binomial_interval
 from heldout.store import Run
 from heldout.verdict import (

@@ -12,20 +12,17 @@ import polars as pl
 
 from heldout.detect import Finding
 from heldout.overlap import Calibration, read_matches, read_text_matches
-from heldout.report.figures import for_paper
-from heldout.report.first_screen import advice_for, first_screen, headline
-from heldout.report.gallery import SMALL, make_gallery
-from heldout.report.models import (
+from heldout.report._gallery import SMALL, make_gallery
+from heldout.report._models import (
     Figure,
     measured_rates,
     model_figures,
     model_sections,
     tried_models,
 )
-from heldout.report.nearness import agreement, degree_figures, nearness_sections, relation_counts
-from heldout.report.reproduce import commands_shown, script, templates
-from heldout.report.robustness import robustness_sections
-from heldout.report.scores_owed import (
+from heldout.report._nearness import agreement, degree_figures, nearness_sections, relation_counts
+from heldout.report._reproduce import commands_shown, script, templates
+from heldout.report._scores_owed import (
     corrected_of,
     have_seen,
     impact_remarks,
@@ -34,8 +31,11 @@ from heldout.report.scores_owed import (
     rankings_without,
     score_rows,
 )
-from heldout.report.summaries import claims_junit, report_markdown
-from heldout.report.words import word_sections
+from heldout.report._summaries import claims_junit, report_markdown
+from heldout.report._words import word_sections
+from heldout.report.figures import for_paper
+from heldout.report.first_screen import advice_for, first_screen, headline
+from heldout.report.robustness import robustness_sections
 from heldout.store import Run, empty_table, write_atomic
 from heldout.verdict import Claim, benchmark_verdict, recommend
 

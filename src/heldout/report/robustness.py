@@ -15,9 +15,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from heldout.errors import InputError
 from heldout.overlap import PDQ, PHASH, RADII
+from heldout.report._models import Figure
+from heldout.report._reproduce import percent
 from heldout.report.figures import radar_chart
-from heldout.report.models import Figure
-from heldout.report.reproduce import percent
 from heldout.store import Run
 
 ROBUSTNESS_FILE = "robustness.json"

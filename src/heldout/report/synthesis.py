@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from heldout.errors import InputError, counted
+from heldout.report._models import Figure
 from heldout.report.figures import (
     RateBar,
     WaterfallStep,
@@ -17,7 +18,6 @@ from heldout.report.figures import (
     funnel_chart,
     rate_chart,
 )
-from heldout.report.models import Figure
 from heldout.store import Run
 from heldout.synth import (
     BY_KEY,

@@ -11,6 +11,15 @@ from typing import Any
 
 from heldout.benchmark import read_benchmark
 from heldout.errors import InputError
+from heldout.review._items import (
+    benchmark_cards,
+    is_synthesized,
+    run_cards,
+    synthesis_cards,
+    twin_cards,
+)
+from heldout.review._matches import match_cards, text_cards
+from heldout.review._tables import Table, agreement_tables
 from heldout.review.card import (
     FORMS,
     KINDS,
@@ -22,16 +31,7 @@ from heldout.review.card import (
     shuffled,
     text_orders,
 )
-from heldout.review.items import (
-    benchmark_cards,
-    is_synthesized,
-    run_cards,
-    synthesis_cards,
-    twin_cards,
-)
-from heldout.review.matches import match_cards, text_cards
 from heldout.review.settings import ReviewSettings
-from heldout.review.tables import Table, agreement_tables
 from heldout.store import ITEM, Following, Judgement, Run, append, current, log_path
 
 NOTE = 4000  # characters

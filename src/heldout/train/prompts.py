@@ -6,8 +6,8 @@ import re
 from typing import Any
 
 from heldout.errors import InputError
+from heldout.train._training_set import TrainingItem
 from heldout.train.reward import LETTERS
-from heldout.train.training_set import TrainingItem
 
 # Part of a trained model's identity. Raise it with any change of what a model reads.
 TEMPLATE = "heldout-train/1"

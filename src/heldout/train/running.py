@@ -16,10 +16,9 @@ from typing import Any
 from heldout.engine import progress
 from heldout.errors import HeldoutError, InputError, MachineError, blame_the_machine
 from heldout.store import Run
-from heldout.train.settings import Recipe, TrainSettings
-from heldout.train.trainers import CHECKPOINTS, Training, UpdatePace, open_checkpoint
-from heldout.train.training_set import TrainingItem
-from heldout.train.watching import (
+from heldout.train._trainers import CHECKPOINTS, Training, UpdatePace, open_checkpoint
+from heldout.train._training_set import TrainingItem
+from heldout.train._watching import (
     COMPLETE,
     StepJournal,
     Watch,
@@ -27,6 +26,7 @@ from heldout.train.watching import (
     write_replies,
     write_steps,
 )
+from heldout.train.settings import Recipe, TrainSettings
 
 FOLDER = "train"
 MODEL = "model"  # the trained checkpoint, in the run folder

@@ -19,11 +19,11 @@ from heldout.detect import (
     detectors,
 )
 from heldout.errors import InputError
+from heldout.verdict._model_claims import BASELINE, fires, strongest_of
 from heldout.verdict.claim import Control
 from heldout.verdict.controls.behaviour import behaviour_controls
 from heldout.verdict.controls.cohort import fit_gains, spread_about, sweep_cohort
 from heldout.verdict.controls.orders import adjusted_trend, trend_within_fields
-from heldout.verdict.model_claims import BASELINE, fires, strongest_of
 
 # External baselines: is the effect larger than in a model that cannot have seen the benchmark?
 #

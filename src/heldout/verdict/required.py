@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from heldout.verdict._model_claims import FIRES_ALONE
 from heldout.verdict.claim import Claim, Control
-from heldout.verdict.model_claims import FIRES_ALONE
 from heldout.verdict.rules import ANSWERS, COHORT, COPIES, MEMBERSHIP, NEARNESS, ORDER, WORDS
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from heldout.benchmark.benchmark import normal
-from heldout.benchmark.grading.numbers import plain_math, same_formula
+from heldout.benchmark.grading._numbers import plain_math, same_formula
 
 # A reply as words: without markup, without what a model thought aloud between tags.
 

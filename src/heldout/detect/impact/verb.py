@@ -12,8 +12,8 @@ from typing import Annotated, Any, Self
 from pydantic import Field, model_validator
 
 from heldout.benchmark import Benchmark, read_benchmark
+from heldout.detect.impact._predictions import Predictions
 from heldout.detect.impact.impact import adjust_impacts
-from heldout.detect.impact.predictions import Predictions
 from heldout.detect.impact.study import (
     Study,
     add_impact,

@@ -16,7 +16,7 @@ import numpy as np
 from PIL import Image
 
 from heldout.image import ImageRef, byte_digest, decode, to_rgb
-from heldout.lab.models.reading import SheetReading
+from heldout.lab.models._reading import SheetReading
 from heldout.lab.models.sheet import IMAGE, MOST_NEW_TOKENS, Ragged, Sheet, letter_tokens
 from heldout.lab.power.models import RECORDED
 from heldout.model import (

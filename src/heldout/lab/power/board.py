@@ -11,8 +11,8 @@ from pathlib import Path
 import polars as pl
 
 from heldout.detect import detectors
+from heldout.lab.power._rates import Area, FiringShare, area_of, fired, firing_bases, rate_at
 from heldout.lab.power.models import CLEAN, CONTAMINATED, OTHER_SEEDS, OUTSIDER, RAW, LabGrid
-from heldout.lab.power.rates import Area, FiringShare, area_of, fired, firing_bases, rate_at
 from heldout.verdict import (
     BenchmarkRate,
     FiringCount,

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from heldout.image import ImageError, ImageRef
+from heldout.model.endpoint._read import data_url
 from heldout.model.endpoint.capabilities import named_model
 from heldout.model.endpoint.connection import (
     Connection,
@@ -20,7 +21,6 @@ from heldout.model.endpoint.connection import (
     UnansweredError,
     in_parallel,
 )
-from heldout.model.endpoint.read import data_url
 from heldout.model.request import CUT, REFUSED, STOPPED, Prompt, Reply, Request, Text
 from heldout.store import Dropped
 

@@ -12,16 +12,7 @@ import numpy as np
 from heldout.benchmark import Benchmark
 from heldout.errors import InputError
 from heldout.image import ImageError
-from heldout.model.endpoint.capabilities import Capabilities, probe
-from heldout.model.endpoint.connection import (
-    Connection,
-    EndpointError,
-    RefusedError,
-    ServerWatch,
-    UnansweredError,
-    in_parallel,
-)
-from heldout.model.endpoint.read import (
+from heldout.model.endpoint._read import (
     PromptTokens,
     bare,
     bare_token,
@@ -32,6 +23,15 @@ from heldout.model.endpoint.read import (
     read_chat,
     read_completion,
     spell,
+)
+from heldout.model.endpoint.capabilities import Capabilities, probe
+from heldout.model.endpoint.connection import (
+    Connection,
+    EndpointError,
+    RefusedError,
+    ServerWatch,
+    UnansweredError,
+    in_parallel,
 )
 from heldout.model.request import TEMPLATE, Request, Score, Scorer, Text, question_request
 from heldout.store import Dropped

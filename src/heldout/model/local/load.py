@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from heldout.errors import HeldoutError, InputError, PrerequisiteError, require
-from heldout.model.local.remote import (
+from heldout.model.local._remote import (
     ChatProcessor,
     code_that_ran,
     completed,

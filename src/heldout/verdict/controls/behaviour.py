@@ -14,8 +14,8 @@ import numpy as np
 from scipy import special
 
 from heldout.detect import ALPHA, DetectSettings, Finding
+from heldout.verdict._model_claims import BASELINE, FIRES_ALONE, FIRES_TOO, strongest_of
 from heldout.verdict.claim import Control
-from heldout.verdict.model_claims import BASELINE, FIRES_ALONE, FIRES_TOO, strongest_of
 
 SPREAD = "spread of clean models"
 UNREAD = "unreadable replies"

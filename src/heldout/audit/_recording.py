@@ -6,8 +6,8 @@ import functools
 from pathlib import Path
 from typing import Any
 
+from heldout.audit._ledger import file_digest
 from heldout.audit.cases import AuditCase, Recording
-from heldout.audit.ledger import file_digest
 from heldout.audit.plan import wants
 from heldout.audit.reader import Audit
 from heldout.model import (

@@ -50,7 +50,7 @@ def make_runner(version: str) -> Callable[[str, bytes, bytes], Reply]:
                 f"heldout {node_version}" if node_version else "no heldout",
             )
 
-        from heldout.engine.ray_task import run_task
+        from heldout.engine._ray_task import run_task
 
         return run_task(name, function, task)
 

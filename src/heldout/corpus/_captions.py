@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from heldout.benchmark import FileRow, find_reader
-from heldout.corpus.columns import Words, find_columns
-from heldout.corpus.listing import digest, file_key
+from heldout.corpus._columns import Words, find_columns
+from heldout.corpus._listing import digest, file_key
 from heldout.corpus.parquet_corpus import FAILURES, open_parquet, read_columns, rows
 from heldout.errors import InputError
 from heldout.store import Dropped, exclusive, replacing

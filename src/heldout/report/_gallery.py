@@ -18,7 +18,7 @@ from PIL import Image
 from heldout.engine import progress
 from heldout.evidence import GRAVEST, SUREST, Modality, Relation
 from heldout.overlap import read_matches
-from heldout.report.reproduce import templates
+from heldout.report._reproduce import templates
 from heldout.store import Run
 
 LEAKED = {

@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from heldout.benchmark import Benchmark
 from heldout.corpus import FAILURES, LaionEmbeddings
 from heldout.errors import InputError
-from heldout.evaluate.encoders.items import Asked
-from heldout.evaluate.encoders.ranks import usable
-from heldout.evaluate.encoders.zero_shot import averaged_rows
+from heldout.evaluate.encoders._items import Asked
+from heldout.evaluate.encoders._ranks import usable
+from heldout.evaluate.encoders._zero_shot import averaged_rows
 from heldout.overlap import open_matrix, read_identity, unit
 
 _KEYS = ("id", "key", "image_id", "image_path", "image", "filename", "file_name", "url")

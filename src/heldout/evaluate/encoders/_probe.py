@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heldout.errors import InputError
-from heldout.evaluate.encoders.ranks import usable
+from heldout.evaluate.encoders._ranks import usable
 
 _ROWS = 8192  # features in memory at a time
 _TENTH = 10

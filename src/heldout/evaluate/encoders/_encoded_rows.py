@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from heldout.benchmark import Benchmark
 from heldout.engine import Engine
-from heldout.evaluate.encoders.items import STAGE, Asked, AskedItems
-from heldout.evaluate.encoders.saved_rows import UNUSABLE, SavedPairs, read_saved_pairs
+from heldout.evaluate.encoders._items import STAGE, Asked, AskedItems
+from heldout.evaluate.encoders._saved_rows import UNUSABLE, SavedPairs, read_saved_pairs
 from heldout.evaluate.encoders.settings import SAVED, EncoderSettings
 from heldout.overlap import Encoder, open_encoder, text_rows, upright_rows
 from heldout.store import Dropped, Run

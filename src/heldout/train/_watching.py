@@ -13,9 +13,9 @@ from typing import Any
 
 from heldout.errors import InputError
 from heldout.store import Run, make_table
+from heldout.train._training_set import TrainingItem
 from heldout.train.prompts import ChatForm
 from heldout.train.reward import Graded, grade
-from heldout.train.training_set import TrainingItem
 
 # The steps of a training: a journal that survives a kill, and the table made of it.
 

@@ -14,9 +14,9 @@ import yaml  # type: ignore[import-untyped]
 from heldout.errors import InputError
 from heldout.store import replacing, write_atomic
 from heldout.train import reward
+from heldout.train._training_set import TrainingItem, TrainingSet
 from heldout.train.prompts import asked
 from heldout.train.settings import Recipe, TrainSettings
-from heldout.train.training_set import TrainingItem, TrainingSet
 
 _BATCH = 64
 _IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])

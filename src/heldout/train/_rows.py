@@ -8,8 +8,8 @@ from typing import Any
 
 from heldout.errors import InputError
 from heldout.image import ImageError, to_rgb
+from heldout.train._training_set import TrainingItem
 from heldout.train.prompts import ChatForm, messages
-from heldout.train.training_set import TrainingItem
 
 _OPEN = 64  # rows whose images stay decoded
 

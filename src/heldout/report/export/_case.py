@@ -9,7 +9,7 @@ from typing import Any
 
 from heldout.benchmark import hub_name
 from heldout.errors import InputError
-from heldout.report.scores_owed import corrected_of
+from heldout.report._scores_owed import corrected_of
 from heldout.store import Run
 from heldout.verdict import benchmark_verdict, recommend
 

@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 from heldout.benchmark import Benchmark, canonical_metadata
 from heldout.errors import InputError
 from heldout.image import FileOnDisk, ImageRef, Location
+from heldout.review._pictures import Album, CardPicture, same_bytes, same_pixels
 from heldout.review.card import ReviewCard
-from heldout.review.pictures import Album, CardPicture, same_bytes, same_pixels
 from heldout.store import Run
 from heldout.synth import (
     BY_KEY,

@@ -7,9 +7,9 @@ from statistics import fmean
 
 import polars as pl
 
+from heldout.lab.power._rates import FiringShare, fired
 from heldout.lab.power.board import Standing, dose_arms
 from heldout.lab.power.models import CLEAN, CONTAMINATED, OTHER_SEEDS, RAW, SAME_BASE, WAYS
-from heldout.lab.power.rates import FiringShare, fired
 from heldout.lab.power.run import EQUAL_COST
 
 ORDER = ("order-joint", EQUAL_COST, "order-neighbour", "order-trend")

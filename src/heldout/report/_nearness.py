@@ -12,8 +12,8 @@ from markupsafe import Markup
 
 from heldout.evidence import Relation
 from heldout.overlap import Calibration, MatrixRun, leakage_matrix, quantiles_of
+from heldout.report._models import Figure
 from heldout.report.figures import Series, distance_histogram, flag_fraction_chart, heat_map
-from heldout.report.models import Figure
 from heldout.store import Run
 
 HUBS = 12

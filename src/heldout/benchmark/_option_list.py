@@ -13,15 +13,15 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from heldout.benchmark.benchmark import normal
-from heldout.benchmark.hints import without_leading, without_trailing
-from heldout.benchmark.option_marks import (
+from heldout.benchmark._hints import without_leading, without_trailing
+from heldout.benchmark._option_marks import (
     EDGE,
     OptionMark,
     option_marks,
     run_of_marks,
     within_option,
 )
+from heldout.benchmark.benchmark import normal
 
 LONGEST = 20_000  # characters of a question that are looked at
 _MOST = 8  # headings and first letters that are tried, from the end; and lists in one question

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from heldout.corpus import Corpus, EmbeddingCorpus
 from heldout.engine import Engine
 from heldout.errors import InputError
-from heldout.evaluate.encoders.items import STAGE
-from heldout.evaluate.encoders.probe import Features
-from heldout.evaluate.encoders.saved_rows import UNUSABLE
+from heldout.evaluate.encoders._items import STAGE
+from heldout.evaluate.encoders._probe import Features
+from heldout.evaluate.encoders._saved_rows import UNUSABLE
 from heldout.evaluate.encoders.settings import EncoderSettings
 from heldout.overlap import Encoder, embed_corpus
 from heldout.store import Dropped, Run

@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from heldout.benchmark._hints import without_trailing
+from heldout.benchmark._option_list import HEADING, LONGEST, OptionList, find_list
 from heldout.benchmark.benchmark import canonical_value, normal
-from heldout.benchmark.hints import without_trailing
-from heldout.benchmark.option_list import HEADING, LONGEST, OptionList, find_list
 
 LONGEST_CELL = 1_000_000  # characters of one cell
 DEEPEST = 16  # brackets within brackets

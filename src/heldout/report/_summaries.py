@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from heldout.cure import JunitCase, junit
+from heldout.report._reproduce import visible
 from heldout.report.first_screen import is_pair, target
-from heldout.report.reproduce import visible
 from heldout.verdict import Claim, is_leak
 
 _MARKS = re.compile(r"([\\`*_\[\]<>|#])")

@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from heldout.errors import InputError
+from heldout.evaluate._origins import AnswerOrigin, file_origin
 from heldout.evaluate.opening import OpenedBenchmark
-from heldout.evaluate.origins import AnswerOrigin, file_origin
 from heldout.evaluate.settings import EvaluateSettings
 from heldout.evaluate.suite import Suite
 from heldout.model import (

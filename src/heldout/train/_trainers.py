@@ -9,11 +9,11 @@ from typing import Any
 
 from heldout.errors import InputError, require
 from heldout.model import LoadedModel, load
+from heldout.train._rows import rewarded_rows, supervised_rows
+from heldout.train._training_set import TrainingItem
+from heldout.train._watching import StepJournal, VerifiableReward
 from heldout.train.prompts import ChatForm, require_template
-from heldout.train.rows import rewarded_rows, supervised_rows
 from heldout.train.settings import Precision, Recipe, TrainSettings
-from heldout.train.training_set import TrainingItem
-from heldout.train.watching import StepJournal, VerifiableReward
 
 CHECKPOINTS = "checkpoints"
 _WHY = "heldout train"

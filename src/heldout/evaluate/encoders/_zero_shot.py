@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from heldout.evaluate.encoders.ranks import Floats, best_ranks, hits_at
+from heldout.evaluate.encoders._ranks import Floats, best_ranks, hits_at
 
 CUTS = (1, 5)
 

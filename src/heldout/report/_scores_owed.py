@@ -7,7 +7,7 @@ from typing import Any
 
 from heldout.detect import LABELLED, kept_studies
 from heldout.evidence import kept_leak_labels
-from heldout.report.reproduce import percent
+from heldout.report._reproduce import percent
 from heldout.store import Run
 from heldout.verdict import ACCURACY, CLEAN, correct_scores
 

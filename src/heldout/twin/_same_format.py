@@ -27,7 +27,7 @@ from heldout.benchmark import (
 from heldout.errors import InputError
 from heldout.image import EncodedText, InlineBytes, TextField
 from heldout.store import write_json
-from heldout.twin.published import (
+from heldout.twin._published import (
     ID,
     OLD_ANSWER,
     PROVENANCE,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from heldout.evaluate.encoders.ranks import Floats, best_ranks, hits_at
+from heldout.evaluate.encoders._ranks import Floats, best_ranks, hits_at
 
 CUTS = (1, 5, 10)
 

@@ -21,8 +21,8 @@ from heldout.overlap import (
     text_pairs,
     text_subject,
 )
+from heldout.review._pictures import Album, CardPicture, locations, same_bytes, same_pixels
 from heldout.review.card import ReviewCard
-from heldout.review.pictures import Album, CardPicture, locations, same_bytes, same_pixels
 from heldout.store import Run
 
 SHOWN = 20  # questions and corpus items that are listed with a pair
