@@ -266,7 +266,7 @@ BLANK = 2.0  # contrast, in grey levels, below which a picture shows nothing
 def relation(
     query: PictureFeatures, candidate: PictureFeatures, alignment: Alignment | None
 ) -> Relation:
-    """Copy, other subject, unrelated or undecided; which kind of copy, its transform tells."""
+    """Copy, look-alike, unrelated or undecided; which kind of copy, its transform tells."""
     if min(query.contrast, candidate.contrast) < BLANK:
         return Relation.UNDECIDED
     if alignment is not None:
@@ -294,9 +294,9 @@ def relation(
             min(agreement.query_overlap, agreement.candidate_overlap) >= VIEW_OVERLAP
             and agreement.correlation >= VIEW_CORRELATION
         ):
-            return Relation.OTHER_SUBJECT
+            return Relation.LOOK_ALIKE
     shading = float(np.max(candidate.shadings[0] @ query.shadings.T))
-    return Relation.OTHER_SUBJECT if shading >= VIEW_CORRELATION else Relation.UNRELATED
+    return Relation.LOOK_ALIKE if shading >= VIEW_CORRELATION else Relation.UNRELATED
 
 
 Rows = tuple[tuple[float, float, float], ...]

@@ -95,7 +95,7 @@ NO_OPENCV = (
 )
 NO_PICTURE = "the corpus holds an embedding of this picture, not the picture"
 _REMEMBERED = 384  # pictures of the benchmark, about a megabyte each
-_SHOWN = (*COPIES, Relation.UNDECIDED, Relation.OTHER_SUBJECT)
+_SHOWN = (*COPIES, Relation.UNDECIDED, Relation.LOOK_ALIKE)
 
 
 def can_register() -> bool:
