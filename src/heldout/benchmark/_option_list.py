@@ -1,4 +1,4 @@
-"""An option list written into a question: found, and told apart from text that only looks like one.
+"""An option list written into a question: finds it, and leaves text that only looks like one.
 
 "Which?\\nOptions: A: a cat, B: a dog" offers two options; "Is vitamin A: good, B: bad?" and "compare
 panels (a) and (b)" offer none. A list has consecutive letters from A, at least two, in one style; it

@@ -1,4 +1,4 @@
-"""What stands in an options column: lists, mappings by letter, and both of them written as text.
+"""Values of an options column: lists, mappings by letter, and both of them written as text.
 
 Nothing is evaluated: text is read as JSON or as a Python literal, within limits of length and depth.
 """

@@ -37,7 +37,7 @@ class Captions:
         self._connection = sqlite3.connect(f"{table.as_uri()}?mode=ro&immutable=1", uri=True)
 
     def find(self, *names: str) -> tuple[Words, dict[str, Any]]:
-        """What is said about the first of ``names`` that is known."""
+        """The caption of the first of ``names`` that has one."""
         for name in names:
             query = "SELECT text, asked, metadata FROM captions WHERE name = ?"
             row = self._connection.execute(query, (name,)).fetchone()

@@ -204,7 +204,7 @@ def not_downloaded(row: Mapping[str, Any], item: str) -> Dropped | None:
     return Dropped("corpus", item, "not downloaded", "; ".join(str(fact) for fact in facts if fact))
 
 
-# Corpus items of one flat row, whatever kind of file it stands in.
+# Corpus items of one flat row, whatever kind of file holds it.
 
 
 def row_items(

@@ -56,7 +56,7 @@ from heldout.image import (
 )
 from heldout.store import Dropped
 
-# The files of a corpus of words: which of a folder are read, and what is said about the others.
+# The files of a corpus of words: which files of a folder are read, and why others are not.
 
 
 LINES = (".jsonl", ".ndjson")

@@ -254,7 +254,7 @@ def _jaccard(findings: Sequence[Found]) -> Figure | None:
         written=lambda value: f"{value:.2f}",
         missing="–",
     )
-    message = "Some items are easy for everybody: compare pairs with and without a baseline."
+    message = "Some items are easy for all models: compare pairs with and without a baseline."
     return Figure("jaccard", drawn, message)
 
 
@@ -271,7 +271,7 @@ def _twins(findings: Sequence[Found]) -> Iterator[Figure]:
         drawn = slope_chart(slopes, ends=(first, twin), title=f"Accuracy: {first} and {twin}")
         message = (
             "Twins ask the same of another picture with another answer. They may be easier or harder for "
-            "everybody: who remembers the old answer falls more than clean models do."
+            "everybody: accuracy drops more for a model that remembers the old answer than for clean models."
         )
         yield Figure(f"slopes-{_file_name(twin)}", drawn, message)
 

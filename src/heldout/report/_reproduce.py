@@ -58,7 +58,7 @@ def _value(command: Sequence[str], name: str) -> str:
     return " ".join(values)
 
 
-# The templates' surroundings: what is escaped, which scripts a page may run, how numbers are told.
+# The templates' surroundings: what is escaped, which scripts a page may run, how numbers are written.
 
 
 # Text of strangers on a page: what a browser would obey or hide is shown instead.

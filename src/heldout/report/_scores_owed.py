@@ -16,7 +16,7 @@ LACKING = (
     "folder; predictions you already have go through heldout impact --run."
 )
 UNSEARCHED = (
-    "Not known: answers are recorded, but no corpus was searched, so nobody knows which items leaked. "
+    "Not known: answers are recorded, but no corpus was searched, so it is not known which items leaked. "
     "heldout overlap into this run folder finds out."
 )
 # In place of a score on clean items.
@@ -24,7 +24,7 @@ NOT_CLEAN = {"value": "–", "around": "has seen it", "items": None}
 
 
 def lacking(run: Run) -> str:
-    """Why nothing is said of scores."""
+    """Why scores are not compared."""
     recorded = bool(run.manifest().get("models")) and run.table_path("answers").exists()
     return UNSEARCHED if recorded and not _leaks_known(run) else LACKING
 
@@ -213,7 +213,7 @@ def _plain(value: float) -> str:
 
 
 def impact_rows(run: Run) -> list[dict[str, Any]]:
-    """One per difference, with the file it stands in."""
+    """One per difference, with the file that holds it."""
     return [
         {"file": name, "model": impact["model"], **owed}
         for name, study in kept_studies(run)

@@ -41,9 +41,9 @@ from heldout.verdict import Claim, benchmark_verdict, recommend
 
 _STRENGTH = ["survives", "qualified", "re-attributed", "collapses", "not testable", "clean"]
 MEANINGS = {
-    "survives": "it stood every control it has to meet; limits of the search are no controls of it",
-    "qualified": "it may stand: a control is missing, or failed without explaining it away",
-    "re-attributed": "it is there, and something else than a leak makes it",
+    "survives": "passed all required controls; limits of the search are not controls",
+    "qualified": "possible: a control is missing, or failed without explaining the effect",
+    "re-attributed": "the effect is there, and something other than a leak explains it",
     "collapses": "what cannot have seen the benchmark shows it as much",
     "clean": "nothing, at the effect that would have shown",
     "not testable": "no test was possible, and why; never a pass",
@@ -58,7 +58,7 @@ def write_report(
     *,
     quiet: bool = False,
 ) -> Path:
-    """``claims`` are those of corpora; what is claimed of models stands in claims.json already."""
+    """``claims`` are those of corpora; claims about models are in claims.json already."""
     manifest = run.manifest()
     items = run.frame("items")
     recorded = read_matches(run) if run.table_path("matches").exists() else None  # scores alone

@@ -1,6 +1,6 @@
 """How robust the search behind a report is: copies under every transform, as the lab measured.
 
-What stands in the run folder was measured on the user's own pictures and comes first; else the published
+A measurement in the run folder, made on the user's own images, comes first; else the published
 measurement is shown, where the run searched with the encoder it is of. A search nobody measured has none.
 """
 

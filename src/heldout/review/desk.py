@@ -1,4 +1,4 @@
-"""Desk: the cards one rater works through, and what was said of them; no web in here."""
+"""Desk: the cards one rater works through, and their judgements; no web code."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ class Desk:
             return self._places[subject]
 
     def tables(self) -> list[Table]:
-        """How far people agree. A blinded rater is told when all is judged, not before."""
+        """How far people agree. Hidden from a blinded rater until all is judged."""
         return agreement_tables(self.kind, self.cards, self.judgements())
 
     def judgements(self) -> dict[tuple[str, str], Judgement]:

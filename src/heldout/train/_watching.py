@@ -1,4 +1,4 @@
-"""What is watched while a model trains: every update is kept, and what cannot go on is said."""
+"""Records every update of a training, and reports when it cannot continue."""
 
 from __future__ import annotations
 

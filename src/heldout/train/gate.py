@@ -36,7 +36,7 @@ class GateError(HeldoutError):
 
 @dataclass(frozen=True)
 class GateRecord:
-    """What the gate said and what became of it, for the manifest and the model's card."""
+    """What the gate found and what was removed, for the manifest and the model's card."""
 
     benchmarks: tuple[
         dict[str, Any], ...

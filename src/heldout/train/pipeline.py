@@ -128,7 +128,7 @@ def train(
         from heldout.train._trainers import check_checkpoint, require_packages
 
         require_packages()
-    # What can be known before the comparison, which takes minutes, is said before it.
+    # Mistakes that can be known before the comparison, which takes minutes, are reported before it.
     data = read_training_set(chosen.data, limit=chosen.limit)
     check_rows(chosen, data.items)
     if not to:

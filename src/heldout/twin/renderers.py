@@ -87,7 +87,7 @@ def _flux(**settings: Any) -> Renderer:
     from heldout.twin._flux_settings import FluxSettings
     from heldout.twin.flux_renderer import FluxRenderer
 
-    # Made first: what is wrong with the settings is said before gigabytes are read.
+    # Made first: mistakes in the settings are reported before gigabytes are read.
     return FluxRenderer.load(FluxSettings(**settings))
 
 

@@ -163,7 +163,7 @@ def _sentence(
     have = "have" if " & " in model else "has"
     what = {"order": "order", "membership": "item-score", "cohort": "cohort"}.get(family, family)
     if finding is None:
-        return f"Whether {model} {have} seen {benchmark} cannot be told by {what} tests."
+        return f"Whether {model} {have} seen {benchmark} cannot be tested by {what} tests."
     effect = finding.effect
     message = (
         f"{finding.detector}: {effect.name} {effect.value:.3g} [{effect.low:.3g}, {effect.high:.3g}]"
@@ -177,7 +177,7 @@ def _sentence(
         )
     if status == "collapses" and not _looks_seen(finding):
         return (
-            f"{model} on {benchmark} does not look seen by {what} tests: what stands out does not point to "
+            f"{model} on {benchmark} does not look seen by {what} tests: the effect does not point to "
             f"memory, and a baseline, named as one that cannot have seen it, fires as well ({message})."
         )
     if status == "collapses":
@@ -196,7 +196,7 @@ def _sentence(
             f"{model} on {benchmark} departs from chance on the side away from memory ({message})."
         )
     if not (q <= ALPHA or finding.details.get("flagged")):
-        return f"Nothing stands out for {model} on {benchmark} in {what} tests ({message})."
+        return f"No effect found for {model} on {benchmark} in {what} tests ({message})."
     return f"{model} may have seen {benchmark} ({message})."
 
 
@@ -211,7 +211,7 @@ def _beside(finding: Finding) -> str:
     for form, own in list(finding.details.get("accuracy", {}).items())[:1]:
         seen = finding.direction == "seen"
         if right and seen and own["value"] - max(right.values()) >= WEAKER:
-            # Who remembers is better there as well: it can only be said, not told apart.
+            # A model that remembers is better there as well: the two cannot be separated.
             message += (
                 f"; accuracy ({form}) is {own['value']:.0%} and {max(right.values()):.0%} at most of the "
                 "references: memory, or weaker references"

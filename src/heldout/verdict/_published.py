@@ -123,8 +123,8 @@ def tied_columns(
             name,
             "tie runs",
             f"{runs.tied} of {runs.pairs:,} neighbouring pairs with different questions have the same score "
-            f"to the last digit (longest run {runs.longest}), in {free} other models none: what tells the "
-            f"questions apart does not reach this model",
+            f"to the last digit (longest run {runs.longest}), in {free} other models none: "
+            f"the difference between the questions does not reach this model",
         )
         for name, runs in runs_by_column.items()
         if runs.tied >= least and free

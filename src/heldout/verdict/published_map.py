@@ -203,7 +203,7 @@ def _tops(folder: Path) -> Iterator[Reading]:
 
 
 def _synthetic(folder: Path) -> Iterator[Reading]:
-    """A cohort in which nobody has seen anything: whoever fires is a baseline that fires."""
+    """A cohort of clean models: every model that fires is a baseline that fires."""
     record = load(folder, "confound_simulation.json")
     clean = [row for row in record["parity"]["rows"] if not row["contaminated"]]
     flagged = [row for row in clean if row["flagged"]]

@@ -167,7 +167,7 @@ class KnownItems:
                 None if identifier in self.labels.kinds else ("no leak label", "not in the labels")
             )
         if "" in row["image_digests"] and identifier not in self.leaks:
-            detail = "an image was missing, unreadable or flat: nobody knows whether it leaked"
+            detail = "an image was missing, unreadable or flat: it is not known whether it leaked"
             return "image not compared", detail
         return None
 

@@ -1,7 +1,7 @@
 """Image and text embeddings that somebody saved, in LAION's layout, joined with a benchmark.
 
 ``img_emb/img_emb_0.npy`` and ``text_emb/text_emb_0.npy`` have a row for every row of
-``metadata/metadata_0.parquet``. A row belongs to the item whose id stands in one of its columns (id, key,
+``metadata/metadata_0.parquet``. A row belongs to the item whose id is in one of its columns (id, key,
 image_path, …) or whose picture has the file name that stands there.
 """
 
@@ -84,7 +84,7 @@ def read_saved_pairs(folder: Path, benchmark: Benchmark, items: list[Asked]) -> 
                     continue
                 saved_pairs.texts[item] = text
                 said = shard.columns[words][row] if words else None
-                # Rows without their words are told apart by whose they are.
+                # Rows without captions are matched by the item they belong to.
                 saved_pairs.captions[item] = str(said) if said else f"text of {item}"
     saved_pairs.unusable.difference_update(saved_pairs.pictures)
     if not saved_pairs.pictures and saved_pairs.unusable:
@@ -160,7 +160,7 @@ def _shards(folder: Path, *, images: bool = True) -> Iterator[_Shard]:
     for matrix, path, log in pairs:
         if log is None:
             raise InputError(
-                f"{path}: no metadata file stands beside it, so nobody knows whose rows it has"
+                f"{path}: there is no metadata file beside it, so it is not known which items its rows belong to"
             )
         rows, columns = _columns(Path(log))
         spoken = texts.get(_number(Path(path)))

@@ -55,7 +55,7 @@ def zero_shot_task(asked: AskedItems, settings: EncoderSettings, rows: EncodedRo
     if same := tied(classes):
         task_result.remarks.append(
             f"the prompts of {same:,} of {len(names):,} classes have an equal row in another class: these "
-            f"classes cannot be told apart, and their pictures count as missed at the first place"
+            f"classes have the same embedding, and their pictures count as missed at rank 1"
         )
     return task_result
 
@@ -171,12 +171,12 @@ def retrieval_task(asked: AskedItems, rows: EncodedRows, task: EncoderTask) -> T
 
 
 def _same_rows(rows: Floats, what: str) -> list[str]:
-    """A sentence where an encoder does not tell most of what it saw apart."""
+    """A sentence where an encoder gives most inputs the same embedding."""
     if not (same := alike(rows)):
         return []
     return [
-        f"{same:,} of {len(rows):,} {what} have the same row: the encoder does not tell them apart, so "
-        f"neither scores nor differences say anything about leaks"
+        f"{same:,} of {len(rows):,} {what} have the same row: the encoder does not distinguish them, so "
+        f"neither scores nor differences are evidence of leaks"
     ]
 
 

@@ -79,7 +79,7 @@ def _shuffled(rows: pl.DataFrame) -> Iterator[str]:
             if not hits
             else f"order tests fire {hits} times on shuffled arms."
         )
-        + " Whether that is blindness to shuffling cannot be told where the released order is not seen "
+        + " Whether that is blindness to shuffling is not known where the released order is not seen "
         "either: compare the two columns."
     )
     yield ""

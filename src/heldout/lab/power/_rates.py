@@ -18,7 +18,7 @@ LEVEL = 0.05
 
 @dataclass(frozen=True)
 class FiringShare:
-    """``hits`` of ``n`` tests on ``models`` models (as many as tests where nothing is said).
+    """``hits`` of ``n`` tests on ``models`` models (as many as tests by default).
 
     Clopper–Pearson with as many observations as there are models: nine splits of one model, or two
     benchmarks, are one model.

@@ -211,7 +211,7 @@ _WAYS = {RAW: measured.RAW, OTHER_SEEDS: measured.REFERENCES}
 
 
 def measured_rates(data: Path, command: str, weights: int | None) -> MeasuredRates:
-    """From the published rows, so that whoever has them can count again."""
+    """From the published rows, so that readers can count again."""
     rows = pl.read_parquet(data)
     rates = []
     tested = rows.filter(pl.col("p").is_not_null() & pl.col("role").is_in([CLEAN, CONTAMINATED]))

@@ -82,7 +82,7 @@ class Client:
         with self._lock:
             if self._client is None:
                 self._client = _new_client()
-                # A loop holds its open sockets; whoever forgets this client gives them back.
+                # A loop holds its open sockets; they are closed when this client is collected.
                 weakref.finalize(self, _submit_close, self._client).atexit = False
         exchange = _exchange(self._client, method, url, headers, body, timeout)
         future = asyncio.run_coroutine_threadsafe(exchange, _loop())
@@ -249,7 +249,7 @@ def _submit_close(client: httpx.AsyncClient) -> None:
     asyncio.run_coroutine_threadsafe(client.aclose(), _loop())
 
 
-# A key that a server repeats is struck out before anything else sees the text it stands in.
+# A key that a server repeats is struck out before anything else sees that text.
 #
 # Servers and proxies quote what they were sent: as it is, percent-encoded in an address, escaped in JSON or
 # HTML, in base64 among other headers. Each of these forms is looked for. What a server scrambles on

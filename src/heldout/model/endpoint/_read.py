@@ -1,4 +1,4 @@
-"""What a server answered, as a list of told tokens; anything that is not one is refused with a reason."""
+"""What a server answered, as a list of tokens with log-probabilities; anything else is refused with a reason."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def _number(value: Any) -> float:
 
 # Which of a server's tokens spell a text: servers tell tokens as words, each in its own way.
 #
-# Spaces are not told alike (" yes", "▁yes", "Ġyes", or "yes" where a decoder eats the space), so tokens
+# Servers do not write spaces alike (" yes", "▁yes", "Ġyes", or "yes" where a decoder eats the space), so tokens
 # and text are compared without them. A character cut into bytes comes as U+FFFD, piece by piece; such
 # pieces stand for the characters between what is readable on either side.
 
@@ -133,7 +133,7 @@ _WIDEST = 4  # a piece of a character stands for part of one; a run of n for at 
 
 
 def bare(text: str) -> str:
-    """A text without its spaces, as they are told by nobody alike."""
+    """A text without its spaces, which servers write differently."""
     return "".join(text.translate(_SPACES).split())
 
 

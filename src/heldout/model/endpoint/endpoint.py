@@ -302,7 +302,7 @@ def _sample(benchmark: Benchmark, seed: int) -> list[Request]:
 
 
 def _same_prompt(request: Request, theirs: Sequence[str], ours: Sequence[str]) -> str:
-    """Token by token, pictures' placeholders included; the first, of which nothing is told, aside."""
+    """Token by token, pictures' placeholders included; without the first, which has no log-probability."""
     texts, expected = [bare_token(token) for token in theirs], [bare_token(token) for token in ours]
     place = next(
         (n for n, (a, b) in enumerate(zip(texts, expected, strict=False)) if a != b and n and a),

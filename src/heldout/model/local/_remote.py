@@ -1,6 +1,6 @@
 """Checkpoints that bring Python code of their own: which of it ran, and how it runs under transformers 5.
 
-Nothing here runs such code: transformers does, and only when it is told to trust it.
+Nothing here runs such code: transformers does, and only with the setting trust_remote_code.
 """
 
 from __future__ import annotations

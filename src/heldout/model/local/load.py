@@ -245,7 +245,7 @@ class Family:
     reader: str | None = None
     #: What the processor writes after a prompt.
     closing: str = ""
-    #: The prompt is read in both directions: the model is told where the answer begins.
+    #: The prompt is read in both directions: the model has to know where the answer begins.
     answer_types: bool = False
     #: A tokenizer of its own reads the prompt for the part that looks at the picture.
     instruction: bool = False

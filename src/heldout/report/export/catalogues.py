@@ -93,7 +93,7 @@ def hf_card(case: ExportCase) -> str:
     if advice:
         lines.append("")
     lines += [
-        "Not finding a leak does not prove that there is none; the report tells its limits.",
+        "Not finding a leak does not prove that there is none; the report states its limits.",
         "",
     ]
     return "\n".join(lines)
