@@ -22,9 +22,9 @@ from heldout.corpus import open_corpus
 from heldout.store import Dropped
 from heldout.synth import LETTERS, Synthesis, SynthStage, synth
 from heldout.synth.ledger import writing
+from heldout.train._training_set import read_training_set
 from heldout.train.prompts import asked
 from heldout.train.reward import compute_score, grade
-from heldout.train.training_set import read_training_set
 
 ORGANS = ("liver", "spleen", "kidney", "heart", "lung")
 FIELDS = {
