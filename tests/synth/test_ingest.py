@@ -508,7 +508,7 @@ def test_a_killed_ingest_leaves_no_half_table(tmp_path: Path, picture: Picture) 
 
 def test_a_run_inside_its_source_does_not_change_it(tmp_path: Path, picture: Picture) -> None:
     tar(tmp_path / "a.tar.gz", {"a/x.nxml": article(fig("f1")), "a/f1.png": picture(1, (60, 50))})
-    values = {"source": str(tmp_path), "stages": ("ingest",), "quiet": True}
+    values: dict[str, Any] = {"source": str(tmp_path), "stages": ("ingest",), "quiet": True}
     made = synth(out=tmp_path / "run", **values)
     path = made.run.path / "synth/ingest.parquet"
     before = path.stat().st_ino  # a table that is written again is another file
