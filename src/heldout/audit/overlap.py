@@ -247,7 +247,9 @@ def calibration_plan(
     controls: Sequence[ControlSet] = (),
 ) -> CalibrationPlan:
     others = tuple(spec for spec in settings.second_encoders if spec != settings.calibrated_encoder)
-    return CalibrationPlan(settings.alpha, null, tuple(controls), others)
+    return CalibrationPlan(
+        settings.alpha, null, tuple(controls), others, column=settings.cluster_column
+    )
 
 
 def _calibration(

@@ -89,6 +89,9 @@ class OverlapSettings(Settings):
     """The judge also reads candidates that do not count anyway."""
     alpha: Annotated[float, Field(gt=0, lt=0.5)] = ALPHA
     """Share of different images that the nearness threshold may flag; of a search whose encoder is named."""
+    cluster_column: Name | None = None
+    """Column of nulls, controls and corpora that names a study, patient or volume, whose pictures count once
+    (default: columns called patient_id, study_id, series_id and the like, and the ids in DICOM files)."""
     second_encoders: tuple[Name, ...] = ()
     """Encoders to calibrate with besides the first, to show where they disagree."""
 
