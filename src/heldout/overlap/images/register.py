@@ -29,7 +29,7 @@ from heldout.overlap.images.features import (
     from_frames,
     from_local_features,
 )
-from heldout.overlap.images.marks import without_marks
+from heldout.overlap.images.marks import is_altered, without_marks
 from heldout.overlap.relations import COPIES, Relation
 
 # The cascade: cheap questions first, pixels only for pairs that may be copies.
@@ -118,10 +118,12 @@ def _aligned(cv2: Any, query: PictureFeatures, candidate: PictureFeatures) -> Al
     if best[2].residual >= CERTAIN and best[2].detail >= REFINABLE:
         best = min((best, *_refined(cv2, query, candidate, *best[:2])), key=lambda e: e[2].residual)
     hypothesis, frame, agreement = best
-    if max(agreement.residual, agreement.spread) >= CERTAIN and agreement.detail >= MARKABLE:
+    if agreement.detail >= MARKABLE and is_altered(cv2, frame, hypothesis.inverted):
         cleaned = without_marks(cv2, frame, hypothesis.inverted)
         if cleaned is not None and cleaned.residual < CERTAIN:
             agreement = cleaned
+        else:
+            agreement = replace(agreement, worst=1.0)
     warp = candidate.to_native @ hypothesis.warp @ np.linalg.inv(query.to_native)
     return Alignment(warp / warp[2, 2], hypothesis.inverted, hypothesis.inliers, agreement)
 
