@@ -91,7 +91,7 @@ def without_marks(cv2: Any, frame: Frame, inverted: bool) -> PixelAgreement | No
         veil = None if hidden else _veil(clean[core], marked[core])
         if veil is not None:
             cleaned[core] = (marked[core] - veil[1]) / veil[0]
-        elif not hidden and not lettered:
+        elif not hidden and not lettered and not labelled:
             continue
         explanation = explained(cv2, cleaned, clean, mask, step)
         whole = compare(cv2, frame, inverted)
