@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import html
 import re
 import shutil
@@ -166,7 +167,7 @@ def audit_overlap(
             f"{run.path} holds results for {', '.join(replaced)}; they will be replaced by those of "
             f"these corpora"
         )
-    if not settings.exact and settings.encoder is None and not can_register():
+    if not settings.exact and settings.near_encoder is None and not can_register():
         notify(f"pairs that look alike will be listed, not verified: {NO_OPENCV}")
     with contextlib.ExitStack() as stack:
         if isinstance(engine, str):
@@ -206,17 +207,28 @@ def search_corpora(
     """
     _forget_what_rested_on_others(run, corpora)
     near = None
-    if settings.encoder is not None:
+    if settings.near_encoder is not None:
         require("cv2", "vision", "telling copies from look-alikes")
         folder = Path(settings.embeddings) if settings.embeddings is not None else None
         bounds = parse_bounds(settings.degrees) if settings.degrees is not None else None
-        near = NearSearch(settings.encoder, settings.nearest, folder, bounds)
+        near = NearSearch(
+            settings.near_encoder,
+            settings.nearest,
+            folder,
+            bounds,
+            named=settings.calibrated_encoder is not None,
+        )
     scan(benchmark, corpora, run, engine, near=near, hashes=not settings.exact, quiet=quiet)
     plan = calibration or calibration_plan(settings)
-    calibrate(benchmark, corpora, run, engine, near=near, plan=plan, quiet=quiet)
+    # Only of an encoder that was named: a search by default looks for copies.
+    calibrated = near if settings.calibrated_encoder is not None else None
+    calibrate(benchmark, corpora, run, engine, near=calibrated, plan=plan, quiet=quiet)
     ended = None
     if settings.text:
-        text = TextSearch(encoder=settings.text_encoder)
+        installed = TextSearch.installed(settings.text_encoder, settings.text_reader)
+        text = dataclasses.replace(
+            installed, fdr=settings.text_fdr, threshold=settings.text_threshold
+        )
         scan_texts(benchmark, corpora, run, engine, text, quiet=quiet)
         if judge is not None:
             ended = judge_texts(run, judge, every=settings.judge_all).ended
@@ -238,15 +250,17 @@ def calibration_plan(
     null: Corpus | None = None,
     controls: Sequence[ControlSet] = (),
 ) -> CalibrationPlan:
-    others = tuple(spec for spec in settings.second_encoders if spec != settings.encoder)
-    return CalibrationPlan(settings.alpha, null, tuple(controls), others)
+    others = tuple(spec for spec in settings.second_encoders if spec != settings.calibrated_encoder)
+    return CalibrationPlan(
+        settings.alpha, null, tuple(controls), others, column=settings.cluster_column
+    )
 
 
 def _calibration(
     settings: OverlapSettings, null: CorpusSource | None, controls: Sequence[ControlSet | str]
 ) -> CalibrationPlan:
     for name, value in (("null", null), ("controls", controls)):
-        if value and settings.encoder is None:
+        if value and settings.calibrated_encoder is None:
             raise InputError(f"{name}: calibrates a near search, which needs the setting encoder")
     return calibration_plan(
         settings,

@@ -7,8 +7,9 @@ read first, inflating stops at a limit, and one frame is decoded after its size 
 from __future__ import annotations
 
 import io
+import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -58,6 +59,27 @@ def dicom_size(data: bytes, max_pixels: int) -> tuple[int, int]:
     return int(dataset.Columns), int(dataset.Rows)
 
 
+#: what names a picture's source, the widest first
+_IDS = {"patient": "PatientID", "study": "StudyInstanceUID", "series": "SeriesInstanceUID"}
+#: patients that are nobody
+_NOBODY = re.compile(r"[0x\s]*|anon\w*|unknown|none|patient|removed|deidentified", re.IGNORECASE)
+
+
+def header_ids(data: bytes) -> dict[str, str]:
+    """Patient, study and series as a DICOM file names them, the widest first; {} of any other file."""
+    if not is_dicom(data):
+        return {}
+    try:
+        require("pydicom", "dicom", "reading a DICOM file's ids")
+        dataset = _dataset(data, tuple(_IDS.values()))
+        named = {kind: str(dataset.get(name) or "").strip() for kind, name in _IDS.items()}
+    except Exception:  # a file that cannot be read names nothing, and says so when it is decoded
+        return {}
+    if _NOBODY.fullmatch(named["patient"]):
+        named["patient"] = ""
+    return {kind: value for kind, value in named.items() if value}
+
+
 def decode_dicom(data: bytes, max_pixels: int) -> Image.Image:
     """Greys with modality LUT and stored window applied, MONOCHROME1 inverted; colours as stored."""
     dataset = _read(data, max_pixels)
@@ -102,7 +124,7 @@ def _read(data: bytes, max_pixels: int) -> Any:
     return dataset
 
 
-def _dataset(data: bytes) -> Any:
+def _dataset(data: bytes, elements: Sequence[str] = _ELEMENTS) -> Any:
     from pydicom.filereader import read_dataset
     from pydicom.tag import Tag
     from pydicom.uid import DeflatedExplicitVRLittleEndian
@@ -118,7 +140,7 @@ def _dataset(data: bytes) -> Any:
         file,
         syntax.is_implicit_VR,
         syntax.is_little_endian,
-        specific_tags=[Tag(name) for name in _ELEMENTS],
+        specific_tags=[Tag(name) for name in elements],
     )
     dataset.file_meta = meta
     dataset.set_original_encoding(syntax.is_implicit_VR, syntax.is_little_endian)

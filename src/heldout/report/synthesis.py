@@ -360,10 +360,14 @@ def _judged(counts: Mapping[str, Any]) -> str:
         return ""
     verdicts = ("same", "different", "unsure")
     pairs = sum(counts.get(verdict, 0) for verdict in verdicts)
-    listed = ", ".join(f"{counts.get(verdict, 0):,} {verdict}" for verdict in verdicts)
+    if not pairs:
+        return " No pair of questions was near enough for the judge of rewordings to read."
+    listed = ", ".join(
+        f"{counts[verdict]:,} {verdict}" for verdict in verdicts if verdict in counts
+    )
     return (
-        f" {counts['model']} read {counted(pairs, 'pair', 'pairs')} of questions that might be "
-        f"rewordings: {listed}."
+        f" Of {counted(pairs, 'pair', 'pairs')} of questions that might be rewordings, the judge "
+        f"({counts['model']}) called {listed}."
     )
 
 

@@ -206,7 +206,7 @@ def _sentence(
     if status == "clean":
         return f"No image of {benchmark} is in {corpus} as {_an(_kind(images))}." + _similar(images)
     return (
-        f"{_rate(images)} images of {benchmark} are in {corpus} as {_copies(images)}"
+        f"{_count(images, f'images of {benchmark} ')} are in {corpus} as {_copies(images)}"
         f"{_carried(images, items)}; {_answers(items, answers)}."
         + _conflicts(images, items)
         + _if_copies(images, possible)
@@ -214,10 +214,10 @@ def _sentence(
     )
 
 
-def _rate(finding: Finding) -> str:
+def _count(finding: Finding, what: str = "") -> str:
     effect = finding.effect
     rate = f"{effect.value:.1%} [{effect.low:.1%}, {effect.high:.1%}]"
-    return f"{int(finding.statistic.value):,} of {finding.n:,} ({rate})"
+    return f"{int(finding.statistic.value):,} of {finding.n:,} {what}({rate})"
 
 
 def _carried(images: Finding, items: Finding) -> str:
@@ -259,7 +259,7 @@ def _if_copies(images: Finding, possible: Finding | None) -> str:
     undecided = _undecided(images)
     more = "more " if images.statistic.value else ""
     are = f"{more}image is undecided" if undecided == 1 else f"{more}images are undecided"
-    return f" {undecided:,} {are}: if all undecided ones are copies, it is {_rate(possible)}."
+    return f" {undecided:,} {are}: if all undecided ones are copies, it is {_count(possible)}."
 
 
 def _verified(images: Finding) -> bool:
