@@ -184,7 +184,9 @@ def test_short_questions_inside_pages_are_not_testable(tmp_path: Path) -> None:
     pages = [{"text": f"Quiz. {question} finding. More words follow here."} for question in SHORT]
     made = claim(tmp_path, asked(*SHORT), pages)
     assert made.status == "not testable"
-    assert made.sentence.startswith("None of the 8 items of bench with words can be told by them")
+    assert made.sentence.startswith(
+        "None of the 8 items of bench with words can be identified by them"
+    )
     assert "8: too few or too common words" in made.why
     assert not made.idle  # there were words on both sides: the question stays open
     # Beside questions with answers, equal ones would have shown; inside pages still none.
