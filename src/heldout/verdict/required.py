@@ -56,6 +56,13 @@ REQUIRED: tuple[RequiredControl, ...] = (
         "compare the pictures, too: these words are too common or too short",
     ),
     RequiredControl(
+        "rewordings",
+        (WORDS,),
+        "were rewordings looked for?",
+        "install an encoder (pip install 'heldout[text]') and run the audit again",
+        "install an encoder (pip install 'heldout[text]') and give the same command again",
+    ),
+    RequiredControl(
         "registration of what is flagged",
         (NEARNESS,),
         "are flagged pictures copies?",

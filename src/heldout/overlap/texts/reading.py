@@ -21,18 +21,20 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+import scipy.sparse
 from numpy.typing import NDArray
 
 from heldout.engine import progress
 from heldout.overlap.images.encoder import Floats
 from heldout.overlap.relations import COPIES
+from heldout.overlap.texts.edits import LITTLE
 from heldout.overlap.texts.encoders import DEFAULT, READER, open_text_encoder
 from heldout.overlap.texts.index import TextIndex
-from heldout.overlap.texts.ledger import AGREEING
 from heldout.overlap.texts.normalise import loose
 from heldout.overlap.texts.relation import PARAPHRASE, SHOWN
 
-OWN_ALPHA = 0.03  # chance that another question beside the own picture, with its answer, passes
+ALONE_ALPHA = 0.005  # chance from which on a candidate counts whatever else is there
+OWN_ALPHA = 0.04  # chance that another question beside the own picture, with its answer, passes
 _LISTED = 5.0  # candidates are listed up to so many times the chance that counts
 _FEW = 30  # different texts below which a null says nothing
 _SAMPLE = 3000  # texts of the benchmark that are compared with each other
@@ -40,6 +42,8 @@ _NEXT = 3  # next-nearest texts of either side, of which the middle one is what 
 _BATCH = 512  # texts between two steps of the progress bar
 _FEWEST_WORDS = 3  # "15" rewords nothing
 _SHORTER = 0.25  # nor does a text of a quarter of the words
+_COMMON = 1 / 8  # share of the benchmark's texts from which on a word tells none of them
+_WORDS = 0.2  # of a cosine: what two texts with the same rare words are nearer
 _HALF = 0.5  # chances above it are those of different texts (Storey's lambda)
 #: cosines from which on texts count where no null is large enough: alone, and beside the own picture
 SETTLED: Mapping[str, tuple[float, float]] = {READER: (0.90, 0.72), DEFAULT: (0.85, 0.50)}
@@ -72,7 +76,8 @@ class Candidate:
     row: dict[str, Any]
     evidence: dict[str, Any]
     own: bool  # beside a copy of the item's picture
-    score: float = 0.0
+    similarity: float = 0.0  # cosine
+    score: float = 0.0  # the same with the words that both have
     p: float = 1.0
     possible: bool = True
 
@@ -149,20 +154,35 @@ def settle_rewordings(
 
 
 class _Reading:
-    """Scores of candidates, and of texts of the benchmark with each other, by one encoder."""
+    """Scores of pairs of texts: the cosine of one encoder, and a little for the rare words they share."""
 
     def __init__(self, name: str, identity: str, vectors: Mapping[str, Floats]) -> None:
-        self.name, self.identity, self.vectors = name, identity, vectors
+        self.name, self.identity = name, identity
+        self._place = {text: place for place, text in enumerate(vectors)}
+        self._vectors: Floats = (
+            np.stack(list(vectors.values())) if vectors else np.zeros((0, 1), np.float32)
+        )
+        vocabulary: dict[str, int] = {}
+        rows, columns = [], []
+        for place, text in enumerate(vectors):
+            for word in sorted({_stem(word) for word in loose(text).split()}):
+                rows.append(place)
+                columns.append(vocabulary.setdefault(word, len(vocabulary)))
+        shape = len(vectors), max(1, len(vocabulary))
+        has = scipy.sparse.csr_matrix((np.ones(len(rows), np.float32), (rows, columns)), shape)
+        count = np.asarray(has.sum(axis=0)).ravel()
+        rarity = np.log2((len(vectors) + 1) / (count + 1)).astype(np.float32)
+        self._words: Any = has.multiply(np.sqrt(np.maximum(rarity, 0.0))[None]).tocsr()
+        self._bits = np.asarray(self._words.multiply(self._words).sum(axis=1)).ravel()
 
     @classmethod
     def of(cls, candidates: Sequence[Candidate], index: TextIndex, quiet: bool) -> _Reading:
         name = index.search.reader or index.search.encoder
         assert name is not None
         encoder = open_text_encoder(name)
-        ours = dict.fromkeys(index.entries[entry].text for entry in _asked(index))
         texts = sorted(
             {
-                *ours,
+                *(index.entries[entry].text for entry in _asked(index)),
                 *(entry.evidence["benchmark_text"] for entry in candidates),
                 *(entry.evidence["corpus_text"] for entry in candidates),
             }
@@ -176,13 +196,27 @@ class _Reading:
                 step(len(batch))
         reading = cls(name, encoder.identity, vectors)
         for entry in candidates:
-            entry.score = reading.score(
-                entry.evidence["benchmark_text"], entry.evidence["corpus_text"]
-            )
+            pair = [entry.evidence["benchmark_text"]], [entry.evidence["corpus_text"]]
+            entry.similarity = float(reading.cosines(*pair)[0, 0])
+            entry.score = float(reading.scores(*pair)[0, 0])
         return reading
 
-    def score(self, text: str, other: str) -> float:
-        return min(1.0, float(self.vectors[text] @ self.vectors[other]))
+    def cosines(self, texts: Sequence[str], others: Sequence[str]) -> Floats:
+        ours, theirs = ([self._place[text] for text in side] for side in (texts, others))
+        cosines: Floats = np.minimum(1.0, self._vectors[ours] @ self._vectors[theirs].T)
+        return cosines
+
+    def scores(self, texts: Sequence[str], others: Sequence[str]) -> NDArray[np.float64]:
+        ours, theirs = ([self._place[text] for text in side] for side in (texts, others))
+        shared = (self._words[ours] @ self._words[theirs].T).toarray()
+        every = self._bits[ours][:, None] + self._bits[theirs][None] - shared
+        scores: NDArray[np.float64] = self.cosines(texts, others).astype(np.float64)
+        scores += _WORDS * shared / np.maximum(every, 1e-6)
+        return scores
+
+
+def _stem(word: str) -> str:
+    return word[:-1] if word.endswith("s") and len(word) > 3 else word
 
 
 def _asked(index: TextIndex) -> list[int]:
@@ -204,16 +238,19 @@ def _settle(candidates: Sequence[Candidate], reading: _Reading, index: TextIndex
     chances = _Chances(candidates, index)
     best_item = _nearest_items(candidates)
     margins = among.stand_out(candidates)
+    documents = len({entry.document for entry in candidates if not entry.own})
+    fewer = min(1.0, documents / max(1, len(alone)))
     for entry, margin in zip(candidates, margins, strict=True):
         if entry.own:
-            entry.p = beside.p(entry.score, entry.score) * chances.of(entry)
+            entry.p = beside.p(entry.score, entry.similarity) * chances.of(entry)
         else:
-            # Of the texts that have the item's answer by chance, the nearest is nearer than this one.
-            entry.p = 1.0 - (1.0 - alone.p(margin, entry.score)) ** chances.of(entry)
+            # The nearest of a few texts is less near than that of many: those with the item's answer, and
+            # those of a corpus smaller than the benchmark.
+            entry.p = 1.0 - (1.0 - alone.p(margin, entry.similarity)) ** (fewer * chances.of(entry))
         if search.threshold is not None:
-            entry.p = 0.0 if entry.score >= search.threshold else 1.0
+            entry.p = 0.0 if entry.similarity >= search.threshold else 1.0
         entry.possible = _may_count(entry, best_item)
-    cut = _cut(candidates, search.fdr, len(index.ids))
+    cut = max(ALONE_ALPHA, _cut(candidates, search.fdr, min(len(index.ids), documents)))
     for entry in candidates:
         limit = OWN_ALPHA if entry.own else cut
         counts = entry.possible and entry.p <= limit
@@ -222,7 +259,7 @@ def _settle(candidates: Sequence[Candidate], reading: _Reading, index: TextIndex
         )
         entry.row["degree"] = "soft" if counts else "none" if listed else "dropped"
         entry.evidence["reading"] = {
-            "similarity": round(entry.score, 4),
+            "similarity": round(entry.similarity, 4),
             "chance": float(f"{entry.p:.2g}"),
             "own_picture": entry.own,
         }
@@ -245,7 +282,8 @@ def _cut(candidates: Sequence[Candidate], fdr: float, items: int) -> float:
             chance = entry.p if entry.possible else 1.0
             best[entry.item] = min(best.get(entry.item, 1.0), chance)
     chances = np.sort(np.fromiter(best.values(), np.float64))
-    different = items - len(chances) + int((chances > _HALF).sum())
+    chances = chances[: max(1, items)]  # a document rewords no more than one text
+    different = max(0, items - len(chances)) + int((chances > _HALF).sum())
     null = min(1.0, (1 + different) / (_HALF * max(1, items)))
     false = null * items * chances / np.arange(1, len(chances) + 1)
     passing = np.flatnonzero(false <= fdr)
@@ -267,12 +305,8 @@ class _Neighbours:
     def __init__(self, reading: _Reading, index: TextIndex) -> None:
         self._reading, self._index = reading, index
         self._asked = _asked(index)
-        self._rows: Floats = (
-            np.stack([reading.vectors[index.entries[k].text] for k in self._asked])
-            if self._asked
-            else np.zeros((0, 1), np.float32)
-        )
-        self._place = {index.entries[k].text: place for place, k in enumerate(self._asked)}
+        self._texts = [index.entries[k].text for k in self._asked]
+        self._place = {text: place for place, text in enumerate(self._texts)}
         self._clusters = [
             {index.clusters[item] for item in index.entries[k].items} for k in self._asked
         ]
@@ -291,7 +325,7 @@ class _Neighbours:
         for place, known in enumerate(answers):
             for answer in known:
                 by_answer.setdefault(answer, []).append(place)
-        scores = np.minimum(1.0, self._rows @ self._rows.T).astype(np.float64)
+        scores = self._reading.scores(self._texts, self._texts)
         nearest: list[tuple[int, float]] = []
         for place, known in enumerate(answers):
             same = [other for answer in known for other in by_answer[answer]]
@@ -316,10 +350,11 @@ class _Neighbours:
         for entry in candidates:
             around.setdefault(entry.evidence["benchmark_text"], []).append(entry.score)
         theirs: dict[str, NDArray[np.float64]] = {}
-        for text in {entry.evidence["corpus_text"] for entry in candidates}:
-            theirs[text] = _highest(
-                (self._rows @ self._reading.vectors[text]).astype(np.float64), _NEXT + 1
-            )
+        texts = list(dict.fromkeys(entry.evidence["corpus_text"] for entry in candidates))
+        for first in range(0, len(texts), _BATCH):
+            batch = texts[first : first + _BATCH]
+            for text, scores in zip(batch, self._reading.scores(batch, self._texts), strict=True):
+                theirs[text] = _highest(scores, _NEXT + 1)
         margins = []
         for entry in candidates:
             text = entry.evidence["benchmark_text"]
@@ -361,16 +396,24 @@ class _Chances:
         self._place = {identifier: place for place, identifier in enumerate(index.ids)}
         self._answers: dict[bool, Counter[str]] = {True: Counter(), False: Counter()}
         self._documents = {True: 0, False: 0}
-        different, agreeing = 0, 0
+        texts = {index.entries[k].text for k in index.whole}
+        having = Counter(word for text in texts for word in telling_words(text))
+        most = max(2.0, _COMMON * len(texts))
+        self._vocabulary = frozenset(word for word, count in having.items() if count <= most)
+        different = {"numbers": 0, "words": 0}
+        agreeing = {"numbers": 0, "words": 0}
         for entry in candidates:
             # Chosen for their answer, they say nothing about how common it is.
-            if entry.evidence.get("way") != AGREEING and entry.evidence["corpus_answers"]:
+            if entry.evidence["near"] and entry.evidence["corpus_answers"]:
                 self._answers[entry.own].update(set(entry.evidence["corpus_answers"]))
                 self._documents[entry.own] += 1
-            if entry.answer == "different" and _told_by_numbers(entry) is not None:
-                different += 1
-                agreeing += bool(_told_by_numbers(entry))
-        self._numbers = (1 + agreeing) / (1 + max(_FEW, different))
+            if entry.answer == "different" and not entry.own:
+                for name, told in self._told(entry).items():
+                    different[name] += told is not None
+                    agreeing[name] += bool(told)
+        self._by_chance = {
+            name: (1 + agreeing[name]) / (1 + max(_FEW, count)) for name, count in different.items()
+        }
         self._options = Counter(texts.options for texts in index.items if texts.options)
 
     def of(self, entry: Candidate) -> float:
@@ -381,9 +424,47 @@ class _Chances:
             chance *= min(1.0, (1 + known) / (1 + max(_FEW, self._documents[entry.own])))
         if entry.evidence.get("options"):
             chance *= (1 + self._options[texts.options]) / (2 + self._options.total())
-        if _told_by_numbers(entry):
-            chance *= self._numbers
+        for name, told in self._told(entry).items():
+            chance *= self._by_chance[name] if told and not entry.own else 1.0
         return chance
+
+    def _told(self, entry: Candidate) -> dict[str, bool | None]:
+        return {"numbers": _told_by_numbers(entry), "words": self._told_by_words(entry)}
+
+    def _told_by_words(self, entry: Candidate) -> bool | None:
+        """Are the words that tell items of this benchmark apart the same, two or more? None where a text
+        has fewer."""
+        ours, theirs = (
+            telling_words(entry.evidence[side]) & self._vocabulary
+            for side in ("benchmark_text", "corpus_text")
+        )
+        return ours == theirs if len(ours) > 1 else None
+
+
+@functools.lru_cache(maxsize=2**14)
+def telling_words(text: str) -> frozenset[str]:
+    words = {_stem(word) for word in loose(text).split() if len(word) > 1}
+    return frozenset(words - LITTLE - _ASKING)
+
+
+_ASKING = frozenset(
+    {
+        "how",
+        "many",
+        "much",
+        "where",
+        "who",
+        "when",
+        "why",
+        "whose",
+        "tell",
+        "me",
+        "you",
+        "doe",
+        "ha",
+    }
+    | {"have", "has", "had", "would", "will", "i", "or", "as", "if", "one", "so", "than"}
+)
 
 
 def _told_by_numbers(entry: Candidate) -> bool | None:
@@ -443,6 +524,6 @@ def _settled_row(entry: Candidate) -> dict[str, Any]:
     }
     return {
         **entry.row,
-        "similarity": entry.score,
+        "similarity": entry.similarity,
         "evidence": json.dumps(evidence, ensure_ascii=False),
     }
