@@ -154,7 +154,7 @@ def _words(
         claims.append(with_people_on_words(with_judge(claim, scanned), text_matches, items))
         for finding in per_method:
             if finding.id.endswith("/provenance"):
-                shared = source_claim(finding, text_matches, len(items))
+                shared = source_claim(finding, text_matches, len(items), scanned)
                 claims += [shared] if shared is not None else []
     return findings, claims
 

@@ -7,7 +7,16 @@ from typing import NamedTuple
 
 from heldout.verdict.claim import Claim, Control
 from heldout.verdict.model_claims import FIRES_ALONE
-from heldout.verdict.rules import ANSWERS, COHORT, COPIES, MEMBERSHIP, NEARNESS, ORDER, WORDS
+from heldout.verdict.rules import (
+    ANSWERS,
+    COHORT,
+    COPIES,
+    MEMBERSHIP,
+    NEARNESS,
+    ORDER,
+    SOURCES,
+    WORDS,
+)
 
 
 class RequiredControl(NamedTuple):
@@ -32,7 +41,7 @@ REQUIRED: tuple[RequiredControl, ...] = (
     ),
     RequiredControl(
         "corpus coverage",
-        (COPIES, WORDS),
+        (COPIES, WORDS, SOURCES),
         "was the corpus read?",
         "make readable what the dropped table lists, and run the audit again",
         "make readable what the dropped table lists, and give the same command again",

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import polars as pl
 
 from heldout.detect import Finding
 from heldout.errors import counted
 from heldout.verdict.claim import Claim
 from heldout.verdict.rules import SOURCES, decide, rule_id
+from heldout.verdict.text_claims import text_coverage
 
 _KINDS = {"pmc": "article (PMC id)", "doi": "article (DOI)", "url": "address", "file": "file name"}
 _ADVICE = (
@@ -17,7 +21,9 @@ _ADVICE = (
 _FILES = "look whether these files are the same: names of files repeat"
 
 
-def source_claim(finding: Finding, text_matches: pl.DataFrame, items: int) -> Claim | None:
+def source_claim(
+    finding: Finding, text_matches: pl.DataFrame, items: int, scanned: Mapping[str, Any]
+) -> Claim | None:
     """What ``finding`` (text-overlap by provenance) says of one corpus; None where no source is shared."""
     corpus = finding.cell.corpus
     rows = text_matches.filter(
@@ -48,6 +54,6 @@ def source_claim(finding: Finding, text_matches: pl.DataFrame, items: int) -> Cl
         why=rule.reason,
         rule=rule_id(SOURCES, rule),
         findings=[finding.id],
-        controls=[],
+        controls=[text_coverage(scanned)],
         next_step=_ADVICE if article else _FILES,
     )

@@ -11,11 +11,11 @@ import pytest
 from text_corpus import bench, corpus, matches, scan_all
 
 from heldout.errors import InputError
+from heldout.overlap.texts.candidates import amounts, same_amounts, telling_words
 from heldout.overlap.texts.encoders import installed_reader, installed_text_encoder
 from heldout.overlap.texts.fields import final_answer
 from heldout.overlap.texts.index import TextSearch
 from heldout.overlap.texts.onnx_encoder import OnnxTextEncoder
-from heldout.overlap.texts.reading import amounts, same_amounts, telling_words
 from heldout.overlap.texts.rewordings import OwnPictures
 
 WORDS = TextSearch(methods=("embedding",), encoder="wordllama")

@@ -11,12 +11,8 @@ there, and far less likeness is needed.
 
 from __future__ import annotations
 
-import functools
 import json
-import re
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -27,7 +23,14 @@ from numpy.typing import NDArray
 from heldout.engine import progress
 from heldout.overlap.images.encoder import Floats
 from heldout.overlap.relations import COPIES
-from heldout.overlap.texts.edits import LITTLE
+from heldout.overlap.texts.candidates import (
+    FEW,
+    Candidate,
+    Chances,
+    same_amounts,
+    stem,
+    told_by_numbers,
+)
 from heldout.overlap.texts.encoders import DEFAULT, READER, open_text_encoder
 from heldout.overlap.texts.index import TextIndex
 from heldout.overlap.texts.normalise import loose
@@ -36,13 +39,11 @@ from heldout.overlap.texts.relation import PARAPHRASE, SHOWN
 ALONE_ALPHA = 0.005  # chance from which on a candidate counts whatever else is there
 OWN_ALPHA = 0.04  # chance that another question beside the own picture, with its answer, passes
 _LISTED = 5.0  # candidates are listed up to so many times the chance that counts
-_FEW = 30  # different texts below which a null says nothing
 _SAMPLE = 3000  # texts of the benchmark that are compared with each other
 _NEXT = 3  # next-nearest texts of either side, of which the middle one is what a candidate stands out from
 _BATCH = 512  # texts between two steps of the progress bar
 _FEWEST_WORDS = 3  # "15" rewords nothing
 _SHORTER = 0.25  # nor does a text of a quarter of the words
-_COMMON = 1 / 8  # share of the benchmark's texts from which on a word tells none of them
 _WORDS = 0.2  # of a cosine: what two texts with the same rare words are nearer
 _HALF = 0.5  # chances above it are those of different texts (Storey's lambda)
 #: cosines from which on texts count where no null is large enough: alone, and beside the own picture
@@ -52,46 +53,6 @@ _SURE, _LIKELY = (
     0.001,
     0.3,
 )  # chances that are taken for granted then, above the first and the second
-
-_SPELLED = (  # "one" mostly counts nothing
-    "two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
-    "eighteen nineteen twenty"
-)
-_WORD_NUMBERS = {word: str(2 + place) for place, word in enumerate(_SPELLED.split())} | {
-    "thirty": "30",
-    "forty": "40",
-    "fifty": "50",
-    "sixty": "60",
-    "hundred": "100",
-    "dozen": "12",
-}
-_NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
-_SHARED = 0.5  # of the numbers of either text: below it they are two texts
-
-
-@dataclass
-class Candidate:
-    """One row of text_matches that may be a rewording."""
-
-    row: dict[str, Any]
-    evidence: dict[str, Any]
-    own: bool  # beside a copy of the item's picture
-    similarity: float = 0.0  # cosine
-    score: float = 0.0  # the same with the words that both have
-    p: float = 1.0
-    possible: bool = True
-
-    @property
-    def item(self) -> str:
-        return str(self.row["benchmark_id"])
-
-    @property
-    def document(self) -> tuple[str, str, str]:
-        return str(self.row["corpus"]), str(self.row["corpus_id"]), self.evidence["corpus_text"]
-
-    @property
-    def answer(self) -> str:
-        return str(self.row["answer_relation"])
 
 
 class Null:
@@ -106,7 +67,7 @@ class Null:
 
     @property
     def known(self) -> bool:
-        return len(self) >= _FEW
+        return len(self) >= FEW
 
     def p(self, score: float, cosine: float) -> float:
         """How often a different text scores as high; without a null, by the cosine alone."""
@@ -165,7 +126,7 @@ class _Reading:
         vocabulary: dict[str, int] = {}
         rows, columns = [], []
         for place, text in enumerate(vectors):
-            for word in sorted({_stem(word) for word in loose(text).split()}):
+            for word in sorted({stem(word) for word in loose(text).split()}):
                 rows.append(place)
                 columns.append(vocabulary.setdefault(word, len(vocabulary)))
         shape = len(vectors), max(1, len(vocabulary))
@@ -215,10 +176,6 @@ class _Reading:
         return scores
 
 
-def _stem(word: str) -> str:
-    return word[:-1] if word.endswith("s") and len(word) > 3 else word
-
-
 def _asked(index: TextIndex) -> list[int]:
     """Texts of the benchmark that are compared with each other, evenly drawn where there are many."""
     whole = [k for k in index.whole if index.entries[k].field != "question+options"]
@@ -233,9 +190,9 @@ def _settle(candidates: Sequence[Candidate], reading: _Reading, index: TextIndex
     alone = Null(among.margins, settled)
     contradicting = [e.score for e in candidates if e.own and e.answer == "different"]
     beside = Null(
-        contradicting if len(contradicting) >= _FEW else among.together, (settled[1], settled[1])
+        contradicting if len(contradicting) >= FEW else among.together, (settled[1], settled[1])
     )
-    chances = _Chances(candidates, index)
+    chances = Chances(candidates, index)
     best_item = _nearest_items(candidates)
     margins = among.stand_out(candidates)
     documents = len({entry.document for entry in candidates if not entry.own})
@@ -388,93 +345,6 @@ def _middle(scores: NDArray[np.float64]) -> float:
 _EQUAL = 1e-4  # rounding of one product computed twice
 
 
-class _Chances:
-    """How likely answer, options and numbers agree by chance, from what candidates are like."""
-
-    def __init__(self, candidates: Sequence[Candidate], index: TextIndex) -> None:
-        self._index = index
-        self._place = {identifier: place for place, identifier in enumerate(index.ids)}
-        self._answers: dict[bool, Counter[str]] = {True: Counter(), False: Counter()}
-        self._documents = {True: 0, False: 0}
-        texts = {index.entries[k].text for k in index.whole}
-        having = Counter(word for text in texts for word in telling_words(text))
-        most = max(2.0, _COMMON * len(texts))
-        self._vocabulary = frozenset(word for word, count in having.items() if count <= most)
-        different = {"numbers": 0, "words": 0}
-        agreeing = {"numbers": 0, "words": 0}
-        for entry in candidates:
-            # Chosen for their answer, they say nothing about how common it is.
-            if entry.evidence["near"] and entry.evidence["corpus_answers"]:
-                self._answers[entry.own].update(set(entry.evidence["corpus_answers"]))
-                self._documents[entry.own] += 1
-            if entry.answer == "different" and not entry.own:
-                for name, told in self._told(entry).items():
-                    different[name] += told is not None
-                    agreeing[name] += bool(told)
-        self._by_chance = {
-            name: (1 + agreeing[name]) / (1 + max(_FEW, count)) for name, count in different.items()
-        }
-        self._options = Counter(texts.options for texts in index.items if texts.options)
-
-    def of(self, entry: Candidate) -> float:
-        texts = self._index.items[self._place[entry.item]]
-        chance = 1.0
-        if entry.answer == "same":
-            known = self._answers[entry.own][texts.answer]
-            chance *= min(1.0, (1 + known) / (1 + max(_FEW, self._documents[entry.own])))
-        if entry.evidence.get("options"):
-            chance *= (1 + self._options[texts.options]) / (2 + self._options.total())
-        for name, told in self._told(entry).items():
-            chance *= self._by_chance[name] if told and not entry.own else 1.0
-        return chance
-
-    def _told(self, entry: Candidate) -> dict[str, bool | None]:
-        return {"numbers": _told_by_numbers(entry), "words": self._told_by_words(entry)}
-
-    def _told_by_words(self, entry: Candidate) -> bool | None:
-        """Are the words that tell items of this benchmark apart the same, two or more? None where a text
-        has fewer."""
-        ours, theirs = (
-            telling_words(entry.evidence[side]) & self._vocabulary
-            for side in ("benchmark_text", "corpus_text")
-        )
-        return ours == theirs if len(ours) > 1 else None
-
-
-@functools.lru_cache(maxsize=2**14)
-def telling_words(text: str) -> frozenset[str]:
-    words = {_stem(word) for word in loose(text).split() if len(word) > 1}
-    return frozenset(words - LITTLE - _ASKING)
-
-
-_ASKING = frozenset(
-    {
-        "how",
-        "many",
-        "much",
-        "where",
-        "who",
-        "when",
-        "why",
-        "whose",
-        "tell",
-        "me",
-        "you",
-        "doe",
-        "ha",
-    }
-    | {"have", "has", "had", "would", "will", "i", "or", "as", "if", "one", "so", "than"}
-)
-
-
-def _told_by_numbers(entry: Candidate) -> bool | None:
-    """Do both name the same numbers, two or more? None where they do not name so many."""
-    ours, theirs = (amounts(entry.evidence[side]) for side in ("benchmark_text", "corpus_text"))
-    if min(len(ours), len(theirs)) < 2:
-        return None
-    return ours == theirs
-
-
 def _may_count(entry: Candidate, best_item: Mapping[tuple[str, str, str], float]) -> bool:
     """What no likeness makes up for."""
     if (
@@ -485,7 +355,7 @@ def _may_count(entry: Candidate, best_item: Mapping[tuple[str, str, str], float]
         return False
     if entry.own:
         return True
-    told = entry.answer == "same" and (entry.evidence.get("options") or _told_by_numbers(entry))
+    told = entry.answer == "same" and (entry.evidence.get("options") or told_by_numbers(entry))
     if entry.evidence["generic"] and not told:
         return False  # asked of several pictures: it identifies none
     if entry.evidence["short"] and entry.answer != "same":
@@ -498,22 +368,6 @@ def _too_short(entry: Candidate) -> bool:
         len(loose(entry.evidence[side]).split()) for side in ("benchmark_text", "corpus_text")
     )
     return theirs < _FEWEST_WORDS or theirs < _SHORTER * ours
-
-
-def same_amounts(text: str, other: str) -> bool:
-    """Do both name much the same numbers, as figures or words? A rewording keeps them."""
-    ours, theirs = amounts(text), amounts(other)
-    if not ours or not theirs:
-        return True
-    return len(ours & theirs) >= _SHARED * min(len(ours), len(theirs))
-
-
-@functools.lru_cache(maxsize=2**14)
-def amounts(text: str) -> frozenset[str]:
-    figures = (match.replace(",", "") for match in _NUMBER.findall(text))
-    values = {f"{float(figure):g}" for figure in figures if figure.count(".") <= 1}
-    words = {_WORD_NUMBERS[word] for word in loose(text).split() if word in _WORD_NUMBERS}
-    return frozenset(values | words)
 
 
 def _settled_row(entry: Candidate) -> dict[str, Any]:
