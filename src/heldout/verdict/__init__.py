@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from heldout.verdict.published_claims import PublishedMap, published_map
     from heldout.verdict.published_map import Reading
     from heldout.verdict.rules import ANSWERS, COPIES
+    from heldout.verdict.source_claims import source_claim
     from heldout.verdict.text_claims import text_claim
 
 __all__ = [
@@ -112,6 +113,7 @@ __all__ = [
     "rung_words",
     "save_examination",
     "shipped_rates",
+    "source_claim",
     "text_claim",
     "with_people",
     "with_people_on_words",

@@ -16,7 +16,7 @@ from heldout.stats import Interval, cluster_rate_interval
 from heldout.store import Run
 from heldout.verdict.claim import ACTIONS, Claim, Status
 from heldout.verdict.required import settled_by
-from heldout.verdict.rules import COHORT, COPIES, RULES, rule_id
+from heldout.verdict.rules import COHORT, COPIES, RULES, SOURCES, rule_id
 from heldout.verdict.text_claims import WITHIN_REACH
 
 # Recommendations: sentences made from claims, each with the claims it rests on.
@@ -370,8 +370,8 @@ class Overall:
 
 
 def is_leak(claim: Claim) -> bool:
-    """Nearness is never a leak, whatever its status."""
-    return not claim.id.startswith(NEARNESS)
+    """Nearness is never a leak, whatever its status, and nor is a source that both sides name."""
+    return not (claim.id.startswith(NEARNESS) or claim.rule.startswith(f"{SOURCES}/"))
 
 
 def benchmark_verdict(
