@@ -14,6 +14,7 @@ if TYPE_CHECKING:
         read_leak_labels,
     )
     from heldout.evidence.leaks import (
+        LABEL_CONFLICTS,
         OPEN,
         PEOPLE,
         PICTURED,
@@ -48,6 +49,7 @@ __all__ = [
     "COPIES",
     "GRAVEST",
     "KINDS",
+    "LABEL_CONFLICTS",
     "NOT_VERIFIED",
     "OPEN",
     "PEOPLE",

@@ -120,12 +120,12 @@ def _undecided_pairs(images: Finding) -> list[Control]:
     have = counted(_undecided(images), "picture has", "pictures have")
     message = f"{have} an undecided match in the corpus and no proven copy"
     reasons = images.details.get("undecided_because", {})
-    told = ", ".join(f"{count:,} {reason}" for reason, count in reasons.items())
+    why = ", ".join(f"{count:,} {reason}" for reason, count in reasons.items() if reason)
     return [
         Control(
             name="undecided pairs",
             outcome="missing",
-            reason=f"{message} ({told})" if told else message,
+            reason=f"{message} ({why})" if why else message,
         )
     ]
 
