@@ -18,7 +18,7 @@ VERSIONS = {
     "matches": 2,  # 1 called look-alikes "same view, other subject"
     "dropped": 1,
     "thumbnails": 1,
-    "candidates": 1,
+    "candidates": 2,
     "nearest": 1,
     "text_matches": 1,
     "text_queries": 1,
@@ -115,6 +115,8 @@ _COLUMNS: dict[str, list[tuple[str, pa.DataType]]] = {
         ("method", pa.string()),
         ("similarity", pa.float64()),
         ("view", pa.string()),
+        ("aspect", pa.string()),  # of the encoder, that proposed it; "" where a hash did
+        ("score", pa.float64()),  # how similar they are in this aspect
     ],
     # What calibration stands on: the nearest corpus picture of every picture of the benchmark, of the
     # null and of the negative controls, upright and whole on both sides. Pictures of one set with the

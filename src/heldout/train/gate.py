@@ -20,8 +20,8 @@ from heldout.errors import HeldoutError, InputError, counted
 from heldout.overlap import NearSearch, TextSearch, can_register, scan, scan_texts
 from heldout.store import Dropped, Run, write_json
 from heldout.synth import text_encoder
+from heldout.train._training_set import TrainingItem, TrainingSet
 from heldout.train.settings import TrainSettings
-from heldout.train.training_set import TrainingItem, TrainingSet
 
 FOLDER = "gate"
 _SHARD = 256
@@ -36,7 +36,7 @@ class GateError(HeldoutError):
 
 @dataclass(frozen=True)
 class GateRecord:
-    """What the gate said and what became of it, for the manifest and the model's card."""
+    """What the gate found and what was removed, for the manifest and the model's card."""
 
     benchmarks: tuple[
         dict[str, Any], ...
