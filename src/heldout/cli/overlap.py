@@ -47,6 +47,9 @@ SHOWN = (
     *panel(
         "Paraphrases",
         "text_encoder E",
+        "text_reader E",
+        "text_fdr",
+        "text_threshold",
         Shown("judge.url", "URL", help=OverlapSettings.model_fields["judge"].description or ""),
         "judge.model NAME",
         "judge.api_key_env VAR",

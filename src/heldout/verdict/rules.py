@@ -139,6 +139,13 @@ RULES: tuple[Rule, ...] = (
         "qualified",
         "none found, but too few items say enough to be found inside a longer text",
     ),
+    Rule(
+        "rewordings-unsearched",
+        (WORDS,),
+        {"rewordings were looked for": False},
+        "qualified",
+        "none found, but nobody looked for rewordings",
+    ),
     Rule("none-found", (WORDS,), {}, "clean", "none found, and most items could have been"),
     # Nearness is never a leak, whatever its status: copies have a claim of their own.
     Rule(

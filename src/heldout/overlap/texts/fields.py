@@ -56,7 +56,9 @@ def item_texts(example: Example) -> ItemTexts:
         fields.append(("caption", answer))
     return ItemTexts(
         tuple((field, text[:LONGEST_TEXT]) for field, text in fields),
-        _answer_key(example.answer or "") if question else "",
+        (final_answer(example.answer or "") or _answer_key(example.answer or ""))
+        if question
+        else "",
         options_key(example.options) if options else "",
         frozenset(name for ref in example.images if (name := _file_name(ref.name))),
     )
@@ -88,7 +90,8 @@ def document_texts(item: CorpusItem) -> Iterator[Document]:
     answers_of: dict[str, list[str]] = {}
     for question, answer in ((item.question, item.answer), *item.also):
         if question:
-            answers_of.setdefault(unnumbered(question), []).append(_answer_key(answer or ""))
+            answers = answers_of.setdefault(unnumbered(question), [])
+            answers += [_answer_key(answer or ""), final_answer(answer or "")]
     for question, answers in answers_of.items():
         known = tuple(dict.fromkeys(answer for answer in answers if answer))
         yield Document(item.id, "question", question, known, key, image, pictured)
@@ -105,6 +108,24 @@ def document_texts(item: CorpusItem) -> Iterator[Document]:
 def _answer_key(answer: str) -> str:
     """The same on both sides: "<i>cyst</i>" is "cyst" in a benchmark and in a corpus."""
     return normal(strict(answer))
+
+
+# Where a worked solution says its result: "#### 72" (GSM8K), \\boxed{72}, "The answer is 72."
+_FINAL = re.compile(
+    r"####\s*([^\n#]{1,60})|\\boxed\{([^{}]{1,60})\}"
+    r"|\b(?:final )?answer(?: is|:)\s*\$?\(?([^\n]{1,40}?)\)?\.?\s*$",
+    re.IGNORECASE,
+)
+
+
+@functools.lru_cache(maxsize=2**14)
+def final_answer(answer: str) -> str:
+    """The result at the end of a worked solution, ``normal``; empty where none is marked."""
+    marked = list(_FINAL.finditer(answer))
+    if not marked:
+        return ""
+    value = next(group for group in marked[-1].groups() if group is not None)
+    return _answer_key(re.sub(r"(?<=\d),(?=\d{3}\b)", "", value.strip().lstrip("$")))
 
 
 def _free_texts(item: CorpusItem) -> Iterator[str]:
