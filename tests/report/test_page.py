@@ -73,7 +73,7 @@ def test_the_first_screen_says_what_leaked_into_what_how_sure_and_what_to_do(
         in first
     )
     assert "with its answer · 3 same image or transformed copy, without its answer." in first
-    assert "survives it passed every control it has to meet" in first.partition("All the words")[0]
+    assert "survives passed all required controls" in first.partition("All the words")[0]
     assert "Certain: every copy counted is proven by equal bytes or equal pixels." in first
     assert "Not known: no model's answers to this benchmark are recorded." in first
     assert "Remove 2 items of b that leaked with picture and answer." in first

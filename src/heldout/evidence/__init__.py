@@ -20,8 +20,6 @@ if TYPE_CHECKING:
         PICTURED,
         PROVEN,
         REGISTRATION,
-        TOO_PLAIN,
-        TOO_SMALL,
         UNPROVEN_WORDS,
         ItemLeaks,
         Leak,
@@ -39,6 +37,8 @@ if TYPE_CHECKING:
         GRAVEST,
         POSSIBLE_COPIES,
         SUREST,
+        TOO_PLAIN,
+        TOO_SMALL,
         Modality,
         Relation,
     )

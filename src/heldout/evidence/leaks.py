@@ -92,8 +92,6 @@ UNPROVEN_WORDS = frozenset({Rung.SIMILAR, Rung.WORDING, Rung.BESIDE_ANOTHER, Run
 
 #: label relations of an item whose copy has another answer or label
 LABEL_CONFLICTS = ("different", "conflicting")
-#: reasons that speak of the pictures, as registration gives them
-TOO_SMALL, TOO_PLAIN = "too small to decide", "too plain to decide"
 DIGEST, REGISTRATION, PEOPLE = "digest", "registration", "people"  # what shows a copy
 _QUESTIONS = (SAME_ITEM, SAME_QUESTION, EDITED)
 # Relations of a text match that mean the same words, not merely the same subject.

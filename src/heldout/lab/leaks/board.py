@@ -250,7 +250,12 @@ def _measure(
     with run.writing():
         scan(benchmark, [corpus], run, engine, near=near, quiet=quiet)
         scan_texts(
-            benchmark, [corpus], run, engine, TextSearch.installed(settings.text_encoder), quiet=quiet
+            benchmark,
+            [corpus],
+            run,
+            engine,
+            TextSearch.installed(settings.text_encoder),
+            quiet=quiet,
         )
     return leak_rows(run, corpus, truth, world=name, seed=seed)
 
