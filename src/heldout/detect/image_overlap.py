@@ -17,6 +17,7 @@ from heldout.benchmark import BYTES_ONLY
 from heldout.detect.finding import Cell, Finding, rate_finding
 from heldout.evidence import (
     COPIES,
+    LABEL_CONFLICTS,
     PICTURED,
     PROVEN,
     SUREST,
@@ -29,7 +30,6 @@ from heldout.evidence import (
 NAME = "image-overlap"
 TEXT = "leaked text without its image"
 POSSIBLE_IMAGES = "images, with the undecided"  # the unit of the upper end
-CONFLICTS = ("different", "conflicting")  # label relations of an item whose copy has another label
 HASHES_ARE_BLIND_TO = [
     "copies cropped by more than a few per cent, framed, tilted or changed in part",
     "copies inside compound figures",
@@ -124,7 +124,7 @@ def _images(
         "undecided_because": _reasons(here, undecided),
         "by_modality": _count(questions, "modality"),
         "by_label_relation": _count(questions, "label_relation"),
-        "label_conflicts": int(questions["label_relation"].is_in(CONFLICTS).sum()),
+        "label_conflicts": int(questions["label_relation"].is_in(LABEL_CONFLICTS).sum()),
     }
 
     def counting(digests: Collection[str], **names: Any) -> Finding:
