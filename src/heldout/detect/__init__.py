@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from heldout.detect.detector import Detector, Difference, Need
     from heldout.detect.easiest import EASIEST, TopItems, easiest_items
     from heldout.detect.finding import (
+        DETECTABLE,
         Cell,
         Effect,
         Finding,
@@ -78,6 +79,7 @@ __all__ = [
     "ALPHA",
     "CANONICAL",
     "COPY",
+    "DETECTABLE",
     "DRAWS",
     "EASIEST",
     "LABELLED",

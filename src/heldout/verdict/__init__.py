@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         look,
         save_examination,
     )
+    from heldout.verdict.looks import earlier_looks, record_looks
     from heldout.verdict.measured import (
         RAW,
         REFERENCES,
@@ -98,6 +99,7 @@ __all__ = [
     "claims_html",
     "correct_scores",
     "detect_run",
+    "earlier_looks",
     "examine",
     "findings_frame",
     "is_leak",
@@ -109,6 +111,7 @@ __all__ = [
     "published_map",
     "read_rates",
     "recommend",
+    "record_looks",
     "rung_told",
     "save_examination",
     "shipped_rates",
