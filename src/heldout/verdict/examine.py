@@ -164,18 +164,18 @@ def judge(
     claims = []
     for key, every in looked.groups.items():
         family = key.split("/", 1)[0]
-        found, q = _standing(looked, others, key, known, earlier) or (
+        standing, q = _standing(looked, others, key, known, earlier) or (
             every,
             _after_looks(q_values.get(key, 1.0), key, earlier),
         )
-        controls = challenge(sound, found, findings, q, chosen) if found else []
-        power = power_note(found, controls, known)
-        if fires(found, q):
-            controls += lab_control(found, controls, known)
+        controls = challenge(sound, standing, findings, q, chosen) if standing else []
+        power = power_note(standing, controls, known)
+        if fires(standing, q):
+            controls += lab_control(standing, controls, known)
         else:
-            controls += reach_controls(found, planned)
+            controls += reach_controls(standing, planned)
         controls += _said_looks(key, earlier)
-        claims.append(model_claim(family, found, looked.reasons.get(key, []), q, controls, power))
+        claims.append(model_claim(family, standing, looked.reasons.get(key, []), q, controls, power))
     trends = [f.cell.model for f in findings if f.detector == order_trend.NAME and f.cell.model]
     orders = {model: ablate_orders(sound, model, chosen) for model in trends}
     baseline = next(iter(chosen.baselines), None)
