@@ -541,6 +541,26 @@ CLEAN: tuple[Recipe, ...] = (
     Recipe("order-trend: topic runs of 24", partial(topic_runs, run=24)),
     Recipe("order-trend: AR(.5)", partial(topic_runs, lag=0.5)),
 )
+THREE: tuple[Recipe, ...] = (  # references of three families, as a claim that survives needs
+    Recipe(
+        "twins harder by an SD of .37, references of three families",
+        partial(harder, references=3, lineages=3),
+    ),
+    Recipe(
+        "order-joint: gains of .1 with an SD of .1, references of three families",
+        partial(topics_in_context, gain=0.1, baseline=0.1, spread=0.1, references=3, lineages=3),
+    ),
+    Recipe(
+        "20 % of the answers remembered, references of three families",
+        partial(remembered, known=0.2),
+        True,
+    ),
+    Recipe(
+        "40 % of the answers remembered, references of three families",
+        partial(remembered, known=0.4),
+        True,
+    ),
+)
 CONTAMINATED: tuple[Recipe, ...] = (
     Recipe("95 % of twins get the old answer, 98 claims", smuggled, True),
     Recipe("order-neighbour: six images, +3 nats an item", few_images, True),

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from heldout.stats import binomial_interval
 from heldout.verdict import Claim, Examination, detect_run, judge, look
-from verdict_recipes import CLEAN, CONTAMINATED, Recipe, Recording, write_run
+from verdict_recipes import CLEAN, CONTAMINATED, THREE, Recipe, Recording, write_run
 
 
 def examined(recording: Recording) -> list[Examination]:
@@ -73,11 +73,16 @@ def main() -> None:
     parser.add_argument("--public", type=int, default=2)
     given = parser.parse_args()
     print(f"{given.replicates} replicates of each recipe\n")
-    for title, recipes in (("clean", CLEAN), ("contaminated", CONTAMINATED)):
+    tables = (
+        ("clean models", CLEAN),
+        ("contaminated models", CONTAMINATED),
+        ("models beside three families", THREE),
+    )
+    for title, recipes in tables:
         chosen = [recipe for recipe in recipes if given.only in recipe.name]
         if not chosen:
             continue
-        print(f"| {title} models | p ≤ .05 | survives | at most | clean | at most | else |")
+        print(f"| {title} | p ≤ .05 | survives | at most | clean | at most | else |")
         print("|---|--:|--:|--:|--:|--:|---|", flush=True)
         for recipe in chosen:
             print(_row(recipe, given.replicates, given.public), flush=True)

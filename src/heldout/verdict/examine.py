@@ -175,7 +175,9 @@ def judge(
         else:
             controls += reach_controls(standing, planned)
         controls += _said_looks(key, earlier)
-        claims.append(model_claim(family, standing, looked.reasons.get(key, []), q, controls, power))
+        claims.append(
+            model_claim(family, standing, looked.reasons.get(key, []), q, controls, power)
+        )
     trends = [f.cell.model for f in findings if f.detector == order_trend.NAME and f.cell.model]
     orders = {model: ablate_orders(sound, model, chosen) for model in trends}
     baseline = next(iter(chosen.baselines), None)
