@@ -103,11 +103,12 @@ _load = load_on_first_use(__name__, __file__)
 
 
 def __getattr__(name: str) -> Any:
-    # Rooms that can be called like the verbs.
+    # Rooms that can be called like the verbs, and the laboratory, whose experiments are no verbs.
     if name in (
         "audit",
         "detect",
         "evaluate",
+        "lab",
         "overlap",
         "report",
         "review",

@@ -51,11 +51,11 @@ def refuse_unreadable(benchmark: Benchmark) -> None:
             else:
                 return
     if problems:
-        error = next(iter(problems.values()))
+        problem = next(iter(problems.values()))
         number = counted(len(problems), "image", "images")
         raise InputError(
             f"{benchmark.name}: none of its {number} can be read, so that copies of them would not be "
-            f"found; the first, {first_problem(problems)} ({error.detail}). Put the images where its rows "
+            f"found; the first, {first_problem(problems)} ({problem.detail}). Put the images where its rows "
             f"name them, or give their folder: images: FOLDER of the benchmark in an audit file"
         )
 

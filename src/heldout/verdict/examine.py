@@ -29,6 +29,7 @@ from heldout.detect import (
 from heldout.model import forget_detections
 from heldout.stats import Contrast
 from heldout.store import SCHEMAS, Run
+from heldout.verdict._model_claims import corrected, fires, model_claim, smallest_p, with_adjusted
 from heldout.verdict.challenge import challenge
 from heldout.verdict.claim import Claim, Control
 from heldout.verdict.controls.inflation import Inflation, Stratum, run_inflation, run_strata
@@ -37,7 +38,6 @@ from heldout.verdict.controls.orders import OrderResult, ablate_orders
 from heldout.verdict.controls.reach import at_level, needed_p, reach_controls
 from heldout.verdict.looks import NONE, EarlierLooks, earlier_looks, record_looks
 from heldout.verdict.measured import MeasuredRates, read_rates, shipped_rates
-from heldout.verdict.model_claims import corrected, fires, model_claim, smallest_p, with_adjusted
 
 
 @dataclass(frozen=True)

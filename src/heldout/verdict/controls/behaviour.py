@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from heldout.detect import ALPHA, DetectSettings, Finding
+from heldout.verdict._model_claims import BASELINE, FIRES_ALONE, FIRES_TOO, strongest_of
 from heldout.verdict.claim import Control
 from heldout.verdict.controls.families import SPREAD, spread_control
-from heldout.verdict.model_claims import BASELINE, FIRES_ALONE, FIRES_TOO, strongest_of
 
 UNREAD = "unreadable replies"
 PLACE = "place of the right option"
@@ -70,7 +70,7 @@ def _doubts(finding: Finding, references: Sequence[Control]) -> list[Control]:
     if finding.p is not None and least > LARGEST:
         reason = (
             f"{finding.n:,} pairs on {finding.clusters:,} images need not show an effect below "
-            f"{least:.2g}: too few to tell"
+            f"{least:.2g}: too few to decide"
         )
         doubts.append(Control(name=REACH, outcome="missing", reason=reason))
     other, placed = finding.details["without_unread"], finding.details["place_taken_out"]
@@ -106,7 +106,7 @@ def _away(finding: Finding) -> bool:
 def _references(finding: Finding, settings: DetectSettings) -> list[Control]:
     details = finding.details
     if not settings.baselines:
-        reason = "no clean reference model was asked: changed items may be easier or harder for everybody"
+        reason = "no clean reference model was asked: changed items may be easier or harder for all models"
         return [Control(name=BASELINE, outcome="missing", reason=reason)]
     made = []
     for name in settings.baselines:
@@ -183,7 +183,7 @@ def _judged(finding: Finding) -> list[Control]:
     controls: Mapping[str, int] = finding.details.get("twins", {})
     if not controls.get("unjudged"):
         return []
-    reason = f"nobody judged {controls['unjudged']:,} of {controls['items']:,} twins: wrong ones look like a drop"
+    reason = f"{controls['unjudged']:,} of {controls['items']:,} twins were not judged: wrong ones look like a drop"
     return [Control(name=JUDGED, outcome="missing", reason=reason)]
 
 
@@ -233,11 +233,13 @@ def _place(finding: Finding) -> list[Control]:
     if placed is None or placed["p"] is None:
         reason = "it is not recorded for both forms, or never differs between items"
         missing = Control(
-            name=PLACE, outcome="missing", reason=f"where the right option stood: {reason}"
+            name=PLACE, outcome="missing", reason=f"position of the right option: {reason}"
         )
         return [missing] if finding.details["options"] else []
     same = placed["direction"] == finding.direction
-    reason = f"with the place taken out the difference is {_written(placed)}, p = {placed['p']:.2g}"
+    reason = (
+        f"adjusted for answer position, the difference is {_written(placed)}, p = {placed['p']:.2g}"
+    )
     return [Control(name=PLACE, outcome="passed" if same else "failed", reason=reason)]
 
 

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from scipy import special
 
 from heldout.detect import ALPHA, DETECTABLE, Finding
+from heldout.verdict._model_claims import ATTAINABLE, OWN_INTERVAL, corrected
 from heldout.verdict.claim import Control
-from heldout.verdict.model_claims import ATTAINABLE, OWN_INTERVAL, corrected
 
 _STEPS = 40  # halvings of the exponent of p: three digits
 _SMALLEST = -18.0
