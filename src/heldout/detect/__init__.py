@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from heldout.detect.easiest import EASIEST, TopItems, easiest_items
     from heldout.detect.endpoint_support import DetectorSupport, supported_detectors
     from heldout.detect.finding import (
+        DETECTABLE,
         Cell,
         Effect,
         Finding,
@@ -80,6 +81,7 @@ __all__ = [
     "ALPHA",
     "CANONICAL",
     "COPY",
+    "DETECTABLE",
     "DRAWS",
     "EASIEST",
     "LABELLED",

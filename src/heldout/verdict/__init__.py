@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         look,
         save_examination,
     )
+    from heldout.verdict.looks import earlier_looks, record_looks
     from heldout.verdict.measured import (
         RAW,
         REFERENCES,
@@ -99,6 +100,7 @@ __all__ = [
     "claims_html",
     "correct_scores",
     "detect_run",
+    "earlier_looks",
     "examine",
     "findings_frame",
     "is_leak",
@@ -110,6 +112,7 @@ __all__ = [
     "published_map",
     "read_rates",
     "recommend",
+    "record_looks",
     "rung_words",
     "save_examination",
     "shipped_rates",

@@ -250,11 +250,18 @@ RULES: tuple[Rule, ...] = (
         "it drops by itself, and so do clean models, as much",
     ),
     Rule(
-        "floor",
+        "own-interval",
         OF_MODELS,
-        {"fires": False, "at the floor of its permutations": True},
+        {"fires": False, "its interval excludes no effect": True},
         "qualified",
-        "as far from chance as its permutations can show, and too few of them for the family",
+        "nothing fires once corrected, but an interval lies above no effect",
+    ),
+    Rule(
+        "out-of-reach",
+        OF_MODELS,
+        {"fires": False, "no effect could have fired": True},
+        "not testable",
+        "the smallest p that could have come out is too large for the family",
     ),
     Rule(
         "no-reference",
