@@ -206,6 +206,10 @@ def test_from_python_with_a_folder_of_its_own(
     assert len(read_benchmark(clean.sources["clean"])) == 4
     gate = heldout.gate(result.run.path)
     assert not gate.passed and gate.removed.height == gate.rows == 4
+    for made in (result, result.run, result.conclusion, clean, gate):
+        assert "\n" not in repr(made) and len(repr(made)) < 200
+    assert str(result.run.path) in repr(result) and "survives 2" in repr(result)
+    assert str(result.run.path) in repr(result.run)
     rates = heldout.matrix([result.run.path])
     assert rates.filter(pl.col("kind") == "copy")["leaked"].to_list() == [2, 2, 2, 2]
 
@@ -215,9 +219,67 @@ def test_settings_are_named_in_errors(bench: Path, tmp_path: Path) -> None:
         ({"alpha": 0.7}, "alpha: "),
         ({"encodr": "pixels"}, "encodr: "),
         ({"judge": "http://h/v1"}, "judge: "),
+        ({"encoder": "pixl"}, "encoder: "),
+        ({"text_encoder": "nobody"}, "text_encoder: "),
+        ({"encoder": "pixels", "second_encoders": ["pixl"]}, "second_encoders: "),
+        ({"engine": "moon"}, "engine: "),
         ({"null": "x"}, "null: "),
         ({"controls": ["x:y"], "encoder": "pixels"}, "controls: "),
     ):
         with pytest.raises(InputError, match=f"^{start}"):
             heldout.overlap(bench, against=[bench], run=tmp_path / "run", **values)
     assert not (tmp_path / "run").exists()
+
+
+def test_the_recorded_call_makes_the_same_run(
+    bench: Path, tmp_path: Path, picture: Picture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_tar(tmp_path / "c/0.tar", [picture(0)])
+    monkeypatch.chdir(tmp_path)
+    named = read_benchmark(bench, name="mine")
+    run = heldout.overlap(named, "c", workers=1, seed=3, exact=True, quiet=True).run
+    (*_, call), manifest = run.manifest()["commands"][-1], run.manifest()
+    kept = run.path.rename("kept")
+    exec(call.replace("heldout.overlap(", "heldout.overlap(quiet=True, workers=1, benchmark="))
+    again = Run.open(run.path).manifest()
+    for key in ("seed", "inputs"):
+        assert again[key] == manifest[key]
+    assert again["inputs"]["benchmark"]["name"] == "mine" and kept.is_dir()
+    # A run that is passed on records what was done with it, too.
+    heldout.overlap(named, "c", run, workers=1, exact=True, quiet=True, text=False)
+    assert "text=False" in run.manifest()["commands"][-1][2]
+
+
+def test_what_is_no_benchmark_or_corpus_is_one_sentence(bench: Path, tmp_path: Path) -> None:
+    run, frame = tmp_path / "run", pl.DataFrame({"question": ["q"] * 99})
+    with pytest.raises(InputError, match="^against: no corpus"):
+        heldout.overlap(bench, [], run)
+    for benchmark, corpus, named in (
+        (bench, frame, "polars.*Parquet"),
+        (bench, None, "NoneType"),
+        (bench, [None], "NoneType"),
+        (frame, bench, "polars.*Parquet"),
+        (frame.to_pandas(), bench, "pandas.*Parquet"),
+        (None, bench, "NoneType"),
+    ):
+        with pytest.raises(InputError, match=named) as error:
+            heldout.overlap(benchmark, corpus, run)
+        assert len(str(error.value)) < 250 and "\n" not in str(error.value)
+    assert not run.exists()
+
+
+@pytest.mark.parametrize("verb", ["evaluate", "synth", "train"])
+def test_a_verb_without_a_folder_makes_one_once_its_settings_are_right(
+    verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    needed = {
+        "evaluate": {"suite": "nothing.yaml", "models": ["m"]},
+        "synth": {"source": "nothing", "stages": ["ingest"]},
+    }
+    needed["train"] = {"data": "nothing.jsonl", "model": "nothing", "against": ["nothing.json"]}
+    with pytest.raises(InputError, match="this setting is needed"):
+        getattr(heldout, verb)()
+    with pytest.raises(InputError, match="nothing"):
+        getattr(heldout, verb)(**needed[verb])
+    assert not list(Path().glob("heldout-runs/*"))

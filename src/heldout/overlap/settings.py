@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from importlib.metadata import entry_points
 from typing import Annotated, NamedTuple, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from heldout.errors import InputError
 from heldout.model import ModelEndpoint
@@ -87,6 +88,24 @@ class OverlapSettings(Settings):
     """Share of different images that the nearness threshold may flag."""
     second_encoders: tuple[Name, ...] = ()
     """Encoders to calibrate with besides the first, to show where they disagree."""
+
+    @field_validator("encoder", "second_encoders", "text_encoder")
+    @classmethod
+    def _known(
+        cls, specs: str | tuple[str, ...] | None, info: ValidationInfo
+    ) -> str | tuple[str, ...] | None:
+        from heldout.overlap.images import encoder
+        from heldout.overlap.texts import encoders
+
+        home = encoders if info.field_name == "text_encoder" else encoder
+        for spec in [specs] if isinstance(specs, str) else specs or ():
+            kind = spec.partition(":")[0]
+            known = home.BUILT_IN
+            if kind not in known:
+                known = [*known, *sorted(p.name for p in entry_points(group=home.GROUP))]
+            if kind not in known:
+                raise ValueError(f"there is no encoder '{kind}'; expected {', '.join(known)}")
+        return specs
 
     @field_validator("degrees")
     @classmethod

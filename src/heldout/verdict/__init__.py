@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from heldout.verdict.published_claims import PublishedMap, published_map
     from heldout.verdict.published_map import Reading
     from heldout.verdict.rules import ANSWERS, COPIES
-    from heldout.verdict.text_claims import text_claim
+    from heldout.verdict.text_claims import text_claim, words_compared
 
 __all__ = [
     "ACCURACY",
@@ -115,6 +115,7 @@ __all__ = [
     "text_claim",
     "with_people",
     "with_people_on_words",
+    "words_compared",
 ]
 
 __getattr__ = load_on_first_use(__name__, __file__)
