@@ -228,7 +228,7 @@ def _page(
         "same image",
         "transformed copy",
         "undecided",
-        "same view, other subject",
+        "look-alike",
         "unrelated",
     )
     table = [
@@ -285,7 +285,7 @@ $ .venv/bin/python bench/registration.py --images {images} --pairs {pairs}
 1. Cheap questions: does the fine detail of the two whole frames correlate in one of the eight poses,
    or do at least five local features (SIFT; mirrored and inverted variants from the same
    descriptors) agree on one placement? The 320 strongest are asked first, the rest only if three of
-   them agree. If neither, the pair is *unrelated*, or *same view* when only the coarse light and dark
+   them agree. If neither, the pair is *unrelated*, or a *look-alike* when only the coarse light and dark
    agree. White gutters cut compound figures into panels first.
 2. The candidate is laid onto the query, at the resolution of the coarser; the pixels pull the warp
    into place (ECC) where that helps.
@@ -329,7 +329,7 @@ Copies of {images} real radiographs drawn from VQA-RAD, SLAKE and VQA-Med 2019. 
 consecutive slices of one study, and the pairs of VQA-RAD and VQA-Med 2019 whose detail
 correlates most. Pairs of byte-identical files are left out.
 
-| pairs | number | same image | transformed copy | undecided | same view, other subject | unrelated |
+| pairs | number | same image | transformed copy | undecided | look-alike | unrelated |
 |---|---|---|---|---|---|---|
 {table}
 

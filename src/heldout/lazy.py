@@ -41,7 +41,7 @@ class LazyPackage(ModuleType):
         return sorted(own | self._exports)
 
     @property
-    def __doc__(self) -> str | None:
+    def __doc__(self) -> str | None:  # type: ignore[override]
         """Of a package that can be called: its verb's documentation with the parameters, then its own."""
         own: str | None = self.__dict__.get("__doc__")
         return own if self._verb is None else _verb_documentation(self, own or "")
@@ -90,7 +90,7 @@ def load_on_first_use(package: str, file: str, verb: str | None = None) -> Calla
 
     def load(name: str) -> Any:
         if name == "__signature__" and verb is not None:  # inspect.signature of the package
-            return inspect.signature(module._function())  # type: ignore[attr-defined]
+            return inspect.signature(module._function())
         if name not in homes:
             raise AttributeError(f"module '{package}' has no attribute '{name}'")
         home, original = homes[name]

@@ -185,7 +185,7 @@ def audit_overlap(
             f"{run.path} holds results for {', '.join(replaced)}; they will be replaced by those of "
             f"these corpora"
         )
-    if not settings.exact and settings.encoder is None and not can_register():
+    if not settings.exact and settings.near_encoder is None and not can_register():
         notify(f"pairs that look alike will be listed, not verified: {NO_OPENCV}")
     with contextlib.ExitStack() as stack:
         if opened is not None:
@@ -225,14 +225,22 @@ def search_corpora(
     """
     _forget_what_rested_on_others(run, corpora)
     near = None
-    if settings.encoder is not None:
+    if settings.near_encoder is not None:
         require("cv2", "vision", "telling copies from look-alikes")
         folder = Path(settings.embeddings) if settings.embeddings is not None else None
         bounds = parse_bounds(settings.degrees) if settings.degrees is not None else None
-        near = NearSearch(settings.encoder, settings.nearest, folder, bounds)
+        near = NearSearch(
+            settings.near_encoder,
+            settings.nearest,
+            folder,
+            bounds,
+            named=settings.calibrated_encoder is not None,
+        )
     scan(benchmark, corpora, run, engine, near=near, hashes=not settings.exact, quiet=quiet)
     plan = calibration or calibration_plan(settings)
-    calibrate(benchmark, corpora, run, engine, near=near, plan=plan, quiet=quiet)
+    # Only of an encoder that was named: a search by default looks for copies.
+    calibrated = near if settings.calibrated_encoder is not None else None
+    calibrate(benchmark, corpora, run, engine, near=calibrated, plan=plan, quiet=quiet)
     ended = None
     if settings.text:
         text = TextSearch(encoder=settings.text_encoder)
@@ -257,7 +265,7 @@ def calibration_plan(
     null: Corpus | None = None,
     controls: Sequence[ControlSet] = (),
 ) -> CalibrationPlan:
-    others = tuple(spec for spec in settings.second_encoders if spec != settings.encoder)
+    others = tuple(spec for spec in settings.second_encoders if spec != settings.calibrated_encoder)
     return CalibrationPlan(settings.alpha, null, tuple(controls), others)
 
 
@@ -265,7 +273,7 @@ def _calibration(
     settings: OverlapSettings, null: CorpusSource | None, controls: Sequence[ControlSet | str]
 ) -> CalibrationPlan:
     for name, value in (("null", null), ("controls", controls)):
-        if value and settings.encoder is None:
+        if value and settings.calibrated_encoder is None:
             raise InputError(f"{name}: calibrates a near search, which needs the setting encoder")
     return calibration_plan(
         settings,

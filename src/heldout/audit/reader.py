@@ -279,7 +279,7 @@ class _Names:
                 1,
                 f"{message}; for fresh items alone use heldout synth" if file.synth else message,
             )
-        if file.controls and file.search.encoder is None:
+        if file.controls and file.search.calibrated_encoder is None:
             message = "controls calibrate a near search: give search.encoder, for example pixels"
             yield self._at(("controls",), message)
 

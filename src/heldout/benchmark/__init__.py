@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from heldout.benchmark.readers.parquet import ColumnKinds, ParquetReader, data_parts
     from heldout.benchmark.run_items import (
         BYTES_ONLY,
+        DRAWN,
         benchmark_identity,
         items_table,
         picture_key,
@@ -67,6 +68,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ALIASES",
     "BYTES_ONLY",
+    "DRAWN",
     "FIELDS",
     "FROM_ONE",
     "LONGEST",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from heldout.benchmark.benchmark import Benchmark, canonical_metadata
@@ -12,6 +13,7 @@ from heldout.image import Digests, ImageError, ImageRef, byte_digest
 from heldout.settings import Settings
 from heldout.store import Run, dropped_table, make_table, python_command
 
+DRAWN = "scenes.jsonl"  # beside the table of a rendered benchmark: what its pictures show
 BYTES_ONLY = "bytes:"  # the key of a picture that nobody can decode
 
 
@@ -58,7 +60,14 @@ def benchmark_identity(benchmark: Benchmark) -> dict[str, Any]:
         "split": benchmark.split,
         "items": len(benchmark),
         "settings": dict(benchmark.settings),
+        "rendered": _is_rendered(benchmark.source),
     }
+
+
+def _is_rendered(source: str) -> bool:
+    """True if heldout drew the pictures, and left beside the table what it drew."""
+    path = Path(source.partition("#")[0])
+    return any((folder / DRAWN).is_file() for folder in (path, path.parent))
 
 
 def picture_key(benchmark: Benchmark, ref: ImageRef) -> str:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
         not_testable,
     )
     from heldout.detect.image_nearness import LEVEL, adjust, image_nearness
-    from heldout.detect.image_overlap import image_overlap, joined_leakage
+    from heldout.detect.image_overlap import POSSIBLE_IMAGES, image_overlap, joined_leakage
     from heldout.detect.impact.impact import (
         COPY,
         DRAWS,
@@ -87,6 +87,7 @@ __all__ = [
     "MEMBERSHIP",
     "MIN_K_PLUS_PLUS",
     "PERPLEXITY_RATIO",
+    "POSSIBLE_IMAGES",
     "RELEASED",
     "SMALLEST",
     "Block",

@@ -168,6 +168,7 @@ def _details(
         "null_source": tau.source,
         "design_effect": calibration.design_effect,
         "flagged": {word: messages.count(word) for word in words},
+        "proven_copies": sum(word == "proven copies" for word in verified.values()),
         "flagged_at_hubs": sum(1 for image, other in near if image in flagged and other in hubs),
         "notes": calibration.notes,
     }

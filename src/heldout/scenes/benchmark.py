@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from heldout.benchmark import DRAWN
 from heldout.errors import InputError
 from heldout.image import pixel_digest
 from heldout.scenes.leaks import SCENES, LeakWorld
@@ -26,7 +27,7 @@ from heldout.store import write_atomic
 # scenes.jsonl: the exact scene behind every picture of a rendered benchmark, beside its table.
 
 
-NAME = "scenes.jsonl"
+NAME = DRAWN
 # The first line is text and no object, so that no reader takes the file for a table of items.
 HEADER = "heldout scenes 1"
 _MOST_OBJECTS = 64

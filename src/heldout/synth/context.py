@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from heldout.benchmark import Benchmark
 from heldout.engine import Engine
-from heldout.errors import InputError
+from heldout.errors import InputError, counted
 from heldout.model import (
+    FAILED,
     Journal,
     ModelEndpoint,
     Prompt,
@@ -196,6 +197,14 @@ class StageModel:
         )
         if answered.ended is not None:
             raise answered.ended
+        if not self._counted and answered.lost:
+            first = next(iter(answered.lost.values()))
+            if all(lost.reason == FAILED for lost in answered.lost.values()):
+                raise InputError(
+                    f"the {self._role} answered none of "
+                    f"{counted(len(answered.lost), 'request', 'requests')}; the first: {first.detail}. "
+                    f"The same command goes on where this one ended"
+                )
         return answered
 
     def as_judge(self) -> ModelJudge:

@@ -8,7 +8,6 @@ about other images are kept and counted.
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import re
 from collections import Counter
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from heldout.benchmark import Benchmark, parse_source, read_benchmark, script_of
+from heldout.benchmark import Benchmark, parse_source, script_of
 from heldout.corpus import Corpus
 from heldout.errors import InputError
 from heldout.evidence import COPIES, Leak, Relation, Rung, leaks_of
@@ -32,12 +31,12 @@ from heldout.overlap import (
     scan_texts,
 )
 from heldout.store import Dropped, Run
+from heldout.synth.against import open_benchmarks, refuse_unreadable
 from heldout.synth.benchmark_questions import REWORDED, BenchmarkQuestions, QuestionMatch
 from heldout.synth.contamination import (
     BenchmarkHashes,
     contamination_report,
     found_by_method,
-    refuse_unreadable,
 )
 from heldout.synth.context import StageContext, StageWork, files_digest
 from heldout.synth.corpus_of_items import balanced_items, write_corpus
@@ -48,7 +47,6 @@ from heldout.synth.settings import SynthStage
 STAGE = "decontaminate"
 RULES = "heldout-decontaminate/5"  # raise with any change of what is removed or reported
 STOCK = "stock question and answer"  # kept, unless something else removes the item
-_SPLITS = {"test", "train", "val", "valid", "validation", "dev", "data", "benchmark", "questions"}
 SCHEMA = 4  # of contamination.json
 _FURTHER = 4  # times as many neighbours, where all that were looked at are copies
 _ARTICLE = re.compile(
@@ -124,29 +122,6 @@ DECONTAMINATE = StageWork(
 def _revision(spec: str, context: StageContext) -> str:
     opened = context.benchmarks.get(spec)
     return files_digest(parse_source(spec).path) if opened is None else opened.fingerprint
-
-
-def open_benchmarks(context: StageContext) -> list[Benchmark]:
-    """Those of ``against``, each under a name of its own: two files may both be called test.jsonl."""
-    opened: list[Benchmark] = []
-    for spec in dict.fromkeys(context.settings.against):
-        benchmark = context.benchmarks.get(spec)
-        if benchmark is None:
-            benchmark = _named(read_benchmark(spec), spec)
-        if any(other.name == benchmark.name for other in opened):
-            name = f"{benchmark.name} ({spec})"
-            benchmark = dataclasses.replace(benchmark, name=name)
-        opened.append(benchmark)
-    return opened
-
-
-def _named(benchmark: Benchmark, spec: str) -> Benchmark:
-    """A file that is called after its split is named with its folder: "test" tells nobody anything."""
-    path = parse_source(spec).path
-    if path.is_file() and path.stem.lower() in _SPLITS and path.absolute().parent.name:
-        folder_and_name = f"{path.absolute().parent.name}/{benchmark.name}"
-        return dataclasses.replace(benchmark, name=folder_and_name)
-    return benchmark
 
 
 def text_encoder(name: str | None) -> str | None:

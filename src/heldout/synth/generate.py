@@ -301,7 +301,7 @@ def _loads(text: str) -> Any:
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         if len({key for key, _ in pairs}) < len(pairs):
             raise ValueError("a key stands twice")
-        return dict(pairs)
+        return {clean(key): value for key, value in pairs}
 
     try:
         return cleaned(json.loads(text, object_pairs_hook=once))

@@ -264,7 +264,8 @@ def read_dropped(run: Run, stage: SynthStage) -> list[Dropped]:
     path = dropped_path(run, stage)
     if not path.exists():
         return []
-    return [Dropped(**cleaned(row)) for row in pq.read_table(path).to_pylist()]
+    with pq.ParquetFile(path) as file:  # read_table would load pandas
+        return [Dropped(**cleaned(row)) for row in file.read().to_pylist()]
 
 
 def answering_models(run: Run) -> pl.DataFrame:

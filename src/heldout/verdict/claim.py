@@ -67,7 +67,8 @@ ACTIONS = {
     Rung.UNDECIDED: "have people judge it",
     Rung.UNCOMPARED: "make its pictures readable, and compare them",
     Rung.BESIDE_ANOTHER: "keep; read whether it can be answered without its picture",
-    Rung.SOURCE_OVERLAP: "keep; one source with the corpus",
+    Rung.SOURCE_OVERLAP: "report with and without; one source with the corpus",
+    Rung.LOOK_ALIKE: "look at it; a copy that could not be aligned is not ruled out",
 }
 
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from heldout.detect import ALPHA, order_trend, tail_enrichment
 from heldout.errors import InputError
-from heldout.stats import Interval, UpperQuantile, adjust, excess_p, holm
+from heldout.stats import Interval, UpperQuantile, adjust, binomial_interval, excess_p, holm
 from heldout.verdict.claim import Claim, Control, Status
 from heldout.verdict.controls.lab_rates import on_clean_models, were_compared
 from heldout.verdict.measured import RAW, REFERENCES, MeasuredRates, shipped_rates
@@ -276,7 +276,7 @@ def _nearness(folder: Path) -> Iterator[Reading]:
     """Holm over all flag rates; a control counted per question cannot pass for one per image."""
     cells = list(_flags(folder))
     for cell, p in zip(cells, holm([cell.p for cell in cells]), strict=True):
-        rate = cell.flagged / cell.n
+        rate, interval = cell.flagged / cell.n, binomial_interval(cell.flagged, cell.n)
         rises = p < ALPHA and rate > cell.alpha
         needed = cell.needed(len(cells))
         rule = decide(
@@ -285,6 +285,8 @@ def _nearness(folder: Path) -> Iterator[Reading]:
                 "the null resolves a threshold": needed is not None,
                 "fewer flags than chance": p < ALPHA and rate < cell.alpha,
                 "more flags than chance": rises,
+                "copies were proven": False,  # people looked at what was flagged, and proved none
+                "the interval holds the expected rate": interval.low <= cell.alpha <= interval.high,
                 "light copies are flagged": True,  # not measured; taken at its word, as runs without it are
                 "more than chance without copies": rises,
                 "a control is flagged as much": False,
@@ -346,7 +348,7 @@ def _adjudicated(folder: Path) -> Iterator[Reading]:
     }
     rule = decide(COPIES, facts)
     why = (
-        f"of {pairs} flagged pairs one is undecided and the others show other patients: source overlap; "
+        f"of {pairs} flagged pairs one is undecided and the others show other patients: look-alikes; "
         f"pictures that were not flagged were not looked at"
     )
     yield Reading(

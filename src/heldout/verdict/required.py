@@ -50,6 +50,18 @@ REQUIRED: tuple[RequiredControl, ...] = (
         "have people judge the undecided pairs (heldout review RUN)",
     ),
     RequiredControl(
+        "size of the pictures",
+        (COPIES,),
+        "are the pictures large enough to tell a copy?",
+        "give the pictures in a larger size, or have people judge these pairs (heldout review RUN)",
+    ),
+    RequiredControl(
+        "content of the pictures",
+        (COPIES,),
+        "do the pictures show enough to tell a copy?",
+        "have people judge these pairs (heldout review RUN)",
+    ),
+    RequiredControl(
         "items within reach",
         (WORDS,),
         "could the items have been found by their words?",

@@ -69,7 +69,7 @@ def rows() -> pl.DataFrame:
         {**ALONE, "text_degree": "hard", "text_relation": "same item", "answer_said": "same"},
         {**ALONE, "text_degree": "soft", "text_relation": "same item", "answer_said": "unknown"},
         {**ALONE, "untestable": "asked several times"},
-        {**DECOY, "degree": "hard", "relation": "same view, other subject"},
+        {**DECOY, "degree": "hard", "relation": "look-alike"},
         {**DECOY, "degree": "soft", "relation": "undecided"},
         {**DECOY, "degree": "none", "relation": "unrelated", "other_texts": 1},
         {"kind": STRANGER},

@@ -262,7 +262,7 @@ def test_judged_pairs_are_of_one_group_and_each_is_judged_once(scenes: Collectio
         ("same image", "none", True),
         ("transformed copy", "rotated 90°, changed in part", None),
         ("undecided", "", None),
-        ("same view, other subject", "", False),
+        ("look-alike", "", False),
     ],
 )
 def test_what_an_audit_leaves_to_people_is_not_found(

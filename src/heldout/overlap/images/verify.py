@@ -17,7 +17,7 @@ from heldout.corpus import Corpus, CorpusItem
 from heldout.image import ImageRef, byte_digest, decode, image_error, to_rgb
 from heldout.overlap.images.exact import Place, thumbnail
 from heldout.overlap.images.features import PictureFeatures, cheap_features
-from heldout.overlap.images.register import Registration, register
+from heldout.overlap.images.register import IN_PART, Registration, register
 from heldout.overlap.images.salvage import Candidate, VerifyTask
 from heldout.overlap.nearness.threshold import degree
 from heldout.overlap.relations import COPIES, Modality, Relation, relate_text
@@ -94,8 +94,9 @@ NO_OPENCV = (
     "then give the same command again"
 )
 NO_PICTURE = "the corpus holds an embedding of this picture, not the picture"
+TEMPLATE = "shares a template"
 _REMEMBERED = 384  # pictures of the benchmark, about a megabyte each
-_SHOWN = (*COPIES, Relation.UNDECIDED, Relation.OTHER_SUBJECT)
+_SHOWN = (*COPIES, Relation.UNDECIDED, Relation.LOOK_ALIKE)
 
 
 def can_register() -> bool:
@@ -138,17 +139,20 @@ class PairVerifier:
                 image = image or decode(data)
                 if self.registered:
                     theirs = theirs or cheap_features(image)
-                    self._judged[known] = self._registered(candidate.picture, own, image, theirs)
+                    self._judged[known] = self._registered(candidate, own, image, theirs)
                 else:
                     self._judged[known] = PairVerdict(None, own, unverified=NO_OPENCV)
                     self._show(own, image)
             yield self._judged[known]
 
     def _registered(
-        self, picture: str, own: str, image: Image.Image, theirs: PictureFeatures
+        self, candidate: Candidate, own: str, image: Image.Image, theirs: PictureFeatures
     ) -> PairVerdict:
-        ref, _ = self.pictures[picture]
+        ref, _ = self.pictures[candidate.picture]
         registration = _in_doubt(register(_features(ref), theirs), ref, image)
+        if candidate.template and registration.reason == IN_PART:
+            # Many pictures agree in these parts: they are the template's, and the rest differs.
+            registration = replace(registration, relation=Relation.LOOK_ALIKE, reason=TEMPLATE)
         if registration.relation not in _SHOWN:
             return PairVerdict(registration, own)
         self._show(own, image)  # report and review lay it on the query by the registration's warp
@@ -215,9 +219,10 @@ def _opened(ref: ImageRef) -> Image.Image:
 def _in_doubt(registration: Registration, ref: ImageRef, image: Image.Image) -> Registration:
     """A copy that was edited may show something else now: that is for people to decide."""
     if registration.is_copy and "changed in part" in registration.transform:
-        return replace(registration, relation=Relation.UNDECIDED)
+        return replace(registration, relation=Relation.UNDECIDED, reason="changed in part")
     if registration.is_copy and recoloured_in_part(_opened(ref), image, registration):
-        return replace(registration, relation=Relation.UNDECIDED, transform="recoloured in part")
+        words = "recoloured in part"
+        return replace(registration, relation=Relation.UNDECIDED, transform=words, reason=words)
     return registration
 
 
