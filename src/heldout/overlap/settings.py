@@ -103,10 +103,9 @@ class OverlapSettings(Settings):
 
         home = encoders if info.field_name == "text_encoder" else encoder
         for spec in [specs] if isinstance(specs, str) else specs or ():
-            kind = spec.partition(":")[0]
-            known = home.BUILT_IN
+            kind, known = spec.partition(":")[0], [*home.BUILT_IN, NO_ENCODER]
             if kind not in known:
-                known = [*known, *sorted(p.name for p in entry_points(group=home.GROUP))]
+                known[-1:] = sorted(point.name for point in entry_points(group=home.GROUP))
             if kind not in known:
                 raise ValueError(f"there is no encoder '{kind}'; expected {', '.join(known)}")
         return specs
