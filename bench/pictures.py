@@ -15,6 +15,8 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import io
+import itertools
 import json
 import os
 import platform
@@ -22,7 +24,7 @@ import shutil
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -258,7 +260,8 @@ def small(half: str, folder: Path, images: int, seed: int) -> Iterator[tuple[str
     """32 pixels a side: films, figures of articles, rendered scenes."""
     files = real_pictures()
     draw = np.random.default_rng(seed)
-    own = [path for path, digest in files.items() if int(digest[:4], 16) % 2 == HALVES[half]]
+    once = {digest: path for path, digest in files.items()}  # VQA-Med holds files of VQA-RAD
+    own = [path for digest, path in once.items() if int(digest[:4], 16) % 2 == HALVES[half]]
     own = [own[i] for i in draw.permutation(len(own))]
     figures = sorted((DATA / "pmc_articles").rglob("*.jpg"))
     figures = figures[HALVES[half] :: 2]
@@ -269,12 +272,9 @@ def small(half: str, folder: Path, images: int, seed: int) -> Iterator[tuple[str
     for path in figures:  # pieces of figures are as various as photographs
         figure = Image.open(path).convert("RGB")
         side = min(figure.size) // 2
-        if side < 128:
-            continue
-        for _ in range(3):
-            x, y = (int(draw.integers(extent - side + 1)) for extent in figure.size)
+        for x, y in ((0, 0), (figure.width - side, figure.height - side)):
             piece = figure.crop((x, y, x + side, y + side))
-            if np.asarray(piece.convert("L")).std() > 25:
+            if side >= 128 and np.asarray(piece.convert("L")).std() > 25:
                 pictures.append(("piece of a figure", piece))
     for _ in range(images // 2):
         pictures.append(("rendered scene", drawn_world("scenes", draw)[0]))
@@ -313,7 +313,84 @@ def strangers(folder: Path) -> Iterator[tuple[str, Planting]]:
         yield f"{bench} × {' and '.join(corpora)}", planting
 
 
-SECTIONS = ("crops", "panels", "marks", "decoys", "worlds", "small", "charts", "strangers")
+def speed(folder: Path, count: int) -> None:
+    """CPU seconds of a default scan, stage by stage, and of the whole, for JPEGs of 512 pixels."""
+    import resource
+
+    from heldout.image import decode, pixel_digest, to_rgb
+    from heldout.overlap import cheap_features, open_encoder, parts, register
+    from heldout.overlap.images.fingerprint import screen
+    from heldout.overlap.images.pixels import find_pieces, layout, small_greys
+
+    files = list(real_pictures())[:: max(1, 1362 // count)][:count]
+    data = []
+    for path in files:
+        buffer = io.BytesIO()
+        picture = Image.open(path).convert("RGB").resize((512, 512), Image.Resampling.LANCZOS)
+        picture.save(buffer, "JPEG", quality=85)
+        data.append(buffer.getvalue())
+    encoder = open_encoder("pixels")
+    images = [decode(each) for each in data]
+    greys = [to_rgb(image).convert("L") for image in images]
+    cut = [parts(to_rgb(image)) for image in images]
+    few = images[:12]
+    features = [cheap_features(image) for image in few]
+    batch = np.stack([small_greys(grey) for grey in greys])
+
+    def spent(work: Callable[[], object], divided: int) -> float:
+        start = time.process_time()
+        work()
+        return 1e3 * (time.process_time() - start) / divided
+
+    stages = {
+        "hashes of a corpus picture, decoded small": spent(
+            lambda: [screen(d) for d in data], count
+        ),
+        "decode it and digest its pixels": spent(
+            lambda: [pixel_digest(decode(d)) for d in data], count
+        ),
+        "cut it into panels": spent(lambda: [parts(to_rgb(i)) for i in images], count),
+        "its layout": spent(lambda: layout(batch), count),
+        "its words": spent(lambda: [find_pieces(grey) for grey in greys], count),
+        "picture and panels as the encoder prepares them": spent(
+            lambda: [encoder.prepare_parts(each) for each in cut], count
+        ),
+        "all views of a benchmark picture": spent(
+            lambda: [encoder.encode_views(i) for i in few], len(few)
+        ),
+        "register a pair of different pictures, with what is computed once of each": spent(
+            lambda: [register(a, b) for a, b in itertools.pairwise(features)], len(few) - 1
+        ),
+    }
+    print("\n| stage | CPU ms, one core |\n|---|--:|")
+    for name, milliseconds in stages.items():
+        print(f"| {name} | {milliseconds:.1f} |", flush=True)
+    for encoder_name in (None, "pixels"):
+        planting = Planting(folder / f"speed-{encoder_name}")
+        for number, each in enumerate(data):
+            (planting.folder / "corpus" / f"{number:04d}.jpg").write_bytes(each)
+        for number, path in enumerate(files[:: max(1, count // 20)][:20]):
+            planting.ask(f"{number:03d}", path)
+        before = [
+            resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+        ]
+        found = planting.search(encoder_name, jobs=1)
+        after = [
+            resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+        ]
+        seconds = sum(
+            b.ru_utime + b.ru_stime - a.ru_utime - a.ru_stime
+            for a, b in zip(before, after, strict=True)
+        )
+        print(
+            f"\nWhole scan of {count} JPEGs of 512 pixels for 20 pictures, "
+            f"{'default' if encoder_name else 'encoder none'}: {seconds:.1f} CPU s, "
+            f"{count / seconds:.0f} images a core second; {found['counts'].get('pairs', 0)} pairs verified",
+            flush=True,
+        )
+
+
+SECTIONS = ("crops", "panels", "marks", "decoys", "worlds", "small", "charts", "strangers", "speed")
 
 
 def main() -> None:
@@ -343,13 +420,15 @@ def main() -> None:
             parts.append(charts(folder, options.images, seed))
         if "strangers" in kinds:
             parts.append(strangers(folder))
+        if "speed" in kinds:
+            speed(folder, 3 * options.images)
         for part in parts:
             for title, planting in part:
                 found = planting.search(
                     None if options.encoder == "none" else options.encoder, options.jobs
                 )
                 results.append(show(title, planting, found, options.verbose))
-    out = ROOT / "bench" / "out" / f"pictures-{options.half}.json"
+    out = ROOT / "bench" / "out" / f"pictures-{options.half}-{options.only[0]}.json"
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(json.dumps(results, indent=1))
 

@@ -93,8 +93,22 @@ def translucent_mark(picture: Picture, draw: Draw) -> Picture:
     return jpeg(watermark(picture.convert("RGB"), draw), int(draw.integers(80, 96)))
 
 
+VISIBLE = 32.0  # grey levels, of most of the changed piece
+
+
 def changed_object(picture: Picture, draw: Draw, other: Picture) -> Picture:
-    """A decoy: a lesion painted in, a piece of another film pasted in, or a piece wiped out."""
+    """A decoy that can be seen to be another picture, compressed."""
+    before = np.asarray(picture.convert("L"), np.float32)
+    while True:
+        changed, (x, y, side) = _changed(picture, draw, other)
+        after = np.asarray(changed.convert("L"), np.float32)
+        place = np.s_[y : y + side, x : x + side]
+        if np.percentile(np.abs(after - before)[place], 70) > VISIBLE:
+            return jpeg(changed, int(draw.integers(80, 96)))
+
+
+def _changed(picture: Picture, draw: Draw, other: Picture) -> tuple[Picture, tuple[int, int, int]]:
+    """A lesion painted in, a piece of another film pasted in, or a piece wiped out; and where."""
     changed = picture.convert("RGB")
     side = round(min(changed.size) * float(draw.uniform(0.08, 0.22)))
     x = int(
@@ -124,7 +138,7 @@ def changed_object(picture: Picture, draw: Draw, other: Picture) -> Picture:
     else:
         patch = changed.crop((x, y, x + side, y + side)).filter(ImageFilter.GaussianBlur(side / 3))
     changed.paste(patch, (x, y), mask)
-    return jpeg(changed, int(draw.integers(80, 96)))
+    return changed, (x, y, side)
 
 
 def small_copy(picture: Picture, draw: Draw, side: int = 32) -> tuple[Picture, Picture]:

@@ -56,6 +56,7 @@ def claim(
     methods: tuple[str, ...] = METHODS[:4],
     pictured: bool = True,
     whole: int = 0,
+    encoder: str | None = "an encoder",
     **lost: int,
 ) -> Claim:
     """One search, and the claim about it; ``lost`` are counts of what could not be read."""
@@ -85,7 +86,8 @@ def claim(
     by_modality = {**joined.details["by_modality"], "full": whole}
     joined = joined.model_copy(update={"details": {**joined.details, "by_modality": by_modality}})
     counts = {**result.counts, **lost}
-    return text_claim(found, joined, {}, {"counts": counts, "failed": {}}, pictured=pictured)
+    scanned = {"counts": counts, "failed": {}, "encoder": encoder}
+    return text_claim(found, joined, {}, scanned, pictured=pictured)
 
 
 def test_advice_does_not_send_to_pictures_where_there_are_none(tmp_path: Path) -> None:
@@ -114,7 +116,7 @@ def test_question_and_answer_word_for_word_survive(tmp_path: Path) -> None:
     made = claim(tmp_path, asked(*LONG), [*asked(*LONG[:2]), PAGE])
     assert made.status == "survives"
     assert made.why.startswith(
-        "2 items that say enough to be told by words alone stand there word for word"
+        "2 items that can be identified by their words alone are there word for word"
     )
     assert "chance" not in made.why
     half = claim(tmp_path, asked(*LONG), [*asked(*LONG[:2]), PAGE], text_lost_containers=1)
@@ -165,6 +167,17 @@ def test_nothing_found_is_clean_where_the_items_could_have_been_found(tmp_path: 
     assert fewer.status == "qualified"
     assert "Only 4 of its 6 items with words say enough to be found inside" in fewer.sentence
     assert "pictures" in fewer.next_step
+
+
+def test_nothing_is_clean_where_nobody_looked_for_rewordings(tmp_path: Path) -> None:
+    searched = claim(tmp_path, asked(*LONG), [PAGE])
+    unsearched = claim(tmp_path, asked(*LONG), [PAGE], encoder=None)
+    assert (searched.status, unsearched.status) == ("clean", "qualified")
+    assert unsearched.rule == "words/rewordings-unsearched"
+    assert "Rewordings were not looked for" in unsearched.sentence
+    assert "heldout[text]" in unsearched.next_step
+    (control,) = [control for control in unsearched.controls if control.name == "rewordings"]
+    assert control.outcome == "missing"
 
 
 def test_short_questions_inside_pages_are_not_testable(tmp_path: Path) -> None:

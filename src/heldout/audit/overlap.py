@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import html
 import re
 import shutil
@@ -243,7 +244,10 @@ def search_corpora(
     calibrate(benchmark, corpora, run, engine, near=calibrated, plan=plan, quiet=quiet)
     ended = None
     if settings.text:
-        text = TextSearch(encoder=settings.text_encoder)
+        installed = TextSearch.installed(settings.text_encoder, settings.text_reader)
+        text = dataclasses.replace(
+            installed, fdr=settings.text_fdr, threshold=settings.text_threshold
+        )
         scan_texts(benchmark, corpora, run, engine, text, quiet=quiet)
         if judge is not None:
             ended = judge_texts(run, judge, every=settings.judge_all).ended
@@ -266,7 +270,9 @@ def calibration_plan(
     controls: Sequence[ControlSet] = (),
 ) -> CalibrationPlan:
     others = tuple(spec for spec in settings.second_encoders if spec != settings.calibrated_encoder)
-    return CalibrationPlan(settings.alpha, null, tuple(controls), others)
+    return CalibrationPlan(
+        settings.alpha, null, tuple(controls), others, column=settings.cluster_column
+    )
 
 
 def _calibration(

@@ -13,15 +13,15 @@ from typing import Any
 
 import polars as pl
 
+from heldout.audit._ledger import AuditLedger, file_digest, fingerprint, refuse_changed
+from heldout.audit._recording import forget_loaded, inputs_of, record
 from heldout.audit.audit_file import Search
 from heldout.audit.cases import AuditCase, open_cases, open_controls
 from heldout.audit.conclusion import conclude, share_nearness
 from heldout.audit.family import CORRECTED, write_corrections
-from heldout.audit.ledger import AuditLedger, file_digest, fingerprint, refuse_changed
 from heldout.audit.overlap import calibration_plan, open_judge, search_corpora
 from heldout.audit.plan import Plan, make_plan, refuse_over_budget
 from heldout.audit.reader import Audit, read_audit
-from heldout.audit.recording import forget_loaded, inputs_of, record
 from heldout.audit.verbs import FreshItems, fresh_steps, open_fresh_items, synthesize
 from heldout.corpus import corpus_fingerprint
 from heldout.detect import DetectSettings, Finding, ScoreTables, detectors

@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 
 import polars as pl
 
-from heldout.cure.files import write_list
+from heldout.cure._files import write_list
 from heldout.cure.sanitize import incomplete
 from heldout.errors import InputError, counted
 from heldout.evidence import PROVEN, Leak, Rung, leaks_of

@@ -11,8 +11,8 @@ from typing import Any
 import polars as pl
 
 from heldout.errors import InputError
+from heldout.evaluate._leaked import ItemLabels
 from heldout.evaluate.compare import PairedComparison, comparison_frame, rank_models
-from heldout.evaluate.leaked import ItemLabels
 from heldout.evaluate.suite import MEAN
 from heldout.evaluate.table import (
     ALL,

@@ -24,6 +24,7 @@ from heldout.overlap import (
     DISMISSED_ALONE,
     EDITED,
     NO_PICTURE,
+    PARAPHRASE,
     SAME_CAPTION,
     SAME_ITEM,
     SAME_QUESTION,
@@ -326,8 +327,9 @@ def _matched(
 
 
 def _with_image(row: Mapping[str, Any], item: ItemLeaks) -> Leak | None:
-    """The full leak of an image whose corpus item asks the question in slightly other words."""
-    if row["relation"] not in _SAME_WORDS or row["answer_relation"] != "same":
+    """The full leak of an image whose corpus item asks the question in other words."""
+    reworded = row["relation"] == PARAPHRASE and row["degree"] != "none"
+    if not (reworded or row["relation"] in _SAME_WORDS) or row["answer_relation"] != "same":
         return None
     place = str(row["corpus"]), str(row["corpus_id"])
     for leak in item.leaks:

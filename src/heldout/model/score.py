@@ -33,7 +33,7 @@ from heldout.store import Run, open_run
 
 @dataclass
 class Scoring:
-    """What came of it. ``checks`` are the model's self-checks, as `heldout detect` will see them."""
+    """The result of scoring. ``checks`` are the model's self-checks, as `heldout detect` will see them."""
 
     model: str
     items: int
@@ -76,7 +76,7 @@ def score_benchmark(
             seed=settings.seed,
         )
         tell(joint.plan.sentence())
-    # Until they are made the scores do not stand: whoever is killed here leaves a failed check.
+    # Without them the scores do not count: a process killed here leaves a failed check.
     pending = SelfCheck("ablation", False, "not finished: give the same `heldout score` again")
     keep_checks(run, model, [pending])
     scored, truncated = score_items(benchmark, examples, scorer, run, model, folder, **how)

@@ -15,8 +15,8 @@ from pydantic import BaseModel, ConfigDict
 
 from heldout.errors import counted
 from heldout.evidence import PICTURED, PROVEN, Rung
-from heldout.report.reproduce import percent
-from heldout.report.scores_owed import owed_sentences
+from heldout.report._reproduce import percent
+from heldout.report._scores_owed import owed_sentences
 from heldout.stats import binomial_interval
 from heldout.store import Run
 from heldout.verdict import (
@@ -111,7 +111,7 @@ TOP = 3
 _CORPUS = {
     "survives": "leaked",
     "qualified": "may have leaked; not settled",
-    "re-attributed": "something else explains it",
+    "re-attributed": "explained by something else",
     "collapses": "no evidence: controls show it, too",
     "clean": "nothing found",
     "not testable": "could not be tested",
@@ -234,7 +234,7 @@ def _summary(cell: Cell) -> dict[str, Any]:
     if cell["model"] is not None and cell["status"] == "survives":
         # Numbers stand in the claims; here it is which tests say so.
         tests = ", ".join(c["id"].partition("/")[0] for c in speaking)
-        why = f"{counted(len(speaking), 'test', 'tests')} stood every control: {tests}"
+        why = f"{counted(len(speaking), 'test', 'tests')} passed every control: {tests}"
     proven = bool(rate and rate["leaked"])
     return {
         "status": cell["status"],
@@ -348,7 +348,7 @@ def _sure(cells: Sequence[Cell], recommendations: Sequence[Mapping[str, Any]]) -
         sentence, measured = certainty(cells)
         messages.append(sentence)
     elif stood:
-        messages.append(f"{counted(len(stood), 'claim', 'claims')} stood every control.")
+        messages.append(f"{counted(len(stood), 'claim', 'claims')} passed every control.")
     open_ = by_status.get("qualified", [])
     if open_:
         asks = next(
@@ -362,7 +362,7 @@ def _sure(cells: Sequence[Cell], recommendations: Sequence[Mapping[str, Any]]) -
         messages.append(f"Not settled: {counted(len(open_), 'claim', 'claims')}. {asks}".strip())
     fallen = len(by_status.get("re-attributed", [])) + len(by_status.get("collapses", []))
     if fallen:
-        messages.append(f"{counted(fallen, 'suspicion', 'suspicions')} did not stand a control.")
+        messages.append(f"{counted(fallen, 'suspicion', 'suspicions')} failed a control.")
     if not messages and by_status.get("clean"):
         messages.append(
             "Clean as far as these methods see; each claim says what it could have seen, and what not."
@@ -383,7 +383,7 @@ LISTED = "; they are listed in actions.jsonl."
 def advice_for(run: Run, made: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """An audit lists items in actions.jsonl; without one, `heldout sanitize` makes the clean split.
 
-    Commands are told whole: with this run's folder and, where one is read, this benchmark.
+    Commands are complete: with this run's folder and, where one is read, this benchmark.
     """
     records = [{**record, "sentence": _whole(record["sentence"], run)} for record in made]
     if (run.path / "actions.jsonl").exists():

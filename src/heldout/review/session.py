@@ -1,4 +1,4 @@
-"""``heldout.review(...)``: the page in the background of a notebook or script, with frames of what is said."""
+"""``heldout.review(...)``: the page in the background of a notebook or script, with frames of judgements."""
 
 from __future__ import annotations
 

@@ -12,6 +12,8 @@ from heldout.benchmark import Benchmark
 from heldout.engine import open_engine
 from heldout.errors import InputError
 from heldout.store import Run, dropped_table
+from heldout.train._training_set import TrainingSet, read_training_set, unusual
+from heldout.train._verl import check_verl, write_verl
 from heldout.train.gate import GateRecord, guard, take_comparisons
 from heldout.train.prompts import TEMPLATE
 from heldout.train.running import (
@@ -22,8 +24,6 @@ from heldout.train.running import (
     run_training,
 )
 from heldout.train.settings import TrainSettings
-from heldout.train.training_set import TrainingSet, read_training_set, unusual
-from heldout.train.verl import check_verl, write_verl
 
 if TYPE_CHECKING:
     import polars as pl
@@ -128,10 +128,10 @@ def train(
     if to == VERL:
         check_verl(chosen)
     else:
-        from heldout.train.trainers import check_checkpoint, require_packages
+        from heldout.train._trainers import check_checkpoint, require_packages
 
         require_packages()
-    # What can be known before the comparison, which takes minutes, is said before it.
+    # Mistakes that can be known before the comparison, which takes minutes, are reported before it.
     data = read_training_set(chosen.data, limit=chosen.limit)
     check_rows(chosen, data.items)
     if not to:
@@ -174,7 +174,7 @@ def _trained_record(trained: Trained) -> dict[str, Any]:
 
 def _trained(run: Run) -> Trained | None:
     """What an earlier call finished."""
-    from heldout.train.trainers import UpdatePace
+    from heldout.train._trainers import UpdatePace
 
     trained = run.manifest()["train"].get("trained")
     if trained is None or not (run.path / MODEL / "config.json").exists():

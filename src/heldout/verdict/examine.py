@@ -29,6 +29,7 @@ from heldout.detect import (
 from heldout.model import forget_detections
 from heldout.stats import Contrast
 from heldout.store import SCHEMAS, Run
+from heldout.verdict._model_claims import corrected, fires, model_claim, smallest_p, with_adjusted
 from heldout.verdict.challenge import challenge
 from heldout.verdict.claim import Claim
 from heldout.verdict.controls.inflation import Inflation, Stratum, run_inflation, run_strata
@@ -40,7 +41,6 @@ from heldout.verdict.controls.lab_rates import (
 )
 from heldout.verdict.controls.orders import OrderResult, ablate_orders
 from heldout.verdict.measured import MeasuredRates, read_rates, shipped_rates
-from heldout.verdict.model_claims import corrected, fires, model_claim, smallest_p, with_adjusted
 
 
 @dataclass(frozen=True)

@@ -54,9 +54,9 @@ def _items(verdict: BenchmarkVerdict) -> Iterator[Advice]:
         "scores with and without them",
         Rung.UNDECIDED: "Have people judge the undecided pairs of {} of {} (heldout review)",
         Rung.UNCOMPARED: "Make the pictures of {} of {} readable, here and in the corpus, and audit "
-        "again: question and answer stand there beside pictures that could not be compared",
-        Rung.BESIDE_ANOTHER: "Read {} of {} whose question and answer stand there beside another "
-        "picture: no leak, unless they can be answered without theirs",
+        "again: the corpus has question and answer with pictures that could not be compared",
+        Rung.BESIDE_ANOTHER: "Read {} of {} whose question and answer are in the corpus with another "
+        "picture: no leak, unless they can be answered without their own picture",
         Rung.SOURCE_OVERLAP: "Report scores with and without {} of {} that name a source which the corpus "
         "names, too (article, study, patient or file)",
         Rung.LOOK_ALIKE: "Look at the nearest of {} of {} with look-alikes in the corpus: none is a proven "
@@ -103,7 +103,7 @@ def _models(verdict: BenchmarkVerdict) -> Iterator[Advice]:
             tests = ", ".join(claim.id.partition("/")[0] for claim in stood)
             message = (
                 f"Say that {cell.cell.model} has seen {verdict.benchmark} wherever you report it: "
-                f"{counted(len(stood), 'test', 'tests')} stood every control ({tests})."
+                f"{counted(len(stood), 'test', 'tests')} passed every control ({tests})."
             )
             yield _advice("model", message, [claim.id for claim in stood], verdict.benchmark)
     for cell in single:
@@ -275,7 +275,7 @@ PRESSING: tuple[Status, ...] = (
 )
 NEARNESS = "nearness/"
 #: why a model without any claim could not be tested
-ONE_FORM = "answers in one form alone tell accuracy, not memory: add twins or variants"
+ONE_FORM = "answers in one form alone show accuracy, not memory: add twins or variants"
 
 
 @dataclass(frozen=True)

@@ -67,7 +67,7 @@ def _nothing_to_compare(images: Finding, why: str, worded: bool) -> Claim:
         rule=rule_id(COPIES, decide(COPIES, {"both sides have pictures": False})),
         findings=[],
         controls=[Control(name=NOTHING_TO_COMPARE, outcome="missing", reason=why)],
-        next_step="the claim about words speaks of this corpus"
+        next_step="see the claim about words for this corpus"
         if worded
         else "switch the text search on: heldout overlap … --text, or text: true in an audit file",
     )
@@ -120,12 +120,12 @@ def _undecided_pairs(images: Finding) -> list[Control]:
     have = counted(_undecided(images), "picture has", "pictures have")
     message = f"{have} an undecided match in the corpus and no proven copy"
     reasons = images.details.get("undecided_because", {})
-    counts = ", ".join(f"{count:,} {reason}" for reason, count in reasons.items())
+    listed = ", ".join(f"{count:,} {reason}" for reason, count in reasons.items())
     return [
         Control(
             name="undecided pairs",
             outcome="missing",
-            reason=f"{message} ({counts})" if counts else message,
+            reason=f"{message} ({listed})" if listed else message,
         )
     ]
 
@@ -134,8 +134,8 @@ def _what_pictures_allow(images: Finding) -> list[Control]:
     """Where size or content of the pictures, not the search, leaves matches undecided."""
     reasons = images.details.get("undecided_because", {})
     kinds = (
-        ("size of the pictures", TOO_SMALL, "too small for registration to tell a copy"),
-        ("content of the pictures", TOO_PLAIN, "too plain for registration to tell a copy"),
+        ("size of the pictures", TOO_SMALL, "too small for registration to recognise a copy"),
+        ("content of the pictures", TOO_PLAIN, "too plain for registration to recognise a copy"),
     )
     return [
         Control(
@@ -206,7 +206,7 @@ def _sentence(
     if status == "clean":
         return f"No image of {benchmark} is in {corpus} as {_an(_kind(images))}." + _similar(images)
     return (
-        f"{_rate(images)} images of {benchmark} are in {corpus} as {_copies(images)}"
+        f"{_count(images, f'images of {benchmark} ')} are in {corpus} as {_copies(images)}"
         f"{_carried(images, items)}; {_answers(images, items, answers)}."
         + _conflicts(images, items)
         + _if_copies(images, possible)
@@ -214,10 +214,10 @@ def _sentence(
     )
 
 
-def _rate(finding: Finding) -> str:
+def _count(finding: Finding, what: str = "") -> str:
     effect = finding.effect
     rate = f"{effect.value:.1%} [{effect.low:.1%}, {effect.high:.1%}]"
-    return f"{int(finding.statistic.value):,} of {finding.n:,} ({rate})"
+    return f"{int(finding.statistic.value):,} of {finding.n:,} {what}({rate})"
 
 
 def _carried(images: Finding, items: Finding) -> str:
@@ -261,7 +261,7 @@ def _if_copies(images: Finding, possible: Finding | None) -> str:
     undecided = _undecided(images)
     more = "more " if images.statistic.value else ""
     are = f"{more}image is undecided" if undecided == 1 else f"{more}images are undecided"
-    return f" {undecided:,} {are}: if all undecided ones are copies, it is {_rate(possible)}."
+    return f" {undecided:,} {are}: if all undecided ones are copies, it is {_count(possible)}."
 
 
 def _verified(images: Finding) -> bool:
@@ -328,4 +328,4 @@ def _next_step(status: Status, images: Finding, answers: Finding | None) -> str:
         return f"see in the dropped table why no image of {images.cell.corpus} could be compared"
     if status == "not testable":
         return "run heldout check on the benchmark, and look at the dropped table"
-    return "this speaks of images only, and of the kinds of copies that were looked for"
+    return "this concerns images only, and the kinds of copies that were searched for"

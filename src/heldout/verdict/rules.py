@@ -103,7 +103,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "nothing-to-find",
         (WORDS,),
-        {"some item can be told by its words": False},
+        {"some item can be identified by its words": False},
         "not testable",
         "no text on one side, or no item that any method could find",
     ),
@@ -113,14 +113,14 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "word-for-word",
         (WORDS,),
-        {"question and answer stand there": True},
+        {"question and answer are in the corpus": True},
         "survives",
         "question and answer (and options) word for word",
     ),
     Rule(
         "like-words",
         (WORDS,),
-        {"similar words stand there": True},
+        {"similar words are in the corpus": True},
         "qualified",
         "reworded, contained, short, templates, unanswered, or beside a picture that is another or could "
         "not be compared: people must read them",
@@ -138,6 +138,13 @@ RULES: tuple[Rule, ...] = (
         {"most items can be found": False},
         "qualified",
         "none found, but too few items say enough to be found inside a longer text",
+    ),
+    Rule(
+        "rewordings-unsearched",
+        (WORDS,),
+        {"rewordings were looked for": False},
+        "qualified",
+        "none found, but nobody looked for rewordings",
     ),
     Rule("none-found", (WORDS,), {}, "clean", "none found, and most items could have been"),
     # Nearness is never a leak, whatever its status: copies have a claim of their own.
@@ -160,7 +167,7 @@ RULES: tuple[Rule, ...] = (
         (NEARNESS,),
         {"more flags than chance": False, "copies were proven": True},
         "qualified",
-        "no more flags than chance, but copies are proven: few flags say nothing of these pictures",
+        "no more flags than chance, but copies are proven: few flags do not clear these pictures",
     ),
     Rule(
         "interval-off",
@@ -188,7 +195,7 @@ RULES: tuple[Rule, ...] = (
         (NEARNESS,),
         {"more than chance without copies": False},
         "re-attributed",
-        "only proven copies are near: their own claim speaks of them",
+        "only proven copies are near: they have a claim of their own",
     ),
     Rule(
         "control-fires-too",
@@ -232,14 +239,14 @@ RULES: tuple[Rule, ...] = (
         OF_MODELS,
         {"fires": False, "at the floor of its permutations": True},
         "qualified",
-        "as far from chance as its permutations can tell, and too few of them for the family",
+        "as far from chance as its permutations can show, and too few of them for the family",
     ),
     Rule(
         "no-reference",
         OF_MODELS,
         {"fires": False, "a control is missing": True},
         "qualified",
-        "nothing fires, but without a clean reference no difference is no proof",
+        "nothing fires, but without a clean reference an absent difference proves nothing",
     ),
     Rule(
         "doubt",
@@ -315,7 +322,7 @@ RULES: tuple[Rule, ...] = (
         (ORDER,),
         {"covariates explain it": True},
         "re-attributed",
-        "gone once answer and question length are taken out",
+        "gone when adjusted for answer and question length",
     ),
     Rule("control-failed", OF_MODELS, {"a control failed": True}, "qualified", "a control failed"),
     Rule(

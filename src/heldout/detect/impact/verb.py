@@ -12,8 +12,8 @@ from typing import Annotated, Any, Self
 from pydantic import Field, model_validator
 
 from heldout.benchmark import Benchmark, read_benchmark
+from heldout.detect.impact._predictions import Predictions
 from heldout.detect.impact.impact import adjust_impacts
-from heldout.detect.impact.predictions import Predictions
 from heldout.detect.impact.study import (
     Study,
     add_impact,
@@ -133,8 +133,8 @@ def _same_benchmark(run: Run, benchmark: Benchmark) -> None:
     if about.get("fingerprint") not in (None, benchmark.fingerprint):
         raise InputError(
             f"{run.path} is about '{about['name']}' (revision {about['fingerprint'][:12]}), not about "
-            f"'{benchmark.name}' (revision {benchmark.fingerprint[:12]}): what leaked of one says nothing "
-            f"of the other. Give the benchmark that the run was made with"
+            f"'{benchmark.name}' (revision {benchmark.fingerprint[:12]}): leaks of one do not apply "
+            f"to the other. Give the benchmark that the run was made with"
         )
 
 

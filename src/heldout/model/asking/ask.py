@@ -61,7 +61,7 @@ class AskingPlan:
 
 @dataclass(frozen=True)
 class Asking:
-    """What came of it. Tokens are of what this command asked; ``reused`` were asked before."""
+    """The result of asking. Tokens are those of this command's requests; ``reused`` were asked before."""
 
     model: str
     summary: Summary

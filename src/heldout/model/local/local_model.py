@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from heldout.image import ImageError
-from heldout.model.local.answering import LocalAsker, Parts
+from heldout.model.local._answering import LocalAsker, Parts
 from heldout.model.local.forward import (
     BATCH_TOKENS,
     Forward,

@@ -298,6 +298,14 @@ def explained(
     )
 
 
+def unexplained(cv2: Any, target: Floats, source: Floats, mask: NDArray[np.bool_]) -> Floats:
+    """Grey levels of the target's detail that one filter on the source leaves, over spots of 3 x 3."""
+    wanted = target - _blur(cv2, target, SHADING)
+    shading = _blur(cv2, source, SHADING)
+    fitted = _fitted(wanted, [_blur(cv2, source, sigma) - shading for sigma in BLURS], mask)
+    return np.asarray(cv2.blur(np.abs(wanted - fitted) * mask, (3, 3)))
+
+
 def _fitted(wanted: Floats, basis: list[Floats], mask: NDArray[np.bool_]) -> Floats:
     """Least squares over every second pixel, then once more without the pixels that fit worst."""
     some = mask[::2, ::2]

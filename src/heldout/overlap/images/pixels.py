@@ -254,6 +254,7 @@ def _mixed(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
 WORDS = 1.5  # weight of the words' similarity, the layout's is 1
 SHARED_WORDS = 0.5  # of the area, from which on a part has the words of the whole
 LOOKS = (1.0, 1 / HALF, 2.0)  # how many times as large a query is looked at
+FINEST = 1.9  # pixels: the smallest pieces there are
 _QUARTERS = [(across / 2, down / 2) for down in range(3) for across in range(3)]
 VIEWS = (
     *MANY,
@@ -302,9 +303,12 @@ class PixelsEncoder(Encoder):
         return np.concatenate([layout(greys), weighted], axis=1)
 
     def encode_views(self, image: Image.Image) -> tuple[list[str], Floats]:
-        """Many views, for pieces are looked for only three times: a view's words follow from them."""
+        """Many views, for pieces are looked for only twice: a view's words follow from them."""
         picture = to_rgb(image).convert("L")
-        looks = tuple(find_pieces(picture, closer=closer) for closer in LOOKS)
+        closest = find_pieces(picture, closer=LOOKS[-1])
+        # What a look from farther away shows are the larger of the pieces that a closer one shows.
+        coarse = closest.sizes >= FINEST * LOOKS[-1] / LOOKS[1]
+        looks = (find_pieces(picture), closest.chosen(coarse, len(coarse)), closest)
         upright = _side_by_side(picture, row_of_words(looks[0]))
         small = _reduced(picture)
         names, prepared = [VIEWS[0].name], [upright]

@@ -29,7 +29,7 @@ from heldout.overlap.images.features import (
     from_frames,
     from_local_features,
 )
-from heldout.overlap.images.marks import without_marks
+from heldout.overlap.images.marks import is_altered, without_marks
 from heldout.overlap.relations import COPIES, Relation
 
 # The cascade: cheap questions first, pixels only for pairs that may be copies.
@@ -108,20 +108,29 @@ def _aligned(cv2: Any, query: PictureFeatures, candidate: PictureFeatures) -> Al
     frames = from_frames(query, candidate)
     if frames.score >= SKETCH:
         tried += _tried(cv2, query, candidate, frames)
-    if not tried or tried[0][2].residual >= CERTAIN:
+    if not tried or tried[0][2].residual >= CERTAIN or is_small(query, candidate):
         local = from_local_features(query, candidate)
         if local is not None and local.inliers >= WITNESSES:
             tried += _tried(cv2, query, candidate, local)
     if not tried:
         return None
-    best = min(tried, key=lambda each: each[2].residual)
-    if best[2].residual >= CERTAIN and best[2].detail >= REFINABLE:
-        best = min((best, *_refined(cv2, query, candidate, *best[:2])), key=lambda e: e[2].residual)
+    if is_small(query, candidate):
+        # Windows say little: the pixels have to lie on each other, and are pulled there in any case.
+        for start in list(tried):
+            tried += _refined(cv2, query, candidate, *start[:2])
+        best = max(tried, key=lambda each: each[2].correlation)
+    else:
+        best = min(tried, key=lambda each: each[2].residual)
+        if best[2].residual >= CERTAIN and best[2].detail >= REFINABLE:
+            refined = _refined(cv2, query, candidate, *best[:2])
+            best = min((best, *refined), key=lambda each: each[2].residual)
     hypothesis, frame, agreement = best
-    if max(agreement.residual, agreement.spread) >= CERTAIN and agreement.detail >= MARKABLE:
+    if agreement.detail >= MARKABLE and is_altered(cv2, frame, hypothesis.inverted):
         cleaned = without_marks(cv2, frame, hypothesis.inverted)
         if cleaned is not None and cleaned.residual < CERTAIN:
             agreement = cleaned
+        else:
+            agreement = replace(agreement, worst=1.0)
     warp = candidate.to_native @ hypothesis.warp @ np.linalg.inv(query.to_native)
     return Alignment(warp / warp[2, 2], hypothesis.inverted, hypothesis.inliers, agreement)
 
@@ -144,8 +153,9 @@ def _refined(
     still = np.eye(2, 3, dtype=np.float32)
     mask = frame.inside.astype(np.uint8)
     try:
+        softened = 5 if min(mask.shape) >= SMALL_SIDE else 1
         _, correction = cv2.findTransformECC(
-            frame.query, theirs, still, cv2.MOTION_AFFINE, criteria, mask, 5
+            frame.query, theirs, still, cv2.MOTION_AFFINE, criteria, mask, softened
         )
     except cv2.error:  # it does not converge on pictures that do not fit
         return []
@@ -284,10 +294,11 @@ VIEW_OVERLAP = 0.6
 SAME_CORRELATION = 0.98
 SMALL_SIDE = 64  # pixels; below, other rules hold
 SMALL_WINDOWS = 4
-SMALL_CORRELATION = 0.985
-SMALL_RESIDUAL = 0.06
-SMALL_SPREAD = 0.15
-SMALL_DETAIL = 0.95
+SMALL_CORRELATION = 0.93
+SMALL_RESIDUAL = 0.01
+SMALL_SPREAD = 0.002  # neighbouring slices begin at .008
+SMALL_DETAIL = 0.98
+SMALL_DOUBT = 0.9  # correlation below which even a tiny picture is another one
 SMALL_OVERLAP = 0.6
 PLAIN_WINDOWS = 4
 PLAIN_CORRELATION = 0.995
@@ -308,14 +319,15 @@ def relation(
     if alignment is not None:
         agreement = alignment.agreement
         overlap = max(agreement.query_overlap, agreement.candidate_overlap)
-        small = min(*query.size, *candidate.size) < SMALL_SIDE
+        small = is_small(query, candidate)
         if overlap >= OVERLAP and (
             _proven_small(alignment) if small else _proven(alignment) or _proven_plain(alignment)
         ):
             return Relation.TRANSFORMED_COPY, ""
-        if overlap >= OVERLAP and (
-            agreement.residual <= DOUBTFUL_RESIDUAL
-            or (agreement.windows >= WINDOWS and agreement.detail >= DOUBTFUL_DETAIL)
+        if (small and agreement.correlation < SMALL_DOUBT) or overlap < OVERLAP:
+            pass
+        elif agreement.residual <= DOUBTFUL_RESIDUAL or (
+            agreement.windows >= WINDOWS and agreement.detail >= DOUBTFUL_DETAIL
         ):
             few = TOO_PLAIN if agreement.windows < WINDOWS else IN_PART
             return Relation.UNDECIDED, TOO_SMALL if small else few
@@ -326,6 +338,10 @@ def relation(
             return Relation.LOOK_ALIKE, ""
     shading = float(np.max(candidate.shadings[0] @ query.shadings.T))
     return Relation.LOOK_ALIKE if shading >= VIEW_CORRELATION else Relation.UNRELATED, ""
+
+
+def is_small(query: PictureFeatures, candidate: PictureFeatures) -> bool:
+    return min(*query.size, *candidate.size) < SMALL_SIDE
 
 
 def _proven(alignment: Alignment) -> bool:

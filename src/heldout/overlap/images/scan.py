@@ -122,15 +122,16 @@ def scan(
             unusable += lost
             stages.append(match.stage)
         if hashes:
-            way = {**settings, "register": can_register(), "rules": RULES}
+            every = near is None or near.named
+            way = {**settings, "register": can_register(), "rules": RULES, "every": every}
             verified = run.stage(f"verified/{folder}", way)
             pairs = by_shard(*candidates, templates=hashed_pairs.templates)
-            _verify(pictures, corpus, pairs, verified, result, engine, quiet)
+            _verify(pictures, corpus, pairs, verified, result, engine, quiet, every)
             stages.append(verified)
             if series := hashed_pairs.to_verify(_copies(verified)):
                 # What looked like a template is a picture that the corpus holds many times.
                 again = run.stage(f"verified-series/{folder}", way)
-                _verify(pictures, corpus, by_shard(series), again, result, engine, quiet)
+                _verify(pictures, corpus, by_shard(series), again, result, engine, quiet, every)
                 stages.append(again)
             unusable += _unverified(result)
         scanned.append(result)
@@ -216,6 +217,7 @@ def _verify(
     result: CorpusScan,
     engine: Engine,
     quiet: bool,
+    every: bool,
 ) -> None:
     """Judge every candidate pair; the shards that hold one are read once more."""
     shards = {shard.index: shard for shard in corpus.shards() if shard.index in candidates}
@@ -230,7 +232,7 @@ def _verify(
                 else:
                     step(len(task.candidates))
 
-        judge = functools.partial(verify_shard, pictures, can_register(), corpus)
+        judge = functools.partial(verify_shard, pictures, can_register(), corpus, every=every)
         for outcome in map_salvaged(engine, judge, to_do(), PairSalvage()):
             if outcome.value is None:
                 result.failed[outcome.task.shard.id] = outcome.error or "no result"

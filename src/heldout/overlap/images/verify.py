@@ -17,10 +17,11 @@ from heldout.corpus import Corpus, CorpusItem
 from heldout.image import ImageRef, byte_digest, decode, image_error, to_rgb
 from heldout.overlap.images.exact import Place, thumbnail
 from heldout.overlap.images.features import PictureFeatures, cheap_features
+from heldout.overlap.images.hashes import RADII
 from heldout.overlap.images.register import IN_PART, Registration, register
 from heldout.overlap.images.salvage import Candidate, VerifyTask
 from heldout.overlap.nearness.threshold import degree
-from heldout.overlap.relations import COPIES, Modality, Relation, relate_text
+from heldout.overlap.relations import COPIES, POSSIBLE_COPIES, Modality, Relation, relate_text
 from heldout.store import MAY_PASS, Dropped, ShardResult, dropped_table, make_table
 
 # Was one part recoloured? Registration compares greys, and red can be as grey as green.
@@ -168,8 +169,14 @@ def verify_shard(
     registered: bool,
     corpus: Corpus,
     task: VerifyTask,
+    *,
+    every: bool = True,
 ) -> ShardResult:
-    """A verdict on every candidate pair of one task. Pure: the caller stores the result."""
+    """A verdict on every candidate pair of one task. Pure: the caller stores the result.
+
+    Without ``every``, neighbours that only an encoder proposed and that are no copies are counted, not
+    listed.
+    """
     pending: dict[str, list[Candidate]] = defaultdict(list)
     for candidate in task.candidates:
         pending[candidate.corpus_id].append(candidate)
@@ -187,6 +194,8 @@ def verify_shard(
                 done += 1
                 counts["unverified_pairs"] += judged.unverified is not None
                 places = pictures[candidate.picture][1]
+                if not every and _is_mere_neighbour(candidate, judged):
+                    continue
                 matches += _rows(places, candidate, item, judged, corpus.name)
         except Exception as error:  # one item's failure must not cost the others
             problem = image_error(error)
@@ -203,6 +212,12 @@ def verify_shard(
             "dropped": dropped_table(dropped),
         },
         counts=counts,
+    )
+
+
+def _is_mere_neighbour(candidate: Candidate, judged: PairVerdict) -> bool:
+    return judged.relation not in POSSIBLE_COPIES and not any(
+        origin.method in RADII for origin in candidate.found
     )
 
 

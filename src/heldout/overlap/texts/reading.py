@@ -1,0 +1,448 @@
+"""Which paraphrase candidates are rewordings: read again, and judged in the light of picture and answer.
+
+How near two different texts come depends on what a benchmark is about, so nothing is a rewording for its
+cosine alone. What counts is how far a candidate stands out from the next-nearest texts of both sides, held
+against a null: neighbours within the benchmark that are about another picture and have another answer. That
+a different text stands out as much is then weighed with how likely it has the item's answer, options and
+numbers by chance, and the candidates of a corpus are cut where the share of false ones among them would
+exceed ``fdr`` (Storey 2002). Beside a copy of the item's own picture the null is what else is asked
+there, and far less likeness is needed.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from heldout.engine import progress
+from heldout.overlap.images.encoder import Floats
+from heldout.overlap.relations import COPIES
+from heldout.overlap.texts.encoders import DEFAULT, READER, open_text_encoder
+from heldout.overlap.texts.index import TextIndex
+from heldout.overlap.texts.ledger import AGREEING
+from heldout.overlap.texts.normalise import loose
+from heldout.overlap.texts.relation import PARAPHRASE, SHOWN
+
+OWN_ALPHA = 0.03  # chance that another question beside the own picture, with its answer, passes
+_LISTED = 5.0  # candidates are listed up to so many times the chance that counts
+_FEW = 30  # different texts below which a null says nothing
+_SAMPLE = 3000  # texts of the benchmark that are compared with each other
+_NEXT = 3  # next-nearest texts of either side, of which the middle one is what a candidate stands out from
+_BATCH = 512  # texts between two steps of the progress bar
+_FEWEST_WORDS = 3  # "15" rewords nothing
+_SHORTER = 0.25  # nor does a text of a quarter of the words
+_HALF = 0.5  # chances above it are those of different texts (Storey's lambda)
+#: cosines from which on texts count where no null is large enough: alone, and beside the own picture
+SETTLED: Mapping[str, tuple[float, float]] = {READER: (0.90, 0.72), DEFAULT: (0.85, 0.50)}
+_ANY = (0.88, 0.75)  # of another encoder, of which nobody measured more than was published
+_SURE, _LIKELY = (
+    0.001,
+    0.3,
+)  # chances that are taken for granted then, above the first and the second
+
+_SPELLED = (  # "one" mostly counts nothing
+    "two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
+    "eighteen nineteen twenty"
+)
+_WORD_NUMBERS = {word: str(2 + place) for place, word in enumerate(_SPELLED.split())} | {
+    "thirty": "30",
+    "forty": "40",
+    "fifty": "50",
+    "sixty": "60",
+    "hundred": "100",
+    "dozen": "12",
+}
+_NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
+_SHARED = 0.5  # of the numbers of either text: below it they are two texts
+
+
+@dataclass
+class Candidate:
+    """One row of text_matches that may be a rewording."""
+
+    row: dict[str, Any]
+    evidence: dict[str, Any]
+    own: bool  # beside a copy of the item's picture
+    score: float = 0.0
+    p: float = 1.0
+    possible: bool = True
+
+    @property
+    def item(self) -> str:
+        return str(self.row["benchmark_id"])
+
+    @property
+    def document(self) -> tuple[str, str, str]:
+        return str(self.row["corpus"]), str(self.row["corpus_id"]), self.evidence["corpus_text"]
+
+    @property
+    def answer(self) -> str:
+        return str(self.row["answer_relation"])
+
+
+class Null:
+    """Scores of texts known to be different; too few of them give no chances."""
+
+    def __init__(self, scores: Iterable[float], settled: tuple[float, float]) -> None:
+        self._scores = np.sort(np.fromiter(scores, np.float64))
+        self._settled = settled
+
+    def __len__(self) -> int:
+        return len(self._scores)
+
+    @property
+    def known(self) -> bool:
+        return len(self) >= _FEW
+
+    def p(self, score: float, cosine: float) -> float:
+        """How often a different text scores as high; without a null, by the cosine alone."""
+        if not self.known:
+            likely = _LIKELY if cosine >= self._settled[1] else 1.0
+            return _SURE if cosine >= self._settled[0] else likely
+        above = len(self) - int(np.searchsorted(self._scores, score, side="left"))
+        return (1 + above) / (2 + len(self))
+
+
+def settle_rewordings(
+    matches: pl.DataFrame, pictures: pl.DataFrame, index: TextIndex, *, quiet: bool = False
+) -> tuple[pl.DataFrame, dict[str, dict[str, Any]]]:
+    """``matches`` with the degree of every paraphrase candidate settled, and per corpus how.
+
+    Candidates that are nowhere near counting are left out of the table.
+    """
+    place = pl.int_range(pl.len()).alias("place")
+    numbered = matches.with_columns(place)
+    chosen = (pl.col("method") == "embedding") & (pl.col("relation") == PARAPHRASE)
+    own = set(
+        pictures.filter(pl.col("relation").is_in(COPIES))
+        .select("benchmark_id", "corpus", "corpus_id")
+        .iter_rows()
+    )
+    candidates = [
+        Candidate(
+            row,
+            json.loads(row["evidence"]),
+            (row["benchmark_id"], row["corpus"], row["corpus_id"]) in own,
+        )
+        for row in numbered.filter(chosen).to_dicts()
+    ]
+    reading = _Reading.of(candidates, index, quiet)
+    records: dict[str, dict[str, Any]] = {}
+    kept: list[dict[str, Any]] = []
+    for corpus in dict.fromkeys(matches["corpus"].to_list()):
+        here = [entry for entry in candidates if entry.row["corpus"] == corpus]
+        records[corpus] = _settle(here, reading, index)
+        kept += [_settled_row(entry) for entry in here if entry.row["degree"] != "dropped"]
+    schema = numbered.schema
+    frame = pl.DataFrame(kept, schema=schema) if kept else numbered.clear()
+    joined = pl.concat([numbered.filter(~chosen), frame]).sort("place").drop("place")
+    return joined, records
+
+
+class _Reading:
+    """Scores of candidates, and of texts of the benchmark with each other, by one encoder."""
+
+    def __init__(self, name: str, identity: str, vectors: Mapping[str, Floats]) -> None:
+        self.name, self.identity, self.vectors = name, identity, vectors
+
+    @classmethod
+    def of(cls, candidates: Sequence[Candidate], index: TextIndex, quiet: bool) -> _Reading:
+        name = index.search.reader or index.search.encoder
+        assert name is not None
+        encoder = open_text_encoder(name)
+        ours = dict.fromkeys(index.entries[entry].text for entry in _asked(index))
+        texts = sorted(
+            {
+                *ours,
+                *(entry.evidence["benchmark_text"] for entry in candidates),
+                *(entry.evidence["corpus_text"] for entry in candidates),
+            }
+        )
+        vectors: dict[str, Floats] = {}
+        title = "reading paraphrase candidates"
+        with progress(title, len(texts), "texts", disabled=quiet) as step:
+            for first in range(0, len(texts), _BATCH):
+                batch = texts[first : first + _BATCH]
+                vectors.update(zip(batch, encoder.embed(batch), strict=True))
+                step(len(batch))
+        reading = cls(name, encoder.identity, vectors)
+        for entry in candidates:
+            entry.score = reading.score(
+                entry.evidence["benchmark_text"], entry.evidence["corpus_text"]
+            )
+        return reading
+
+    def score(self, text: str, other: str) -> float:
+        return min(1.0, float(self.vectors[text] @ self.vectors[other]))
+
+
+def _asked(index: TextIndex) -> list[int]:
+    """Texts of the benchmark that are compared with each other, evenly drawn where there are many."""
+    whole = [k for k in index.whole if index.entries[k].field != "question+options"]
+    return whole[:: max(1, -(-len(whole) // _SAMPLE))]
+
+
+def _settle(candidates: Sequence[Candidate], reading: _Reading, index: TextIndex) -> dict[str, Any]:
+    """Give every candidate of one corpus its chance and its degree."""
+    search = index.search
+    settled = SETTLED.get(reading.name, _ANY)
+    among = _Neighbours(reading, index)
+    alone = Null(among.margins, settled)
+    contradicting = [e.score for e in candidates if e.own and e.answer == "different"]
+    beside = Null(
+        contradicting if len(contradicting) >= _FEW else among.together, (settled[1], settled[1])
+    )
+    chances = _Chances(candidates, index)
+    best_item = _nearest_items(candidates)
+    margins = among.stand_out(candidates)
+    for entry, margin in zip(candidates, margins, strict=True):
+        if entry.own:
+            entry.p = beside.p(entry.score, entry.score) * chances.of(entry)
+        else:
+            # Of the texts that have the item's answer by chance, the nearest is nearer than this one.
+            entry.p = 1.0 - (1.0 - alone.p(margin, entry.score)) ** chances.of(entry)
+        if search.threshold is not None:
+            entry.p = 0.0 if entry.score >= search.threshold else 1.0
+        entry.possible = _may_count(entry, best_item)
+    cut = _cut(candidates, search.fdr, len(index.ids))
+    for entry in candidates:
+        limit = OWN_ALPHA if entry.own else cut
+        counts = entry.possible and entry.p <= limit
+        listed = counts or (
+            entry.p <= max(_LISTED * limit, search.fdr) and entry.answer != "different"
+        )
+        entry.row["degree"] = "soft" if counts else "none" if listed else "dropped"
+        entry.evidence["reading"] = {
+            "similarity": round(entry.score, 4),
+            "chance": float(f"{entry.p:.2g}"),
+            "own_picture": entry.own,
+        }
+    return {
+        "reader": reading.identity,
+        "fdr": search.fdr,
+        "threshold": search.threshold,
+        "read": len(candidates),
+        "counted": sum(entry.row["degree"] == "soft" for entry in candidates),
+        "cut": cut,
+        "null": {"alone": len(alone), "beside the own picture": len(beside)},
+    }
+
+
+def _cut(candidates: Sequence[Candidate], fdr: float, items: int) -> float:
+    """The largest chance at which the share of false ones among what counts stays below ``fdr``."""
+    best: dict[str, float] = {}
+    for entry in candidates:
+        if not entry.own:
+            chance = entry.p if entry.possible else 1.0
+            best[entry.item] = min(best.get(entry.item, 1.0), chance)
+    chances = np.sort(np.fromiter(best.values(), np.float64))
+    different = items - len(chances) + int((chances > _HALF).sum())
+    null = min(1.0, (1 + different) / (_HALF * max(1, items)))
+    false = null * items * chances / np.arange(1, len(chances) + 1)
+    passing = np.flatnonzero(false <= fdr)
+    return float(chances[passing[-1]]) if len(passing) else 0.0
+
+
+def _nearest_items(candidates: Sequence[Candidate]) -> dict[tuple[str, str, str], float]:
+    """Per document the score of the item it is nearest to, of those it does not contradict."""
+    best: dict[tuple[str, str, str], float] = {}
+    for entry in candidates:
+        if entry.answer != "different":
+            best[entry.document] = max(best.get(entry.document, -1.0), entry.score)
+    return best
+
+
+class _Neighbours:
+    """Texts of the benchmark among each other: what nearness says about texts known to be different."""
+
+    def __init__(self, reading: _Reading, index: TextIndex) -> None:
+        self._reading, self._index = reading, index
+        self._asked = _asked(index)
+        self._rows: Floats = (
+            np.stack([reading.vectors[index.entries[k].text] for k in self._asked])
+            if self._asked
+            else np.zeros((0, 1), np.float32)
+        )
+        self._place = {index.entries[k].text: place for place, k in enumerate(self._asked)}
+        self._clusters = [
+            {index.clusters[item] for item in index.entries[k].items} for k in self._asked
+        ]
+        self.margins: list[float] = []  # of every text's nearest that is known to be different
+        self.together: list[float] = []  # of pairs about one picture with different answers
+        self._own_next: list[NDArray[np.float64]] = []  # per text its nearest about other pictures
+        self._compare()
+
+    def _compare(self) -> None:
+        having: dict[str, list[int]] = {}
+        for place, names in enumerate(self._clusters):
+            for name in names:
+                having.setdefault(name, []).append(place)
+        answers = [self._index.answers[k] for k in self._asked]
+        by_answer: dict[str, list[int]] = {}
+        for place, known in enumerate(answers):
+            for answer in known:
+                by_answer.setdefault(answer, []).append(place)
+        scores = np.minimum(1.0, self._rows @ self._rows.T).astype(np.float64)
+        nearest: list[tuple[int, float]] = []
+        for place, known in enumerate(answers):
+            same = [other for answer in known for other in by_answer[answer]]
+            beside = [other for name in self._clusters[place] for other in having[name]]
+            if known:
+                others = set(beside) - {place, *same}
+                self.together += [float(scores[place, other]) for other in others if other > place]
+            scores[place, beside] = -1.0
+            self._own_next.append(_highest(scores[place], _NEXT + 1))
+            contradicting = scores[place].copy()
+            contradicting[[place, *same]] = -1.0
+            other = int(contradicting.argmax())
+            nearest.append((other, float(contradicting[other])))
+        for place, (other, score) in enumerate(nearest):
+            if score > -1.0:
+                own, theirs = (_without(self._own_next[k], score) for k in (place, other))
+                self.margins.append(score - max(_middle(own), _middle(theirs)))
+
+    def stand_out(self, candidates: Sequence[Candidate]) -> list[float]:
+        """How much nearer a candidate is than the next-nearest texts of either side."""
+        around: dict[str, list[float]] = {}  # per text of the benchmark, scores of its candidates
+        for entry in candidates:
+            around.setdefault(entry.evidence["benchmark_text"], []).append(entry.score)
+        theirs: dict[str, NDArray[np.float64]] = {}
+        for text in {entry.evidence["corpus_text"] for entry in candidates}:
+            theirs[text] = _highest(
+                (self._rows @ self._reading.vectors[text]).astype(np.float64), _NEXT + 1
+            )
+        margins = []
+        for entry in candidates:
+            text = entry.evidence["benchmark_text"]
+            place = self._place.get(text)
+            near = self._own_next[place] if place is not None else np.empty(0)
+            near = _highest(np.append(near, _without(np.asarray(around[text]), entry.score)), _NEXT)
+            beyond = _without(theirs[entry.evidence["corpus_text"]], entry.score)
+            margins.append(entry.score - max(_middle(near), _middle(beyond)))
+        return margins
+
+
+def _highest(scores: NDArray[np.float64], count: int) -> NDArray[np.float64]:
+    return np.sort(scores)[::-1][:count]
+
+
+def _without(scores: NDArray[np.float64], score: float) -> NDArray[np.float64]:
+    """All but the one that is this score, which is the pair's own."""
+    if not len(scores):
+        return scores
+    place = int(np.abs(scores - score).argmin())
+    if abs(float(scores[place]) - score) > _EQUAL:
+        return scores
+    return np.delete(scores, place)
+
+
+def _middle(scores: NDArray[np.float64]) -> float:
+    known = scores[scores > -1.0][:_NEXT]
+    return float(np.median(known)) if len(known) else 0.0
+
+
+_EQUAL = 1e-4  # rounding of one product computed twice
+
+
+class _Chances:
+    """How likely answer, options and numbers agree by chance, from what candidates are like."""
+
+    def __init__(self, candidates: Sequence[Candidate], index: TextIndex) -> None:
+        self._index = index
+        self._place = {identifier: place for place, identifier in enumerate(index.ids)}
+        self._answers: dict[bool, Counter[str]] = {True: Counter(), False: Counter()}
+        self._documents = {True: 0, False: 0}
+        different, agreeing = 0, 0
+        for entry in candidates:
+            # Chosen for their answer, they say nothing about how common it is.
+            if entry.evidence.get("way") != AGREEING and entry.evidence["corpus_answers"]:
+                self._answers[entry.own].update(set(entry.evidence["corpus_answers"]))
+                self._documents[entry.own] += 1
+            if entry.answer == "different" and _told_by_numbers(entry) is not None:
+                different += 1
+                agreeing += bool(_told_by_numbers(entry))
+        self._numbers = (1 + agreeing) / (1 + max(_FEW, different))
+        self._options = Counter(texts.options for texts in index.items if texts.options)
+
+    def of(self, entry: Candidate) -> float:
+        texts = self._index.items[self._place[entry.item]]
+        chance = 1.0
+        if entry.answer == "same":
+            known = self._answers[entry.own][texts.answer]
+            chance *= min(1.0, (1 + known) / (1 + max(_FEW, self._documents[entry.own])))
+        if entry.evidence.get("options"):
+            chance *= (1 + self._options[texts.options]) / (2 + self._options.total())
+        if _told_by_numbers(entry):
+            chance *= self._numbers
+        return chance
+
+
+def _told_by_numbers(entry: Candidate) -> bool | None:
+    """Do both name the same numbers, two or more? None where they do not name so many."""
+    ours, theirs = (amounts(entry.evidence[side]) for side in ("benchmark_text", "corpus_text"))
+    if min(len(ours), len(theirs)) < 2:
+        return None
+    return ours == theirs
+
+
+def _may_count(entry: Candidate, best_item: Mapping[tuple[str, str, str], float]) -> bool:
+    """What no likeness makes up for."""
+    if (
+        entry.answer == "different"
+        or _too_short(entry)
+        or not same_amounts(entry.evidence["benchmark_text"], entry.evidence["corpus_text"])
+    ):
+        return False
+    if entry.own:
+        return True
+    told = entry.answer == "same" and (entry.evidence.get("options") or _told_by_numbers(entry))
+    if entry.evidence["generic"] and not told:
+        return False  # asked of several pictures: it identifies none
+    if entry.evidence["short"] and entry.answer != "same":
+        return False
+    return entry.score >= best_item[entry.document]
+
+
+def _too_short(entry: Candidate) -> bool:
+    ours, theirs = (
+        len(loose(entry.evidence[side]).split()) for side in ("benchmark_text", "corpus_text")
+    )
+    return theirs < _FEWEST_WORDS or theirs < _SHORTER * ours
+
+
+def same_amounts(text: str, other: str) -> bool:
+    """Do both name much the same numbers, as figures or words? A rewording keeps them."""
+    ours, theirs = amounts(text), amounts(other)
+    if not ours or not theirs:
+        return True
+    return len(ours & theirs) >= _SHARED * min(len(ours), len(theirs))
+
+
+@functools.lru_cache(maxsize=2**14)
+def amounts(text: str) -> frozenset[str]:
+    figures = (match.replace(",", "") for match in _NUMBER.findall(text))
+    values = {f"{float(figure):g}" for figure in figures if figure.count(".") <= 1}
+    words = {_WORD_NUMBERS[word] for word in loose(text).split() if word in _WORD_NUMBERS}
+    return frozenset(values | words)
+
+
+def _settled_row(entry: Candidate) -> dict[str, Any]:
+    evidence = {
+        **entry.evidence,
+        "benchmark_text": entry.evidence["benchmark_text"][:SHOWN],
+        "corpus_text": entry.evidence["corpus_text"][:SHOWN],
+    }
+    return {
+        **entry.row,
+        "similarity": entry.score,
+        "evidence": json.dumps(evidence, ensure_ascii=False),
+    }
