@@ -171,8 +171,10 @@ def _statuses(top: Sequence[Mapping[str, Any]], rows: Mapping[str, Any]) -> list
 def _rungs(cell: Cell) -> dict[str, str]:
     """Items by the highest rung they reach: those that make up the rate, and those that do not."""
 
+    compared = cell.get("answers_compared", True)
+
     def words(rung: str, count: int) -> str:
-        name = rung_words(rung)
+        name = rung_words(rung, answers_compared=compared)
         if not cell.get("asked", True):
             name = name.replace("answer", "label")
         return f"{name}s" if rung in (Rung.UNDECIDED, Rung.LOOK_ALIKE) and count != 1 else name

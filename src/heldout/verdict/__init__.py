@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from heldout.verdict.published_map import Reading
     from heldout.verdict.rules import ANSWERS, COPIES
     from heldout.verdict.source_claims import source_claim
-    from heldout.verdict.text_claims import text_claim
+    from heldout.verdict.text_claims import text_claim, words_compared
 
 __all__ = [
     "ACCURACY",
@@ -120,6 +120,7 @@ __all__ = [
     "text_claim",
     "with_people",
     "with_people_on_words",
+    "words_compared",
 ]
 
 __getattr__ = load_on_first_use(__name__, __file__)

@@ -59,8 +59,8 @@ def _items(verdict: BenchmarkVerdict) -> Iterator[Advice]:
     record = {
         Rung.FULL: "Remove {} of {} that leaked with picture and answer",
         Rung.TEXT: "Remove {} of {} whose question and answer leaked without the picture",
-        Rung.COPY: "Down-weight {} of {} whose picture leaked without the answer, or report scores "
-        "with and without them",
+        Rung.COPY: f"Down-weight {{}} of {{}} whose picture leaked{_without_answer(verdict)}, or report "
+        "scores with and without them",
         Rung.UNDECIDED: "Have people judge the undecided pairs of {} of {} (heldout review)",
         Rung.UNCOMPARED: "Make the pictures of {} of {} readable, here and in the corpus, and audit "
         "again: the corpus has question and answer with pictures that could not be compared",
@@ -92,6 +92,15 @@ def _items(verdict: BenchmarkVerdict) -> Iterator[Advice]:
             "action": ACTIONS[rung],
             "items": counts[rung],
         }
+
+
+def _without_answer(verdict: BenchmarkVerdict) -> str:
+    compared = {cell.answers_compared for cell in verdict.cells if cell.evidence.get(Rung.COPY)}
+    if compared == {False}:
+        return " (whether their answers did, was not compared)"
+    return " without the answer" + (
+        ", or with one that was not compared" if False in compared else ""
+    )
 
 
 def _models(verdict: BenchmarkVerdict) -> Iterator[Advice]:
@@ -312,6 +321,9 @@ class CellVerdict:
     by_people: int = 0  # of the leaked items, those that nothing but people's word makes so
     by_registration: int = 0  # and those that registration makes so, and no equal bytes or pixels
     audited: bool = True  # an audit file made the run: advice names its keys
+    answers_compared: bool = (
+        True  # False: nobody knows whether a leaked picture has its answer there
+    )
     rendered: bool = False  # heldout drew the benchmark's pictures: rates of its lab hold for them
     asked: bool = True  # items have questions; else their answers are labels
     label_conflicts: int = 0  # items whose copy has another answer or label
@@ -335,6 +347,7 @@ class CellVerdict:
             "evidence": self.evidence,
             "by_people": self.by_people,
             "by_registration": self.by_registration,
+            "answers_compared": self.answers_compared,
             "rendered": self.rendered,
             "asked": self.asked,
             "label_conflicts": self.label_conflicts,
@@ -382,6 +395,14 @@ class Overall:
         }
 
 
+def compared_answers(claims: Sequence[Claim]) -> bool:
+    """Whether claims about a corpus rest on a count of leaked answers; True where they are of none."""
+    pictured = [claim for claim in claims if claim.id.startswith("overlap/") and claim.findings]
+    return not pictured or any(
+        finding.endswith("/answers") for claim in pictured for finding in claim.findings
+    )
+
+
 def is_leak(claim: Claim) -> bool:
     """Nearness is never a leak, whatever its status, and nor is a source that both sides name."""
     return not (claim.id.startswith(NEARNESS) or claim.rule.startswith(f"{SOURCES}/"))
@@ -427,6 +448,7 @@ def benchmark_verdict(
                 how[PEOPLE],
                 how[REGISTRATION],
                 audited,
+                compared_answers(mine),
                 rendered,
                 asked,
                 conflicts,
