@@ -228,7 +228,7 @@ def _page(
         "same image",
         "transformed copy",
         "undecided",
-        "same view, other subject",
+        "look-alike",
         "unrelated",
     )
     table = [
@@ -284,9 +284,9 @@ $ .venv/bin/python bench/registration.py --images {images} --pairs {pairs}
 
 1. Cheap questions: does the fine detail of the two whole frames correlate in one of the eight poses,
    or do at least five local features (SIFT; mirrored and inverted variants from the same
-   descriptors) agree on one placement? The 320 strongest are asked first, the rest only if three of
-   them agree. If neither, the pair is *unrelated*, or *same view* when only the coarse light and dark
-   agree. White gutters cut compound figures into panels first.
+   descriptors) agree on one placement? They are asked at 256 pixels first, at 512 only if three agree
+   there. If neither, the pair is *unrelated*, or a *look-alike* when only the coarse light and dark
+   agree. Gutters of one colour cut compound figures into panels first.
 2. The candidate is laid onto the query, at the resolution of the coarser; the pixels pull the warp
    into place (ECC) where that helps.
 3. One picture is explained by the other through one filter for the whole frame, white noise is
@@ -296,9 +296,14 @@ $ .venv/bin/python bench/registration.py --images {images} --pairs {pairs}
    Up to 0.11 is a copy (if it is at most 0.4 at the 92nd percentile, too: a scanner's table is the
    same in every slice), up to 0.22 *undecided*, and so is a pair of which half the windows correlate
    at 0.97. Correlation of greys decides nothing: other patients reach 0.9, neighbouring slices 0.99.
-4. Marks: strong differences that are all lighter or all darker are either of one colour (a label:
-   set aside, *changed in part*) or the other picture under a veil of black or white (a translucent
-   watermark: lifted, and what it covered is compared, *watermarked*).
+4. Marks: where a dozen pixels differ by more than compression explains, something was changed. The
+   other picture under a veil of black or white is compared through it; letters (thin strokes of one
+   colour, four or more in a row, or one in a corner) are set aside: *watermarked*. Anything else is
+   *changed in part*, as is a picture with letters that differs in another place.
+5. Few windows: a large plain film is a copy if 40 local features agree, greys correlate at .995 and
+   nearly all windows agree. Below 64 pixels a side windows decide nothing: the pixels are pulled onto
+   each other, and only if at most .002 of the detail stays unexplained at the 92nd percentile is it a
+   copy (neighbouring slices begin at .008); else it is *too small to decide*.
 
 *Same image* is said of a whole upright frame in its own size with no change but compression;
 everything else that is a copy is a *transformed copy*, and the transform is named. An audit makes
@@ -329,7 +334,7 @@ Copies of {images} real radiographs drawn from VQA-RAD, SLAKE and VQA-Med 2019. 
 consecutive slices of one study, and the pairs of VQA-RAD and VQA-Med 2019 whose detail
 correlates most. Pairs of byte-identical files are left out.
 
-| pairs | number | same image | transformed copy | undecided | same view, other subject | unrelated |
+| pairs | number | same image | transformed copy | undecided | look-alike | unrelated |
 |---|---|---|---|---|---|---|
 {table}
 

@@ -34,7 +34,9 @@ class LazyPackage(ModuleType):
             super().__setattr__(name, value)
 
     def __dir__(self) -> list[str]:
-        return sorted({*super().__dir__(), *self._exports})
+        """What is exported, and not the modules that happen to be loaded."""
+        own = {name for name in super().__dir__() if name.startswith("__")}
+        return sorted(own | self._exports)
 
 
 def load_on_first_use(package: str, file: str, verb: str | None = None) -> Callable[[str], Any]:

@@ -90,7 +90,7 @@ def test_a_missing_image_folder_is_one_sentence(suite_file: Path, tmp_path: Path
     with pytest.raises(InputError) as raised:
         opened(broken)
     assert "benchmark sides: the image folder" in str(raised.value)
-    assert "--images sides=DIR" in str(raised.value)
+    assert "sides=DIR" in str(raised.value)
     found = opened(broken, images={"Sides": str(suite_file.parent / "sides/images")})
     assert len(found[1].benchmark) == SIZES["sides"][0]
 
@@ -243,9 +243,9 @@ def test_a_trained_model_is_evaluated_with_the_prompt_of_its_training() -> None:
     from heldout.benchmark import Example
     from heldout.evaluate.suite import SuitePrompt
     from heldout.model.asking.question import Question, original
+    from heldout.train._training_set import TrainingItem
     from heldout.train.prompts import asked
     from heldout.train.reward import Solution
-    from heldout.train.training_set import TrainingItem
 
     for options in (("left", "right"), ()):
         item = Example("1", (), "Where is it?", options, "left", 0 if options else None)

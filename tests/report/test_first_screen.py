@@ -42,7 +42,7 @@ def test_a_model_that_has_seen_it_is_told_once_with_its_tests() -> None:
     advice = recommend([verdict])
     told = [one["sentence"] for one in advice if one["kind"] == "model"]
     assert told == [
-        "Say that m has seen b wherever you report it: 2 tests stood every control (twin-drop, "
+        "Say that m has seen b wherever you report it: 2 tests passed every control (twin-drop, "
         "option-order).",
         "Do not read the order effect of m on b as memory: a model that cannot have seen it shows it as "
         "much: the release has structure.",
@@ -50,7 +50,7 @@ def test_a_model_that_has_seen_it_is_told_once_with_its_tests() -> None:
     cells = [cell.as_json() for cell in verdict.cells]
     screen = first_screen(cells, advice, {"b": {"models": []}})
     shown = {row["name"]: row["cells"][0] for row in screen["grid"]["rows"]}
-    assert shown["m"]["why"] == "2 tests stood every control: twin-drop, option-order"
+    assert shown["m"]["why"] == "2 tests passed every control: twin-drop, option-order"
     assert shown["m"]["claim"] == "twin-drop/m"
     assert screen["statuses"] == ["survives", "re-attributed", "clean"]
 
@@ -91,10 +91,10 @@ def test_without_a_corpus_nobody_says_that_nothing_leaked() -> None:
     }
     cells = [cell.as_json() for cell in _verdict([_claim("twin-drop", "m", "clean")]).cells]
     (alone,) = first_screen(cells, [], corrected)["owed"]
-    assert "no corpus was searched" in alone["told"]
+    assert "no corpus was searched" in alone["sentence"]
     searched = [{**cells[0], "corpus": "web", "model": None}]
     (told,) = first_screen(searched, [], corrected)["owed"]
-    assert "none of them leaked" in told["told"]
+    assert "none of them leaked" in told["sentence"]
 
 
 def test_no_part_of_a_benchmark_is_clean_for_a_model_that_has_seen_it() -> None:
@@ -124,4 +124,4 @@ def test_no_part_of_a_benchmark_is_clean_for_a_model_that_has_seen_it() -> None:
         [*cells, {**cells[0], "corpus": "web", "model": None}], [], {"b": corrected}
     )
     assert [one["model"] for one in screen["owed"]] == ["m", "n", "base"]  # a baseline comes last
-    assert screen["owed"][0]["points"] == "" and "has seen" in screen["owed"][0]["told"]
+    assert screen["owed"][0]["points"] == "" and "has seen" in screen["owed"][0]["sentence"]

@@ -14,9 +14,9 @@ from typer.testing import CliRunner
 from heldout.cli.app import app
 from heldout.errors import InputError, PrerequisiteError
 from heldout.review import ReviewCard, open_desks, serve
+from heldout.review._items import verifier_of
+from heldout.review._tables import agreement_tables
 from heldout.review.card import CLAIMS, EVIDENCE, match_orders
-from heldout.review.items import verifier_of
-from heldout.review.tables import agreement_tables
 from heldout.store.judgements import ITEM, MATCH, Judgement, append, current, history
 
 # MedVLSynther, Table 10: acceptable, correctness, clarity, grounding, options.
@@ -124,7 +124,7 @@ def test_orders_put_the_surest_or_the_decisive_first() -> None:
         match("spare copy 2", "transformed copy", ["p"]),
         match("only copy", "transformed copy", ["q"], detail=0.8),
         match("undecided", "undecided", ["r"]),
-        match("other", "same view, other subject", ["p"]),
+        match("other", "look-alike", ["p"]),
     ]
     orders = match_orders(cards)
     assert [cards[i].subject for i in orders[EVIDENCE]] == [
@@ -139,7 +139,7 @@ def test_orders_put_the_surest_or_the_decisive_first() -> None:
 
 
 def test_the_only_copy_of_a_corpus_could_turn_the_claim_over() -> None:
-    cards = [match("near", "same view, other subject", ["p"]), match("copy", "same image", ["q"])]
+    cards = [match("near", "look-alike", ["p"]), match("copy", "same image", ["q"])]
     assert match_orders(cards)[CLAIMS][0] == 1
     equal = match("copy", "same image", ["q"], method="bytes")  # nobody turns equal files over
     assert match_orders([equal, match("near", "undecided", ["p"])])[CLAIMS][0] == 1

@@ -17,7 +17,7 @@ from heldout.errors import InputError
 from heldout.evidence import Rung, leaks_of
 from heldout.overlap.judgements import TEXT_RELATIONS, read_text_matches, text_majority
 from heldout.review import Desk, open_desks
-from heldout.review.matches import marked_words
+from heldout.review._matches import marked_words
 from heldout.store import Run, make_table
 from heldout.store.judgements import TEXT, current, history
 from heldout.verdict import Claim
@@ -29,7 +29,7 @@ def _claim(run: Path) -> Claim:
 
 
 def _at(desk: Desk, item: str) -> int:
-    return next(i for i, card in enumerate(desk.cards) if card.told["query"]["id"] == item)
+    return next(i for i, card in enumerate(desk.cards) if card.content["query"]["id"] == item)
 
 
 def _say(desk: Desk, item: str, verdict: str) -> None:
@@ -60,9 +60,9 @@ def test_texts_that_count_for_nothing_are_offered_by_name(texts_run: Path) -> No
 def test_a_run_offers_its_texts_beside_its_matches(texts_run: Path, run: Path) -> None:
     (desk,) = open_desks(str(texts_run), rater="ada")  # nothing was found among its pictures
     assert desk.kind == "texts"
-    assert [card.told["query"]["id"] for card in desk.cards] == [WHOLE, EDITED, HOSTILE]
+    assert [card.content["query"]["id"] for card in desk.cards] == [WHOLE, EDITED, HOSTILE]
     everything = open_desks(str(texts_run), rater="ada", kind="texts", unrelated=True)[0]
-    assert OTHER in [card.told["query"]["id"] for card in everything.cards]
+    assert OTHER in [card.content["query"]["id"] for card in everything.cards]
     for name in ("text_matches", "text_queries"):
         table = Run.open(texts_run).read_table(name)
         Run.open(run).write_table(name, table.slice(0, 0))

@@ -116,7 +116,7 @@ def test_question_and_answer_word_for_word_survive(tmp_path: Path) -> None:
     made = claim(tmp_path, asked(*LONG), [*asked(*LONG[:2]), PAGE])
     assert made.status == "survives"
     assert made.why.startswith(
-        "2 items that say enough to be told by words alone stand there word for word"
+        "2 items that can be identified by their words alone are there word for word"
     )
     assert "chance" not in made.why
     half = claim(tmp_path, asked(*LONG), [*asked(*LONG[:2]), PAGE], text_lost_containers=1)

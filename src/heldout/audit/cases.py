@@ -68,7 +68,7 @@ class AuditCase:
 
 
 def open_cases(audit: Audit) -> list[AuditCase]:
-    """Everything that can be wrong with the inputs is said here, before any work is done."""
+    """Mistakes in the inputs are reported here, before any work is done."""
     cases: list[AuditCase] = []
     places = {corpus_entry.name: place for place, corpus_entry in enumerate(audit.file.corpora)}
     for number, entry in enumerate(audit.file.benchmarks):
@@ -193,8 +193,8 @@ def _twins(variants: list[Variant], case: AuditCase) -> Mapping[str, Benchmark]:
 def _recorded(audit: Audit, case: AuditCase, model: ModelEntry, place: int) -> Recording:
     files: dict[str, Path | None] = {}
     for kind in ("scores", "answers"):
-        given: Any = getattr(model, kind)
-        source = given.get(case.name) if isinstance(given, dict) else given
+        by_benchmark: Any = getattr(model, kind)
+        source = by_benchmark.get(case.name) if isinstance(by_benchmark, dict) else by_benchmark
         files[kind] = Path(audit.located(source)) if source else None
     moments = False
     if (scores := files["scores"]) is not None:

@@ -183,7 +183,7 @@ CROSS_CHECK = "cross-check of paraphrases"
 
 def with_judge(claim: Claim, scanned: Mapping[str, Any]) -> Claim:
     """``claim`` with the judge as one of its controls, where ``scanned`` (the manifest's record of the
-    corpus) names one. Its opinion is told, and changes no status: what it called different is already
+    corpus) names one. Its opinion is reported, and changes no status: what it called different is already
     out of the tables, and what it called the same is no harder for it."""
     record = scanned.get("judge")
     if record is None or not record["pairs"]:

@@ -16,7 +16,7 @@ from typing import Any
 import polars as pl
 
 from heldout.audit.conclusion import Conclusion, conclude
-from heldout.benchmark import Benchmark, ReadCall, check, read_benchmark
+from heldout.benchmark import Benchmark, check, read_benchmark, verb_call
 from heldout.corpus import Corpus, open_corpus
 from heldout.engine import Engine, open_engine, progress
 from heldout.errors import HeldoutError, InputError, require
@@ -43,7 +43,7 @@ from heldout.overlap import (
     scan,
     scan_texts,
 )
-from heldout.store import Run, empty_table, open_run, python_command
+from heldout.store import Run, empty_table, open_run
 from heldout.verdict import claims_frame, claims_html, findings_frame
 
 CorpusSource = Corpus | str | Path
@@ -156,12 +156,8 @@ def audit_overlap(
         against if isinstance(against, Sequence) and not isinstance(against, str) else [against]
     )
     corpora = [opened_corpus(source) for source in several]
-    call = python_command(
-        "overlap",
-        ReadCall(benchmark),
-        against=[f"{corpus.name}={corpus.source}" for corpus in corpora],
-        **settings.model_dump(mode="json", exclude_defaults=True),
-    )
+    named = [f"{corpus.name}={corpus.source}" for corpus in corpora]
+    call = verb_call("overlap", benchmark, settings, against=named)
     run = open_run(run, "overlap", benchmark.name, command=command or call, seed=seed)
     title = f"reading the images of {benchmark.name}"
     with progress(title, len(benchmark.images), "images", disabled=quiet) as step:
@@ -171,7 +167,7 @@ def audit_overlap(
             f"{run.path} holds results for {', '.join(replaced)}; they will be replaced by those of "
             f"these corpora"
         )
-    if not settings.exact and settings.encoder is None and not can_register():
+    if not settings.exact and settings.near_encoder is None and not can_register():
         notify(f"pairs that look alike will be listed, not verified: {NO_OPENCV}")
     with contextlib.ExitStack() as stack:
         if isinstance(engine, str):
@@ -211,14 +207,22 @@ def search_corpora(
     """
     _forget_what_rested_on_others(run, corpora)
     near = None
-    if settings.encoder is not None:
+    if settings.near_encoder is not None:
         require("cv2", "vision", "telling copies from look-alikes")
         folder = Path(settings.embeddings) if settings.embeddings is not None else None
         bounds = parse_bounds(settings.degrees) if settings.degrees is not None else None
-        near = NearSearch(settings.encoder, settings.nearest, folder, bounds)
+        near = NearSearch(
+            settings.near_encoder,
+            settings.nearest,
+            folder,
+            bounds,
+            named=settings.calibrated_encoder is not None,
+        )
     scan(benchmark, corpora, run, engine, near=near, hashes=not settings.exact, quiet=quiet)
     plan = calibration or calibration_plan(settings)
-    calibrate(benchmark, corpora, run, engine, near=near, plan=plan, quiet=quiet)
+    # Only of an encoder that was named: a search by default looks for copies.
+    calibrated = near if settings.calibrated_encoder is not None else None
+    calibrate(benchmark, corpora, run, engine, near=calibrated, plan=plan, quiet=quiet)
     ended = None
     if settings.text:
         installed = TextSearch.installed(settings.text_encoder, settings.text_reader)
@@ -246,15 +250,17 @@ def calibration_plan(
     null: Corpus | None = None,
     controls: Sequence[ControlSet] = (),
 ) -> CalibrationPlan:
-    others = tuple(spec for spec in settings.second_encoders if spec != settings.encoder)
-    return CalibrationPlan(settings.alpha, null, tuple(controls), others)
+    others = tuple(spec for spec in settings.second_encoders if spec != settings.calibrated_encoder)
+    return CalibrationPlan(
+        settings.alpha, null, tuple(controls), others, column=settings.cluster_column
+    )
 
 
 def _calibration(
     settings: OverlapSettings, null: CorpusSource | None, controls: Sequence[ControlSet | str]
 ) -> CalibrationPlan:
     for name, value in (("null", null), ("controls", controls)):
-        if value and settings.encoder is None:
+        if value and settings.calibrated_encoder is None:
             raise InputError(f"{name}: calibrates a near search, which needs the setting encoder")
     return calibration_plan(
         settings,

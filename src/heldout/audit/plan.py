@@ -91,7 +91,8 @@ def make_plan(
     tests = family_of_tests(cases, file)
     claims = {case.name: planned_claims(tests, case.name) for case in cases}
     steps = [*(step for case in cases for step in _steps(case, file, tests)), *further]
-    encoders = {file.search.encoder, *file.search.second_encoders} if file.search.encoder else set()
+    named = file.search.calibrated_encoder
+    encoders = {named, *file.search.second_encoders} if named else set()
     # Each is tested twice: all pictures, and those without a proven copy.
     nearness = 2 * len(encoders) * sum(len(case.corpora) for case in cases)
     plan = Plan(
@@ -139,7 +140,7 @@ def _steps(case: AuditCase, file: AuditFile, tests: Sequence[Test]) -> list[Plan
     for corpus in case.corpora:
         count, message = corpus_size(corpus)
         ways = ["bytes", "pixels", *([] if file.search.exact else ["hashes"])]
-        ways += [file.search.encoder] if file.search.encoder else []
+        ways += [file.search.near_encoder] if file.search.near_encoder else []
         ways += ["words"] if file.search.text else []
         ways += ["a judge of paraphrases"] if file.search.judge is not None else []
         made.append(

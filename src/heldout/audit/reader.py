@@ -27,7 +27,7 @@ from heldout.detect import detectors
 from heldout.errors import InputError
 from heldout.model import ONNX, ModelEndpoint, ModelServer, onnx_folder, parse_variants
 from heldout.overlap import JudgeEndpoint
-from heldout.synth import SynthSettings
+from heldout.synth import MODEL_ROLES, SynthSettings
 
 # YAML with the line of every key: safe types only, no key twice, no file that unfolds without end.
 
@@ -99,7 +99,7 @@ _SCHEMA: dict[tuple[str, ...], type[BaseModel]] = {
     ("search", "judge"): JudgeEndpoint,
     ("budget",): Budget,
     ("synth",): SynthSettings,
-    **{("synth", role): ModelEndpoint for role in ("generator", "verifier", "shortcut", "traces")},
+    **{("synth", role): ModelEndpoint for role in MODEL_ROLES},
 }
 _CLOSE = 60.0  # how alike two words must be (of 100) to be worth proposing
 
@@ -132,7 +132,7 @@ class Audit:
 
     @contextmanager
     def at(self, *place: str | int) -> Iterator[None]:
-        """What is wrong with an input is told with the line that names it."""
+        """A mistake in an input is reported with the line that names it."""
         try:
             yield
         except InputError as error:
@@ -161,7 +161,7 @@ def read_audit(path: str | Path) -> Audit:
     try:
         file = AuditFile.model_validate(data)
     except ValidationError as error:
-        problems = [_told(problem, lines) for problem in error.errors()]
+        problems = [problem_of(problem, lines) for problem in error.errors()]
         problems += _gates(data.get("fail_on"), lines)  # needs nothing of the rest of the file
         raise InputError(_listed(path, sorted(problems))) from None
     problems = sorted(_Names(file, lines).problems())
@@ -178,7 +178,7 @@ def _listed(path: Path, problems: Sequence[Problem]) -> str:
     return "\n".join(texts)
 
 
-def _told(error: Mapping[str, Any], lines: Mapping[Place, int]) -> Problem:
+def problem_of(error: Mapping[str, Any], lines: Mapping[Place, int]) -> Problem:
     place: Place = tuple(error["loc"])
     known = place
     while known and known not in lines:  # what pydantic calls a choice of types is no key
@@ -199,16 +199,16 @@ def _told(error: Mapping[str, Any], lines: Mapping[Place, int]) -> Problem:
     ):  # about several settings together: this one comes first
         known, line, message = (*known, setting), lines[*known, setting], rest
     message = message[0].lower() + message[1:]
-    given = error["input"]
-    shown = f"; got {given!r:.60}" if not isinstance(given, dict | list) else ""
+    value = error["input"]
+    shown = f"; got {value!r:.60}" if not isinstance(value, dict | list) else ""
     hint = ""
-    if error["type"] == "string_type" and not isinstance(given, dict | list):
+    if error["type"] == "string_type" and not isinstance(value, dict | list):
         hint = " (a text that YAML takes for something else: write it in quotes)"
     return line, f"{_named(known)}: {message}{shown}{hint}"
 
 
 def _gates(texts: Any, lines: Mapping[Place, int]) -> Iterator[Problem]:
-    """Gates nobody can read; what is no list of texts is told by the schema."""
+    """Gates that cannot be read; the schema reports anything that is no list of texts."""
     for place, text in enumerate(texts if isinstance(texts, list) else []):
         try:
             if isinstance(text, str):
@@ -279,7 +279,7 @@ class _Names:
                 1,
                 f"{message}; for fresh items alone use heldout synth" if file.synth else message,
             )
-        if file.controls and file.search.encoder is None:
+        if file.controls and file.search.calibrated_encoder is None:
             message = "controls calibrate a near search: give search.encoder, for example pixels"
             yield self._at(("controls",), message)
 

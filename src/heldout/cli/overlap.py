@@ -66,7 +66,12 @@ SHOWN = (
         "judge.token_field",
         "judge_all",
     ),
-    *panel(CALIBRATION, "alpha", Shown("second_encoders", "E", flag="--second-encoder")),
+    *panel(
+        CALIBRATION,
+        "alpha",
+        "cluster_column COLUMN",
+        Shown("second_encoders", "E", flag="--second-encoder"),
+    ),
 )
 
 

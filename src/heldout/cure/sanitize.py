@@ -14,7 +14,7 @@ import polars as pl
 
 from heldout import __version__
 from heldout.benchmark import Benchmark, Opened, open_tables
-from heldout.cure.files import (
+from heldout.cure._files import (
     RoundTrip,
     chosen_by_table,
     compare,

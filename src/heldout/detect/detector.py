@@ -59,7 +59,7 @@ class Detector:
     """One test of whether a model has seen a benchmark.
 
     Args:
-        name: What ``--detector`` and the audit file call it.
+        name: What the setting ``detectors`` and the audit file call it.
         family: Findings of one family and model make one claim. A detector that asks a question of its
             own has a family of its own.
         summary: What it asks, in one line.
@@ -132,7 +132,7 @@ class Detector:
         Args:
             tables: A run's tables.
             model: The model.
-            recorded: By table, the tokens that whoever made it counted. Without, a scored item is taken to
+            recorded: By table, the tokens that its maker counted. Without, a scored item is taken to
                 be as long as the same question asked with its picture.
         """
         if self.of in ("models", "benchmark"):

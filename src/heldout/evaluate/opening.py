@@ -10,7 +10,7 @@ from pathlib import Path
 from heldout.benchmark import Benchmark, BenchmarkSource, find_preset, parse_source, read_benchmark
 from heldout.engine import progress
 from heldout.errors import InputError
-from heldout.evaluate.closed import closed_as_choices, only_choices
+from heldout.evaluate._closed import closed_as_choices, only_choices
 from heldout.evaluate.settings import EvaluateSettings
 from heldout.evaluate.suite import Suite, SuiteBenchmark, SuitePrompt, read_suite
 from heldout.image import ImageError
@@ -99,8 +99,10 @@ def _open(
         source,
         images,
         _preset(entry, own),
-        data_advice="" if own is not None else f". Say where it is: --source {entry.name}=PATH",
-        images_advice=f"name their folder: --images {entry.name}=DIR",
+        data_advice=""
+        if own is not None
+        else f". Say where it is with the setting sources ({entry.name}=PATH)",
+        images_advice=f"name their folder with the setting images ({entry.name}=DIR)",
     )
     read, benchmark = _read(entry, suite, where)
     title = f"reading the images of {entry.name}"

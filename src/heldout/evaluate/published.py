@@ -104,14 +104,14 @@ class PublishedStudy:
     remarks: tuple[str, ...] = field(default=())
 
     def by_table(self) -> dict[str, list[PublishedDifference]]:
-        found: dict[str, list[PublishedDifference]] = {}
+        tables: dict[str, list[PublishedDifference]] = {}
         for difference in self.differences:
-            found.setdefault(difference.table, []).append(difference)
-        return found
+            tables.setdefault(difference.table, []).append(difference)
+        return tables
 
     def counts(self) -> dict[str, int]:
-        told = Counter(difference.reading for difference in self.differences)
-        return {name: told[name] for name in (CLEAR, DEPENDS, NOISE)}
+        readings = Counter(difference.reading for difference in self.differences)
+        return {name: readings[name] for name in (CLEAR, DEPENDS, NOISE)}
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -310,7 +310,7 @@ def _uncountable(tables: PublishedTables) -> list[str]:
                 neither.setdefault(benchmark.name, []).append(value)
     if averaged:
         messages.append(
-            f"{sum(averaged.values())} accuracies are no whole number of right answers but the mean of "
+            f"{sum(averaged.values())} accuracies are not a whole number of right answers but the mean of "
             f"{RUNS} runs. They stand in {len(averaged)} of {len(tables.rows)} rows: "
             f"{', '.join(averaged)}. The other rows are single runs."
         )

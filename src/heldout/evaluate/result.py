@@ -11,8 +11,8 @@ from typing import Any
 import polars as pl
 
 from heldout.errors import InputError
+from heldout.evaluate._leaked import ItemLabels
 from heldout.evaluate.compare import PairedComparison, comparison_frame, rank_models
-from heldout.evaluate.leaked import ItemLabels
 from heldout.evaluate.suite import MEAN
 from heldout.evaluate.table import (
     ALL,
@@ -239,7 +239,8 @@ def _kept_leaks(run: Run) -> dict[str, ItemLabels]:
         return {}
     kept = run.read_json(LEAKS)["benchmarks"]
     return {
-        name: ItemLabels(one["source"], one["labels"], one["remark"]) for name, one in kept.items()
+        name: ItemLabels(record["source"], record["labels"], record["remark"])
+        for name, record in kept.items()
     }
 
 

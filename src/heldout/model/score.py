@@ -11,7 +11,7 @@ from typing import Any
 
 import polars as pl
 
-from heldout.benchmark import Benchmark, ReadCall, prepare_run, read_benchmark
+from heldout.benchmark import Benchmark, prepare_run, read_benchmark, verb_call
 from heldout.engine import progress
 from heldout.errors import InputError
 from heldout.model.endpoint.endpoint import Endpoint, check_parity
@@ -28,12 +28,12 @@ from heldout.model.self_check import (
     truncation_check,
 )
 from heldout.model.settings import ScoreSettings
-from heldout.store import Run, open_run, python_command
+from heldout.store import Run, open_run
 
 
 @dataclass
 class Scoring:
-    """What came of it. ``checks`` are the model's self-checks, as `heldout detect` will see them."""
+    """The result of scoring. ``checks`` are the model's self-checks, as `heldout detect` will see them."""
 
     model: str
     items: int
@@ -76,7 +76,7 @@ def score_benchmark(
             seed=settings.seed,
         )
         tell(joint.plan.sentence())
-    # Until they are made the scores do not stand: whoever is killed here leaves a failed check.
+    # Without them the scores do not count: a process killed here leaves a failed check.
     pending = SelfCheck("ablation", False, "not finished: give the same `heldout score` again")
     keep_checks(run, model, [pending])
     scored, truncated = score_items(benchmark, examples, scorer, run, model, folder, **how)
@@ -219,9 +219,7 @@ def score(
     chosen = ScoreSettings.choose(settings, values)
     chosen.require_source(chosen.recorded)
     benchmark = opened_benchmark(benchmark, quiet=quiet)
-    call = command or python_command(
-        "score", ReadCall(benchmark), **chosen.model_dump(mode="json", exclude_defaults=True)
-    )
+    call = command or verb_call("score", benchmark, chosen)
     if chosen.recorded is not None:
         run = open_run(run, "score", benchmark.name, command=call, seed=chosen.seed)
         with run.writing():

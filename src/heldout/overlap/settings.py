@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from typing import Annotated, NamedTuple, Self
 
 from pydantic import Field, field_validator, model_validator
@@ -10,8 +11,10 @@ from heldout.errors import InputError
 from heldout.model import ModelEndpoint
 from heldout.settings import Settings
 
-NEAREST = 5  # corpus images that are looked at for each of ours, however far they are
+NEAREST = 5  # corpus images that are looked at for each of ours, in each aspect
 ALPHA = 0.01
+DEFAULT_ENCODER = "pixels"
+NO_ENCODER = "none"
 TEXT_FDR = 0.02
 PUBLISHED = "published"
 Name = Annotated[str, Field(min_length=1)]
@@ -66,10 +69,11 @@ class OverlapSettings(Settings):
     exact: bool = False
     """Find only images with equal bytes or equal pixels: faster, but misses every other copy."""
     encoder: Name | None = None
-    """Also look for transformed copies among near neighbours: pixels (no weights), onnx:FILE,
-    torchscript:FILE, transformers:NAME or open_clip:MODEL/TAG."""
+    """Looks for cropped, framed, marked and compounded copies among near neighbours: pixels (no weights),
+    onnx:FILE, torchscript:FILE, transformers:NAME, open_clip:MODEL/TAG, or none (default: pixels where
+    OpenCV is installed). An encoder that is named also calibrates nearness."""
     nearest: Annotated[int, Field(ge=1)] = NEAREST
-    """Neighbours of each image to verify."""
+    """Neighbours of each image to verify, at most; pixels proposes as many by each aspect of a picture."""
     degrees: Name | None = None
     """Similarities from which on neighbours are hard or soft, as in hard=.98,soft=.95; published stands
     for these two (default: those measured for the encoder)."""
@@ -93,7 +97,10 @@ class OverlapSettings(Settings):
     judge_all: bool = False
     """The judge also reads candidates that do not count anyway."""
     alpha: Annotated[float, Field(gt=0, lt=0.5)] = ALPHA
-    """Share of different images that the nearness threshold may flag."""
+    """Share of different images that the nearness threshold may flag; of a search whose encoder is named."""
+    cluster_column: Name | None = None
+    """Column of nulls, controls and corpora that names a study, patient or volume, whose pictures count once
+    (default: columns called patient_id, study_id, series_id and the like, and the ids in DICOM files)."""
     second_encoders: tuple[Name, ...] = ()
     """Encoders to calibrate with besides the first, to show where they disagree."""
 
@@ -105,20 +112,34 @@ class OverlapSettings(Settings):
         except InputError as error:
             raise ValueError(str(error).partition(": ")[2]) from None
 
+    @property
+    def near_encoder(self) -> str | None:
+        """The encoder whose neighbours are verified: the one that is named, or the default one."""
+        if self.exact or self.encoder == NO_ENCODER:
+            return None
+        if self.encoder is None:
+            return DEFAULT_ENCODER if importlib.util.find_spec("cv2") is not None else None
+        return self.encoder
+
+    @property
+    def calibrated_encoder(self) -> str | None:
+        """The encoder that nearness is calibrated for: only one that is named."""
+        return None if self.encoder == NO_ENCODER else self.encoder
+
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         from heldout.overlap.texts.encoders import installed_text_encoder
 
-        if self.exact and self.encoder is not None:
+        if self.exact and self.calibrated_encoder is not None:
             raise ValueError("exact: finds nothing an encoder does; leave out the setting encoder")
-        if self.encoder is None:
-            of_near_search = {
-                "degrees": self.degrees,
-                "embeddings": self.embeddings,
-                "second_encoders": self.second_encoders,
-            }
+        if self.near_encoder is None:
+            of_near_search = {"degrees": self.degrees, "embeddings": self.embeddings}
             for name in (name for name, value in of_near_search.items() if value):
                 raise ValueError(f"{name}: of a near search, which needs the setting encoder")
+        if self.second_encoders and self.calibrated_encoder is None:
+            raise ValueError(
+                "second_encoders: calibrates nearness, which needs the setting encoder"
+            )
         if self.text_encoder is not None and not self.text:
             raise ValueError("text_encoder: of a text search, and the setting text is off")
         if self.judge is not None and installed_text_encoder(self.text_encoder) is None:

@@ -12,11 +12,11 @@ from markupsafe import Markup
 
 from heldout.errors import InputError
 from heldout.overlap import KINDS
+from heldout.report._reproduce import templates
+from heldout.report._scores_owed import LACKING, have_seen, score_rows
 from heldout.report.figures import heat_map, standalone
 from heldout.report.first_screen import first_screen
 from heldout.report.page import MEANINGS
-from heldout.report.reproduce import templates
-from heldout.report.scores_owed import LACKING, have_seen, score_rows
 from heldout.store import write_atomic, write_json
 
 _ANSWERS = {
@@ -82,12 +82,12 @@ def _answer(cells: list[dict[str, Any]]) -> tuple[str, str]:
 
 def _folders(output: Path) -> dict[str, str]:
     """Run folders below, by the benchmark they are about."""
-    found = {}
+    folders = {}
     for path in sorted(output.glob("*/manifest.json")):
         named = json.loads(path.read_text()).get("inputs", {}).get("benchmark")
         if named:
-            found[named["name"]] = path.parent.name
-    return found
+            folders[named["name"]] = path.parent.name
+    return folders
 
 
 def _datasets(output: Path) -> list[dict[str, Any]]:

@@ -194,7 +194,7 @@ def trend_test(
     seed: int = 0,
     early: bool = True,
 ) -> Trend | None:
-    """``values`` in released order. None where nothing can be told: < FEWEST clusters, constant scores."""
+    """``values`` in released order. None where it cannot be tested: < FEWEST clusters, constant scores."""
     ranks = aligned_ranks(values, strata)
     blocks = clusters if clusters is not None else range(len(ranks))
     means, _ = block_means(ranks, blocks)

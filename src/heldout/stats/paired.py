@@ -246,7 +246,7 @@ def placed_test(
     permutations: int = PERMUTATIONS,
     seed: int = 0,
 ) -> PairedTest | None:
-    """One row per item and order of its options. None where place and release cannot be told apart."""
+    """One row per item and order of its options. None where place and release cannot be separated."""
     y = np.asarray(outcomes, dtype=np.float64)
     arm = np.asarray(released, dtype=np.float64)
     known = _codes(items)

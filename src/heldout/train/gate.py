@@ -19,8 +19,8 @@ from heldout.engine import Engine
 from heldout.errors import HeldoutError, InputError, counted
 from heldout.overlap import NearSearch, TextSearch, can_register, scan, scan_texts
 from heldout.store import Dropped, Run, write_json
+from heldout.train._training_set import TrainingItem, TrainingSet
 from heldout.train.settings import TrainSettings
-from heldout.train.training_set import TrainingItem, TrainingSet
 
 FOLDER = "gate"
 _SHARD = 256
@@ -35,7 +35,7 @@ class GateError(HeldoutError):
 
 @dataclass(frozen=True)
 class GateRecord:
-    """What the gate said and what became of it, for the manifest and the model's card."""
+    """What the gate found and what was removed, for the manifest and the model's card."""
 
     benchmarks: tuple[
         dict[str, Any], ...
@@ -142,7 +142,7 @@ def guard(
             )
         return data, GateRecord((), 0, 0, 0, passed=False, forced=settings.open_gate)
     if benchmarks is None:
-        benchmarks = [read_benchmark(one) for one in settings.against]
+        benchmarks = [read_benchmark(source) for source in settings.against]
     runs = [_compare(settings, benchmark, data, run, engine, quiet) for benchmark in benchmarks]
     gate = write_gate(runs, run.path / FOLDER, strict=settings.strict)
     leaking = _leaking_rows(gate)

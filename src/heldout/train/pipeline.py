@@ -12,6 +12,8 @@ from heldout.benchmark import Benchmark
 from heldout.engine import open_engine
 from heldout.errors import InputError
 from heldout.store import Run, dropped_table
+from heldout.train._training_set import TrainingSet, read_training_set, unusual
+from heldout.train._verl import check_verl, write_verl
 from heldout.train.gate import GateRecord, guard, take_comparisons
 from heldout.train.prompts import TEMPLATE
 from heldout.train.running import (
@@ -22,8 +24,6 @@ from heldout.train.running import (
     run_training,
 )
 from heldout.train.settings import TrainSettings
-from heldout.train.training_set import TrainingSet, read_training_set, unusual
-from heldout.train.verl import check_verl, write_verl
 
 if TYPE_CHECKING:
     import polars as pl
@@ -74,7 +74,7 @@ class TrainResult:
             "rows": self.rows,
             "model": str(self.model) if self.model else None,
             "gate": self.gate.as_json(),
-            "trained": _told(self.trained) if self.trained else None,
+            "trained": _trained_record(self.trained) if self.trained else None,
             "warnings": list(self.warnings),
         }
 
@@ -125,10 +125,10 @@ def train(
     if to == VERL:
         check_verl(chosen)
     else:
-        from heldout.train.trainers import check_checkpoint, require_packages
+        from heldout.train._trainers import check_checkpoint, require_packages
 
         require_packages()
-    # What can be known before the comparison, which takes minutes, is said before it.
+    # Mistakes that can be known before the comparison, which takes minutes, are reported before it.
     data = read_training_set(chosen.data, limit=chosen.limit)
     check_rows(chosen, data.items)
     if not to:
@@ -156,22 +156,22 @@ def train(
         if trained is None:
             try:
                 trained = run_training(chosen, rows.items, run, quiet=quiet, warnings=warnings)
-                run.update("train", {"trained": _told(trained)})
+                run.update("train", {"trained": _trained_record(trained)})
                 forget_checkpoints(run)
             finally:
                 known = run.manifest()["train"].get("warnings", [])
                 run.update("train", {"warnings": list(dict.fromkeys([*known, *warnings]))})
-        told = tuple(run.manifest()["train"].get("warnings", []))
-    return TrainResult(run, gate, len(rows.items), trained, told)
+        remarks = tuple(run.manifest()["train"].get("warnings", []))
+    return TrainResult(run, gate, len(rows.items), trained, remarks)
 
 
-def _told(trained: Trained) -> dict[str, Any]:
+def _trained_record(trained: Trained) -> dict[str, Any]:
     return {**vars(trained), "pace": vars(trained.pace)}
 
 
 def _trained(run: Run) -> Trained | None:
     """What an earlier call finished."""
-    from heldout.train.trainers import UpdatePace
+    from heldout.train._trainers import UpdatePace
 
     trained = run.manifest()["train"].get("trained")
     if trained is None or not (run.path / MODEL / "config.json").exists():
@@ -210,10 +210,10 @@ def _claim(run: Run, settings: TrainSettings, data: TrainingSet) -> None:
 def _versions() -> dict[str, str]:
     from importlib import metadata
 
-    found = {}
+    versions = {}
     for name in ("torch", "transformers", "trl", "peft", "accelerate", "datasets"):
         try:
-            found[name] = metadata.version(name)
+            versions[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             continue
-    return found
+    return versions

@@ -6,8 +6,8 @@ import re
 from typing import Any
 
 from heldout.errors import InputError
+from heldout.train._training_set import TrainingItem
 from heldout.train.reward import LETTERS
-from heldout.train.training_set import TrainingItem
 
 # Part of a trained model's identity. Raise it with any change of what a model reads.
 TEMPLATE = "heldout-train/1"
@@ -54,7 +54,7 @@ def messages(item: TrainingItem, prompt: str = "") -> list[dict[str, Any]]:
 def require_template(processor: Any, name: str) -> None:
     if not getattr(processor, "chat_template", None):
         raise InputError(
-            f"model {name}: the checkpoint has no chat template, so nobody knows how its prompts begin "
+            f"model {name}: the checkpoint has no chat template, so it is not known how its prompts begin "
             f"and its replies end. Save one with it (processor.chat_template), or start from the "
             f"instruction-tuned checkpoint of this model"
         )
@@ -99,7 +99,7 @@ class ChatForm:
             rest = self._render([user, turn]).rpartition(said)[2]
         except InputError:  # some templates know no second turn
             rest = ""
-        stops = [tokenizer.decode([one]) for one in self.stop]
+        stops = [tokenizer.decode([token]) for token in self.stop]
         places = [(rest.find(stop) + len(stop)) for stop in stops if stop and stop in rest]
         return rest[: min(places)] if places else str(tokenizer.eos_token or "")
 

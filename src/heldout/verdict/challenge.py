@@ -19,11 +19,11 @@ from heldout.detect import (
     detectors,
 )
 from heldout.errors import InputError
+from heldout.verdict._model_claims import BASELINE, fires, strongest_of
 from heldout.verdict.claim import Control
 from heldout.verdict.controls.behaviour import behaviour_controls
 from heldout.verdict.controls.cohort import fit_gains, spread_about, sweep_cohort
 from heldout.verdict.controls.orders import adjusted_trend, trend_within_fields
-from heldout.verdict.model_claims import BASELINE, fires, strongest_of
 
 # External baselines: is the effect larger than in a model that cannot have seen the benchmark?
 #
@@ -202,7 +202,7 @@ def _covariates(about: ControlInput) -> list[Control]:
     if left is None:
         return [Control(name="covariates", outcome="missing", reason="too few clusters")]
     message = (
-        f"with answer and question length taken out the released order keeps a correlation of "
+        f"adjusted for answer and question length, the released order keeps a correlation of "
         f"{left.rho:.3g} (p = {left.test.p:.2g})"
     )
     outcome: Literal["passed", "failed"] = "passed" if left.test.p <= ALPHA else "failed"
@@ -228,7 +228,7 @@ def _structure(about: ControlInput) -> list[Control]:
         )
         return [Control(name="structure", outcome="failed", reason=reason)]
     if weak:
-        reason = f"the trend cannot be told from what the release is grouped by: {message}"
+        reason = f"the trend cannot be distinguished from the grouping of the release: {message}"
         return [Control(name="structure", outcome="missing", reason=reason)]
     reason = f"the trend stays within what the release is grouped by: {message}"
     return [Control(name="structure", outcome="passed", reason=reason)]
@@ -257,7 +257,7 @@ def _blind(about: ControlInput) -> list[Control]:
         return [
             Control(name="blind", outcome="missing", reason="the blind baseline was not asked for")
         ]
-    message = f"words and metadata alone tell suspect from unseen items with AUC {blind.statistic.value:.3f}"
+    message = f"words and metadata alone separate suspect from unseen items with AUC {blind.statistic.value:.3f}"
     bad = blind.p is not None and blind.p <= ALPHA
     return [Control(name="blind", outcome="failed" if bad else "passed", reason=message)]
 

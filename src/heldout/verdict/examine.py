@@ -29,6 +29,7 @@ from heldout.detect import (
 from heldout.model import forget_detections
 from heldout.stats import Contrast
 from heldout.store import SCHEMAS, Run
+from heldout.verdict._model_claims import corrected, fires, model_claim, smallest_p, with_adjusted
 from heldout.verdict.challenge import challenge
 from heldout.verdict.claim import Claim
 from heldout.verdict.controls.inflation import Inflation, Stratum, run_inflation, run_strata
@@ -40,7 +41,6 @@ from heldout.verdict.controls.lab_rates import (
 )
 from heldout.verdict.controls.orders import OrderResult, ablate_orders
 from heldout.verdict.measured import MeasuredRates, read_rates, shipped_rates
-from heldout.verdict.model_claims import corrected, fires, model_claim, smallest_p, with_adjusted
 
 
 @dataclass(frozen=True)
@@ -160,13 +160,13 @@ def judge(
     claims = []
     for key, every in looked.groups.items():
         family = key.split("/", 1)[0]
-        found, q = _standing(looked, others, key, known) or (every, q_values.get(key, 1.0))
-        controls = challenge(sound, found, findings, q, chosen) if found else []
-        controls += permutation_floor(found, q)
-        power = power_note(found, controls, known)
-        if fires(found, q):
-            controls += lab_control(found, controls, known)
-        claims.append(model_claim(family, found, looked.reasons.get(key, []), q, controls, power))
+        outcome, q = _standing(looked, others, key, known) or (every, q_values.get(key, 1.0))
+        controls = challenge(sound, outcome, findings, q, chosen) if outcome else []
+        controls += permutation_floor(outcome, q)
+        power = power_note(outcome, controls, known)
+        if fires(outcome, q):
+            controls += lab_control(outcome, controls, known)
+        claims.append(model_claim(family, outcome, looked.reasons.get(key, []), q, controls, power))
     trends = [f.cell.model for f in findings if f.detector == order_trend.NAME and f.cell.model]
     orders = {model: ablate_orders(sound, model, chosen) for model in trends}
     baseline = next(iter(chosen.baselines), None)

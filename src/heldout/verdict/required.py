@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from heldout.verdict._model_claims import FIRES_ALONE
 from heldout.verdict.claim import Claim, Control
-from heldout.verdict.model_claims import FIRES_ALONE
 from heldout.verdict.rules import (
     ANSWERS,
     COHORT,
@@ -22,7 +22,7 @@ from heldout.verdict.rules import (
 class RequiredControl(NamedTuple):
     """``control``: how the names of such controls begin; the rest names a model or a set.
 
-    ``supply`` is told where an audit file made the run, ``by_hand`` (where it differs) to everybody else.
+    ``supply`` is the advice for runs of an audit file, ``by_hand`` (where it differs) for all others.
     """
 
     control: str
@@ -57,6 +57,18 @@ REQUIRED: tuple[RequiredControl, ...] = (
         (COPIES,),
         "was every pair that looks alike decided?",
         "have people judge the undecided pairs (heldout review RUN)",
+    ),
+    RequiredControl(
+        "size of the pictures",
+        (COPIES,),
+        "are the pictures large enough to recognise a copy?",
+        "give the pictures in a larger size, or have people judge these pairs (heldout review RUN)",
+    ),
+    RequiredControl(
+        "content of the pictures",
+        (COPIES,),
+        "do the pictures show enough to recognise a copy?",
+        "have people judge these pairs (heldout review RUN)",
     ),
     RequiredControl(
         "items within reach",
@@ -94,7 +106,7 @@ REQUIRED: tuple[RequiredControl, ...] = (
     RequiredControl(
         "light copies are flagged",
         (NEARNESS,),
-        "would copies lie above the threshold?",
+        "would copies be above the threshold?",
         "use an encoder that keeps light copies near (heldout lab transforms measures it)",
     ),
     RequiredControl(
@@ -114,13 +126,13 @@ REQUIRED: tuple[RequiredControl, ...] = (
     RequiredControl(
         "covariates",
         (ORDER,),
-        "does it stay with answer and question length taken out?",
+        "does it remain when adjusted for answer and question length?",
         "score more clusters: too few are left to take lengths out",
     ),
     RequiredControl(
         "structure",
         (ORDER,),
-        "does it stay within what the release is grouped by?",
+        "does it remain within what the release is grouped by?",
         "score the whole release: strata of what it is grouped by are too small",
     ),
     RequiredControl(
@@ -128,12 +140,12 @@ REQUIRED: tuple[RequiredControl, ...] = (
         (ORDER,),
         "does a test agree that conditions on the items before?",
         "record order-neighbour, or order-joint with a budget of order_tokens",
-        "score it again with --order-neighbour, or with --order-joint --budget TOKENS",
+        "score it again: heldout score … --order-neighbour, or --order-joint --budget TOKENS",
     ),
     RequiredControl(
         "blind",
         (MEMBERSHIP,),
-        "do words and metadata alone tell suspect from unseen items?",
+        "do words and metadata alone separate suspect from unseen items?",
         "add the detector blind",
         "heldout detect RUN --detector blind",
     ),
@@ -190,7 +202,7 @@ REQUIRED: tuple[RequiredControl, ...] = (
     RequiredControl(
         "unreadable replies",
         (ANSWERS,),
-        "does it stay without replies nobody can read?",
+        "does it remain without unreadable replies?",
         "ask again with a longer limit, or with answers in tags",
     ),
     RequiredControl(

@@ -103,7 +103,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "nothing-to-find",
         (WORDS,),
-        {"some item can be told by its words": False},
+        {"some item can be identified by its words": False},
         "not testable",
         "no text on one side, or no item that any method could find",
     ),
@@ -113,14 +113,14 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "word-for-word",
         (WORDS,),
-        {"question and answer stand there": True},
+        {"question and answer are in the corpus": True},
         "survives",
         "question and answer (and options) word for word",
     ),
     Rule(
         "like-words",
         (WORDS,),
-        {"similar words stand there": True},
+        {"similar words are in the corpus": True},
         "qualified",
         "reworded, contained, short, templates, unanswered, or beside a picture that is another or could "
         "not be compared: people must read them",
@@ -178,6 +178,20 @@ RULES: tuple[Rule, ...] = (
         "pictures of the null lie closer together than these do: it does not fit",
     ),
     Rule(
+        "copies-beside",
+        (NEARNESS,),
+        {"more flags than chance": False, "copies were proven": True},
+        "qualified",
+        "no more flags than chance, but copies are proven: few flags do not clear these pictures",
+    ),
+    Rule(
+        "interval-off",
+        (NEARNESS,),
+        {"more flags than chance": False, "the interval holds the expected rate": False},
+        "qualified",
+        "the test does not fire, but its own interval excludes the expected rate",
+    ),
+    Rule(
         "nothing-near",
         (NEARNESS,),
         {"more flags than chance": False, "light copies are flagged": True},
@@ -196,7 +210,7 @@ RULES: tuple[Rule, ...] = (
         (NEARNESS,),
         {"more than chance without copies": False},
         "re-attributed",
-        "only proven copies are near: their own claim speaks of them",
+        "only proven copies are near: they have a claim of their own",
     ),
     Rule(
         "control-fires-too",
@@ -217,7 +231,7 @@ RULES: tuple[Rule, ...] = (
         (NEARNESS,),
         {},
         "survives",
-        "nearer than clean pictures of the same kind: source overlap, not a leak",
+        "nearer than clean pictures of the same kind: that is nearness, and no proof of a copy",
     ),
     # Models: a finding has to be more than in a model that cannot have seen the benchmark.
     Rule("untested", OF_MODELS, {"tested": False}, "not testable", "no test could be made"),
@@ -240,14 +254,14 @@ RULES: tuple[Rule, ...] = (
         OF_MODELS,
         {"fires": False, "at the floor of its permutations": True},
         "qualified",
-        "as far from chance as its permutations can tell, and too few of them for the family",
+        "as far from chance as its permutations can show, and too few of them for the family",
     ),
     Rule(
         "no-reference",
         OF_MODELS,
         {"fires": False, "a control is missing": True},
         "qualified",
-        "nothing fires, but without a clean reference no difference is no proof",
+        "nothing fires, but without a clean reference an absent difference proves nothing",
     ),
     Rule(
         "doubt",
@@ -323,7 +337,7 @@ RULES: tuple[Rule, ...] = (
         (ORDER,),
         {"covariates explain it": True},
         "re-attributed",
-        "gone once answer and question length are taken out",
+        "gone when adjusted for answer and question length",
     ),
     Rule("control-failed", OF_MODELS, {"a control failed": True}, "qualified", "a control failed"),
     Rule(

@@ -65,8 +65,10 @@ def text_claim(
 _NEXT: Mapping[Status, str] = {
     "survives": "remove these items before reporting a score (heldout sanitize)",
     "qualified": "read the listed pairs: a question without its answer, or reworded, may be another one",
-    "clean": "translations need a multilingual encoder (--text-encoder), and free rewordings may be left",
-    "not testable": "give a corpus with text fields, or switch the text search off (--no-text)",
+    "clean": "translations need a multilingual encoder (heldout overlap … --text-encoder E), and free "
+    "rewordings may be left",
+    "not testable": "give a corpus with text fields, or switch the text search off (heldout "
+    "overlap … --no-text)",
 }
 
 
@@ -171,9 +173,9 @@ def _rule(
     facts = {
         "words were compared": bool(documents),
         "an item leaked whole": bool(whole),
-        "some item can be told by its words": bool(together["eligible"]),
-        "question and answer stand there": bool(together["hard"]),
-        "similar words stand there": bool(together["evident"]),
+        "some item can be identified by its words": bool(together["eligible"]),
+        "question and answer are in the corpus": bool(together["hard"]),
+        "similar words are in the corpus": bool(together["evident"]),
         "all was read": control.outcome != "failed",
         "most items can be found": reach.outcome != "failed",
         "rewordings were looked for": rewordings.outcome == "passed",
@@ -195,7 +197,7 @@ def _sentence(
     if status == "not testable":
         if together["items"] and documents:
             return (
-                f"None of the {together['items']:,} items of {benchmark} with words can be told by "
+                f"None of the {together['items']:,} items of {benchmark} with words can be identified by "
                 f"them in {corpus}.{_common(kinds, together)}"
             )
         return f"The words of {benchmark} and {corpus} could not be compared."
@@ -233,9 +235,9 @@ def _sentence(
     )
 
 
-_TOLD_BY_WORDS = (
-    "item that says enough to be told by words alone stands",
-    "items that say enough to be told by words alone stand",
+_IDENTIFIED = (
+    "item that can be identified by its words alone is",
+    "items that can be identified by their words alone are",
 )
 _METHODS = {
     "exact": "equal texts",
@@ -302,10 +304,10 @@ def _why(
         return unread or (reach.reason if compared else "one side has no text")
     if status == "survives":
         why = (
-            f"{counted(together['hard'], *_TOLD_BY_WORDS)} there {_exactly(together)}"
+            f"{counted(together['hard'], *_IDENTIFIED)} there {_exactly(together)}"
             if together["hard"]
-            else f"{counted(whole, 'item stands', 'items stand')} there beside the own picture, "
-            f"with the answer"
+            else f"{counted(whole, 'item is', 'items are')} there with the item's own picture, "
+            f"and the answer"
         )
         return f"{why}; this is a lower bound, because {failed}" if failed else why
     if status == "qualified":

@@ -6,7 +6,14 @@ import random
 from typing import Any
 
 from heldout.corpus import Shard
-from heldout.overlap.images.salvage import PAIRS, by_shard, nearest_overall, verify_tasks
+from heldout.overlap.images.salvage import (
+    HUB,
+    PAIRS,
+    WithoutTemplates,
+    by_shard,
+    nearest_overall,
+    verify_tasks,
+)
 
 
 def row(picture: str, item: str, similarity: float, **more: Any) -> dict[str, Any]:
@@ -58,3 +65,43 @@ def test_tasks_hold_every_pair_once_and_never_tear_a_picture() -> None:
         for candidate in task.candidates:
             homes.setdefault(candidate.digest, set()).add(task.index)
     assert all(len(home) == 1 for home in homes.values())
+
+
+def test_each_aspect_of_an_encoder_proposes_its_own_nearest() -> None:
+    rows = [
+        row("p", "alike", 0.9, aspect="layout", score=0.95),
+        row("p", "other", 0.8, aspect="layout", score=0.9),
+        row("p", "crop", 0.3, aspect="words", score=0.5),
+        row("p", "alike", 0.9, aspect="words", score=0.1),
+    ]
+    kept = nearest_overall(rows, 1)
+    assert sorted(r["corpus_id"] for r in kept) == ["alike", "crop"]
+
+
+def templates(count: int) -> list[dict[str, Any]]:
+    return [
+        row(f"p{ours}", f"c{theirs}", 0.95, method="phash")
+        for ours in range(count)
+        for theirs in range(count)
+    ]
+
+
+def test_of_pictures_that_are_near_to_many_only_the_nearest_are_verified() -> None:
+    few = WithoutTemplates.of(templates(HUB))
+    assert len(few.kept) == HUB * HUB and not few.passed_over and not few.templates
+    count = 3 * HUB
+    copy = row("p5", "c7", 0.99, method="pdq")
+    many = WithoutTemplates.of([*templates(count), copy])
+    assert len(many.kept) <= 3 * count and copy in many.kept
+    assert {"p0", "c0"} <= many.templates
+    assert not many.to_verify({("p5", "c7")})  # one copy among look-alikes
+    (candidate,) = by_shard([copy], templates=many.templates)[0]
+    assert candidate.template
+
+
+def test_a_picture_that_a_corpus_holds_many_times_is_verified_throughout() -> None:
+    copies = [row("p", f"c{n:02d}", 1 - n / 1000, method="pdq") for n in range(3 * HUB)]
+    many = WithoutTemplates.of(copies)
+    proven = {("p", r["corpus_id"]) for r in many.kept}
+    assert len(many.kept) < len(copies)
+    assert many.to_verify(proven) == many.passed_over

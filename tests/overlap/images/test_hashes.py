@@ -24,6 +24,7 @@ COPIES = ("same image", "transformed copy")
 
 
 def audit(benchmark: Benchmark, corpus: Path, run: Path, **options: Any) -> Conclusion:
+    options.setdefault("encoder", "none")
     with LocalEngine(1) as engine:
         opened = open_corpus(corpus, name="web")
         opened_run = Run.create(run)

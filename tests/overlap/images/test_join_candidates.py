@@ -7,6 +7,7 @@ import pytest
 
 from heldout.overlap.images.embed import RowOrigins, SavedShard
 from heldout.overlap.images.embedding_rows import Queries
+from heldout.overlap.images.encoder import WHOLE, Aspect
 from heldout.overlap.images.join import BELOW_EVERYTHING, Candidates, exact_similarity, unit_queries
 from heldout.overlap.images.near import NeighbourIndex, NeighbourTask, neighbours_in
 
@@ -86,3 +87,29 @@ def test_neighbours_are_those_of_all_views_and_parts_compared_exactly() -> None:
             shown = (5, 6) if item == 5 else (item,)
             expected += [(picture, f"i{one:02d}", best[item].max(), view) for one in shown]
     assert told == expected
+
+
+def test_an_aspect_finds_what_the_whole_row_hides() -> None:
+    draw = np.random.default_rng(3)
+    layout, words = (unit_queries(draw.standard_normal((20, 12))) for _ in range(2))
+    layout[:] = layout[0] + 0.05 * draw.standard_normal(layout.shape)  # all are laid out alike
+    rows = unit_queries(np.hstack([unit_queries(layout), words]))
+    query = np.hstack([unit_queries(layout)[:1], words[7:8]])
+    query[0, :12] = -query[0, :12]  # its copy, item 7, is laid out otherwise
+    about = RowOrigins(
+        [f"i{number}" for number in range(20)],
+        [f"d{number}" for number in range(20)],
+        np.arange(20),
+        np.zeros(20, int),
+    )
+    queries = Queries("e", unit_queries(query), ("p",), ("as is",))
+    aspects = (WHOLE, Aspect("words", slice(12, None), least=0.9), Aspect("layout", slice(0, 12)))
+    index = NeighbourIndex(queries, 1, aspects)
+    task = NeighbourTask(0, SavedShard("", None), (rows, about))
+    table = neighbours_in(index, task).tables["candidates"].to_pylist()
+    by_words = [row for row in table if row["aspect"] == "words"]
+    assert [row["corpus_id"] for row in by_words] == ["i7"]
+    assert by_words[0]["score"] == pytest.approx(1.0)
+    # Graded by the whole row, whichever aspect proposed it.
+    assert by_words[0]["similarity"] == pytest.approx(float(queries.rows[0] @ rows[7]), abs=1e-5)
+    assert {row["corpus_id"] for row in table if row["aspect"] == "whole"} == {"i7"}

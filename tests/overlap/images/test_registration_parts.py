@@ -14,9 +14,9 @@ from heldout.overlap.images.features import (
     frame_warp,
     from_frames,
     from_local_features,
-    panel_boxes,
     pose_array,
 )
+from heldout.overlap.images.panels import panel_boxes
 
 pytestmark = pytest.mark.skipif(
     find_spec("cv2") is None, reason="registration needs the extra 'vision'"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from heldout.benchmark.grading._numbers import Quantity, agree, quantity
 from heldout.benchmark.grading.choice import (
     AMBIGUOUS,
     OUTCOMES,
@@ -19,7 +20,6 @@ from heldout.benchmark.grading.choice import (
     tagged,
     without_thoughts,
 )
-from heldout.benchmark.grading.numbers import Quantity, agree, quantity
 
 # Answers that are not chosen from a list: yes or no, a number, or words compared as wholes.
 
@@ -102,11 +102,11 @@ def _polar(phrase: str, gold: str, rule: str) -> Grade:
 
 def _number(phrase: str, wanted: Quantity, tolerance: float, rule: str) -> Grade:
     framed = _FRAMED_NUMBER.fullmatch(phrase.rstrip("."))
-    given = quantity(phrase) or (quantity(framed[1]) if framed else None)
-    if given is None:
+    read = quantity(phrase) or (quantity(framed[1]) if framed else None)
+    if read is None:
         short = len(phrase.split()) <= 3 and not re.search(r"\d", phrase)
         return Grade("wrong", phrase, rule) if short else Grade("unparsed", "", "no number alone")
-    right = agree(given, wanted, tolerance)
+    right = agree(read, wanted, tolerance)
     return Grade("right" if right else "wrong", phrase, "number")
 
 

@@ -84,7 +84,9 @@ def measure(
     plain = _plain(pairs, settings)
     placed = _placed(tables, mine.rows, settings)
     if probe.placed and placed is None:
-        return "the released place of the right option cannot be told from the release itself"
+        return (
+            "the released place of the right option cannot be distinguished from the release itself"
+        )
     raw = placed if probe.placed and placed is not None else plain
     others: dict[str, pl.DataFrame] = {}
     unusable: dict[str, str] = {}
@@ -209,7 +211,7 @@ def _above(
     return (placed if probe.placed else _plain(pairs, settings)), placed
 
 
-DROPS = (0.02, 0.05, 0.1, 0.2)  # for which the number of pairs needed is told
+DROPS = (0.02, 0.05, 0.1, 0.2)  # for which the number of pairs needed is reported
 SMALLEST = 10  # items of a category below which it is only counted
 
 
@@ -328,10 +330,10 @@ def categories(
 ) -> dict[str, dict[str, Any]]:
     """The drop in every value of a metadata field, corrected over them by Holm."""
     labels = pl.Series([label or "none" for label in metadata_column(pairs, name)])
-    found: dict[str, dict[str, Any]] = {}
+    records: dict[str, dict[str, Any]] = {}
     for label in sorted(set(labels)):
         part = pairs.filter(labels == label)
-        found[label] = {"n": len(part), "clusters": part["cluster"].n_unique()}
+        records[label] = {"n": len(part), "clusters": part["cluster"].n_unique()}
         if len(part) >= SMALLEST:
             test = paired_test(
                 differences(part),
@@ -339,12 +341,14 @@ def categories(
                 permutations=settings.permutations,
                 seed=settings.seed,
             )
-            found[label] |= test_record(test) or {}
-    tested = [label for label in found if "p" in found[label]]
-    for label, p in zip(tested, adjust([found[pair]["p"] for pair in tested], "holm"), strict=True):
-        found[label]["p_adjusted"] = p
-        found[label]["direction"] = direction_of(p, found[label]["value"])
-    return found
+            records[label] |= test_record(test) or {}
+    tested = [label for label in records if "p" in records[label]]
+    for label, p in zip(
+        tested, adjust([records[pair]["p"] for pair in tested], "holm"), strict=True
+    ):
+        records[label]["p_adjusted"] = p
+        records[label]["direction"] = direction_of(p, records[label]["value"])
+    return records
 
 
 def _details(probe: Probe, measured: PairedMeasurement, settings: DetectSettings) -> dict[str, Any]:

@@ -13,6 +13,12 @@ import numpy as np
 import polars as pl
 
 from heldout.benchmark import Benchmark, items_table
+from heldout.detect.impact._predictions import (
+    NO_PREDICTION,
+    Predictions,
+    items_as_benchmark,
+    read_predictions,
+)
 from heldout.detect.impact.impact import (
     Block,
     Impact,
@@ -23,12 +29,6 @@ from heldout.detect.impact.impact import (
     impact_findings,
     label_blocks,
     measure_impact,
-)
-from heldout.detect.impact.predictions import (
-    NO_PREDICTION,
-    Predictions,
-    items_as_benchmark,
-    read_predictions,
 )
 from heldout.errors import InputError, blame_the_machine
 from heldout.evaluate import EncoderEvaluation
@@ -126,14 +126,14 @@ class Study:
 
 def _flat(record: Line | ScoreDifference) -> dict[str, Any]:
     """A record with its intervals as two columns each."""
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for name, value in vars(record).items():
         if name in ("interval", "gain_interval"):
-            found[name.replace("interval", "low")] = None if value is None else value.low
-            found[name.replace("interval", "high")] = None if value is None else value.high
+            fields[name.replace("interval", "low")] = None if value is None else value.low
+            fields[name.replace("interval", "high")] = None if value is None else value.high
         else:
-            found[name] = value
-    return found
+            fields[name] = value
+    return fields
 
 
 def _about(encoder_evaluation: EncoderEvaluation) -> dict[str, Any]:
@@ -167,7 +167,7 @@ class KnownItems:
                 None if identifier in self.labels.kinds else ("no leak label", "not in the labels")
             )
         if "" in row["image_digests"] and identifier not in self.leaks:
-            detail = "an image was missing, unreadable or flat: nobody knows whether it leaked"
+            detail = "an image was missing, unreadable or flat: it is not known whether it leaked"
             return "image not compared", detail
         return None
 
@@ -356,7 +356,7 @@ def subtract(model: Predictions, control: Predictions) -> None:
         other = control.measures[name]
         lost |= set(measured) - set(other)
         model.measures[name] = {
-            one: value - other[one] for one, value in measured.items() if one in other
+            item: value - other[item] for item, value in measured.items() if item in other
         }
     for identifier in sorted(lost):
         detail = f"{control.model} has no prediction for it"

@@ -21,7 +21,7 @@ from PIL import Image
 from heldout import __version__
 from heldout.errors import InputError, PrerequisiteError, require
 from heldout.image import ImageRef, InlineBytes
-from heldout.lab.models.onnx_graphs import narrowest, write_graphs
+from heldout.lab.models._onnx_graphs import narrowest, write_graphs
 from heldout.model import (
     CARD,
     CHAT_TEMPLATE,
@@ -288,8 +288,8 @@ def _places(loaded: LoadedModel, how: Preparation) -> int:
 
     with torch.no_grad():
         pixels = torch.zeros(1, 3, how.height, how.width)
-        given = loaded.model.get_image_features(pixels, return_dict=True).pooler_output
-    return int(given[0].shape[0])
+        features = loaded.model.get_image_features(pixels, return_dict=True).pooler_output
+    return int(features[0].shape[0])
 
 
 def _write_card(folder: Path, card: OnnxCard) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 from PIL import Image
 
 from heldout.image import ImageRef, byte_digest, decode, to_rgb
-from heldout.lab.models.reading import SheetReading
+from heldout.lab.models._reading import SheetReading
 from heldout.lab.models.sheet import IMAGE, MOST_NEW_TOKENS, Ragged, Sheet, letter_tokens
 from heldout.lab.power.models import RECORDED
 from heldout.model import (
@@ -144,8 +144,8 @@ class Collector:
         digest = self.keys.digest(reference)
         if digest not in self.pictures:
             shown = to_rgb(decode(reference.read()))
-            given = self.processor.image_processor(images=[shown], return_tensors="np")
-            levels = np.rint((np.asarray(given["pixel_values"][0]) + 1) * 127.5)
+            processed = self.processor.image_processor(images=[shown], return_tensors="np")
+            levels = np.rint((np.asarray(processed["pixel_values"][0]) + 1) * 127.5)
             self.pictures[digest] = (len(self.pictures), levels.clip(0, 255).astype(np.uint8))
         return self.pictures[digest][0]
 
@@ -219,7 +219,7 @@ class Replay:
             ) + self.picture_places * len(request.images)
             ids = self.sheet.scored[place][self.sheet.places[place]]
             if self.sheet.sums[place]:
-                # A document's sum in equal parts: whoever asks for documents takes the sum alone.
+                # A document's sum in equal parts: callers that ask for documents use the sum alone.
                 total = float(self.reading.sums[self._summed[place]])
                 yield Score(request.id, ("",) * len(ids), (total / len(ids),) * len(ids))
                 continue

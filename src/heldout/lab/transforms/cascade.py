@@ -14,8 +14,9 @@ from PIL import Image
 from heldout.engine import Engine, progress
 from heldout.errors import HeldoutError
 from heldout.evidence import COPIES, Relation
-from heldout.lab.transforms.counts import SimilarityCounts
-from heldout.lab.transforms.queries import Collection, Item, QueryMaker, Side, as_published
+from heldout.lab.settings import Side
+from heldout.lab.transforms._counts import SimilarityCounts
+from heldout.lab.transforms.queries import Collection, Item, QueryMaker, as_published
 
 CHANGED = "changed in part"  # a copy that may show something else now is for people, as in an audit
 
@@ -97,7 +98,7 @@ def judge_shortlists(
     """Judge every query against its own picture and against the most similar others.
 
     The own picture is judged even where the encoder would not have proposed it, so that the
-    judge's misses and the encoder's can be told apart. Of others, as many are judged as the tally
+    judge's misses and the encoder's can be separated. Of others, as many are judged as the tally
     listed, which may be more than the shortlist holds.
     """
     places, similarities = counted.others()
@@ -176,7 +177,7 @@ def _judge_query(
 
     answers = []
     for column, listed in task.candidates:
-        image = maker.one(item, original, maker.transforms[column])
+        image = maker.transformed(item, original, maker.transforms[column])
         assert image is not None  # only made transforms are listed
         transformed = judge.prepared(image)
         query, copy = (transformed, plain) if side == "query" else (plain, transformed)

@@ -31,7 +31,7 @@ from heldout.model.prediction_files import Columns, as_text, as_truth, open_pred
 from heldout.model.request import Reply
 from heldout.store import Dropped
 
-# Recorded predictions as rows of answers: what was shown, what was said, what the file says of it.
+# Recorded predictions as rows of answers: what was shown, the reply, and the file's own grade.
 
 
 _LETTER = re.compile(r"[A-Z]")
@@ -261,7 +261,7 @@ class _Items:
         base = original(example)
         variant = row.variant or ""
         if variant.startswith(_OTHER_GOLD):
-            return self._told(example, row)
+            return self._question_of(example, row)
         if isinstance(base, Dropped):
             return base
         question = base
@@ -311,7 +311,7 @@ class _Items:
             known.append(order)
         return f"shuffle-{known.index(order) + 1}"
 
-    def _told(self, example: Example, row: RecordedRow) -> Question | Dropped:
+    def _question_of(self, example: Example, row: RecordedRow) -> Question | Dropped:
         """A twin or a slot is right about something else: the row has to say about what."""
         assert row.variant is not None
         if row.gold is None:

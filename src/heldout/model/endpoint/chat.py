@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from heldout.image import ImageError, ImageRef
+from heldout.model.endpoint._read import data_url
 from heldout.model.endpoint.capabilities import named_model
 from heldout.model.endpoint.connection import (
     Connection,
@@ -20,7 +21,6 @@ from heldout.model.endpoint.connection import (
     UnansweredError,
     in_parallel,
 )
-from heldout.model.endpoint.read import data_url
 from heldout.model.request import CUT, REFUSED, STOPPED, Prompt, Reply, Request, Text
 from heldout.store import Dropped
 
@@ -83,7 +83,7 @@ def _count(value: Any) -> int | None:
 
 
 def _letters(logprobs: Any, letters: int) -> tuple[float | None, ...]:
-    """Log-probability of each letter as the first token: of all the ways to write it that are told."""
+    """Log-probability of each letter as the first token: summed over all spellings that the server lists."""
     content = logprobs.get("content") if isinstance(logprobs, dict) else None
     first = content[0] if isinstance(content, list) and content else None
     top_logprobs = first.get("top_logprobs") if isinstance(first, dict) else None
@@ -106,7 +106,7 @@ def _letters(logprobs: Any, letters: int) -> tuple[float | None, ...]:
 STAGE = "ask"
 FAILED = "the endpoint failed"  # a reason that may be gone the next time
 CHAT = "/chat/completions"
-TOP = 20  # likeliest first tokens that are told: what the protocol allows
+TOP = 20  # likeliest first tokens that a server lists: what the protocol allows
 _UNREADABLE = 3  # attempts at an answer that is no JSON: a proxy cut it, and the next may be whole
 _PROBE_TOKENS = 16
 _TOO_LONG = (
@@ -258,7 +258,7 @@ class ChatEndpoint:
                 except RefusedError:
                     continue
                 with self._lock:
-                    self.refused |= dict.fromkeys(without, refused.told)
+                    self.refused |= dict.fromkeys(without, refused.detail)
                 break
             else:
                 raise
@@ -276,11 +276,11 @@ class ChatEndpoint:
 
     def _refused(self, request: Request, refused: RefusedError) -> Dropped:
         broken = refused.status >= 500 or refused.status == 0
-        long = any(words in refused.told.lower() for words in _TOO_LONG)
-        message = f"status {refused.status}: {refused.told}" if refused.status else refused.told
+        long = any(words in refused.detail.lower() for words in _TOO_LONG)
+        message = f"status {refused.status}: {refused.detail}" if refused.status else refused.detail
         if refused.status == 404:
             raise EndpointError(
-                f"{self.connection.url} does not serve {self.model}: {refused.told}"
+                f"{self.connection.url} does not serve {self.model}: {refused.detail}"
             )
         # A long prompt is the item's fault, however many there are.
         self._watch.refused(self.connection, refused, self._again, counts=not long)
@@ -307,7 +307,7 @@ class ChatEndpoint:
 
 def _about_the_request(refused: RefusedError) -> bool:
     """Whether leaving a field out may help: not for a broken server, unless it names the field."""
-    message = refused.told.lower()
+    message = refused.detail.lower()
     if refused.status >= 500:
         return any(word in message for word in _OPTIONAL_WORDS)
     return refused.status in (400, 415, 422) and not any(words in message for words in _TOO_LONG)

@@ -29,7 +29,7 @@ class ModelServer(Settings):
     requests_per_second: Annotated[float, Field(gt=0)] | None = None
     """Most requests per second; default: no limit."""
     attempts: Annotated[int, Field(ge=1, le=100)] | None = None
-    """Attempts at a request that fails or is told to wait, before the server counts as gone; default: 6."""
+    """Attempts at a request that fails or is answered with "wait", before the server counts as gone; default: 6."""
     token_field: Annotated[str, Field(min_length=1)] = "max_tokens"
     """What the server calls the limit of a reply: max_tokens, max_completion_tokens."""
     price_in: Annotated[float, Field(ge=0)] = 0.0
@@ -40,6 +40,8 @@ class ModelServer(Settings):
     @model_validator(mode="before")
     @classmethod
     def _address_alone(cls, value: Any) -> Any:
+        if isinstance(value, ModelServer) and not isinstance(value, cls):
+            return value.model_dump(exclude_unset=True)  # roles differ in their defaults
         return {"url": value} if isinstance(value, str) else value
 
     @model_validator(mode="after")
@@ -69,6 +71,15 @@ class ModelServer(Settings):
             pace=Pace(self.requests_per_second),
             role=role,
         )
+
+
+class ProbedServer(ModelServer):
+    """A server that is only looked at: somebody waits for the answer, and can ask again."""
+
+    timeout: Annotated[float, Field(gt=0)] = 60.0
+    """Seconds that one whole request may take."""
+    attempts: Annotated[int, Field(ge=1, le=100)] | None = 2
+    """Attempts at a request that fails, before the server counts as gone."""
 
 
 class ModelEndpoint(ModelServer):

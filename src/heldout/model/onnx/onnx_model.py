@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heldout.errors import InputError, require
-from heldout.model.local.answering import Parts
+from heldout.model.local._answering import Parts
 from heldout.model.local.forward import BATCH_TOKENS, Made, Prefix
 from heldout.model.local.layout import Layout, PictureFeatures, Row
 from heldout.model.local.load import family_of

@@ -172,7 +172,7 @@ class _Preparer:
             if is_blank(image):
                 return ImageError("blank image", "a flat picture is like every other flat picture")
             cut = self.parts(to_rgb(image)) if self.parts else [image]
-            return _Ready(pixel_digest(image), [self.encoder.prepare(part) for part in cut])
+            return _Ready(pixel_digest(image), self.encoder.prepare_parts(cut))
         except (ImageError, MemoryError) as error:  # any other is the encoder's, of every picture
             return image_error(error)
 

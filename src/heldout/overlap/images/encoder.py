@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import entry_points
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +18,7 @@ from PIL import Image, ImageOps
 
 from heldout.errors import InputError
 from heldout.image import to_rgb
-from heldout.overlap.images.features import Box, panel_boxes
+from heldout.overlap.images.panels import Box, panel_boxes
 
 # Views of one query picture: what a copy of it may look like after a flip, a turn, a crop, inversion.
 #
@@ -176,15 +177,46 @@ Floats = NDArray[np.float32]
 TEXTS = 256  # texts of one forward
 
 
+@dataclass(frozen=True)
+class Aspect:
+    """Columns of a row that propose neighbours by themselves, and how similar they have to be."""
+
+    name: str
+    columns: slice
+    least: float = -1.0  # similarity below which no pair is worth verifying
+    views: frozenset[str] | None = None  # of a query that it compares; None for all
+
+    @property
+    def is_whole(self) -> bool:
+        return self.columns == slice(None)
+
+    def of(self, rows: NDArray[Any]) -> NDArray[Any]:
+        """The aspect of ``rows``, as unit rows again."""
+        if self.is_whole:
+            return rows
+        return unit(np.asarray(rows[:, self.columns], dtype=np.float32))
+
+    def looks_at(self, view: str) -> bool:
+        return self.views is None or view in self.views
+
+
+WHOLE = Aspect("whole", slice(None))
+
+
 class Encoder(ABC):
     """``identity`` names weights and pre-processing: vectors are comparable only if it is equal."""
 
     identity: str
     dimension: int
+    aspects: tuple[Aspect, ...] = (WHOLE,)
 
     @abstractmethod
     def prepare(self, image: Image.Image) -> Floats:
         """One decoded picture as the model wants it. Called from several threads."""
+
+    def prepare_parts(self, images: Sequence[Image.Image]) -> list[Floats]:
+        """The same for a picture and its parts; an encoder that can share work among them does."""
+        return [self.prepare(image) for image in images]
 
     @abstractmethod
     def _forward(self, batch: Floats) -> Floats:

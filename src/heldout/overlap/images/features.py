@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,80 +12,29 @@ from PIL import Image
 
 from heldout.errors import require
 from heldout.image import to_rgb
-
-# Panels of a compound figure: cut a page along its white gutters.
-
-
-PAGE = 232  # a gutter is at least this light
-SMALLEST = 72  # pixels; smaller pieces are labels and legends
-SMALLEST_SHARE = 0.02  # of the page
-MOST = 12
-WHITE = 250  # or it is this light but for a few
-STRAY = 0.02  # of its pixels: letters and arrows reach into gutters
-
-Box = tuple[int, int, int, int]  # left, top, right, bottom
-
-
-def panel_boxes(grey: NDArray[np.uint8]) -> list[Box]:
-    """Boxes of the panels of a page, or none where the picture is no page with gutters."""
-    height, width = grey.shape
-    boxes: list[Box] = []
-    _cut(grey, (0, 0, width, height), boxes, 0)
-    large = [
-        box
-        for box in boxes
-        if min(box[2] - box[0], box[3] - box[1]) >= SMALLEST
-        and (box[2] - box[0]) * (box[3] - box[1]) >= SMALLEST_SHARE * height * width
-    ]
-    if large == [(0, 0, width, height)]:
-        return []
-    large.sort(key=lambda box: (box[0] - box[2]) * (box[3] - box[1]))
-    return sorted(large[:MOST], key=lambda box: (box[1], box[0]))
-
-
-def _cut(grey: NDArray[np.uint8], box: Box, boxes: list[Box], depth: int) -> None:
-    left, top, right, bottom = box
-    part = grey[top:bottom, left:right]
-    if min(part.shape) < SMALLEST // 2:
-        return
-    for axis in (0, 1):
-        white = (part < WHITE).mean(axis=axis) <= STRAY
-        spans = _spans((part.min(axis=axis) >= PAGE) | white)
-        length = part.shape[1 - axis]
-        if depth < 6 and spans != [(0, length)]:
-            for start, end in spans:
-                inner = (
-                    (left + start, top, left + end, bottom)
-                    if axis == 0
-                    else (left, top + start, right, top + end)
-                )
-                _cut(grey, inner, boxes, depth + 1)
-            return
-    boxes.append(box)
-
-
-def _spans(gutter: NDArray[np.bool_]) -> list[tuple[int, int]]:
-    """Runs of anything but gutter; a gutter of a single line is part of a picture."""
-    edges = np.flatnonzero(np.diff(np.concatenate([[True], gutter, [True]]).astype(np.int8)))
-    runs = [(int(a), int(b)) for a, b in zip(edges[::2], edges[1::2], strict=True)]
-    joined: list[tuple[int, int]] = []
-    for start, end in runs:
-        if joined and start - joined[-1][1] < 2:
-            joined[-1] = (joined[-1][0], end)
-        else:
-            joined.append((start, end))
-    return joined
-
+from heldout.overlap.images.panels import Box, panel_boxes
 
 SIDE = 768  # of the greys that aligned pixels are compared in
 LOCAL_SIDE = 512  # of the picture local features are found in
 LOCAL_COUNT = 600
+GLANCE_SIDE, GLANCE_COUNT = 256, 300  # of the picture that is asked first
 LOCAL_CONTRAST = 0.008  # radiographs are smooth: a fifth of OpenCV's default
 SKETCH_SIDE = 64
 SHADING_SIDE = 16
-COLOURED = 6.0  # mean distance of the channels above which a picture is coloured
+TINT_SIDE = 48
+COLOURED, GREY = 16.0, 8.0  # spread of the channels from which on and up to which it is called so
 
 Floats = NDArray[np.float32]
+
+
+@dataclass(frozen=True, eq=False)
+class LocalFeatures:
+    """Small pieces of one picture that are found again wherever they lie."""
+
+    points: Floats  # (n, 2), in pixels of the picture's greys, strongest first
+    sizes: Floats  # (n,)
+    angles: Floats  # (n,), radians, clockwise as the y axis points down
+    descriptors: Floats  # (4, n, 32): parts that keep or change sign when mirrored or inverted
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,19 +45,36 @@ class PictureFeatures:
     grey: NDArray[np.uint8]  # at most SIDE on a side
     contrast: float  # standard deviation of ``grey``
     tint: tuple[float, float, float]  # mean deviation of each channel from grey
+    chroma: float  # how far the channels lie apart, at the 95th percentile of its pixels
     sketches: Floats  # (8, SKETCH_SIDE²): detail of the whole frame in the eight poses, unit rows
     shadings: Floats  # (8, SHADING_SIDE²): its coarse light and dark, likewise
-    points: Floats  # (n, 2), in pixels of ``grey``, strongest first
-    sizes: Floats  # (n,)
-    angles: Floats  # (n,), radians, clockwise as the y axis points down
-    descriptors: Floats  # (4, n, 32): parts that keep or change sign when mirrored or inverted
     panels: tuple[
         tuple[Box, PictureFeatures], ...
     ] = ()  # of a compound figure; boxes in native pixels
 
+    @functools.cached_property
+    def local(self) -> LocalFeatures:
+        """Found when they are first asked for: frames that fit as they are need none."""
+        import cv2
+
+        return _local_features(cv2, self.grey, LOCAL_SIDE, LOCAL_COUNT)
+
+    @functools.cached_property
+    def glance(self) -> LocalFeatures:
+        """Fewer, in the small."""
+        import cv2
+
+        if max(self.grey.shape) <= GLANCE_SIDE:
+            return self.local
+        return _local_features(cv2, self.grey, GLANCE_SIDE, GLANCE_COUNT)
+
     @property
     def coloured(self) -> bool:
-        return max(abs(part) for part in self.tint) > COLOURED
+        return self.chroma >= COLOURED
+
+    @property
+    def monochrome(self) -> bool:
+        return self.chroma <= GREY
 
     @property
     def to_native(self) -> NDArray[np.float64]:
@@ -141,26 +108,23 @@ def _features(cv2: Any, rgb: Image.Image) -> PictureFeatures:
         target = (max(1, round(size[0] * scale)), max(1, round(size[1] * scale)))
         rgb = rgb.resize(target, Image.Resampling.BOX, reducing_gap=2.0)
     grey = np.asarray(rgb.convert("L"))
-    colours = np.asarray(rgb, dtype=np.float32).reshape(-1, 3).mean(axis=0)
-    tint = colours - colours.mean()
-    points, sizes, angles, descriptors = _local_features(cv2, grey)
+    colours = np.asarray(rgb.resize((TINT_SIDE, TINT_SIDE), Image.Resampling.BOX), np.float32)
+    colours = colours.reshape(-1, 3)
+    tint = colours.mean(axis=0) - colours.mean()
     return PictureFeatures(
         size=size,
         grey=grey,
         contrast=float(grey.std()),
         tint=(float(tint[0]), float(tint[1]), float(tint[2])),
+        chroma=float(np.percentile(np.ptp(colours, axis=1), 95)),
         sketches=_sketches(cv2, grey),
         shadings=_shadings(cv2, grey),
-        points=points,
-        sizes=sizes,
-        angles=angles,
-        descriptors=descriptors,
     )
 
 
-def _local_features(cv2: Any, grey: NDArray[np.uint8]) -> tuple[Floats, Floats, Floats, Floats]:
-    """SIFT, square-rooted (Arandjelović and Zisserman 2012), the strongest LOCAL_COUNT."""
-    zoom = LOCAL_SIDE / max(grey.shape)
+def _local_features(cv2: Any, grey: NDArray[np.uint8], side: int, count: int) -> LocalFeatures:
+    """SIFT, square-rooted (Arandjelović and Zisserman 2012), the strongest ``count``."""
+    zoom = side / max(grey.shape)
     small = grey
     if zoom < 1.0 or zoom > 1.5:  # tiny pictures are enlarged, or they have no features at all
         zoom = min(zoom, 2.0)
@@ -170,12 +134,13 @@ def _local_features(cv2: Any, grey: NDArray[np.uint8]) -> tuple[Floats, Floats, 
         zoom = 1.0
     # The precise upscale takes out a quarter-pixel shift that turned copies would double.
     finder = cv2.SIFT_create(
-        nfeatures=LOCAL_COUNT, contrastThreshold=LOCAL_CONTRAST, enable_precise_upscale=True
+        nfeatures=count, contrastThreshold=LOCAL_CONTRAST, enable_precise_upscale=True
     )
     keypoints, raw = finder.detectAndCompute(stretched(cv2, small), None)
     if raw is None or not len(keypoints):
         empty = np.zeros(0, np.float32)
-        return np.zeros((0, 2), np.float32), empty, empty, np.zeros((4, 0, 32), np.float32)
+        nothing = np.zeros((4, 0, 32), np.float32)
+        return LocalFeatures(np.zeros((0, 2), np.float32), empty, empty, nothing)
     strongest = np.argsort([-point.response for point in keypoints], kind="stable")
     keypoints, raw = [keypoints[index] for index in strongest], raw[strongest]
     points = np.array([point.pt for point in keypoints], np.float32)
@@ -184,7 +149,7 @@ def _local_features(cv2: Any, grey: NDArray[np.uint8]) -> tuple[Floats, Floats, 
     sizes = np.array([point.size for point in keypoints], np.float32) / np.float32(zoom)
     angles = np.deg2rad(np.array([point.angle for point in keypoints], np.float32))
     total = np.maximum(raw.sum(axis=1, keepdims=True), 1e-6)
-    return points, sizes, angles, _parts(np.sqrt(raw / total, dtype=np.float32))
+    return LocalFeatures(points, sizes, angles, _parts(np.sqrt(raw / total, dtype=np.float32)))
 
 
 def _parts(descriptors: Floats) -> Floats:
@@ -253,8 +218,7 @@ POSITION = 0.025  # of the larger side: how far a match may lie from where the w
 SCALE = 0.35  # in natural logarithm
 ANGLE = 0.35  # radians
 MAX_MATCHES = 160
-FIRST = 320  # features asked first
-FIRST_WITNESSES = 3  # of them that must agree before all are asked
+FEWEST_WITNESSES = 3  # that must agree, at a glance and closely
 
 Warp = NDArray[np.float64]  # 3 x 3, query to candidate, in pixels of their greys
 
@@ -270,23 +234,23 @@ class Hypothesis:
 def from_local_features(query: PictureFeatures, candidate: PictureFeatures) -> Hypothesis | None:
     """The similarity most matches agree on, over upright/mirrored and positive/negative.
 
-    The strongest features are asked first: where not even FIRST_WITNESSES of them agree on anything,
-    as with nearly all pictures that are no copies, the rest is not asked.
+    A glance at both in the small is cheap: where not even FEWEST_WITNESSES agree on anything, as with
+    nearly all pictures that are no copies, they are not looked at closely.
     """
-    many = max(len(query.points), len(candidate.points)) > FIRST
-    if many and _agreed(query, candidate, FIRST, FIRST_WITNESSES) is None:
+    side = float(max(candidate.grey.shape))
+    slack = max(1.0, side / GLANCE_SIDE)  # places are that much coarser at a glance
+    if _agreed(query.glance, candidate.glance, side, slack) is None:
         return None
-    return _agreed(query, candidate, None, 3)
+    return _agreed(query.local, candidate.local, side, 1.0)
 
 
 def _agreed(
-    query: PictureFeatures, candidate: PictureFeatures, strongest: int | None, witnesses: int
+    ours: LocalFeatures, theirs: LocalFeatures, side: float, slack: float
 ) -> Hypothesis | None:
-    if len(query.points) < 3 or len(candidate.points) < 3:
+    if len(ours.points) < 3 or len(theirs.points) < 3:
         return None
     even, mirror, invert, both = (
-        ours[:strongest] @ theirs[:strongest].T
-        for ours, theirs in zip(query.descriptors, candidate.descriptors, strict=True)
+        left @ right.T for left, right in zip(ours.descriptors, theirs.descriptors, strict=True)
     )
     plain, turned = even + mirror, invert + both
     odd = np.subtract(even, mirror, out=even)
@@ -304,10 +268,12 @@ def _agreed(
         left, right = _matches(combine(first, second, out=scratch))
         if len(left) < 3:
             continue
-        hypothesis = _consensus(query, candidate, left, right, number % 2 == 1, number >= 2)
+        hypothesis = _consensus(
+            ours, theirs, left, right, side, slack, number % 2 == 1, number >= 2
+        )
         if (
             hypothesis is not None
-            and hypothesis.inliers >= witnesses
+            and hypothesis.inliers >= FEWEST_WITNESSES
             and (best is None or hypothesis.inliers > best.inliers)
         ):
             best = hypothesis
@@ -332,19 +298,21 @@ def _matches(similarity: Floats) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
 
 
 def _consensus(
-    query: PictureFeatures,
-    candidate: PictureFeatures,
+    ours: LocalFeatures,
+    theirs: LocalFeatures,
     left: NDArray[np.intp],
     right: NDArray[np.intp],
+    side: float,
+    slack: float,
     mirrored: bool,
     inverted: bool,
 ) -> Hypothesis | None:
     """Each match alone proposes a similarity; keep the one the others agree with, then fit it."""
-    start = query.points[left].astype(np.float64)
-    end = candidate.points[right].astype(np.float64)
-    scale = np.log(candidate.sizes[right] / query.sizes[left]).astype(np.float64)
+    start = ours.points[left].astype(np.float64)
+    end = theirs.points[right].astype(np.float64)
+    scale = np.log(theirs.sizes[right] / ours.sizes[left]).astype(np.float64)
     sense = -1.0 if mirrored else 1.0
-    turn = (candidate.angles[right] - sense * query.angles[left]).astype(np.float64)
+    turn = (theirs.angles[right] - sense * ours.angles[left]).astype(np.float64)
     if inverted:
         turn = turn + np.pi
     # Complex numbers: a similarity is z -> a z + b, or a conj(z) + b when mirrored.
@@ -355,8 +323,8 @@ def _consensus(
     factor = np.exp(scale + 1j * turn)
     offset = target - factor * source
     apart = np.abs(factor[:, None] * source[None, :] + offset[:, None] - target[None, :])
-    reach = POSITION * max(candidate.grey.shape) * np.clip(np.exp(scale), 0.25, 1.0)
-    agree = apart < reach[:, None]
+    within = POSITION * side * np.clip(np.exp(scale), 0.25, 1.0)
+    agree = apart < within[:, None]
     agree &= np.abs(scale[:, None] - scale[None, :]) < SCALE
     agree &= np.abs((turn[:, None] - turn[None, :] + np.pi) % (2 * np.pi) - np.pi) < ANGLE
     votes = agree.sum(axis=1)
@@ -365,7 +333,7 @@ def _consensus(
     if kept.sum() < 3:
         return None
     warp = _similarity_warp(source[kept], target[kept], mirrored)
-    tolerance = 0.5 * POSITION * max(candidate.grey.shape)
+    tolerance = 0.5 * POSITION * side
     for _ in range(4):
         error = np.abs(_apply(warp, start) - end).max(axis=1)
         kept = error < tolerance
@@ -377,10 +345,10 @@ def _consensus(
             if count >= 8
             else _similarity_warp(source[kept], target[kept], mirrored)
         )
-        tolerance = max(0.6 * tolerance, 1.5)
+        tolerance = max(0.6 * tolerance, 1.5 * slack)
     error = np.abs(_apply(warp, start) - end).max(axis=1)
     # One strong corner gives several features; it is one witness.
-    inliers = len(np.unique(np.round(end[error < 3.0] / 3.0), axis=0))
+    inliers = len(np.unique(np.round(end[error < 3.0 * slack] / 3.0), axis=0))
     return Hypothesis(warp, inverted, inliers, float(inliers))
 
 

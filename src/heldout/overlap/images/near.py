@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heldout.benchmark import Benchmark
-from heldout.corpus import Corpus
+from heldout.corpus import Corpus, EmbeddingCorpus
 from heldout.engine import Engine, progress
 from heldout.overlap.images.embed import RowOrigins, SavedShard
 from heldout.overlap.images.embedding_rows import Queries, embed_benchmark
 from heldout.overlap.images.embeddings import embed_corpus
-from heldout.overlap.images.encoder import Encoder, open_encoder
-from heldout.overlap.images.join import Hits, Needed, select
+from heldout.overlap.images.encoder import WHOLE, Aspect, Encoder, open_encoder
+from heldout.overlap.images.join import Hits, Needed, exact_similarity, select
 from heldout.overlap.images.join_index import JoinIndex
 from heldout.overlap.settings import NEAREST, Bounds
 from heldout.store import Dropped, Run, ShardResult, Stage, dropped_table, make_table
@@ -34,11 +34,29 @@ _ROWS = 1 << 16  # copied at a time, where only some rows of a matrix take part
 class NeighbourIndex:
     """The queries of a near search. Every worker gets one, so they are in it once."""
 
-    def __init__(self, queries: Queries, nearest: int) -> None:
+    def __init__(
+        self, queries: Queries, nearest: int, aspects: tuple[Aspect, ...] = (WHOLE,)
+    ) -> None:
         self.identity, self.views, self.nearest = queries.identity, queries.views, nearest
-        # One more than asked for: an exact copy is found already and must not take a place.
-        self.join = JoinIndex(queries.rows, k=nearest + 1)
         self.names, self.numbers = np.unique(np.array(queries.pictures, str), return_inverse=True)
+        self.rows = queries.rows
+        self.aspects = tuple(AspectQueries(self, aspect) for aspect in aspects)
+
+
+class AspectQueries:
+    """The queries as one aspect of the encoder sees them, each different row of a picture once."""
+
+    def __init__(self, index: NeighbourIndex, aspect: Aspect) -> None:
+        self.aspect = aspect
+        rows = aspect.of(index.rows)
+        first: dict[tuple[int, bytes], int] = {}
+        for place, (number, row) in enumerate(zip(index.numbers.tolist(), rows, strict=True)):
+            if aspect.looks_at(index.views[place]):
+                first.setdefault((number, row.tobytes()), place)
+        self.places = np.array(list(first.values()), np.intp)  # of its rows among the index's
+        self.numbers = index.numbers[self.places]
+        # One more than asked for: an exact copy is found already and must not take a place.
+        self.join = JoinIndex(rows[self.places], k=index.nearest + 1)
 
 
 @dataclass(frozen=True)
@@ -62,21 +80,31 @@ def neighbours_in(index: NeighbourIndex, task: NeighbourTask) -> ShardResult:
     first = _first_items(about)
     leads = first[about.items] == about.items
     whole, cut = (np.flatnonzero(leads & kind) for kind in (about.parts == 0, about.parts > 0))
-    needed = _Needed(index, about)
-    parts = [_scan(index.join, rows, whole, needed)]
-    if len(cut):
-        # As many rows as the nearest pictures may have parts, so that none of them is crowded out.
-        most = int(np.bincount(about.items[cut]).max())
-        parts.append(_scan(index.join.with_k((index.nearest + 1) * most), rows, cut, needed))
-    unusable = [about.ids[about.items[row]] for hits in parts for row in hits.unusable]
+    # As many rows as the nearest pictures may have parts, so that none of them is crowded out.
+    most = int(np.bincount(about.items[cut]).max()) if len(cut) else 0
+    candidates: list[dict[str, Any]] = []
+    unusable: set[str] = set()
     shown_by: dict[int, list[int]] = {}
     for item, lead in enumerate(first.tolist()):
         shown_by.setdefault(lead, []).append(item)
-    candidates = [
-        {**best, "corpus_id": about.ids[item], "digest": about.digests[item], "shard": task.index}
-        for lead, best in _best_pairs(index, about, parts)
-        for item in shown_by[lead]
-    ]
+    for queries in index.aspects:
+        needed = _Needed(queries, index.nearest, about)
+        parts = [_scan(queries.join, queries.aspect, rows, whole, needed)]
+        if len(cut):
+            wider = queries.join.with_k((index.nearest + 1) * most)
+            parts.append(_scan(wider, queries.aspect, rows, cut, needed))
+        if queries.aspect.is_whole:  # a part of a usable row may well be empty
+            unusable.update(about.ids[about.items[row]] for hits in parts for row in hits.unusable)
+        candidates += [
+            {
+                **best,
+                "corpus_id": about.ids[item],
+                "digest": about.digests[item],
+                "shard": task.index,
+            }
+            for lead, best in _best_pairs(index, queries, rows, about, parts)
+            for item in shown_by[lead]
+        ]
     return ShardResult(
         tables={
             "candidates": make_table("candidates", candidates),
@@ -84,7 +112,7 @@ def neighbours_in(index: NeighbourIndex, task: NeighbourTask) -> ShardResult:
                 Dropped(
                     "overlap", identifier, "unusable embedding", "not a unit vector: not compared"
                 )
-                for identifier in unusable
+                for identifier in sorted(unusable)
             ),
         },
         counts={"embedded": len(about.ids)},
@@ -100,11 +128,13 @@ def _first_items(about: RowOrigins) -> NDArray[np.int64]:
     return np.array(first, np.int64)
 
 
-def _scan(join: JoinIndex, rows: NDArray[Any], kept: NDArray[np.intp], needed: _Needed) -> Hits:
+def _scan(
+    join: JoinIndex, aspect: Aspect, rows: NDArray[Any], kept: NDArray[np.intp], needed: _Needed
+) -> Hits:
     best_hits = Hits.empty()
     for start in range(0, len(kept), _ROWS):
         some = kept[start : start + _ROWS]
-        block = rows if len(some) == len(rows) else rows[some]
+        block = aspect.of(rows if len(some) == len(rows) else rows[some])
         hits = join.scan(block, 0, join.floor_of(best_hits), needed.among(some))
         moved = Hits(hits.query, some[hits.position], hits.similarity, some[hits.unusable])
         best_hits = select((best_hits, moved), join.k, None)
@@ -117,7 +147,8 @@ class _Needed:
 
     A picture has dozens of views and each has neighbours of its own; few of these pairs are ever told."""
 
-    index: NeighbourIndex
+    queries: AspectQueries
+    nearest: int
     about: RowOrigins
 
     def among(self, rows: NDArray[np.intp]) -> Needed:
@@ -133,7 +164,11 @@ class _Needed:
     ) -> NDArray[np.bool_]:
         if not len(query):
             return np.zeros(0, bool)
-        picture, item, similarity = self.index.numbers[query], items[row], quick.astype(np.float64)
+        picture, item, similarity = (
+            self.queries.numbers[query],
+            items[row],
+            quick.astype(np.float64),
+        )
         slack = 2 * margin + 1e-6  # both similarities that are compared may be off
         order = np.lexsort((-similarity, item, picture))
         leads = _changes(picture[order], item[order])
@@ -141,7 +176,7 @@ class _Needed:
         ranked = np.lexsort((-best, owner))
         first = np.flatnonzero(_changes(owner[ranked]))
         lengths = np.diff(np.append(first, len(ranked)))
-        last = first + np.minimum(lengths - 1, self.index.nearest)  # one more: see NeighbourIndex
+        last = first + np.minimum(lengths - 1, self.nearest)  # one more: see NeighbourIndex
         bar = np.empty(len(best))
         bar[ranked] = np.repeat(best[ranked[last]], lengths)
         group = np.cumsum(leads) - 1
@@ -158,20 +193,34 @@ def _changes(*columns: NDArray[Any]) -> NDArray[np.bool_]:
 
 
 def _best_pairs(
-    index: NeighbourIndex, about: RowOrigins, parts: list[Hits]
+    index: NeighbourIndex,
+    queries: AspectQueries,
+    rows: NDArray[Any],
+    about: RowOrigins,
+    parts: list[Hits],
 ) -> Iterator[tuple[int, dict[str, Any]]]:
     """(item, candidate): of all views of a picture and all parts of an item, the two most alike.
 
-    Per picture the ``nearest`` items, exact copies of it aside.
+    Per picture the ``nearest`` items, exact copies of it aside, that are as similar as the aspect asks.
     """
     query = np.concatenate([hits.query for hits in parts])
-    item = about.items[np.concatenate([hits.position for hits in parts])]
-    similarity = np.concatenate([hits.similarity for hits in parts])
-    picture = index.numbers[query]
-    order = np.lexsort((query, -similarity, item, picture))
+    position = np.concatenate([hits.position for hits in parts])
+    item = about.items[position]
+    score = np.concatenate([hits.similarity for hits in parts])
+    picture = queries.numbers[query]
+    order = np.lexsort((query, -score, item, picture))
     best = order[_changes(picture[order], item[order])] if len(order) else order
+    best = best[score[best] >= queries.aspect.least]
+    best = best[np.lexsort((item[best], -score[best], picture[best]))]
+    # Degrees are of whole rows, whichever aspect proposed the pair.
+    places = queries.places[query[best]]
+    similarity = (
+        score[best]
+        if queries.aspect.is_whole
+        else exact_similarity(index.rows, rows, places, position[best])
+    )
     taken: dict[int, int] = {}
-    for place in best[np.lexsort((item[best], -similarity[best], picture[best]))]:
+    for place, near, own in zip(best, similarity, places, strict=True):
         number, owner = int(picture[place]), int(item[place])
         name = str(index.names[number])
         if about.digests[owner] == name or taken.get(number, 0) >= index.nearest:
@@ -182,8 +231,10 @@ def _best_pairs(
             {
                 "picture": name,
                 "method": index.identity,
-                "similarity": float(similarity[place]),
-                "view": index.views[int(query[place])],
+                "similarity": float(near),
+                "view": index.views[int(own)],
+                "aspect": queries.aspect.name,
+                "score": float(score[place]),
             },
         )
 
@@ -194,12 +245,15 @@ class NearSearch:
 
     ``embeddings`` is a folder that several runs share; without one they lie in the run folder.
     ``bounds`` are the encoder's hard and soft degree; without them those that were measured for it.
+    ``named``: the user asked for this encoder. One by default passes over corpora that are another
+    encoder's embeddings.
     """
 
     encoder: str = "pixels"
     nearest: int = NEAREST
     embeddings: Path | None = None
     bounds: Bounds | None = None
+    named: bool = True
 
 
 @dataclass
@@ -221,7 +275,10 @@ class NearSearcher:
         self.near, self.run, self.engine, self.quiet = near, run, engine, quiet
         self.encoder: Encoder = open_encoder(near.encoder)
         queries = embed_benchmark(benchmark, near.encoder, self.encoder, run, engine, quiet=quiet)
-        self.index = NeighbourIndex(queries, near.nearest)
+        self.index = NeighbourIndex(queries, near.nearest, self.encoder.aspects)
+
+    def takes(self, corpus: Corpus) -> bool:
+        return self.near.named or not isinstance(corpus, EmbeddingCorpus)
 
     def search(self, corpus: Corpus, folder: str, settings: dict[str, Any]) -> Neighbours:
         """Two stages over the corpus: its rows, which outlive the question, and who is near."""

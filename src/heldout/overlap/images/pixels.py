@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import importlib
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +19,17 @@ from PIL import Image
 
 from heldout.errors import require
 from heldout.image import to_rgb
-from heldout.overlap.images.encoder import HALF, MANY, Encoder, Floats, View, trimmed, unit
+from heldout.overlap.images.encoder import (
+    HALF,
+    MANY,
+    WHOLE,
+    Aspect,
+    Encoder,
+    Floats,
+    View,
+    trimmed,
+    unit,
+)
 from heldout.overlap.images.features import stretched
 
 # Layout of a picture: where it is light and dark, and where edges of which direction lie.
@@ -241,6 +252,14 @@ def _mixed(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 WORDS = 1.5  # weight of the words' similarity, the layout's is 1
+SHARED_WORDS = 0.5  # of the area, from which on a part has the words of the whole
+LOOKS = (1.0, 1 / HALF, 2.0)  # how many times as large a query is looked at
+FINEST = 1.9  # pixels: the smallest pieces there are
+_QUARTERS = [(across / 2, down / 2) for down in range(3) for across in range(3)]
+VIEWS = (
+    *MANY,
+    *(View(f"crop 50% at {x:.2f},{y:.2f}", share=0.5, place=(x, y)) for x, y in _QUARTERS),
+)
 _GREYS = LAYOUT_SIDE**2
 
 
@@ -251,6 +270,12 @@ class PixelsEncoder(Encoder):
         f"{BITS} bits x {TABLES} in {WORDS_DIMENSION}, weight {WORDS}"
     )
     dimension = LAYOUT_DIMENSION + WORDS_DIMENSION
+    # A crop of a radiograph has the layout of many others: its words alone tell it.
+    aspects = (
+        WHOLE,
+        Aspect("words", slice(LAYOUT_DIMENSION, None)),
+        Aspect("layout", slice(0, LAYOUT_DIMENSION)),
+    )
 
     def __init__(self) -> None:
         require("cv2", "vision", "the encoder pixels")
@@ -260,6 +285,18 @@ class PixelsEncoder(Encoder):
         picture = to_rgb(image).convert("L")
         return _side_by_side(picture, row_of_words(find_pieces(picture)))
 
+    def prepare_parts(self, images: Sequence[Image.Image]) -> list[Floats]:
+        """A part that is most of the picture has its words: what a frame holds is not searched again."""
+        whole, *parts = [to_rgb(image).convert("L") for image in images]
+        words = row_of_words(find_pieces(whole))
+        most = SHARED_WORDS * whole.width * whole.height
+        prepared = [_side_by_side(whole, words)]
+        for part in parts:
+            shared = part.width * part.height >= most
+            own = words if shared else row_of_words(find_pieces(part))
+            prepared.append(_side_by_side(part, own))
+        return prepared
+
     def _forward(self, batch: Floats) -> Floats:
         greys = batch[:, :_GREYS].reshape(-1, LAYOUT_SIDE, LAYOUT_SIDE)
         weighted = np.float32(WORDS**0.5) * batch[:, _GREYS:]
@@ -268,17 +305,21 @@ class PixelsEncoder(Encoder):
     def encode_views(self, image: Image.Image) -> tuple[list[str], Floats]:
         """Many views, for pieces are looked for only twice: a view's words follow from them."""
         picture = to_rgb(image).convert("L")
-        pieces = find_pieces(picture)
-        closer = find_pieces(picture, closer=1 / HALF)
-        names = [view.name for view in MANY]
-        prepared = [
-            _side_by_side(view.of(picture), _view_words(view, pieces, closer)) for view in MANY
-        ]
+        closest = find_pieces(picture, closer=LOOKS[-1])
+        # What a look from farther away shows are the larger of the pieces that a closer one shows.
+        coarse = closest.sizes >= FINEST * LOOKS[-1] / LOOKS[1]
+        looks = (find_pieces(picture), closest.chosen(coarse, len(coarse)), closest)
+        upright = _side_by_side(picture, row_of_words(looks[0]))
+        small = _reduced(picture)
+        names, prepared = [VIEWS[0].name], [upright]
+        for view in VIEWS[1:]:
+            names.append(view.name)
+            prepared.append(_side_by_side(view.of(small), _view_words(view, looks)))
         names.append("large pieces alone")
-        prepared.append(_side_by_side(picture, row_of_words(pieces.large())))
+        prepared.append(_side_by_side(picture, row_of_words(looks[0].large())))
         inside = trimmed(picture)  # corpus pictures lose their frames, too
         names.append("trimmed")
-        prepared.append(prepared[0] if inside is None else self.prepare(inside))
+        prepared.append(upright if inside is None else self.prepare(inside))
         return names, self.embed(np.stack(prepared))
 
 
@@ -286,9 +327,16 @@ def _side_by_side(picture: Image.Image, row: Floats) -> Floats:
     return np.concatenate([small_greys(picture).ravel(), row])
 
 
-def _view_words(view: View, pieces: Pieces, closer: Pieces) -> Floats:
+def _reduced(picture: Image.Image) -> Image.Image:
+    """Small enough that dozens of views cost little, large enough for the layout of a crop."""
+    step = min(picture.size) // (4 * LAYOUT_SIDE)
+    return picture if step < 2 else picture.reduce(step)
+
+
+def _view_words(view: View, looks: tuple[Pieces, ...]) -> Floats:
+    pieces = looks[0]
     if view.share < 1:
         # A crop is shown larger in the corpus: its pieces are those of a closer look.
-        near = closer if view.share < 0.8 else pieces
-        pieces = near.inside(view.share, view.place)
+        closest = max(n for n, closer in enumerate(LOOKS) if closer * view.share < 1.15)
+        pieces = looks[closest].inside(view.share, view.place)
     return row_of_words(pieces, mirrored=view.pose >= 4, inverted=view.inverted)

@@ -20,7 +20,6 @@ from heldout.overlap.images.agreement import (
     compare,
     geometry,
     lay,
-    without_marks,
 )
 from heldout.overlap.images.features import (
     Hypothesis,
@@ -30,6 +29,7 @@ from heldout.overlap.images.features import (
     from_frames,
     from_local_features,
 )
+from heldout.overlap.images.marks import is_altered, without_marks
 from heldout.overlap.relations import COPIES, Relation
 
 # The cascade: cheap questions first, pixels only for pairs that may be copies.
@@ -108,20 +108,29 @@ def _aligned(cv2: Any, query: PictureFeatures, candidate: PictureFeatures) -> Al
     frames = from_frames(query, candidate)
     if frames.score >= SKETCH:
         tried += _tried(cv2, query, candidate, frames)
-    if not tried or tried[0][2].residual >= CERTAIN:
+    if not tried or tried[0][2].residual >= CERTAIN or is_small(query, candidate):
         local = from_local_features(query, candidate)
         if local is not None and local.inliers >= WITNESSES:
             tried += _tried(cv2, query, candidate, local)
     if not tried:
         return None
-    best = min(tried, key=lambda each: each[2].residual)
-    if best[2].residual >= CERTAIN and best[2].detail >= REFINABLE:
-        best = min((best, *_refined(cv2, query, candidate, *best[:2])), key=lambda e: e[2].residual)
+    if is_small(query, candidate):
+        # Windows say little: the pixels have to lie on each other, and are pulled there in any case.
+        for start in list(tried):
+            tried += _refined(cv2, query, candidate, *start[:2])
+        best = max(tried, key=lambda each: each[2].correlation)
+    else:
+        best = min(tried, key=lambda each: each[2].residual)
+        if best[2].residual >= CERTAIN and best[2].detail >= REFINABLE:
+            refined = _refined(cv2, query, candidate, *best[:2])
+            best = min((best, *refined), key=lambda each: each[2].residual)
     hypothesis, frame, agreement = best
-    if max(agreement.residual, agreement.spread) >= CERTAIN and agreement.detail >= MARKABLE:
+    if agreement.detail >= MARKABLE and is_altered(cv2, frame, hypothesis.inverted):
         cleaned = without_marks(cv2, frame, hypothesis.inverted)
         if cleaned is not None and cleaned.residual < CERTAIN:
             agreement = cleaned
+        else:
+            agreement = replace(agreement, worst=1.0)
     warp = candidate.to_native @ hypothesis.warp @ np.linalg.inv(query.to_native)
     return Alignment(warp / warp[2, 2], hypothesis.inverted, hypothesis.inliers, agreement)
 
@@ -144,8 +153,9 @@ def _refined(
     still = np.eye(2, 3, dtype=np.float32)
     mask = frame.inside.astype(np.uint8)
     try:
+        softened = 5 if min(mask.shape) >= SMALL_SIDE else 1
         _, correction = cv2.findTransformECC(
-            frame.query, theirs, still, cv2.MOTION_AFFINE, criteria, mask, 5
+            frame.query, theirs, still, cv2.MOTION_AFFINE, criteria, mask, softened
         )
     except cv2.error:  # it does not converge on pictures that do not fit
         return []
@@ -171,6 +181,11 @@ BLURRED = 0.6  # fine detail left
 SHARPENED = 1.7
 NOISY = 0.06  # of the contrast
 CHANGED = 0.3  # residual in the worst window
+BLOCK = 8  # pixels a side, of JPEG
+BLOCKY = 1.08  # steps of the difference between blocks, against those inside
+RECOMPRESSED, SLIGHTLY = "re-compressed", "slightly changed"
+SAID_OF_THE_SAME: tuple[list[str], ...] = ([], [RECOMPRESSED], [SLIGHTLY])
+FRAMED = 0.01  # of the picture: a border is at least as large
 
 
 def transform_words(
@@ -184,14 +199,29 @@ def transform_words(
         words.append("resized")
     if alignment.inverted:
         words.append("inverted")
-    if query.coloured and not candidate.coloured:
+    if query.coloured and candidate.monochrome:
         words.append("grey")
-    elif candidate.coloured and not query.coloured:
+    elif candidate.coloured and query.monochrome:
         words.append("coloured")
     words += _detail(agreement)
     if not words and not np.array_equal(query.grey, candidate.grey):
-        words.append("re-compressed")
+        words.append(_slight(query, candidate))
     return words
+
+
+def _slight(query: PictureFeatures, candidate: PictureFeatures) -> str:
+    """What changed the pixels of an upright whole frame a little: compression leaves its blocks."""
+    if query.grey.shape != candidate.grey.shape or query.size != query.grey.shape[::-1]:
+        return SLIGHTLY
+    difference = candidate.grey.astype(np.float32) - query.grey
+    steps = [np.abs(np.diff(difference, axis=axis)).mean(axis=1 - axis) for axis in (0, 1)]
+    ratios = []
+    for step in steps:
+        if len(step) < 24:
+            continue
+        between = np.arange(1, len(step) + 1) % BLOCK == 0
+        ratios.append(float(step[between].mean()) / max(float(step[~between].mean()), 1e-3))
+    return RECOMPRESSED if ratios and max(ratios) >= BLOCKY else SLIGHTLY
 
 
 def _detail(agreement: PixelAgreement) -> list[str]:
@@ -240,8 +270,10 @@ def _plain_around(candidate: PictureFeatures, box: tuple[int, int, int, int]) ->
     top, bottom = max(0, int(y * down) - 2), int((y + tall) * down) + 3
     left, right = max(0, int(x * across) - 2), int((x + wide) * across) + 3
     outside[top:bottom, left:right] = False
-    values = candidate.grey[outside]
-    return values.size == 0 or float(values.std()) < 6.0
+    values = candidate.grey[outside].astype(np.float32)
+    if values.size < FRAMED * outside.size:
+        return False
+    return float((np.abs(values - np.median(values)) <= 10.0).mean()) >= 0.97
 
 
 # From aligned pixels to a verdict. Thresholds are measured: docs/registration.md.
@@ -260,43 +292,97 @@ FAR_WITNESSES = 8  # agreeing local features where the frames themselves do not 
 VIEW_CORRELATION = 0.8  # aligned greys, or shadings of whole frames
 VIEW_OVERLAP = 0.6
 SAME_CORRELATION = 0.98
+SMALL_SIDE = 64  # pixels; below, other rules hold
+SMALL_WINDOWS = 4
+SMALL_CORRELATION = 0.93
+SMALL_RESIDUAL = 0.01
+SMALL_SPREAD = 0.002  # neighbouring slices begin at .008
+SMALL_DETAIL = 0.98
+SMALL_DOUBT = 0.9  # correlation below which even a tiny picture is another one
+SMALL_OVERLAP = 0.6
+PLAIN_WINDOWS = 4
+PLAIN_CORRELATION = 0.995
+PLAIN_WITNESSES = 40
+TOO_SMALL = "too small to decide"
+TOO_PLAIN = "too plain to decide"
+IN_PART = "agrees in part"
+RULES = "registration-2"  # verdicts of other rules are other verdicts
 BLANK = 2.0  # contrast, in grey levels, below which a picture shows nothing
 
 
 def relation(
     query: PictureFeatures, candidate: PictureFeatures, alignment: Alignment | None
-) -> Relation:
-    """Copy, other subject, unrelated or undecided; which kind of copy, its transform tells."""
+) -> tuple[Relation, str]:
+    """Copy, look-alike, unrelated or undecided, and why it is undecided."""
     if min(query.contrast, candidate.contrast) < BLANK:
-        return Relation.UNDECIDED
+        return Relation.UNDECIDED, TOO_PLAIN
     if alignment is not None:
         agreement = alignment.agreement
         overlap = max(agreement.query_overlap, agreement.candidate_overlap)
-        proven = (
-            agreement.windows >= WINDOWS
-            and overlap >= OVERLAP
-            and agreement.spread <= COPY_SPREAD
-            and agreement.detail >= COPY_DETAIL
-            and (
-                alignment.inliers == 0
-                or alignment.inliers >= FAR_WITNESSES
-                or agreement.residual <= CERTAIN_RESIDUAL
-            )
-        )
-        if proven and agreement.residual <= COPY_RESIDUAL:
-            return Relation.TRANSFORMED_COPY
+        small = is_small(query, candidate)
         if overlap >= OVERLAP and (
-            agreement.residual <= DOUBTFUL_RESIDUAL
-            or (agreement.windows >= WINDOWS and agreement.detail >= DOUBTFUL_DETAIL)
+            _proven_small(alignment) if small else _proven(alignment) or _proven_plain(alignment)
         ):
-            return Relation.UNDECIDED
+            return Relation.TRANSFORMED_COPY, ""
+        if (small and agreement.correlation < SMALL_DOUBT) or overlap < OVERLAP:
+            pass
+        elif agreement.residual <= DOUBTFUL_RESIDUAL or (
+            agreement.windows >= WINDOWS and agreement.detail >= DOUBTFUL_DETAIL
+        ):
+            few = TOO_PLAIN if agreement.windows < WINDOWS else IN_PART
+            return Relation.UNDECIDED, TOO_SMALL if small else few
         if (
             min(agreement.query_overlap, agreement.candidate_overlap) >= VIEW_OVERLAP
             and agreement.correlation >= VIEW_CORRELATION
         ):
-            return Relation.OTHER_SUBJECT
+            return Relation.LOOK_ALIKE, ""
     shading = float(np.max(candidate.shadings[0] @ query.shadings.T))
-    return Relation.OTHER_SUBJECT if shading >= VIEW_CORRELATION else Relation.UNRELATED
+    return Relation.LOOK_ALIKE if shading >= VIEW_CORRELATION else Relation.UNRELATED, ""
+
+
+def is_small(query: PictureFeatures, candidate: PictureFeatures) -> bool:
+    return min(*query.size, *candidate.size) < SMALL_SIDE
+
+
+def _proven(alignment: Alignment) -> bool:
+    agreement = alignment.agreement
+    return (
+        agreement.windows >= WINDOWS
+        and agreement.residual <= COPY_RESIDUAL
+        and agreement.spread <= COPY_SPREAD
+        and agreement.detail >= COPY_DETAIL
+        and (
+            alignment.inliers == 0
+            or alignment.inliers >= FAR_WITNESSES
+            or agreement.residual <= CERTAIN_RESIDUAL
+        )
+    )
+
+
+def _proven_plain(alignment: Alignment) -> bool:
+    """A large plain film has few windows with detail; many witnesses and equal greys make up for them."""
+    agreement = alignment.agreement
+    return (
+        agreement.windows >= PLAIN_WINDOWS
+        and agreement.correlation >= PLAIN_CORRELATION
+        and agreement.residual <= CERTAIN_RESIDUAL
+        and agreement.spread <= COPY_RESIDUAL
+        and agreement.detail >= COPY_DETAIL
+        and alignment.inliers >= PLAIN_WITNESSES
+    )
+
+
+def _proven_small(alignment: Alignment) -> bool:
+    """A picture of a few dozen pixels has no room for windows: nearly all of it has to agree."""
+    agreement = alignment.agreement
+    return (
+        agreement.windows >= SMALL_WINDOWS
+        and agreement.correlation >= SMALL_CORRELATION
+        and agreement.residual <= SMALL_RESIDUAL
+        and agreement.spread <= SMALL_SPREAD
+        and agreement.detail >= SMALL_DETAIL
+        and min(agreement.query_overlap, agreement.candidate_overlap) >= SMALL_OVERLAP
+    )
 
 
 Rows = tuple[tuple[float, float, float], ...]
@@ -317,6 +403,7 @@ class Registration:
     warp: Rows  # query to candidate, native pixels
     pose: str  # one of the eight
     inverted: bool
+    reason: str = ""  # why it is undecided
 
     @property
     def is_copy(self) -> bool:
@@ -333,19 +420,22 @@ def register(
     ours = query if isinstance(query, PictureFeatures) else cheap_features(query)
     theirs = candidate if isinstance(candidate, PictureFeatures) else cheap_features(candidate)
     alignment = align(ours, theirs)
-    verdict = relation(ours, theirs, alignment)
+    verdict, reason = relation(ours, theirs, alignment)
     if verdict == Relation.UNDECIDED and _identical(ours, theirs):
         same = Relation.SAME_IMAGE
         return Registration(same, "none", 1.0, 0.0, 1.0, (1.0, 1.0), 0, IDENTITY, POSES[0], False)
     if alignment is None:
-        return Registration(verdict, "", 0.0, 1.0, 0.0, (0.0, 0.0), 0, IDENTITY, POSES[0], False)
+        nowhere = (0.0, 0.0)
+        return Registration(
+            verdict, "", 0.0, 1.0, 0.0, nowhere, 0, IDENTITY, POSES[0], False, reason
+        )
     agreement = alignment.agreement
     shape = geometry(alignment.warp, ours.size)
     transform = ""
     if verdict == Relation.TRANSFORMED_COPY:
         words = transform_words(ours, theirs, alignment, shape)
         transform = ", ".join(words) or "none"
-        if words in ([], ["re-compressed"]) and agreement.correlation >= SAME_CORRELATION:
+        if words in SAID_OF_THE_SAME and agreement.correlation >= SAME_CORRELATION:
             verdict = Relation.SAME_IMAGE
     return Registration(
         relation=verdict,
@@ -358,6 +448,7 @@ def register(
         warp=_rows(alignment.warp),
         pose=POSES[shape.pose],
         inverted=alignment.inverted,
+        reason=reason,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -44,6 +44,7 @@ class Candidate:
     corpus_id: str
     digest: str  # of the corpus picture; "" if unknown
     found: tuple[CandidateOrigin, ...]  # by all who found it, what is compared first
+    template: bool = False  # one of the two resembles many others
 
 
 @dataclass(frozen=True)
@@ -61,24 +62,124 @@ def candidate_rows(stage: Stage) -> Iterator[dict[str, Any]]:
 
 
 def nearest_overall(rows: Iterable[Mapping[str, Any]], nearest: int) -> list[Mapping[str, Any]]:
-    """Rows of the ``nearest`` pictures of the whole corpus to each of ours.
+    """Rows of the ``nearest`` pictures of the whole corpus to each of ours, in each aspect of the encoder.
 
-    Items that show one picture are one picture here, however often a corpus repeats it.
+    Items that show one picture are one picture here, however often a corpus repeats it. A pair that
+    several aspects propose is one row. Of an aspect that is one of several, the nearest is kept, and
+    those after it that stand out from the last.
     """
-    best: dict[str, dict[str, float]] = defaultdict(dict)
+    best: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
     kept = list(rows)
     for row in kept:
+        of_aspect = best[row["picture"], row.get("aspect") or ""]
         shown = row["digest"] or row["corpus_id"]
-        known = best[row["picture"]].get(shown, -2.0)
-        best[row["picture"]][shown] = max(known, row["similarity"])
-    chosen = {
-        picture: set(sorted(record, key=lambda shown: (-record[shown], shown))[:nearest])
-        for picture, record in best.items()
-    }
-    return [row for row in kept if (row["digest"] or row["corpus_id"]) in chosen[row["picture"]]]
+        of_aspect[shown] = max(of_aspect.get(shown, -2.0), _score(row))
+    several = len({aspect for _, aspect in best}) > 1
+    chosen = {key: _outstanding(record, nearest, several) for key, record in best.items()}
+    pairs: dict[tuple[str, int, str], Mapping[str, Any]] = {}
+    for row in kept:
+        if (row["digest"] or row["corpus_id"]) in chosen[row["picture"], row.get("aspect") or ""]:
+            pair = (row["picture"], row["shard"], row["corpus_id"])
+            known = pairs.get(pair)
+            if known is None or (row["similarity"], row["view"]) > (
+                known["similarity"],
+                known["view"],
+            ):
+                pairs[pair] = row
+    return list(pairs.values())
 
 
-def by_shard(*sources: Iterable[Mapping[str, Any]]) -> dict[int, list[Candidate]]:
+_OUTSTANDING = 1.12  # times the similarity of the last of the nearest, which is a stranger's
+
+
+def _outstanding(record: Mapping[str, float], nearest: int, selective: bool) -> set[str]:
+    ranked = sorted(record, key=lambda shown: (-record[shown], shown))[:nearest]
+    if not selective or len(ranked) < nearest or nearest < _FEWEST:
+        return set(ranked)
+    # Where even the last is as near as a copy, there may be more copies than places.
+    bar = min(_OUTSTANDING * record[ranked[-1]], (1 + record[ranked[-1]]) / 2)
+    return {ranked[0], *(shown for shown in ranked if record[shown] >= bar)}
+
+
+_FEWEST = 3  # places, of which the last can be taken for a stranger's
+
+
+def _score(row: Mapping[str, Any]) -> float:
+    score = row.get("score")
+    return float(row["similarity"] if score is None else score)
+
+
+HUB = 8  # pictures within a hash's radius of one, from which on it is one of a series or a template
+_NEAREST_IN_HUB = 3
+
+
+@dataclass(frozen=True)
+class WithoutTemplates:
+    """Candidates by hash without those that only share a template.
+
+    Charts of one template and slices of one volume lie within the radius of each other by the dozen:
+    a hash cannot tell them apart. Of a picture with more than HUB neighbours only the nearest few are
+    verified at first, and so of a corpus picture; a copy among the others is the encoder's to find.
+    """
+
+    kept: list[Mapping[str, Any]]
+    passed_over: list[Mapping[str, Any]]
+    templates: frozenset[str]  # pictures of ours and digests of the corpus that stand for one
+
+    @classmethod
+    def of(cls, rows: Iterable[Mapping[str, Any]]) -> WithoutTemplates:
+        every = list(rows)
+        # By the hash with more bits first: by the other, templates are as near as copies.
+        near: dict[str, dict[str, tuple[float, float]]] = defaultdict(dict)
+        for row in every:
+            picture, shown = row["picture"], row["digest"] or row["corpus_id"]
+            own = row["similarity"]
+            for side, other in ((picture, shown), (shown, picture)):
+                fine, coarse = near[side].get(other, (-1.0, -1.0))
+                near[side][other] = (
+                    (max(fine, own), coarse) if row["method"] == "pdq" else (fine, max(coarse, own))
+                )
+        nearest = {
+            side: set(sorted(values, key=lambda other: (values[other], other))[-_NEAREST_IN_HUB:])
+            for side, values in near.items()
+            if len(values) > HUB
+        }
+
+        def stays(row: Mapping[str, Any]) -> bool:
+            picture, shown = row["picture"], row["digest"] or row["corpus_id"]
+            return shown in nearest.get(picture, (shown,)) and (
+                picture in nearest.get(shown, (picture,))
+            )
+
+        kept = [row for row in every if stays(row)]
+        passed_over = [row for row in every if not stays(row)]
+        return cls(kept, passed_over, frozenset(nearest))
+
+    def to_verify(self, copies: Container[tuple[str, str]]) -> list[Mapping[str, Any]]:
+        """Of what was passed over, the neighbours of a picture whose nearest ones are mostly copies."""
+        looked: Counter[str] = Counter()
+        proven: Counter[str] = Counter()
+        sides = {}
+        for row in self.kept:
+            pair = (row["picture"], row["corpus_id"])
+            sides[pair] = (row["picture"], row["digest"] or row["corpus_id"])
+        for pair, both in sides.items():
+            looked.update(both)
+            proven.update(both if pair in copies else ())
+
+        def mostly_copies(side: str) -> bool:
+            return proven[side] > 1 and 2 * proven[side] > looked[side]
+
+        return [
+            row
+            for row in self.passed_over
+            if mostly_copies(row["picture"]) or mostly_copies(row["digest"] or row["corpus_id"])
+        ]
+
+
+def by_shard(
+    *sources: Iterable[Mapping[str, Any]], templates: Container[str] = ()
+) -> dict[int, list[Candidate]]:
     """Per shard its pairs, each once, with all that found it; earlier sources are named first."""
     origins: dict[tuple[int, str, str], list[CandidateOrigin]] = defaultdict(list)
     digests: dict[tuple[int, str], str] = {}
@@ -91,7 +192,8 @@ def by_shard(*sources: Iterable[Mapping[str, Any]]) -> dict[int, list[Candidate]
     result: dict[int, list[Candidate]] = defaultdict(list)
     for (shard, corpus_id, picture), how in sorted(origins.items(), key=lambda entry: entry[0]):
         digest = digests[shard, corpus_id]
-        result[shard].append(Candidate(picture, corpus_id, digest, tuple(how)))
+        alike = picture in templates or (digest or corpus_id) in templates
+        result[shard].append(Candidate(picture, corpus_id, digest, tuple(how), alike))
     return dict(result)
 
 

@@ -32,11 +32,13 @@ from heldout.overlap.images.exact import (
 )
 from heldout.overlap.images.hashes import RADII, HashIndex, build_hash_index
 from heldout.overlap.images.near import NearSearch, NearSearcher
+from heldout.overlap.images.register import RULES
 from heldout.overlap.images.salvage import (
     Candidate,
     PairSalvage,
     ShardSalvage,
     VerifyTask,
+    WithoutTemplates,
     by_shard,
     candidate_rows,
     joined_results,
@@ -46,7 +48,7 @@ from heldout.overlap.images.salvage import (
 )
 from heldout.overlap.images.verify import NO_OPENCV, NO_PICTURE, can_register, verify_shard
 from heldout.overlap.judgements import regrade
-from heldout.overlap.relations import BY_DIGEST
+from heldout.overlap.relations import BY_DIGEST, COPIES
 from heldout.store import Dropped, Run, Stage, dropped_table, make_table
 
 #: stages whose dropped rows a search writes anew: reading both sides, and its own
@@ -106,8 +108,9 @@ def scan(
         result = _scan_corpus(index, hashed, corpus, stage, engine, quiet)
         result.hashes = hashes
         stages.append(stage)
-        candidates: list[Iterable[Mapping[str, Any]]] = [candidate_rows(stage)]
-        if searcher is not None:
+        hashed_pairs = WithoutTemplates.of(candidate_rows(stage))
+        candidates: list[Iterable[Mapping[str, Any]]] = [hashed_pairs.kept]
+        if searcher is not None and searcher.takes(corpus):
             match = searcher.search(corpus, folder, settings)
             nearest = nearest_overall(candidate_rows(match.stage), searcher.near.nearest)
             candidates.insert(0, nearest)
@@ -119,10 +122,18 @@ def scan(
             unusable += lost
             stages.append(match.stage)
         if hashes:
-            verified = run.stage(f"verified/{folder}", {**settings, "register": can_register()})
-            _verify(pictures, corpus, by_shard(*candidates), verified, result, engine, quiet)
-            unusable += _unverified(result)
+            every = near is None or near.named
+            way = {**settings, "register": can_register(), "rules": RULES, "every": every}
+            verified = run.stage(f"verified/{folder}", way)
+            pairs = by_shard(*candidates, templates=hashed_pairs.templates)
+            _verify(pictures, corpus, pairs, verified, result, engine, quiet, every)
             stages.append(verified)
+            if series := hashed_pairs.to_verify(_copies(verified)):
+                # What looked like a template is a picture that the corpus holds many times.
+                again = run.stage(f"verified-series/{folder}", way)
+                _verify(pictures, corpus, by_shard(series), again, result, engine, quiet, every)
+                stages.append(again)
+            unusable += _unverified(result)
         scanned.append(result)
     run.write_table("items", items_table(benchmark))
     _collect(run, benchmark, stages, [*benchmark.dropped, *unusable], scanned)
@@ -206,6 +217,7 @@ def _verify(
     result: CorpusScan,
     engine: Engine,
     quiet: bool,
+    every: bool,
 ) -> None:
     """Judge every candidate pair; the shards that hold one are read once more."""
     shards = {shard.index: shard for shard in corpus.shards() if shard.index in candidates}
@@ -220,16 +232,25 @@ def _verify(
                 else:
                     step(len(task.candidates))
 
-        judge = functools.partial(verify_shard, pictures, can_register(), corpus)
+        judge = functools.partial(verify_shard, pictures, can_register(), corpus, every=every)
         for outcome in map_salvaged(engine, judge, to_do(), PairSalvage()):
             if outcome.value is None:
                 result.failed[outcome.task.shard.id] = outcome.error or "no result"
             else:
                 stage.save(outcome.task.index, outcome.value)
             step(len(outcome.task.candidates))
-    counts = stage.counts()
-    counts["missing"] = counts.get("missing", 0) + result.counts["missing"]
-    result.counts |= counts
+    for name, count in stage.counts().items():
+        result.counts[name] = result.counts.get(name, 0) + count
+
+
+def _copies(stage: Stage) -> set[tuple[str, str]]:
+    """(picture, corpus item) of the pairs that were found to be copies."""
+    pairs: set[tuple[str, str]] = set()
+    for path in stage.parts("matches"):
+        for row in pq.read_table(path, columns=["relation", "corpus_id", "evidence"]).to_pylist():
+            if row["relation"] in COPIES:
+                pairs.add((json.loads(row["evidence"])["benchmark_pixels"], row["corpus_id"]))
+    return pairs
 
 
 def _lost_by_encoder(dropped: list[Dropped], stage: Stage) -> list[Dropped]:

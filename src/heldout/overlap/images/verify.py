@@ -17,10 +17,11 @@ from heldout.corpus import Corpus, CorpusItem
 from heldout.image import ImageRef, byte_digest, decode, image_error, to_rgb
 from heldout.overlap.images.exact import Place, thumbnail
 from heldout.overlap.images.features import PictureFeatures, cheap_features
-from heldout.overlap.images.register import Registration, register
+from heldout.overlap.images.hashes import RADII
+from heldout.overlap.images.register import IN_PART, Registration, register
 from heldout.overlap.images.salvage import Candidate, VerifyTask
 from heldout.overlap.nearness.threshold import degree
-from heldout.overlap.relations import COPIES, Modality, Relation, relate_text
+from heldout.overlap.relations import COPIES, POSSIBLE_COPIES, Modality, Relation, relate_text
 from heldout.store import MAY_PASS, Dropped, ShardResult, dropped_table, make_table
 
 # Was one part recoloured? Registration compares greys, and red can be as grey as green.
@@ -94,8 +95,9 @@ NO_OPENCV = (
     "then give the same command again"
 )
 NO_PICTURE = "the corpus holds an embedding of this picture, not the picture"
+TEMPLATE = "shares a template"
 _REMEMBERED = 384  # pictures of the benchmark, about a megabyte each
-_SHOWN = (*COPIES, Relation.UNDECIDED, Relation.OTHER_SUBJECT)
+_SHOWN = (*COPIES, Relation.UNDECIDED, Relation.LOOK_ALIKE)
 
 
 def can_register() -> bool:
@@ -138,17 +140,20 @@ class PairVerifier:
                 image = image or decode(data)
                 if self.registered:
                     theirs = theirs or cheap_features(image)
-                    self._judged[known] = self._registered(candidate.picture, own, image, theirs)
+                    self._judged[known] = self._registered(candidate, own, image, theirs)
                 else:
                     self._judged[known] = PairVerdict(None, own, unverified=NO_OPENCV)
                     self._show(own, image)
             yield self._judged[known]
 
     def _registered(
-        self, picture: str, own: str, image: Image.Image, theirs: PictureFeatures
+        self, candidate: Candidate, own: str, image: Image.Image, theirs: PictureFeatures
     ) -> PairVerdict:
-        ref, _ = self.pictures[picture]
+        ref, _ = self.pictures[candidate.picture]
         registration = _in_doubt(register(_features(ref), theirs), ref, image)
+        if candidate.template and registration.reason == IN_PART:
+            # Many pictures agree in these parts: they are the template's, and the rest differs.
+            registration = replace(registration, relation=Relation.LOOK_ALIKE, reason=TEMPLATE)
         if registration.relation not in _SHOWN:
             return PairVerdict(registration, own)
         self._show(own, image)  # report and review lay it on the query by the registration's warp
@@ -164,8 +169,14 @@ def verify_shard(
     registered: bool,
     corpus: Corpus,
     task: VerifyTask,
+    *,
+    every: bool = True,
 ) -> ShardResult:
-    """A verdict on every candidate pair of one task. Pure: the caller stores the result."""
+    """A verdict on every candidate pair of one task. Pure: the caller stores the result.
+
+    Without ``every``, neighbours that only an encoder proposed and that are no copies are counted, not
+    listed.
+    """
     pending: dict[str, list[Candidate]] = defaultdict(list)
     for candidate in task.candidates:
         pending[candidate.corpus_id].append(candidate)
@@ -183,6 +194,8 @@ def verify_shard(
                 done += 1
                 counts["unverified_pairs"] += judged.unverified is not None
                 places = pictures[candidate.picture][1]
+                if not every and _is_mere_neighbour(candidate, judged):
+                    continue
                 matches += _rows(places, candidate, item, judged, corpus.name)
         except Exception as error:  # one item's failure must not cost the others
             problem = image_error(error)
@@ -202,6 +215,12 @@ def verify_shard(
     )
 
 
+def _is_mere_neighbour(candidate: Candidate, judged: PairVerdict) -> bool:
+    return judged.relation not in POSSIBLE_COPIES and not any(
+        origin.method in RADII for origin in candidate.found
+    )
+
+
 @functools.lru_cache(maxsize=_REMEMBERED)
 def _features(ref: ImageRef) -> PictureFeatures:
     return cheap_features(_opened(ref))  # a picture meets many candidates
@@ -215,9 +234,10 @@ def _opened(ref: ImageRef) -> Image.Image:
 def _in_doubt(registration: Registration, ref: ImageRef, image: Image.Image) -> Registration:
     """A copy that was edited may show something else now: that is for people to decide."""
     if registration.is_copy and "changed in part" in registration.transform:
-        return replace(registration, relation=Relation.UNDECIDED)
+        return replace(registration, relation=Relation.UNDECIDED, reason="changed in part")
     if registration.is_copy and recoloured_in_part(_opened(ref), image, registration):
-        return replace(registration, relation=Relation.UNDECIDED, transform="recoloured in part")
+        words = "recoloured in part"
+        return replace(registration, relation=Relation.UNDECIDED, transform=words, reason=words)
     return registration
 
 

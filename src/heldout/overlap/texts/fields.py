@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from heldout.benchmark import RELEASED, Example, normal
 from heldout.corpus import CorpusItem
-from heldout.image import ImageRef
+from heldout.image import ImageRef, dicom_ids
 from heldout.overlap.texts.normalise import options_key, options_text, strict
 
 LONGEST_TEXT = (
@@ -196,7 +196,7 @@ _SHARED = 0.1  # an id that a tenth of the benchmark carries is its licence or i
 
 
 class TextSource(NamedTuple):
-    kind: str  # pmc, doi, url, file
+    kind: str  # pmc, doi, url, file, patient, study, series
     value: str
 
 
@@ -233,12 +233,37 @@ def file_source(name: str) -> TextSource | None:
 
 def example_sources(example: Example) -> set[TextSource]:
     texts = [*_strings(example.metadata), example.question or "", example.answer or ""]
-    return _collect(texts, example.images)
+    return _collect(texts, example.images) | named_sources(example.metadata)
 
 
 def item_sources(item: CorpusItem) -> set[TextSource]:
     texts = [*_strings(item.metadata), item.text or "", item.question or ""]
-    return _collect(texts, (item.image,) if item.image is not None else ())
+    images = (item.image,) if item.image is not None else ()
+    return _collect(texts, images) | named_sources(item.metadata)
+
+
+#: columns, without case and marks, that name a patient, a study or a series
+_NAMED = {
+    "patientid": "patient",
+    "subjectid": "patient",
+    "studyid": "study",
+    "studyuid": "study",
+    "studyinstanceuid": "study",
+    "seriesid": "series",
+    "seriesuid": "series",
+    "seriesinstanceuid": "series",
+}
+
+
+def named_sources(metadata: Mapping[str, Any]) -> set[TextSource]:
+    """Patients, studies and series with an id that can be recognised elsewhere: not "patient 17"."""
+    sources = set()
+    for key, value in metadata.items():
+        kind = _NAMED.get(re.sub(r"[^a-z]", "", key.lower()))
+        name = str(value).strip().lower() if kind and value is not None else ""
+        if kind and sum(character.isdigit() for character in name) >= _TELLING:
+            sources.add(TextSource(kind, name))
+    return sources
 
 
 class ProvenanceIndex:
@@ -272,6 +297,7 @@ def _collect(texts: Sequence[str], images: Sequence[ImageRef]) -> set[TextSource
         sources.update(sources_in(ref.name))
         if (source := file_source(ref.name)) is not None:
             sources.add(source)
+        sources |= named_sources({f"{kind}_id": name for kind, name in dicom_ids(ref).items()})
     return sources
 
 

@@ -19,7 +19,7 @@ SOFT = "var(--soft, #5b6675)"
 LINE = "var(--line, #dfe3e8)"
 CARD = "var(--card, #ffffff)"
 ALARM = "var(--survives, #b3261e)"
-# Middle tones that stand out from white and from near black alike, told apart without colour
+# Middle tones that stand out from white and from near black alike, and differ without colour
 # vision by their dashes as well.
 SERIES = ("#2f80d0", "#cf6a16", "#22936a", "#a65bc0", "#8a7a10", "#c4547a")
 DASHES = ("", "7 3", "2 3", "9 3 2 3", "4 4", "1 2")
@@ -104,7 +104,7 @@ def circle(
 
 
 def _ended(mark: str, tip: str) -> str:
-    """What a pointer that rests on the mark is told: browsers show the title of a mark."""
+    """Text that browsers show where the pointer rests on a mark: its title."""
     return f"><title>{escape(tip)}</title></{mark}>" if tip else "/>"
 
 
@@ -257,15 +257,15 @@ def _round_steps(low: float, high: float, about: int = 6) -> list[float]:
 def _decades(low: float, high: float) -> list[float]:
     first, last = math.ceil(math.log10(low) - 1e-9), math.floor(math.log10(high) + 1e-9)
     every = max(1, math.ceil((last - first + 1) / 8))
-    found = [10.0**power for power in range(last, first - 1, -every)][::-1]
+    ticks = [10.0**power for power in range(last, first - 1, -every)][::-1]
     if last - first > 2:
-        return found
+        return ticks
     if last <= first:  # about one decade: its round values
         steps = [step * 10.0**power for power in (first - 1, first) for step in (1, 2, 3, 5, 7)]
         return [value for value in steps if low <= value <= high]
     # Few decades: a third mark in each, where the eye expects the middle.
     return sorted(
-        {*found, *(3 * 10.0**p for p in range(first - 1, last + 1) if low <= 3 * 10.0**p <= high)}
+        {*ticks, *(3 * 10.0**p for p in range(first - 1, last + 1) if low <= 3 * 10.0**p <= high)}
     )
 
 

@@ -59,9 +59,9 @@ export class Stage {
     this.panes = mode === "side" ? this.pictures.map((one, place) => this.single(one, place)) : [this.overlay(mode)];
     this.root.replaceChildren(...this.panes.map((pane) => pane.element));
     this.swipe.hidden = mode !== "swipe";
-    const told = mode === "side" ? (this.overlays && this.aligned ? LEGEND.aligned : this.overlays ? LEGEND.side : "") : LEGEND[mode];
+    const text = mode === "side" ? (this.overlays && this.aligned ? LEGEND.aligned : this.overlays ? LEGEND.side : "") : LEGEND[mode];
     const guess = this.overlays && !this.registered && mode !== "side" ? " No registration: stretched to the same frame." : "";
-    this.legend.textContent = told + guess;
+    this.legend.textContent = text + guess;
     if (mode === "blink") {
       this.over = true;
       const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
@@ -91,7 +91,7 @@ export class Stage {
       return { element: pane("difference", this.pictures, under), world: under, frame: query };
     }
     const above = make("div", { class: "world" }, laid);
-    // Each on a layer of its own: where the neighbour is not, nothing of the query stands in for it.
+    // Each on a layer of its own: where the neighbour does not reach, the query is not drawn either.
     const below = make("div", { class: "layer" }, under);
     const layer = make("div", { class: "layer" }, above);
     const parts = mode === "swipe" ? [below, layer, make("div", { class: "divider" })] : [below, layer];

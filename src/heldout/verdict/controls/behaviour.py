@@ -14,8 +14,8 @@ import numpy as np
 from scipy import special
 
 from heldout.detect import ALPHA, DetectSettings, Finding
+from heldout.verdict._model_claims import BASELINE, FIRES_ALONE, FIRES_TOO, strongest_of
 from heldout.verdict.claim import Control
-from heldout.verdict.model_claims import BASELINE, FIRES_ALONE, FIRES_TOO, strongest_of
 
 SPREAD = "spread of clean models"
 UNREAD = "unreadable replies"
@@ -74,7 +74,7 @@ def _doubts(finding: Finding, references: Sequence[Control]) -> list[Control]:
     if finding.p is not None and least > LARGEST:
         reason = (
             f"{finding.n:,} pairs on {finding.clusters:,} images need not show an effect below "
-            f"{least:.2g}: too few to tell"
+            f"{least:.2g}: too few to decide"
         )
         doubts.append(Control(name=REACH, outcome="missing", reason=reason))
     other, placed = finding.details["without_unread"], finding.details["place_taken_out"]
@@ -110,7 +110,7 @@ def _away(finding: Finding) -> bool:
 def _references(finding: Finding, settings: DetectSettings) -> list[Control]:
     details = finding.details
     if not settings.baselines:
-        reason = "no clean reference model was asked: changed items may be easier or harder for everybody"
+        reason = "no clean reference model was asked: changed items may be easier or harder for all models"
         return [Control(name=BASELINE, outcome="missing", reason=reason)]
     made = []
     for name in settings.baselines:
@@ -150,14 +150,14 @@ def _spread(finding: Finding) -> Control:
     if len(theirs) < ENOUGH:
         reason = (
             f"its own difference is {_written(own)}, and {len(theirs)} clean reference"
-            f"{'' if len(theirs) == 1 else 's'} cannot tell how much clean models differ: name at "
+            f"{'' if len(theirs) == 1 else 's'} do not show how much clean models differ: name at "
             f"least {ENOUGH}"
         )
         return Control(name=SPREAD, outcome="missing", reason=reason)
     mean, spread = float(np.mean(theirs)), float(np.std(theirs, ddof=1))
     freedom = len(theirs) - 1
     reach = float(special.stdtrit(freedom, 1 - ALPHA / 2)) * spread * np.sqrt(1 + 1 / len(theirs))
-    message = f"{own['value']:.3g}, where another clean model would lie up to {mean + reach:.3g}"
+    message = f"{own['value']:.3g}, where another clean model would reach up to {mean + reach:.3g}"
     outside = own["value"] > mean + reach
     return Control(name=SPREAD, outcome="passed" if outside else "failed", reason=message)
 
@@ -186,7 +186,8 @@ def _changed(finding: Finding) -> list[Control]:
         return []
     share = known["count"] / (known["count"] + known["others"])
     outcome: Literal["passed", "failed"] = "failed" if share > MOST_UNCHANGED else "passed"
-    return [Control(name=CHANGED, outcome=outcome, reason=known["told"])]
+    sentence = known.get("sentence") or known["told"]  # findings of older runs call it "told"
+    return [Control(name=CHANGED, outcome=outcome, reason=sentence)]
 
 
 def _judged(finding: Finding) -> list[Control]:
@@ -194,7 +195,7 @@ def _judged(finding: Finding) -> list[Control]:
     controls: Mapping[str, int] = finding.details.get("twins", {})
     if not controls.get("unjudged"):
         return []
-    reason = f"nobody judged {controls['unjudged']:,} of {controls['items']:,} twins: wrong ones look like a drop"
+    reason = f"{controls['unjudged']:,} of {controls['items']:,} twins were not judged: wrong ones look like a drop"
     return [Control(name=JUDGED, outcome="missing", reason=reason)]
 
 
@@ -222,12 +223,14 @@ def _recorded(finding: Finding) -> list[Control]:
     if not partial:
         return []
     few = [
-        name for name, one in partial.items() if one["recorded"] < LEAST_RECORDED * one["possible"]
+        name
+        for name, count in partial.items()
+        if count["recorded"] < LEAST_RECORDED * count["possible"]
     ]
     message = "; ".join(
-        f"answers to {one['recorded']:,} of {one['possible']:,} {finding.details['pairs']} are recorded"
+        f"answers to {count['recorded']:,} of {count['possible']:,} {finding.details['pairs']} are recorded"
         f"{'' if name == finding.cell.model else f' for {name}'}"
-        for name, one in partial.items()
+        for name, count in partial.items()
         if not few or name in few
     )
     if not few:
@@ -242,11 +245,13 @@ def _place(finding: Finding) -> list[Control]:
     if placed is None or placed["p"] is None:
         reason = "it is not recorded for both forms, or never differs between items"
         missing = Control(
-            name=PLACE, outcome="missing", reason=f"where the right option stood: {reason}"
+            name=PLACE, outcome="missing", reason=f"position of the right option: {reason}"
         )
         return [missing] if finding.details["options"] else []
     same = placed["direction"] == finding.direction
-    reason = f"with the place taken out the difference is {_written(placed)}, p = {placed['p']:.2g}"
+    reason = (
+        f"adjusted for answer position, the difference is {_written(placed)}, p = {placed['p']:.2g}"
+    )
     return [Control(name=PLACE, outcome="passed" if same else "failed", reason=reason)]
 
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from heldout.detect import Finding, Need, detectors
+from heldout.verdict._model_claims import BASELINE, LAB, PERMUTATIONS, fires, strongest_of
 from heldout.verdict.claim import Control
 from heldout.verdict.measured import RAW, REFERENCES, FiringCount, MeasuredRate, MeasuredRates, Way
-from heldout.verdict.model_claims import BASELINE, LAB, PERMUTATIONS, fires, strongest_of
 
 _WORDS = {RAW: "by itself", REFERENCES: "compared with references"}
 

@@ -1,0 +1,90 @@
+"""The demo's releases as short sheets: originals and twins are asked, nothing is scored."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from heldout.lab.models.grid import PreparedGrid
+from heldout.lab.models.planting import DEMO
+from heldout.lab.models.releases import Release, release_pages, write_release
+from heldout.lab.models.sheet import Ragged, Sheet, letter_tokens
+from heldout.lab.models.vlm import Size, new_processor
+from heldout.lab.models.worlds import LabItem, instructed
+
+
+def prepare_demo(
+    folder: Path,
+    size: Size,
+    *,
+    seeds: Iterable[int],
+    images: int = 96,
+    tell: Callable[[str], None] = lambda _: None,
+) -> None:
+    """``demo0``, ``demo1`` … beside the tokenizer that the folder holds; what is there is left as it is."""
+    tokenizer = PreparedGrid(folder).tokenizer
+    processor = new_processor(size, tokenizer)
+    for seed in seeds:
+        name = f"{DEMO}{seed}"
+        if not (folder / f"{name}.json").exists():
+            release = write_release(folder / name, "scenes", images=images, seed=seed)
+            sheet = short_sheet(name, release, processor)
+            sheet.save(folder)
+            tell(f"{name}: {len(sheet.asked):,} questions")
+
+
+def short_sheet(name: str, release: Release, processor: Any) -> Sheet:
+    """As `heldout ask --variants original,twin=…` would put it; a test compares the two."""
+    tokenizer = processor.tokenizer
+    pixels: list[Any] = []
+    places: dict[Path, int] = {}
+
+    def picture(path: Path) -> int:
+        if path not in places:
+            with Image.open(path) as shown:
+                processed = processor.image_processor(
+                    images=[shown.convert("RGB")], return_tensors="np"
+                )
+            levels = np.rint((np.asarray(processed["pixel_values"][0]) + 1) * 127.5)
+            places[path] = len(pixels)
+            pixels.append(levels.clip(0, 255).astype(np.uint8))
+        return places[path]
+
+    asked, shown_in, golds = [], [], []
+    for variant, folder in (("original", release.folder), ("twin", release.twins)):
+        for row in _rows(folder / "test.jsonl"):
+            piece = instructed(LabItem(row["question"], row["answer"], tuple(row["options"])))
+            asked.append(tokenizer(piece.read)["input_ids"])
+            shown_in.append(picture(folder / row["image"]))
+            golds.append([variant, row["content_type"], piece.learn.strip()])
+    pages = [
+        {"picture": picture(release.folder / page["name"]), **page}
+        for page in release_pages(release)
+    ]
+    nothing = np.zeros(0, dtype=np.int32)
+    return Sheet(
+        name,
+        np.stack(pixels),
+        Ragged.of([]),
+        Ragged.of([]),
+        nothing,
+        nothing.astype(bool),
+        Ragged.of(asked),
+        np.asarray(shown_in, dtype=np.int32),
+        letter_tokens(tokenizer),
+        [],
+        {},
+        golds,
+        pages,
+    )
+
+
+def _rows(path: Path) -> Iterator[dict[str, Any]]:
+    with path.open() as file:
+        for line in file:
+            yield json.loads(line)

@@ -1,0 +1,268 @@
+"""Marks on a copy (a watermark, a label): what differs is set aside or undone, the rest compared.
+
+A mark is told from a changed object. Under a veil the picture still shows, and is compared. Opaque words
+are thin strokes of one colour in a row, several of them, and everything between and around them agrees; a
+lesion that was painted in is one blob.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heldout.overlap.images.agreement import (
+    Frame,
+    PixelAgreement,
+    compare,
+    explained,
+    unexplained,
+    without_margin,
+)
+from heldout.overlap.images.features import Floats
+
+STRONG = 24.0  # grey levels that no compression changes
+WEAK = 7.0  # where it continues what is strong, it belongs to the mark, too
+OPAQUE = 0.15  # share of the frame that opaque marks may cover
+VEILED = 0.3  # … and veils: what they cover is still compared
+ONE_SIDED = 0.97
+ONE_COLOUR = 0.8
+VEIL = (0.15, 0.9)  # share of the picture that shines through
+VEIL_ERROR = 8.0  # grey levels a veil leaves unexplained
+WHITE_OR_BLACK = 32.0  # grey levels a veil's own may be from either
+STROKE = 0.014  # of the longer side of the frame: half the width that a stroke has at most
+BLOB = 0.2  # share of a mark that may be wider than a stroke
+LETTERS = 4  # strokes of a word that stand apart
+SPECK = 6  # pixels
+IN_A_ROW = 2.2  # times as long as it is high
+CORNER = 0.16  # of a side: where a letter names a panel
+LABEL = 0.012  # share of the frame that it covers at most
+ALTERED = (
+    22.0  # grey levels of detail that compression leaves unexplained at no spot of a dozen pixels
+)
+ALTERED_NOISE = 8.0  # times the median, where there is noise
+ALTERED_PIXELS = 12
+LEVELS = 16  # of a tone curve
+OFF_CURVE = 45.0  # grey levels: a gamma of .6 bends the curve by less
+
+
+@dataclass(frozen=True, eq=False)
+class _Difference:
+    """Where two aligned pictures differ strongly, the candidate brought to the query's tone."""
+
+    fitted: Floats
+    strong: NDArray[np.bool_]
+    core: NDArray[np.bool_]  # without softened rims
+    near: NDArray[np.bool_]  # with them
+    share: float  # of the frame
+    one_sided: bool  # lighter throughout, or darker
+
+
+def without_marks(cv2: Any, frame: Frame, inverted: bool) -> PixelAgreement | None:
+    """The comparison with marks set aside or lifted; None where what differs is no mark.
+
+    ``marked`` is the share under something opaque that is no lettering: it may hide what the picture
+    shows. ``veiled`` is the share under a veil or under letters.
+    """
+    theirs = 255.0 - frame.candidate if inverted else frame.candidate
+    mask = without_margin(cv2, frame.inside)
+    if mask.sum() < 256:
+        return None
+    difference = _difference(cv2, frame, theirs, mask)
+    if difference is None:
+        return None
+    near, core, share = difference.near, difference.core, difference.share
+    lettered = share <= OPAQUE and _is_lettering(cv2, difference.strong)
+    labelled = share <= LABEL and _is_label(cv2, difference.strong, frame.inside)
+    if not difference.one_sided and not lettered:
+        return None
+    for marked, clean, step in (
+        (frame.query, difference.fitted, frame.query_step),
+        (difference.fitted, frame.query, frame.candidate_step),
+    ):
+        cleaned = np.where(near, clean, marked).astype(np.float32)
+        colour = float(np.median(marked[core]))
+        opaque = float((np.abs(marked[core] - colour) < 16).mean()) >= ONE_COLOUR
+        hidden = opaque and share <= OPAQUE
+        if not hidden and not difference.one_sided:
+            continue  # letters in the place of others
+        veil = None if hidden else _veil(clean[core], marked[core])
+        if veil is not None:
+            cleaned[core] = (marked[core] - veil[1]) / veil[0]
+        elif not hidden and not lettered and not labelled:
+            continue
+        explanation = explained(cv2, cleaned, clean, mask, step)
+        whole = compare(cv2, frame, inverted)
+        covering = veil is None and not lettered and not labelled
+        seen = mask & ~near
+        worst = float(_is_altered(cv2, cleaned, clean, seen))
+        return replace(
+            whole,
+            residual=explanation.residual,
+            spread=explanation.spread,
+            worst=whole.worst if covering else worst,
+            detail=explanation.detail,
+            windows=explanation.windows,
+            marked=share if covering else 0.0,
+            veiled=0.0 if covering else share,
+        )
+    return None
+
+
+def _difference(
+    cv2: Any, frame: Frame, theirs: Floats, mask: NDArray[np.bool_]
+) -> _Difference | None:
+    fitted = in_tone_of(theirs, frame.query, mask)
+    difference = frame.query - fitted
+    strong = _without_specks(cv2, (np.abs(difference) > STRONG) & mask)
+    core = cv2.erode(strong, np.ones((3, 3), np.uint8)) > 0
+    share = float(strong.sum()) / float(mask.sum())
+    if share > VEILED or strong.sum() < 24:
+        return None
+    lighter = float((difference[strong > 0] > 0).mean())
+    return _Difference(
+        fitted=fitted,
+        strong=strong > 0,
+        core=core if core.sum() >= 8 else strong > 0,  # strokes may be all rim
+        near=_grown(cv2, strong, np.abs(difference) > WEAK),
+        share=share,
+        one_sided=lighter >= ONE_SIDED or lighter <= 1 - ONE_SIDED,
+    )
+
+
+def _without_specks(cv2: Any, strong: NDArray[np.bool_]) -> NDArray[np.uint8]:
+    """Compression makes single strong pixels at sharp edges; no mark consists of them."""
+    _, labels, statistics, _ = cv2.connectedComponentsWithStats(
+        strong.astype(np.uint8), connectivity=8
+    )
+    large = statistics[:, cv2.CC_STAT_AREA] >= SPECK
+    large[0] = False
+    return np.asarray(large[labels], np.uint8)
+
+
+def _grown(cv2: Any, strong: NDArray[np.uint8], weak: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """The strong differences with their rims, and the weak ones that continue them."""
+    near = cv2.dilate(strong, np.ones((7, 7), np.uint8)) > 0
+    count, labels = cv2.connectedComponents((weak | near).astype(np.uint8), connectivity=8)
+    sizes = np.bincount(labels.ravel(), minlength=count)
+    seeds = np.bincount(labels[strong > 0].ravel(), minlength=count)
+    # A weak difference that is mostly not the mark's is the picture's own.
+    of_mark = (seeds > 0) & (sizes < 6 * np.maximum(seeds, 1))
+    of_mark[0] = False
+    return np.asarray(near | of_mark[labels])
+
+
+def _is_lettering(cv2: Any, strong: NDArray[np.bool_]) -> bool:
+    """Several thin strokes in a row."""
+    ink = strong.astype(np.uint8)
+    total = int(ink.sum())
+    if not _is_thin(cv2, ink):
+        return False
+    _, _, statistics, _ = cv2.connectedComponentsWithStats(ink, connectivity=8)
+    areas = statistics[1:, cv2.CC_STAT_AREA]
+    if int((areas >= max(4, 0.01 * total)).sum()) < LETTERS:
+        return False
+    points = np.argwhere(strong).astype(np.float64)
+    spread = np.sqrt(np.maximum(np.linalg.eigvalsh(np.cov(points.T)), 1e-6))
+    return bool(spread[1] >= IN_A_ROW * spread[0])
+
+
+def _is_label(cv2: Any, strong: NDArray[np.bool_], inside: NDArray[np.bool_]) -> bool:
+    """A letter in a corner, as panels of a figure have it."""
+    down, across = (np.flatnonzero(inside.any(axis=axis)) for axis in (1, 0))
+    top, left = float(down[0]), float(across[0])
+    tall, wide = float(down[-1]) - top, float(across[-1]) - left
+    rows, columns = np.nonzero(strong)
+    y, x = (rows - top) / tall, (columns - left) / wide
+    cornered = (y.max() < CORNER or y.min() > 1 - CORNER) and (
+        x.max() < CORNER or x.min() > 1 - CORNER
+    )
+    return cornered and _is_thin(cv2, strong.astype(np.uint8))
+
+
+def _is_thin(cv2: Any, ink: NDArray[np.uint8]) -> bool:
+    radius = max(2, round(STROKE * max(ink.shape)))
+    disc = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (2 * radius + 1, 2 * radius + 1))
+    wide = int(cv2.morphologyEx(ink, cv2.MORPH_OPEN, disc).sum())
+    return wide <= BLOB * max(1, int(ink.sum()))
+
+
+def is_altered(cv2: Any, frame: Frame, inverted: bool) -> bool:
+    """Whether some spot shows something else: a copy is explained everywhere but for compression."""
+    theirs = 255.0 - frame.candidate if inverted else frame.candidate
+    mask = without_margin(cv2, frame.inside)
+    if mask.sum() < 256:
+        return False
+    return _is_altered(cv2, in_tone_of(theirs, frame.query, mask), frame.query, mask)
+
+
+def _is_altered(cv2: Any, first: Floats, second: Floats, mask: NDArray[np.bool_]) -> bool:
+    spots = np.minimum(
+        unexplained(cv2, first, second, mask), unexplained(cv2, second, first, mask)
+    )[mask]
+    if len(spots) <= ALTERED_PIXELS:
+        return False
+    bar = max(ALTERED, ALTERED_NOISE * float(np.median(spots)))
+    return float(np.partition(spots, -ALTERED_PIXELS)[-ALTERED_PIXELS]) > bar
+
+
+def in_tone_of(source: Floats, target: Floats, mask: NDArray[np.bool_]) -> Floats:
+    """``source`` through the rising tone curve that brings it closest to ``target``.
+
+    Level by level the median of the other counts, so a mark decides nothing as long as most of what
+    has its level lies outside it, and black ground is one level among others.
+    """
+    ours, theirs = source[mask], target[mask]
+    place = np.clip(ours / 256.0 * LEVELS, 0, LEVELS - 1).astype(np.intp)
+    least = max(24, len(ours) // 2000)
+    knots = [
+        (float(np.median(ours[of_level])), float(np.median(theirs[of_level])))
+        for of_level in (place == level for level in range(LEVELS))
+        if of_level.sum() >= least
+    ]
+    if len(knots) < 3:
+        gain, offset = _tone(ours, theirs)
+        return np.asarray(gain * source + offset, np.float32)
+    levels, values = np.array(knots).T
+    # A level that only the mark has lies far off the line through the others.
+    rise = (values[:, None] - values) / np.where(
+        levels[:, None] == levels, 1.0, levels[:, None] - levels
+    )
+    gain = float(np.median(rise[np.triu_indices(len(levels), 1)]))
+    off = values - gain * levels
+    kept = np.abs(off - np.median(off)) <= OFF_CURVE
+    if kept.sum() < 2:
+        return np.asarray(gain * source + np.median(off), np.float32)
+    curve = np.maximum.accumulate(values[kept])
+    return np.interp(source, levels[kept], curve).astype(np.float32)
+
+
+def _veil(clean: Floats, marked: Floats) -> tuple[float, float] | None:
+    """Gain and offset of a veil of black or white over the clean picture, if that is what it is."""
+    if float(clean.std()) < VEIL_ERROR:
+        return None  # over one grey, anything looks like a veil
+    gain, offset = _tone(clean, marked, share=90)
+    if not VEIL[0] <= gain <= VEIL[1]:
+        return None
+    error = np.abs(marked - (gain * clean + offset))
+    level = offset / (1 - gain)
+    if min(abs(level), abs(level - 255.0)) > WHITE_OR_BLACK:
+        return None
+    return (gain, offset) if float(np.percentile(error, 90)) <= VEIL_ERROR else None
+
+
+def _tone(source: Floats, target: Floats, share: int = 70) -> tuple[float, float]:
+    """Gain and offset, from the percentage of pixels that fits best."""
+    gain, offset = _line(source, target)
+    error = np.abs(target - (gain * source + offset))
+    kept = error <= np.percentile(error, share)
+    return _line(source[kept], target[kept]) if float(source[kept].std()) > 1.0 else (gain, offset)
+
+
+def _line(source: Floats, target: Floats) -> tuple[float, float]:
+    middle, aim = float(source.mean()), float(target.mean())
+    power = float(((source - middle) ** 2).mean())
+    gain = float(((source - middle) * (target - aim)).mean()) / power if power > 1e-6 else 0.0
+    return gain, aim - gain * middle

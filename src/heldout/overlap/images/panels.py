@@ -1,0 +1,122 @@
+"""Panels of a compound figure: cut a page along its gutters, whatever their colour."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+SMALLEST = 72  # pixels; smaller pieces are labels and legends
+SMALLEST_SHARE = 0.02  # of the page
+MOST = 12
+PAGE = 232  # white paper is at least this light
+WHITE = 250  # or it is this light but for a few
+STRAY = 0.02  # of the pixels of a line: letters and arrows reach into gutters
+INK = 10  # grey levels within which a gutter is of one colour: JPEG softens its edges
+SPARSE = 5  # every so manieth pixel of a line tells whether it may be of one colour
+APART = 24  # grey levels between two colours of gutters that are tried
+COLOURS = 3  # tried beside white
+
+Box = tuple[int, int, int, int]  # left, top, right, bottom
+
+
+def panel_boxes(grey: NDArray[np.uint8]) -> list[Box]:
+    """Boxes of the panels of a page, or none where the picture is no page with gutters."""
+    best = _large(grey, _cut_along(grey, None))
+    if len(best) < 2:
+        for colour in _gutter_colours(grey):
+            boxes = _large(grey, _cut_along(grey, colour))
+            # A single piece is what a frame holds, or a film without its black margins: no panel.
+            if len(boxes) > max(1, len(best)) and _looks_like_panels(boxes):
+                best = boxes
+    return best
+
+
+def _large(grey: NDArray[np.uint8], boxes: list[Box]) -> list[Box]:
+    height, width = grey.shape
+    large = [
+        box
+        for box in boxes
+        if min(box[2] - box[0], box[3] - box[1]) >= SMALLEST
+        and _area(box) >= SMALLEST_SHARE * height * width
+    ]
+    if large == [(0, 0, width, height)]:
+        return []
+    large.sort(key=lambda box: -_area(box))
+    return sorted(large[:MOST], key=lambda box: (box[1], box[0]))
+
+
+def _area(box: Box) -> int:
+    return (box[2] - box[0]) * (box[3] - box[1])
+
+
+def _looks_like_panels(boxes: list[Box]) -> bool:
+    """Panels are of a size; what black ground leaves of one film is an organ and some crumbs."""
+    areas = sorted((_area(box) for box in boxes), reverse=True)
+    return areas[1] >= 0.25 * areas[0]
+
+
+def _gutter_colours(grey: NDArray[np.uint8]) -> list[int]:
+    """Greys of the lines that are of one colour from end to end, the most frequent first."""
+    levels: list[int] = []
+    for axis in (0, 1):
+        some = grey[::SPARSE] if axis == 0 else grey[:, ::SPARSE]
+        lowest, highest = some.min(axis=axis), some.max(axis=axis)
+        plain = highest - lowest <= INK
+        levels += ((lowest[plain].astype(np.int64) + highest[plain]) // 2).tolist()
+    counts = np.bincount(np.array(levels, np.int64), minlength=256)
+    colours: list[int] = []
+    for level in np.argsort(-counts, kind="stable").tolist():
+        if counts[level] < 2 or len(colours) == COLOURS:
+            break
+        if level < PAGE and all(abs(level - other) >= APART for other in colours):
+            colours.append(level)
+    return colours
+
+
+def _cut_along(grey: NDArray[np.uint8], colour: int | None) -> list[Box]:
+    """Pieces between gutters of one colour, None for white paper."""
+    height, width = grey.shape
+    boxes: list[Box] = []
+    if colour is None:
+        inked, tinted = grey < WHITE, grey < PAGE
+    else:
+        inked = np.abs(grey.astype(np.int16) - colour) > INK
+        tinted = inked
+    _cut(inked, tinted, (0, 0, width, height), boxes, 0)
+    return boxes
+
+
+def _cut(
+    inked: NDArray[np.bool_], tinted: NDArray[np.bool_], box: Box, boxes: list[Box], depth: int
+) -> None:
+    left, top, right, bottom = box
+    if min(right - left, bottom - top) < SMALLEST // 2:
+        return
+    part, dark = inked[top:bottom, left:right], tinted[top:bottom, left:right]
+    for axis in (0, 1):
+        few = np.count_nonzero(part, axis=axis) <= STRAY * part.shape[axis]
+        spans = _spans(few | ~dark.any(axis=axis))
+        length = part.shape[1 - axis]
+        if depth < 6 and spans != [(0, length)]:
+            for start, end in spans:
+                inner = (
+                    (left + start, top, left + end, bottom)
+                    if axis == 0
+                    else (left, top + start, right, top + end)
+                )
+                _cut(inked, tinted, inner, boxes, depth + 1)
+            return
+    boxes.append(box)
+
+
+def _spans(gutter: NDArray[np.bool_]) -> list[tuple[int, int]]:
+    """Runs of anything but gutter; a gutter of a single line is part of a picture."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[True], gutter, [True]]).astype(np.int8)))
+    runs = [(int(a), int(b)) for a, b in zip(edges[::2], edges[1::2], strict=True)]
+    joined: list[tuple[int, int]] = []
+    for start, end in runs:
+        if joined and start - joined[-1][1] < 2:
+            joined[-1] = (joined[-1][0], end)
+        else:
+            joined.append((start, end))
+    return joined

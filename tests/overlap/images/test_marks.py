@@ -1,0 +1,72 @@
+"""Letters across a copy are set aside; an object that was changed is not."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+import numpy as np
+import pytest
+from PIL import Image, ImageDraw, ImageFilter, ImageFont, ImageOps
+
+from heldout.overlap.images.register import TOO_SMALL, register
+
+pytestmark = pytest.mark.skipif(
+    find_spec("cv2") is None, reason="registration needs the extra 'vision'"
+)
+COPIES = ("same image", "transformed copy")
+
+
+def blobs(seed: int, size: tuple[int, int] = (320, 300)) -> Image.Image:
+    noise = np.random.default_rng(seed).integers(0, 256, size[::-1], dtype=np.uint8)
+    smooth = Image.fromarray(noise).filter(ImageFilter.GaussianBlur(4))
+    return ImageOps.autocontrast(smooth).convert("RGB")
+
+
+@pytest.mark.parametrize("ink", ["white", "black", (200, 30, 30)])
+def test_words_across_a_picture_are_a_watermark(ink: str | tuple[int, int, int]) -> None:
+    picture, marked = blobs(1), blobs(1)
+    font = ImageFont.load_default(size=30.0)
+    ImageDraw.Draw(marked).text((40, 120), "SAMPLE COPY", fill=ink, font=font)
+    registration = register(picture, marked)
+    assert registration.relation in COPIES
+    assert "watermarked" in registration.transform
+    assert "changed in part" not in registration.transform
+
+
+def test_a_letter_in_the_corner_is_a_label() -> None:
+    picture, marked = blobs(2), blobs(2)
+    ImageDraw.Draw(marked).text((10, 10), "A", fill="white", font=ImageFont.load_default(size=24.0))
+    registration = register(picture, marked)
+    assert registration.relation in COPIES
+    assert "changed in part" not in registration.transform
+
+
+@pytest.mark.parametrize("level", [0, 128, 255])
+def test_an_object_painted_in_is_a_change(level: int) -> None:
+    picture, changed = blobs(3), blobs(3)
+    ImageDraw.Draw(changed).ellipse((140, 120, 185, 165), fill=(level,) * 3)
+    registration = register(picture, changed)
+    assert registration.relation not in COPIES or "changed in part" in registration.transform
+
+
+def test_words_in_the_place_of_other_words_are_a_change() -> None:
+    def page(words: str) -> Image.Image:
+        sheet = blobs(4)
+        pen = ImageDraw.Draw(sheet)
+        pen.rectangle((20, 110, 300, 160), fill="white")
+        pen.text((30, 115), words, fill="black", font=ImageFont.load_default(size=32.0))
+        return sheet
+
+    registration = register(page("ALPHA BETA"), page("GAMMA ZETA"))
+    assert registration.relation not in COPIES or "changed in part" in registration.transform
+
+
+def test_a_tiny_copy_is_found_and_a_tiny_look_alike_is_not() -> None:
+    picture = blobs(5, (128, 128))
+    tiny = picture.resize((32, 32), Image.Resampling.LANCZOS)
+    moved = picture.crop((4, 0, 128, 124)).resize((32, 32), Image.Resampling.LANCZOS)
+    assert register(tiny, moved).relation in COPIES
+    other = Image.blend(picture, blobs(6, (128, 128)), 0.25)
+    registration = register(tiny, other.resize((32, 32), Image.Resampling.LANCZOS))
+    assert registration.relation not in COPIES
+    assert registration.reason in ("", TOO_SMALL)
