@@ -93,10 +93,10 @@ def train(world: World, args: argparse.Namespace) -> None:
     import torch
 
     from small_clip import (
+        FULL,
         TINY,
         Pairs,
         Schedule,
-        Size,
         new_clip,
         save_clip,
         train_clip,
@@ -116,8 +116,8 @@ def train(world: World, args: argparse.Namespace) -> None:
     say(
         f"{len(test)} test, {len(strangers)} training pictures, {len(leaks)} leaks rendered; {device}"
     )
-    size = TINY if args.tiny else Size()
-    tokenizer = word_tokenizer([one.caption for one in strangers] + list(TEMPLATES), size.words)
+    size = TINY if args.tiny else FULL
+    tokenizer = word_tokenizer([one.caption for one in strangers] + list(TEMPLATES), size.context)
     schedule = Schedule(args.steps, args.batch, args.rate, minutes=args.minutes, titled=args.titled)
     told: dict[str, Any] = {"world": vars(world), "device": _device(device), "batch": args.batch}
     told["titled"] = args.titled

@@ -23,7 +23,6 @@ from heldout.benchmark import items_table, read_benchmark
 from heldout.detect import DetectSettings, ScoreTables, detectors
 from heldout.lab.power.conformance import NullCalibration, null_calibration, power_by_dose
 from heldout.stats.grouping import trend_test
-from heldout.store import make_table
 from heldout.verdict import examine
 from heldout.verdict.controls.inflation import overlap_inflation
 from heldout.verdict.controls.orders import trend_within_fields
@@ -146,24 +145,10 @@ def _trends(shared: Path, columns: dict[str, list[float]]) -> None:
     """The released order's trend on SLAKE, within its strata and within each field it is grouped by."""
     items = pl.from_arrow(items_table(read_benchmark(f"{shared}/data/slake#split=test,lang=en")))
     assert isinstance(items, pl.DataFrame)
-    rows = [
-        {
-            "benchmark_id": name,
-            "model": model,
-            "tokens": [],
-            "logprobs": [],
-            "mu": [],
-            "sigma": [],
-            "sum_logprob": value,
-            "n_tokens": 1,
-            "span_ok": True,
-        }
-        for model, column in columns.items()
-        for name, value in zip(items["benchmark_id"], column, strict=True)
-    ]
-    scores = pl.from_arrow(make_table("scores", rows))
-    assert isinstance(scores, pl.DataFrame)
-    tables, settings = ScoreTables("slake-en", items, scores), DetectSettings(baselines=("BLIP-2",))
+    ids = items["benchmark_id"]
+    sums = {model: dict(zip(ids, column, strict=True)) for model, column in columns.items()}
+    tables = ScoreTables.of_sums("slake-en", items, sums)
+    settings = DetectSettings(baselines=("BLIP-2",))
     made = examine(tables, ["order-trend"], settings)
     print("\n| model | rho with earliness | p | within each field the release is grouped by |")
     print("|---|---|---|---|")

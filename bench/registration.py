@@ -228,7 +228,7 @@ def _page(
         "same image",
         "transformed copy",
         "undecided",
-        "same view, other subject",
+        "look-alike",
         "unrelated",
     )
     table = [
@@ -334,7 +334,7 @@ Copies of {images} real radiographs drawn from VQA-RAD, SLAKE and VQA-Med 2019. 
 consecutive slices of one study, and the pairs of VQA-RAD and VQA-Med 2019 whose detail
 correlates most. Pairs of byte-identical files are left out.
 
-| pairs | number | same image | transformed copy | undecided | same view, other subject | unrelated |
+| pairs | number | same image | transformed copy | undecided | look-alike | unrelated |
 |---|---|---|---|---|---|---|
 {table}
 

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heldout.errors import require
+from heldout.lab import Size
 
 NEEDS = "training the lab's dual encoders"
 PAD, BEGIN, UNKNOWN, END = (
@@ -28,20 +29,17 @@ _LARGEST_SCALE = math.log(100)
 _BURN_IN = 20  # steps before one is timed
 
 
-@dataclass(frozen=True)
-class Size:
-    """Pixels and patches of a picture; width and layers of the two towers."""
-
-    picture: int = 96
-    patch: int = 12
-    width: int = 256
-    heads: int = 4
-    vision_layers: int = 8
-    text_layers: int = 4
-    words: int = 64
-
-
-TINY = Size(width=64, heads=2, vision_layers=2, text_layers=1)
+# ``context`` counts words.
+FULL = Size(width=256, vision_layers=8, vision_inner=1024, text_inner=1024, context=64)
+TINY = Size(
+    width=64,
+    heads=2,
+    vision_layers=2,
+    vision_inner=256,
+    text_layers=1,
+    text_inner=256,
+    context=64,
+)
 
 
 @dataclass(frozen=True)
@@ -102,7 +100,7 @@ def new_clip(size: Size, tokenizer: Any, seed: int) -> Any:
     import torch
     from transformers import CLIPConfig, CLIPModel
 
-    tower = {"hidden_size": size.width, "intermediate_size": 4 * size.width}
+    tower = {"hidden_size": size.width, "intermediate_size": size.vision_inner}
     tower |= {"num_attention_heads": size.heads, "projection_dim": size.width}
     vision = {"image_size": size.picture, "patch_size": size.patch}
     ids = {
@@ -117,7 +115,7 @@ def new_clip(size: Size, tokenizer: Any, seed: int) -> Any:
                 **ids,
                 "num_hidden_layers": size.text_layers,
                 "vocab_size": len(tokenizer),
-                "max_position_embeddings": size.words,
+                "max_position_embeddings": size.context,
             },
             projection_dim=size.width,
         )

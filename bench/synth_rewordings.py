@@ -20,7 +20,7 @@ from heldout.synth import Draft
 from heldout.synth.benchmark_questions import REWORDED, BenchmarkQuestions
 from text_precision import examples_of, rephrasings
 
-THRESHOLDS = (0.6, 0.65, 0.7, 0.75, 0.8, 0.88)
+THRESHOLDS = (0.4, 0.6, 0.65, 0.7, 0.75, 0.8, 0.88)
 
 
 def main() -> None:

@@ -124,6 +124,83 @@ def test_the_check_page_lists_every_rule() -> None:
         assert rule in listed, rule
 
 
+VAGUE = {"one", "found", "given", "told"}
+
+
+def test_variables_have_the_name_of_what_they_hold() -> None:
+    """Fields of classes may be called ``found``: in files they count what was found."""
+    for path in sorted(SOURCE.rglob("*.py")):
+        if path.relative_to(SOURCE).parts[0] in {"overlap", "synth"}:
+            continue
+        tree = ast.parse(path.read_text())
+        fields = {
+            id(statement.target)
+            for node in ast.walk(tree)
+            if isinstance(node, ast.ClassDef)
+            for statement in node.body
+            if isinstance(statement, ast.AnnAssign)
+        }
+        for node in ast.walk(tree):
+            name = None
+            if isinstance(node, ast.arg):
+                name = node.arg
+            elif isinstance(node, ast.Name) and id(node) not in fields:
+                name = node.id
+            assert name not in VAGUE, f"{path.relative_to(SOURCE)}:{node.lineno}: {name}"
+
+
+FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
+WHOLE_COMMAND = re.compile(r"\bheldout [a-z]+\b")
+# Where options below cli/ are no advice to set one.
+OPTIONS = {
+    "benchmark/writers/base.py": "a command of the hub's client",
+    "cure/sanitize.py": "parts of a whole command of heldout",
+    "engine/ray_engine.py": "a command of Ray",
+    "lab/leaks/page.py": "parts of a whole command of heldout",
+    "model/endpoint/endpoint.py": "a command of vLLM",
+    "model/inspect_log.py": "a command of inspect",
+    "model/prediction_files.py": "an option of lmms-eval",
+    "report/export/formats.py": "options of a browser",
+    "report/figures/svg.py": "variables of CSS",
+    "report/first_screen.py": "parts of a whole command of heldout",
+    "report/reproduce.py": "recorded commands are read",
+    "train/verl.py": "a command of verl",
+}
+
+
+def _texts(tree: ast.AST) -> list[tuple[int, str]]:
+    """Texts with their lines; an f-string is one text, with … for what is filled in."""
+    texts, parts = [], set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            parts |= {id(part) for part in node.values}
+            text = "".join(
+                str(part.value) if isinstance(part, ast.Constant) else "…" for part in node.values
+            )
+            texts.append((node.lineno, text))
+        elif (
+            isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in parts
+        ):
+            texts.append((node.lineno, node.value))
+    return texts
+
+
+def test_below_cli_options_occur_in_whole_commands_alone() -> None:
+    """The library speaks of settings; the command line turns them into options."""
+    used = set()
+    for path in sorted(SOURCE.rglob("*.py")):
+        place = path.relative_to(SOURCE).as_posix()
+        if place.split("/")[0] in {"cli", "synth"}:
+            continue
+        for line, text in _texts(ast.parse(path.read_text())):
+            flag = FLAG.search(text)
+            if flag is None or WHOLE_COMMAND.search(text[: flag.start()]):
+                continue
+            assert place in OPTIONS, f"{place}:{line} names {flag[0]}: name the setting"
+            used.add(place)
+    assert used == set(OPTIONS)
+
+
 def test_files_are_finished_in_one_sitting() -> None:
     long = {
         str(path.relative_to(SOURCE)): lines
@@ -172,3 +249,24 @@ def test_every_test_file_has_a_name_of_its_own() -> None:
     """pytest takes two files of one name for one module."""
     names = [path.name for path in Path(__file__).parent.rglob("test_*.py")]
     assert sorted(names) == sorted(set(names))
+
+
+PAGES = [
+    *sorted((ROOT / "docs").glob("*.md")),
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")),
+]
+NAMED_FILE = re.compile(r"(?<![\w/.-])(?:tests|bench|src|docs|examples)/[\w./*-]*\w")
+NAMED_MODULE = re.compile(rf"(?<![\w/.-])(?:{'|'.join(ROOMS)})/[\w/]+\.py\b")
+LINK = re.compile(r"\]\((?!\w+:|#)([^)#\s]+)")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_files_that_a_page_names_are_there(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    for name in NAMED_FILE.findall(text):
+        if not name.startswith("bench/out"):  # what a bench writes
+            assert any(ROOT.glob(name)), name
+    for name in NAMED_MODULE.findall(text):
+        assert (SOURCE / name).exists(), name
+    for name in LINK.findall(text):
+        assert (page.parent / name).exists(), name

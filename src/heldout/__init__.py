@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from heldout.evaluate import EncoderSettings, evaluate_encoder
     from heldout.model import AskSettings, ModelEndpoint, ModelServer, ScoreSettings, ask, score
     from heldout.report import compare, export
+    from heldout.review import open_review
+    from heldout.review import open_review as review
     from heldout.store import Run
     from heldout.twin import TwinSettings, make_twins
     from heldout.twin import make_twins as twin
@@ -78,11 +80,13 @@ __all__ = [
     "matrix",
     "open_corpus",
     "open_engine",
+    "open_review",
     "overlap",
     "read_audit",
     "read_benchmark",
     "report",
     "report_run",
+    "review",
     "run_audit",
     "sanitize",
     "score",
@@ -100,6 +104,16 @@ _load = load_on_first_use(__name__, __file__)
 
 def __getattr__(name: str) -> Any:
     # Rooms that can be called like the verbs.
-    if name in ("audit", "detect", "evaluate", "overlap", "report", "synth", "train", "twin"):
+    if name in (
+        "audit",
+        "detect",
+        "evaluate",
+        "overlap",
+        "report",
+        "review",
+        "synth",
+        "train",
+        "twin",
+    ):
         return importlib.import_module(f"heldout.{name}")
     return _load(name)

@@ -67,7 +67,7 @@ def machine_trouble(error: BaseException) -> str | None:
         return None
     text = str(error)
     if isinstance(error, ImportError):  # packages wrap what the loader said in advice of their own
-        text = "\n".join(str(one) for one in (error, error.__cause__, error.__context__) if one)
+        text = "\n".join(str(link) for link in (error, error.__cause__, error.__context__) if link)
     return next((trouble for said, trouble in _SAID.items() if said in text), None)
 
 

@@ -15,6 +15,12 @@ from heldout.audit.reader import read_audit
 from heldout.audit.runner import run_audit
 from heldout.cli.app import app
 from heldout.errors import InputError
+from heldout.model import Journal, Reply, prompt_key
+from heldout.store import Run
+from heldout.synth import PaperFigure, SynthSettings
+from heldout.synth.generate import generate_prompt
+from heldout.synth.ingest import read_figures
+from heldout.synth.ledger import journal_path
 
 RENDERED = {"name": "rendered", "source": "scenes", "limit": 5, "image_encoder": None}
 MODELS = {
@@ -67,6 +73,24 @@ def test_the_plan_counts_what_models_would_be_asked(audit_folder: Path, figures:
     )
     with pytest.raises(InputError, match="28 requests are planned, and the budget allows 9"):
         run_audit(read_audit(path))
+
+
+def test_the_plan_leaves_out_what_is_paid_for(audit_folder: Path, figures: Path) -> None:
+    """Replies that the entry's run folder holds are no requests, whether or not a stage was finished."""
+    path = _with(audit_folder, {"name": "made", "source": "figures", **MODELS})
+    run = Run.create(audit_folder / "out/made", seed=42)
+    settings = SynthSettings.read({"source": str(figures), **MODELS})
+    asked_as = {"model": "writer", "max_new_tokens": "4096", "seed": "42"}
+    run.update("synth", {"generator": {"asked_as": asked_as}})
+    kept = [one for one in read_figures(settings, Path()) if isinstance(one, PaperFigure)][1:3]
+    with Journal(journal_path(run, "generator")) as journal:
+        for figure in kept:
+            prompt = generate_prompt(figure, run.path, settings.conditioning)
+            journal.keep(prompt_key(asked_as, prompt, lambda image: image.name), Reply("x", "{}"))
+    done = CliRunner().invoke(app, ["audit", str(path), "--plan", "--json"])
+    (step,) = [one for one in json.loads(done.stdout)["steps"] if one["stage"] == "synth"]
+    assert (step["items"], step["requests"]) == (3, 1 + 3 + 2 * 11)
+    assert "generate 1 (2 done)" in step["note"]
 
 
 def test_items_are_made_last_kept_and_compared_with_what_is_audited(finished_folder: Path) -> None:

@@ -238,3 +238,34 @@ def test_unmapped_image_columns_do_not_carry_paths(tmp_path: Path, picture: Pict
     example = read_benchmark(tmp_path / "t.parquet").examples[0]
     assert example.metadata["mask"] == "t.parquet row 1"
     assert not any(isinstance(value, ImageRef) for value in example.metadata.values())
+
+
+def test_a_folder_with_a_card_is_read_by_its_data(tmp_path: Path, picture: Picture) -> None:
+    """As the hub lays datasets out; statistics, images and lines for trainers lie beside the data."""
+    rows = [
+        {"image": {"bytes": picture(i), "path": f"{i}.png"}, "question": f"q{i}", "label": i % 2}
+        for i in range(4)
+    ]
+    (tmp_path / "data").mkdir()
+    for part in range(2):
+        path = tmp_path / "data" / f"train-{part:05d}-of-00002.parquet"
+        pq.write_table(hub_table(rows[2 * part : 2 * part + 2]), path)
+    (tmp_path / "images").mkdir()
+    (tmp_path / "images" / "0.png").write_bytes(picture(0))
+    (tmp_path / "statistics.json").write_text('{"items": 4}')
+    for name in ("trl", "verl"):
+        line = json.dumps({"id": 1, "question": "other", "answer": "yes"}) + "\n"
+        (tmp_path / f"{name}.jsonl").write_text(line)
+    with pytest.raises(InputError, match="several tables"):  # nothing says which is the dataset
+        read_benchmark(tmp_path)
+    (tmp_path / "README.md").write_text("---\nlicense: mit\n---\n# Four questions\n")
+    benchmark = read_benchmark(tmp_path)
+    assert [e.question for e in benchmark] == ["q0", "q1", "q2", "q3"]
+    assert benchmark.name == tmp_path.name
+    assert len(read_benchmark(f"{tmp_path}#split=train")) == 4
+    with pytest.raises(InputError, match="not 'test'"):
+        read_benchmark(f"{tmp_path}#split=test")
+    pq.write_table(hub_table(rows[:1]), tmp_path / "data" / "test-00000-of-00001.parquet")
+    assert len(read_benchmark(f"{tmp_path}#split=test")) == 1
+    with pytest.raises(InputError, match="several tables"):
+        read_benchmark(tmp_path)

@@ -141,7 +141,7 @@ def test_undecided_matches_are_listed_and_strict_removes_them(data: Path) -> Non
         "label_relation": "unknown",
         "evidence": "{}",
     }
-    near = {**row, "corpus_id": "r3", "relation": "same view, other subject", "degree": "hard"}
+    near = {**row, "corpus_id": "r3", "relation": "look-alike", "degree": "hard"}
     run.write_table("matches", make_table("matches", [row, near]))
     gate = write_gate(run, data / "gate")
     assert gate.passed

@@ -6,7 +6,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from heldout.detect import Finding, image_overlap
+from heldout.detect import POSSIBLE_IMAGES, Finding, image_overlap
 from heldout.evidence import join_leaks
 from heldout.stats import binomial_interval
 from heldout.store import empty_table, make_table
@@ -21,13 +21,26 @@ def frame(name: str, rows: list[dict[str, Any]]) -> pl.DataFrame:
 
 
 def findings(
-    items: list[Item], leaked: list[tuple[str, str, str]], answers: int = 1
+    items: list[Item],
+    leaked: list[tuple[str, str, str]],
+    answers: int = 1,
+    *,
+    question: str = "What is shown?",
+    undecided: dict[str, str] | None = None,
+    label: str = "unknown",
 ) -> dict[str, Finding]:
-    """``leaked``: benchmark id, picture digest, modality."""
+    """``leaked``: benchmark id, picture digest, modality; ``undecided``: picture → reason, of the item that
+    is called like the picture."""
     table = frame(
         "items",
         [
-            {"benchmark_id": i, "cluster": c, "image_digests": d, "image_names": d}
+            {
+                "benchmark_id": i,
+                "cluster": c,
+                "question": question,
+                "image_digests": d,
+                "image_names": d,
+            }
             for i, c, d in items
         ],
     )
@@ -41,10 +54,24 @@ def findings(
                 "modality": m,
                 "relation": "same image",
                 "transform": "none",
-                "label_relation": "unknown",
+                "label_relation": label,
                 "evidence": json.dumps({"benchmark_pixels": d}),
             }
             for i, d, m in leaked
+        ]
+        + [
+            {
+                "benchmark_id": picture,
+                "corpus": "web",
+                "method": "pixels-2",
+                "modality": "none",
+                "relation": "undecided",
+                "label_relation": "unknown",
+                "evidence": json.dumps(
+                    {"benchmark_pixels": picture, "registration": {"reason": reason}}
+                ),
+            }
+            for picture, reason in (undecided or {}).items()
         ],
     )
     found = image_overlap(
@@ -121,3 +148,25 @@ def test_a_picture_nobody_can_decode_counts_where_its_bytes_were_found_and_nowhe
     images, questions = found["images"], found["questions"]
     assert (images.statistic.value, images.n, images.details["images_not_comparable"]) == (1, 2, 1)
     assert (questions.statistic.value, questions.n) == (1, 2)
+
+
+def test_undecided_images_make_the_upper_end_of_the_rate() -> None:
+    items: list[Item] = [(f"p{i}", f"p{i}", [f"p{i}"]) for i in range(20)]
+    undecided = {"p0": "agrees in part", "p1": "too small to decide", "p2": "agrees in part"}
+    found = findings(items, [("p0", "p0", "full")], undecided=undecided)
+    images, possible = found["images"], found[POSSIBLE_IMAGES]
+    assert (images.statistic.value, possible.statistic.value, possible.n) == (1, 3, 20)
+    assert possible.effect.high > images.effect.high
+    # p0 has a proven copy: that something else of it is undecided says nothing.
+    assert images.details["by_relation"] == {"same image": 1, "undecided": 2}
+    because = {"too small to decide": 1, "agrees in part": 1}
+    assert images.details["undecided_because"] == because
+    assert POSSIBLE_IMAGES not in findings(items, [("p0", "p0", "full")])
+
+
+def test_no_questions_are_counted_where_there_are_none() -> None:
+    items: list[Item] = [(str(i), f"p{i}", [f"p{i}"]) for i in range(4)]
+    found = findings(items, [("0", "p0", "image only")], answers=0, question="", label="different")
+    assert set(found) == {"images", "items", "items with their label"}
+    assert found["images"].details["label_conflicts"] == 1
+    assert found["items"].effect.name == "leak rate per item"

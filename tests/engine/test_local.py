@@ -134,22 +134,6 @@ def test_a_function_the_workers_cannot_load_is_refused() -> None:
     assert "InputError: the function cannot be loaded in a worker process" in done.stderr
 
 
-def test_a_script_without_a_main_guard_is_told_so(
-    tmp_path: Path, worker_environment: dict[str, str]
-) -> None:
-    script = tmp_path / "script.py"
-    script.write_text(
-        "import engine_tasks\n"
-        "from heldout.engine import LocalEngine\n"
-        "print(list(LocalEngine(2).map(engine_tasks.square, [1, 2, 3])))\n"
-    )
-    done = subprocess.run(
-        [sys.executable, script], env=worker_environment, capture_output=True, text=True, timeout=60
-    )
-    assert done.returncode == 1
-    assert "if __name__ ==" in done.stderr.splitlines()[-1]
-
-
 @pytest.mark.parametrize("workers", [0, -1])
 def test_a_count_of_workers_that_makes_no_sense_is_refused(workers: int) -> None:
     with pytest.raises(InputError, match=r"expected 1 or more"):

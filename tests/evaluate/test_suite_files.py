@@ -90,7 +90,7 @@ def test_a_missing_image_folder_is_one_sentence(suite_file: Path, tmp_path: Path
     with pytest.raises(InputError) as raised:
         opened(broken)
     assert "benchmark sides: the image folder" in str(raised.value)
-    assert "--images sides=DIR" in str(raised.value)
+    assert "sides=DIR" in str(raised.value)
     found = opened(broken, images={"Sides": str(suite_file.parent / "sides/images")})
     assert len(found[1].benchmark) == SIZES["sides"][0]
 

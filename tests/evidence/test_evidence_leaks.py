@@ -75,7 +75,7 @@ def test_words_beside_a_copied_picture_make_the_leak_graver() -> None:
         "told": ("full", Rung.FULL),
         "caption": ("full", Rung.FULL),
         "words": ("text only", Rung.TEXT),
-        "source": ("source only", None),
+        "source": ("source only", Rung.SOURCE_OVERLAP),
     }
 
 
@@ -106,9 +106,9 @@ def test_a_common_question_alone_is_no_evidence() -> None:
     ("row", "rung"),
     [
         (match("a", "1", relation="undecided"), Rung.UNDECIDED),
-        (match("a", "1", relation="same view, other subject"), Rung.SOURCE_OVERLAP),
-        (match("a", "1", relation="same view, other subject", degree="hard"), Rung.SOURCE_OVERLAP),
-        (match("a", "1", relation="unrelated", degree="soft"), Rung.NEAR),
+        (match("a", "1", relation="look-alike"), Rung.LOOK_ALIKE),
+        (match("a", "1", relation="look-alike", degree="hard"), Rung.LOOK_ALIKE),
+        (match("a", "1", relation="unrelated", degree="soft"), Rung.LOOK_ALIKE),
         (text("a", "1", "same question"), Rung.WORDING),
         (text("a", "1", "edited", degree="soft"), Rung.SIMILAR),
         (
@@ -173,8 +173,8 @@ def test_what_is_proven_speaks_for_an_item_before_what_is_not_and_pictures_befor
         return ItemLeaks([Leak(*one) for one in zip(rungs, rows, strict=True)]).gravest.rung
 
     assert gravest(Rung.UNDECIDED, Rung.TEXT) is Rung.TEXT
-    assert gravest(Rung.UNCOMPARED, Rung.NEAR) is Rung.NEAR
-    assert gravest(Rung.SOURCE_OVERLAP, Rung.BESIDE_ANOTHER) is Rung.SOURCE_OVERLAP
+    assert gravest(Rung.UNCOMPARED, Rung.LOOK_ALIKE) is Rung.LOOK_ALIKE
+    assert gravest(Rung.LOOK_ALIKE, Rung.BESIDE_ANOTHER) is Rung.LOOK_ALIKE
     assert gravest(Rung.COPY, Rung.TEXT, Rung.FULL) is Rung.FULL
 
 

@@ -15,28 +15,29 @@ pytest.importorskip("transformers")
 
 from heldout.cli.app import app  # noqa: E402
 from heldout.detect import ScoreTables, detectors  # noqa: E402
-from heldout.lab.models.grid import standing_recipe  # noqa: E402
 from heldout.lab.models.sheet import Sheet  # noqa: E402
 from heldout.lab.models.tables import train_grid  # noqa: E402
 from heldout.lab.models.vlm import TOY  # noqa: E402
 from heldout.lab.power.models import read_grid  # noqa: E402
+from heldout.lab.settings import GridSettings  # noqa: E402
 from heldout.store import Run  # noqa: E402
 
 ARM = "scenes0-d2"
-RECIPE = standing_recipe(TOY, level=6, fall=2, batch=8, texts=2, pictures=16)
+SETTINGS = GridSettings(
+    size="toy",
+    steps=6,
+    batch=8,
+    pictures=16,
+    images=5,
+    bases=("scenes0",),
+    arms=(ARM,),
+    keeps=(ARM,),
+    device="cpu",
+)
 
 
-def _train(out: Path, told: list[str]) -> bool:
-    return train_grid(
-        out,
-        RECIPE,
-        images=5,
-        bases=["scenes0"],
-        arms=[ARM],
-        keeps=[ARM],
-        device="cpu",
-        tell=told.append,
-    )
+def _train(out: Path, lines: list[str]) -> bool:
+    return train_grid(out, SETTINGS, tell=lines.append)
 
 
 @pytest.fixture(scope="module")
@@ -126,9 +127,9 @@ def test_what_was_read_is_counted_as_the_sheet_holds_it(trained: Path) -> None:
 
 def test_what_is_finished_is_not_trained_again(trained: Path) -> None:
     before = {path: path.stat().st_mtime_ns for path in (trained / "state" / "readings").iterdir()}
-    told: list[str] = []
-    assert _train(trained, told)
-    assert not any(f"{ARM}:" in line for line in told)
+    lines: list[str] = []
+    assert _train(trained, lines)
+    assert not any(f"{ARM}:" in line for line in lines)
     assert before == {path: path.stat().st_mtime_ns for path in before}
 
 

@@ -116,7 +116,7 @@ def test_equal_digests_outrank_people(method: str, raters: dict[str, str]) -> No
     assert json.loads(after["evidence"])["people"]["verdicts"] == raters
 
 
-@pytest.mark.parametrize("tool", ["undecided", "same view, other subject", "unrelated"])
+@pytest.mark.parametrize("tool", ["undecided", "look-alike", "unrelated"])
 @pytest.mark.parametrize("verdict", ["exact duplicate", "transformed copy"])
 def test_one_rater_alone_makes_no_copy(tool: str, verdict: str) -> None:
     found = row(relation=tool, question="what is it", answer="a cat")
@@ -173,7 +173,7 @@ def test_most_raters_decide_and_ties_count_as_no_copy(verdicts: list[str], relat
     [
         ("transformed copy", DISMISSED_ALONE),
         ("undecided", DISMISSED_ALONE),
-        ("same view, other subject", ""),
+        ("look-alike", ""),
     ],
 )
 def test_what_one_rater_alone_dismissed_waits_for_a_second(tool: str, waits: str) -> None:

@@ -15,7 +15,7 @@ from PIL import Image
 from heldout.store import Run, empty_table
 from heldout.store.schema import make_table
 
-RELATIONS = ("same image", "transformed copy", "undecided", "same view, other subject")
+RELATIONS = ("same image", "transformed copy", "undecided", "look-alike")
 HOSTILE = (
     "<img src=x onerror=\"document.title='owned'\"></script><script>document.title='owned'</script>"
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -38,8 +39,9 @@ DOCS = Path(__file__).parents[2] / "docs"
         ),
     ],
 )
+@pytest.mark.parametrize("rendered", [True, False])
 def test_only_equal_bytes_or_pixels_are_called_certain(
-    believed: int, registered: int, sure: str
+    believed: int, registered: int, sure: str, rendered: bool
 ) -> None:
     found = Claim(
         id="overlap/web",
@@ -56,13 +58,36 @@ def test_only_equal_bytes_or_pixels_are_called_certain(
         "same image": 4,
         "question and answer without the image": 1,
     }
-    cell = CellVerdict(found.cell, "survives", [found], rate, evidence, believed, registered)
+    cell = CellVerdict(
+        found.cell, "survives", [found], rate, evidence, believed, registered, rendered=rendered
+    )
     screen = first_screen([cell.as_json()], [], {})
     words = screen["grid"]["rows"][0]["cells"][0]["words"]
     people = f", {believed} of them by people's word" if believed else ""
     assert words == f"7 of 40 items leaked{people}"
     assert screen["sure"][0].startswith(sure)
-    assert ("321 of 325 such pairs were copies (95 %" in screen["measured"]) == bool(registered)
+    # A rate holds for what it was measured on: of other pictures none is quoted.
+    quoted = "321 of 325 such pairs were copies (95 %" in screen["measured"]
+    assert quoted == (bool(registered) and rendered)
+    assert ("not measured on pictures like these" in screen["measured"]) == (
+        bool(registered) and not rendered
+    )
+
+
+def test_undecided_items_are_the_upper_end_wherever_the_rate_stands() -> None:
+    rate = LeakRate(12, 96, binomial_interval(12, 96))
+    possible = LeakRate(57, 96, binomial_interval(57, 96))
+    cell = CellVerdict(
+        Cell(benchmark="b", corpus="web"),
+        "survives",
+        [],
+        replace(rate, possible=possible),
+        {"same image": 12, "undecided near-duplicate": 45},
+    )
+    screen = first_screen([cell.as_json()], [], {})
+    ends = "up to 57 (59.4\N{NO-BREAK SPACE}%) if the 45 undecided ones did, too"
+    assert screen["leaked"]["lines"][0]["words"].endswith(f"into web; {ends}")
+    assert screen["grid"]["rows"][0]["cells"][0]["words"] == f"12 of 96 items leaked; {ends}"
 
 
 def test_an_older_verdict_calls_nothing_proven_that_it_does_not_know_to_be() -> None:

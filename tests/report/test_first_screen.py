@@ -91,10 +91,10 @@ def test_without_a_corpus_nobody_says_that_nothing_leaked() -> None:
     }
     cells = [cell.as_json() for cell in _verdict([_claim("twin-drop", "m", "clean")]).cells]
     (alone,) = first_screen(cells, [], corrected)["owed"]
-    assert "no corpus was searched" in alone["told"]
+    assert "no corpus was searched" in alone["sentence"]
     searched = [{**cells[0], "corpus": "web", "model": None}]
     (told,) = first_screen(searched, [], corrected)["owed"]
-    assert "none of them leaked" in told["told"]
+    assert "none of them leaked" in told["sentence"]
 
 
 def test_no_part_of_a_benchmark_is_clean_for_a_model_that_has_seen_it() -> None:
@@ -124,4 +124,4 @@ def test_no_part_of_a_benchmark_is_clean_for_a_model_that_has_seen_it() -> None:
         [*cells, {**cells[0], "corpus": "web", "model": None}], [], {"b": corrected}
     )
     assert [one["model"] for one in screen["owed"]] == ["m", "n", "base"]  # a baseline comes last
-    assert screen["owed"][0]["points"] == "" and "has seen" in screen["owed"][0]["told"]
+    assert screen["owed"][0]["points"] == "" and "has seen" in screen["owed"][0]["sentence"]

@@ -29,7 +29,7 @@ def test_a_match_judged_unrelated_no_longer_counts(run: Path) -> None:
     flipped = next(
         index for index, card in enumerate(desk.cards) if "flipped" in card.hint["transform"]
     )
-    items = {one["id"] for one in desk.cards[flipped].told["query"]["questions"]}
+    items = {one["id"] for one in desk.cards[flipped].content["query"]["questions"]}
     desk.judge(flipped, "unrelated")
     claim, after = _claim(run)
     assert after == leaked - 1

@@ -186,6 +186,6 @@ def test_a_body_that_is_nested_too_deeply_gets_a_sentence(port: int) -> None:
     nested = b"[" * 30_000
     status, body = post(port, [nested], f"Content-Length: {len(nested)}")
     assert status == 422, body
-    assert "nested too deeply" in json.loads(body)["told"]
+    assert "nested too deeply" in json.loads(body)["message"]
     status, body = post(port, [SAID], f"Content-Length: {len(SAID)}")
     assert status == 200, body

@@ -124,7 +124,7 @@ def test_orders_put_the_surest_or_the_decisive_first() -> None:
         match("spare copy 2", "transformed copy", ["p"]),
         match("only copy", "transformed copy", ["q"], detail=0.8),
         match("undecided", "undecided", ["r"]),
-        match("other", "same view, other subject", ["p"]),
+        match("other", "look-alike", ["p"]),
     ]
     orders = match_orders(cards)
     assert [cards[i].subject for i in orders[EVIDENCE]] == [
@@ -139,7 +139,7 @@ def test_orders_put_the_surest_or_the_decisive_first() -> None:
 
 
 def test_the_only_copy_of_a_corpus_could_turn_the_claim_over() -> None:
-    cards = [match("near", "same view, other subject", ["p"]), match("copy", "same image", ["q"])]
+    cards = [match("near", "look-alike", ["p"]), match("copy", "same image", ["q"])]
     assert match_orders(cards)[CLAIMS][0] == 1
     equal = match("copy", "same image", ["q"], method="bytes")  # nobody turns equal files over
     assert match_orders([equal, match("near", "undecided", ["p"])])[CLAIMS][0] == 1

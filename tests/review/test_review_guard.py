@@ -139,7 +139,7 @@ def test_what_is_no_judgement_is_refused_with_a_reason(
 ) -> None:
     answer = client.post("/api/cards/0/judgement", headers=TOLD, json=said)
     assert answer.status_code == 422
-    assert answer.json()["told"]
+    assert answer.json()["message"]
     assert list(history(run)) == []
 
 

@@ -29,7 +29,7 @@ def _claim(run: Path) -> Claim:
 
 
 def _at(desk: Desk, item: str) -> int:
-    return next(i for i, card in enumerate(desk.cards) if card.told["query"]["id"] == item)
+    return next(i for i, card in enumerate(desk.cards) if card.content["query"]["id"] == item)
 
 
 def _say(desk: Desk, item: str, verdict: str) -> None:
@@ -60,9 +60,9 @@ def test_texts_that_count_for_nothing_are_offered_by_name(texts_run: Path) -> No
 def test_a_run_offers_its_texts_beside_its_matches(texts_run: Path, run: Path) -> None:
     (desk,) = open_desks(str(texts_run), rater="ada")  # nothing was found among its pictures
     assert desk.kind == "texts"
-    assert [card.told["query"]["id"] for card in desk.cards] == [WHOLE, EDITED, HOSTILE]
+    assert [card.content["query"]["id"] for card in desk.cards] == [WHOLE, EDITED, HOSTILE]
     everything = open_desks(str(texts_run), rater="ada", kind="texts", unrelated=True)[0]
-    assert OTHER in [card.told["query"]["id"] for card in everything.cards]
+    assert OTHER in [card.content["query"]["id"] for card in everything.cards]
     for name in ("text_matches", "text_queries"):
         table = Run.open(texts_run).read_table(name)
         Run.open(run).write_table(name, table.slice(0, 0))

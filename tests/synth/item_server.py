@@ -7,8 +7,9 @@ The first part of the path chooses how: /plain/v1, /faulty/v1 (each prompt meets
 writes JSON for some figures), /one-eyed/v1 (takes one image at most), /failing-N/v1 (status 500 for some
 figures in the first N requests), /resetting/v1 (breaks the connection for the same figures), /free/v1
 (refuses response_format), /seedless/v1 (refuses seed), /changing-N/v1 (another model after N requests),
-/slow-S/v1 (S milliseconds an answer). A second part names the model: /plain/referee/v1. It prints its
-port.
+/slow-S/v1 (S milliseconds an answer), /contrary/v1 (calls all questions different),
+/html/v1 (answers with a page). A second part names the
+model: /plain/referee/v1. It prints its port.
 """
 
 from __future__ import annotations
@@ -108,6 +109,8 @@ class Handler(BaseHTTPRequestHandler):
             return self._send(429, '{"error": {"message": "slow down"}}', {"Retry-After": "0"})
         if how == "resetting" and _chosen(text):
             return self.connection.shutdown(socket.SHUT_RDWR)
+        if how == "html":
+            return self._send(200, "<html><body>Welcome!</body></html>")
         if how.startswith("slow"):
             time.sleep(int(how.split("-")[1]) / 1000)
         if fault == "busy" and again < 2:
@@ -173,6 +176,8 @@ def reply(text: str, fault: str, how: str) -> tuple[str, str]:
         if fault == "thinking":
             return f"<think>Let us see {{}}.</think>{content}", "stop"
         return content, "stop"
+    if "SAME, DIFFERENT or UNSURE" in text:
+        return f"Both ask.\n{'DIFFERENT' if how == 'contrary' else 'SAME'}", "stop"
     if "inside <think>" in text:  # a trace; its letter is right by chance
         letter = LETTERS[int(hashlib.sha256(text.encode()).hexdigest(), 16) % 5]
         return f"<think>It is\nplain to see.</think><answer>{letter}</answer>", "stop"

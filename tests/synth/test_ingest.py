@@ -449,6 +449,23 @@ def test_a_figure_that_comes_twice_is_kept_once(tmp_path: Path, picture: Picture
     assert told == {"PMC7654321/f1": same, "PMC9/9_f1": same}
 
 
+def test_another_figure_under_a_known_id_is_not_called_the_same(
+    tmp_path: Path, picture: Picture
+) -> None:
+    source = tmp_path / "in"
+    source.mkdir()
+    second = '<graphic xlink:href="f2.png"/>'
+    twice = article(fig("f1", "<p>A chest CT.</p>") + fig("f1", "<p>A brain MRI.</p>", second))
+    tar(
+        source / "a.tar.gz",
+        {"a/x.nxml": twice, "a/f1.png": picture(1, (60, 50)), "a/f2.png": picture(2, (60, 50))},
+    )
+    made = synth(source=str(source), stages=("ingest",), out=tmp_path / "run", quiet=True)
+    assert made.frame("ingest")["caption"].to_list() == ["A chest CT."]
+    (row,) = made.dropped.to_dicts()
+    assert row["reason"] == "duplicate id" and "another figure has this id" in row["detail"]
+
+
 def _encoded(image: Image.Image, format: str) -> bytes:
     buffer = io.BytesIO()
     image.save(buffer, format)

@@ -94,6 +94,31 @@ def test_a_terminated_run_leaves_the_tables_of_its_finished_stages(
     assert f"{answered} requests done" in shown and "10 s a request" in shown and " min" in shown
 
 
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_a_second_signal_ends_the_run_at_once(
+    captioned: Path, item_server: ItemServer, tmp_path: Path, sent: signal.Signals
+) -> None:
+    """The server hangs on some figures; whoever cannot wait for its last replies loses no earlier one."""
+    run, journal = tmp_path / "run", tmp_path / "run/synth/replies/generator.jsonl"
+    given = command(captioned, item_server, run, "hanging")
+    process = subprocess.Popen([sys.executable, "-m", "heldout", *given], stderr=subprocess.PIPE)
+    for _ in range(600):
+        if item_server.counts()["answered"] >= 8:
+            break
+        time.sleep(0.05)
+    time.sleep(0.5)
+    kept = journal.read_text()
+    process.send_signal(sent)
+    time.sleep(0.6)
+    assert process.poll() is None  # it waits for replies under way
+    process.send_signal(sent)
+    process.communicate(timeout=1.5)
+    assert process.returncode == -sent and len(kept.splitlines()) >= 8
+    assert journal.read_text() == kept
+    plan = CliRunner().invoke(app, [*given, "--plan", "--json"])
+    assert json.loads(plan.stdout)["costs"][0]["done"] == len(kept.splitlines())
+
+
 def test_a_folder_holds_the_items_of_one_source(
     captioned: Path, item_server: ItemServer, tmp_path: Path
 ) -> None:

@@ -52,9 +52,10 @@ def make(
     """One synthesis; ``how`` is how the generator behaves."""
     settings: dict[str, Any] = {
         "source": str(source),
-        "generator": {"url": server.url(how, "writer"), "timeout": 1.0},
-        "verifier": {"url": server.url("plain", "referee"), "timeout": 1.0},
-        "shortcut": {"url": server.url("plain", "reader"), "timeout": 1.0},
+        # Only the faulty server is too slow on purpose; a busy machine is, too.
+        "generator": {"url": server.url(how, "writer"), "timeout": 1.0 if how == "faulty" else 60},
+        "verifier": {"url": server.url("plain", "referee")},
+        "shortcut": {"url": server.url("plain", "reader")},
         "labels": ("all",),
         "stages": tuple(MADE),
     }
@@ -405,6 +406,16 @@ def test_prompts_that_always_fail_cost_their_items_alone(
     assert tables(again) == tables(made)
     # Three attempts at each, and a few requests that ask whether the server is alive.
     assert 6 * 3 < item_server.counts()["posted"][how] - posted <= 6 * 3 + 6
+
+
+def test_a_server_that_never_answers_ends_the_stage_with_its_reason(
+    captioned: Path, item_server: ItemServer, tmp_path: Path
+) -> None:
+    """Also where so few items are left that nothing fails five times in a row."""
+    with pytest.raises(InputError, match=r"generator answered none of 2 requests.* not JSON"):
+        make(captioned, item_server, tmp_path / "a", "html", limit=2)
+    made = make(captioned, item_server, tmp_path / "a", limit=2, shortcut=None)
+    assert len(made.drafts) == 2
 
 
 def test_a_server_that_dies_ends_the_stage_and_keeps_what_it_answered(

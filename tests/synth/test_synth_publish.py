@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 
 from heldout.benchmark import read_benchmark
 from heldout.cli.app import app
+from heldout.corpus import open_corpus
 from heldout.store import Dropped
 from heldout.synth import LETTERS, Synthesis, SynthStage, synth
 from heldout.synth.ledger import writing
@@ -117,14 +118,17 @@ def test_the_hub_library_reads_the_folder(dataset: Path, tmp_path: Path) -> None
 
 
 def test_our_own_reader_and_check_take_it_as_a_benchmark(dataset: Path) -> None:
-    benchmark = read_benchmark(str(dataset / "data"))
+    (dataset / "README.md").write_text("---\nlicense: other\n---\n")
+    benchmark = read_benchmark(str(dataset))
     rows = pq.read_table(dataset / "data").to_pylist()
     assert len(benchmark) == 12
     for example, row in zip(benchmark, rows, strict=True):
         assert example.question == row["question"] and example.answer == row["answer"]
         assert example.options == tuple(json.loads(row["options"]).values())
         assert len(example.images) == len(row["images"])
-    done = CliRunner().invoke(app, ["check", str(dataset / "data"), "--json"])
+    assert len(list(open_corpus(dataset).shards())) == 1
+    assert len(read_training_set(str(dataset)).items) == 12
+    done = CliRunner().invoke(app, ["check", str(dataset), "--json"])
     checked = json.loads(done.stdout)
     assert checked["facts"]["items"] == 12 and done.exit_code in (0, 1)
 
@@ -163,6 +167,17 @@ def test_lines_for_trl_verl_and_llava(dataset: Path) -> None:
         assert all(_exists(dataset, one["image"]) for one in line["images"])
     llava = read_benchmark(str(dataset / "llava.jsonl"), images=str(dataset))
     assert len(llava) == 12 and all(_exists(dataset, one.images[0].name) for one in llava)
+
+
+@pytest.mark.parametrize("name", ["trl", "verl", "llava"])
+def test_the_hub_library_reads_the_lines(dataset: Path, tmp_path: Path, name: str) -> None:
+    """One type a column, although some items have two images."""
+    datasets = pytest.importorskip("datasets")
+    files = str(dataset / f"{name}.jsonl")
+    loaded = datasets.load_dataset("json", data_files=files, split="train", cache_dir=str(tmp_path))
+    assert loaded.num_rows == 12
+    images = loaded["image" if name == "llava" else "images"]
+    assert sorted(map(len, images)) == [1] * 9 + [2] * 3
 
 
 def test_subsets_are_the_first_rows_and_statistics_count_them(dataset: Path) -> None:

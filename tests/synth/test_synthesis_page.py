@@ -222,7 +222,7 @@ def test_people_rate_accepted_and_rejected_items(made: Synthesis, tmp_path: Path
     assert desk.kind == "items" and len(desk.cards) == 40
     assert [card.hint["accepted"] for card in desk.cards[:4]] == [True, False, True, False]
     card = desk.card(1)
-    assert card["told"]["metadata"]["caption"] and card["pictures"] and card["hint"]["rubric"]
+    assert card["content"]["metadata"]["caption"] and card["pictures"] and card["hint"]["rubric"]
     assert desk.cards[1].pictures["image 1"].show().origin == "full"
     ratings = {"correctness": 4, "clarity": 3, "grounding": 4, "options": 3}
     rejected = [place for place, one in enumerate(desk.cards) if not one.hint["accepted"]][:6]
@@ -246,5 +246,5 @@ def test_people_rate_accepted_and_rejected_items(made: Synthesis, tmp_path: Path
 
 def test_a_blinded_rater_sees_no_opinion(made: Synthesis) -> None:
     (desk,) = open_desks(str(made.run.path), kind="items", rater="bob", blind=True)
-    shown = json.dumps(desk.card(0)["told"]) + json.dumps(desk.card(0)["hint"])
+    shown = json.dumps(desk.card(0)["content"]) + json.dumps(desk.card(0)["hint"])
     assert "rubric" not in shown and "accepted" not in shown

@@ -10,8 +10,9 @@ import pytest
 
 from heldout.detect import DetectSettings, Finding, ScoreTables, detectors
 from heldout.detect.item_scores import MIN_K_PLUS_PLUS
-from heldout.lab.confound import Confound, _cohort
+from heldout.lab.confound import _cohort
 from heldout.lab.power.planted_scores import BASELINE, PLANTED, TARGET, planted_scores
+from heldout.lab.settings import ConfoundSettings
 from heldout.stats.grouping import aligned_ranks, block_means
 from heldout.verdict.challenge import against_baseline
 from heldout.verdict.controls.cohort import fit_gains, sweep_cohort
@@ -152,24 +153,24 @@ def test_a_trend_that_answer_length_makes_is_gone_when_it_is_taken_out() -> None
 
 def test_gain_fit_explains_the_confound_and_not_a_planted_memory() -> None:
     rng = np.random.default_rng(0)
-    scores = _cohort(Confound(), (0.05, 0.05, 1.0, 1.0, 1.0), rng)
+    scores = _cohort(ConfoundSettings(), (0.05, 0.05, 1.0, 1.0, 1.0), rng)
     models = ["low a", "low b", "high a", "high b", "clean baseline"]
     fits = {fit.model: fit for fit in fit_gains(scores, models)}
     assert fits["clean baseline"].tail_rate > 0.25
     assert fits["clean baseline"].explained > 0.9
     assert fits["low a"].tail_rate == 0.0
-    even = _cohort(Confound(), (1.0,) * 5, rng)
+    even = _cohort(ConfoundSettings(), (1.0,) * 5, rng)
     even[0, rng.random(even.shape[1]) < 0.2] += 400.0
     seen = fit_gains(even, models)[0]
     assert seen.tail_rate > 0.15
     assert seen.explained < 0.2
-    everything = _cohort(Confound(), (1.0,) * 5, rng)
+    everything = _cohort(ConfoundSettings(), (1.0,) * 5, rng)
     everything[0] += 150.0  # memory of every item looks like an offset, which explains nothing away
     assert fit_gains(everything, models)[0].explained < 0.2
 
 
 def test_a_flag_that_depends_on_the_company_is_seen_in_the_sweep() -> None:
-    scores = _cohort(Confound(), (0.05, 0.05, 1.0, 1.0, 1.0), np.random.default_rng(1))
+    scores = _cohort(ConfoundSettings(), (0.05, 0.05, 1.0, 1.0, 1.0), np.random.default_rng(1))
     models = ["low a", "low b", "high a", "high b", "probe"]
     found = sweep_cohort(scores, models, "probe")
     assert len(found) == 6 + 4 + 1  # pairs, triples and all four of the others

@@ -21,7 +21,6 @@ from heldout.lab.power.planted_scores import (
     TARGET,
     planted_scores,
 )
-from heldout.store import make_table
 from heldout.verdict import Claim
 from heldout.verdict.controls.orders import trend_within_fields
 from heldout.verdict.examine import examine
@@ -123,24 +122,11 @@ def slake(shared_data: Path) -> ScoreTables:
     benchmark = read_benchmark(f"{shared_data}/slake#split=test,lang=en")
     items = pl.from_arrow(items_table(benchmark))
     assert isinstance(items, pl.DataFrame)
-    rows = [
-        {
-            "benchmark_id": record["example_id"].rsplit("::", 1)[1],
-            "model": model,
-            "tokens": [],
-            "logprobs": [],
-            "mu": [],
-            "sigma": [],
-            "sum_logprob": value,
-            "n_tokens": 1,
-            "span_ok": True,
-        }
-        for record in records
-        for model, value in record["mean_logprob"].items()
-    ]
-    scores = pl.from_arrow(make_table("scores", rows))
-    assert isinstance(scores, pl.DataFrame)
-    return ScoreTables("slake-en", items, scores)
+    sums: dict[str, dict[str, float]] = {}
+    for record in records:
+        for model, value in record["mean_logprob"].items():
+            sums.setdefault(model, {})[record["example_id"].rsplit("::", 1)[1]] = value
+    return ScoreTables.of_sums("slake-en", items, sums)
 
 
 def test_the_published_survivor_is_gone_within_what_slake_is_grouped_by(slake: ScoreTables) -> None:

@@ -55,6 +55,7 @@ def judged(
     alpha: float = 0.01,
     studies: int | None = None,
     light: tuple[int, int] | None = None,
+    below: int = 0,
 ) -> tuple[Claim, list[Finding]]:
     rows = nearest("benchmark", "b", flagged(count, BENCH))
     rows += nearest("null", "reference", list(np.linspace(0.0, 0.9, null)))
@@ -95,13 +96,13 @@ def judged(
                 "method": ENCODER,
                 "similarity": CLOSE,
                 "degree": "none",
-                "relation": "same image" if n < copies else "same view, other subject",
+                "relation": "same image" if n < copies or n >= count else "look-alike",
                 "transform": "",
                 "modality": "none",
                 "label_relation": "unknown",
                 "evidence": json.dumps({"benchmark_pixels": f"b{n}"}),
             }
-            for n in range(count)
+            for n in range(count + below)
         ],
     )
     facts = {
@@ -124,6 +125,10 @@ def judged(
     [
         ({"count": 1}, "clean"),
         ({"count": 0, "inside": (0, 300)}, "clean"),
+        ({"count": 1, "copies": 1}, "qualified"),  # never clean beside a proven copy
+        ({"count": 0, "below": 3}, "qualified"),  # nor where the copies lie below τ
+        ({"count": 4}, "qualified"),  # not significant, but [1.1 %, 9.9 %] excludes 1 %
+        ({"count": 5, "alpha": 0.12}, "qualified"),  # [1.6 %, 11.3 %] excludes 12 %
         ({"count": 1, "light": (60, 64)}, "clean"),
         ({"count": 1, "light": (30, 64)}, "qualified"),  # copies would not be flagged, either
         ({"count": 20, "inside": (1, 300), "light": (30, 64)}, "survives"),
@@ -221,3 +226,24 @@ def test_nearness_is_adjusted_over_what_other_benchmarks_tested_too() -> None:
     assert [one.p_adjusted for one in adjust(made)] == pytest.approx([0.04, 0.5])
     together = adjust(made, others=[0.9, 0.001])
     assert [one.p_adjusted for one in together] == pytest.approx([0.06, 1.0])
+
+
+def test_few_flags_beside_proven_copies_say_nothing() -> None:
+    claim, (images, _, _) = judged(0, below=3)
+    assert images.details["proven_copies"] == 3
+    assert claim.rule == "nearness/copies-beside"
+    assert "3 images are proven copies of pictures of web all the same" in claim.sentence
+    assert "no nearer" not in claim.sentence
+    assert claim.next_step == "act on the claim about copies"
+
+
+@pytest.mark.parametrize(
+    ("case", "side"), [({"count": 4}, "above"), ({"count": 5, "alpha": 0.12}, "below")]
+)
+def test_an_interval_without_the_expected_rate_is_not_clean(
+    case: dict[str, Any], side: str
+) -> None:
+    claim, (images, _, _) = judged(**case)
+    assert images.p_adjusted is not None and images.p_adjusted > 0.05
+    assert claim.rule == "nearness/interval-off"
+    assert f"the interval lies {side} the expected" in claim.sentence

@@ -117,7 +117,7 @@ def run(tmp_path: Path) -> Run:
     ]
     made.write_table("items", make_table("items", items))
     kinds = [
-        ("q0", "same view, other subject", "image only"),
+        ("q0", "look-alike", "image only"),
         ("q1", "undecided", "image only"),
         ("q2", "same image", "image only"),
         ("q3", "transformed copy", "full"),
@@ -147,7 +147,7 @@ def run(tmp_path: Path) -> Run:
 
 def test_items_stand_on_the_highest_rung_that_was_proven(run: Run) -> None:
     assert dict(leaks(run).select("benchmark_id", "rung").iter_rows()) == {
-        "q0": Rung.SOURCE_OVERLAP,
+        "q0": Rung.LOOK_ALIKE,
         "q1": Rung.UNDECIDED,
         "q2": Rung.COPY,
         "q3": Rung.FULL,
@@ -155,6 +155,7 @@ def test_items_stand_on_the_highest_rung_that_was_proven(run: Run) -> None:
     told = {row["benchmark_id"]: row["action"] for row in actions(run)}
     assert told["q3"] == "remove"
     assert told["q1"] == "have people judge it"
+    assert "keep" not in told["q0"] and "not ruled out" in told["q0"]
 
 
 def test_what_is_undecided_is_neither_leaked_nor_clean(run: Run) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from heldout.detect import Cell, Effect, Finding, Statistic
+from heldout.detect import POSSIBLE_IMAGES, Cell, Effect, Finding, Statistic
 from heldout.stats import binomial_interval
 from heldout.verdict import Claim, overlap_claims
 from heldout.verdict.required import settled_by
@@ -43,6 +43,9 @@ def claim(
     failed: int = 0,
     answers: int | None = None,
     undecided: int = 0,
+    because: dict[str, int] | None = None,
+    conflicts: int = 0,
+    unit: str = "questions",
 ) -> Claim:
     findings = [
         finding(
@@ -54,11 +57,17 @@ def claim(
             by_method={"bytes": leaked},
             copies=leaked,
             by_relation={"undecided": undecided} if undecided else {},
+            undecided_because=because or {},
+            label_conflicts=conflicts,
         ),
-        finding("questions", leaked * 2, images * 2),
     ]
+    if undecided:
+        findings.append(finding(POSSIBLE_IMAGES, leaked + undecided, images))
+    times = 2 if unit == "questions" else 1
+    findings.append(finding(unit, leaked * times, images * times))
     if answers is not None:
-        findings.append(finding("questions with their answer", answers, images * 2))
+        with_answer = "questions with their answer" if times == 2 else "items with their label"
+        findings.append(finding(with_answer, answers, images * times))
     counts = {"images": compared, "lost_items": lost, "lost_containers": archives}
     scanned = {"counts": counts, "shards": 5, "failed": {str(i): "x" for i in range(failed)}}
     (found,) = overlap_claims(findings, scanned)
@@ -102,7 +111,9 @@ def test_only_a_clean_claim_says_that_no_image_is_in_the_corpus() -> None:
 def test_pairs_that_nobody_decided_are_told_and_sent_to_people() -> None:
     found = claim(undecided=5)
     assert found.rule == "copies/undecided-left"
-    assert found.sentence.endswith("5 pictures have an undecided match there: it may be a copy.")
+    assert found.sentence.endswith(
+        "5 images are undecided: if all undecided ones are copies, it is 5 of 100 (5.0% [1.6%, 11.3%])."
+    )
     assert "parts of them could not" not in found.sentence
     assert "undecided pairs" in found.next_step
     assert settled_by(found)[0].startswith("undecided pairs: have people judge")
@@ -119,7 +130,10 @@ def test_a_leak_in_a_half_read_corpus_is_a_lower_bound() -> None:
 
 def test_answers_are_spoken_of_only_where_they_were_compared() -> None:
     assert "answers were not compared" in claim(leaked=3).sentence
-    assert "2 of them leaked together with their answer" in claim(leaked=3, answers=2).sentence
+    assert (
+        "2 of these questions leaked together with their answer"
+        in claim(leaked=3, answers=2).sentence
+    )
     assert "those with their answer first" in claim(leaked=3, answers=2).next_step
 
 
@@ -128,19 +142,53 @@ def test_a_clean_claim_says_what_was_not_looked_for() -> None:
     assert "compared with those of 1,000 corpus items" in claim().why
 
 
-def test_source_overlap_is_told_apart_from_copies() -> None:
+def test_a_proven_copy_makes_a_claim_no_less_careful_about_what_is_undecided() -> None:
+    found = claim(leaked=12, undecided=45, because={"too small to decide": 40, "agrees in part": 5})
+    assert found.status == "survives"
+    assert "12 of 100 (12.0% [6.4%, 20.0%]) images of bench are in web" in found.sentence
+    assert (
+        "45 more images are undecided: if all undecided ones are copies, it is 57 of 100 "
+        "(57.0% [46.7%, 66.9%])." in found.sentence
+    )
+    assert "lower bound, because 45 pictures have an undecided match" in found.why
+    assert "have people judge the undecided pairs" in found.next_step
+    controls = {control.name: control for control in found.controls}
+    assert controls["undecided pairs"].reason.endswith("(40 too small to decide, 5 agrees in part)")
+    assert "40 pictures are" in controls["size of the pictures"].reason
+    assert "content of the pictures" not in controls
+    none = {control.name for control in claim(undecided=45).controls}
+    assert none < set(controls)  # what is asked without a copy is asked beside one, too
+
+
+def test_pictures_that_show_too_little_are_a_control() -> None:
+    found = claim(undecided=1, because={"too plain to decide": 1})
+    names = [control.name for control in found.controls]
+    assert "content of the pictures" in names and "size of the pictures" not in names
+    assert any(text.startswith("content of the pictures") for text in settled_by(found))
+
+
+def test_folders_of_classes_have_labels_and_no_questions() -> None:
+    found = claim(leaked=3, answers=2, conflicts=1, unit="items")
+    assert "question" not in found.sentence and "answer" not in found.sentence
+    assert "2 items leaked together with their label" in found.sentence
+    assert "Label conflict: 1 item has a copy with another label there." in found.sentence
+    assert "they are shown by" not in found.sentence  # each item is its picture
+    assert "labels were not compared" in claim(leaked=3, unit="items").sentence
+    assert "Label conflict" not in claim(leaked=3, answers=2, unit="items").sentence
+
+
+def test_look_alikes_are_told_apart_from_copies_and_not_called_innocent() -> None:
     details = {
         "corpus_images_compared": 9,
         "images_not_comparable": 0,
         "by_method": {"bytes": 2, "pixels-1": 3},
         "copies": 5,
-        "by_relation": {"same image": 1, "transformed copy": 3, "same view, other subject": 1},
+        "by_relation": {"same image": 1, "transformed copy": 3, "look-alike": 1},
     }
     images = finding("images", 4, 10, **details).model_copy(update={"blind_to": ["far copies"]})
     counts = {"images": 9, "lost_items": 0, "lost_containers": 0}
     scanned = {"counts": counts, "shards": 1, "failed": {}}
     (found,) = overlap_claims([images, finding("questions", 4, 10)], scanned)
     assert "as copies (1 image as the same image, 3 images as a transformed copy)" in found.sentence
-    assert found.sentence.endswith(
-        "1 picture has a neighbour of the same view but another subject."
-    )
+    assert "1 image has look-alikes there and nothing nearer: no proven copies" in found.sentence
+    assert "another subject" not in found.sentence and "one source" not in found.sentence

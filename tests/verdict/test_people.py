@@ -125,7 +125,7 @@ def test_one_rater_alone_makes_no_undecided_pair_clean() -> None:
     two = _matches("near", {"ada": "unrelated", "bo": "unrelated"}, tool="undecided")
     (told,) = with_people([_claim("clean", "passed")], two)
     assert told.status == "clean"
-    decoy = _matches("near", {"ada": "unrelated"}, tool="same view, other subject")
+    decoy = _matches("near", {"ada": "unrelated"}, tool="look-alike")
     (told,) = with_people([_claim("clean", "passed")], decoy)
     assert told.status == "clean"  # the tool says so, too
 

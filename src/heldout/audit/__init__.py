@@ -8,10 +8,19 @@ if TYPE_CHECKING:
     from heldout.audit.audit_file import parse_gate, shut
     from heldout.audit.cases import folder_name, open_cases
     from heldout.audit.conclusion import Conclusion, conclude
-    from heldout.audit.demo import BROKEN, CHANGED, DECOY, WORDS, DemoResult, Suspect, run_demo
+    from heldout.audit.demo import (
+        BROKEN,
+        CHANGED,
+        DECOY,
+        WORDS,
+        DemoResult,
+        DemoSettings,
+        Suspect,
+        run_demo,
+    )
     from heldout.audit.family import renew_corrections
     from heldout.audit.init_file import write_init
-    from heldout.audit.matrix import leak_rates
+    from heldout.audit.matrix import MatrixSettings, leak_rates
     from heldout.audit.overlap import OverlapResult, audit_overlap
     from heldout.audit.plan import Plan, make_plan
     from heldout.audit.reader import Audit, read_audit
@@ -34,6 +43,8 @@ __all__ = [
     "AuditResult",
     "Conclusion",
     "DemoResult",
+    "DemoSettings",
+    "MatrixSettings",
     "OverlapResult",
     "Plan",
     "Report",

@@ -193,8 +193,8 @@ def _twins(variants: list[Variant], case: AuditCase) -> Mapping[str, Benchmark]:
 def _recorded(audit: Audit, case: AuditCase, model: ModelEntry, place: int) -> Recording:
     files: dict[str, Path | None] = {}
     for kind in ("scores", "answers"):
-        given: Any = getattr(model, kind)
-        source = given.get(case.name) if isinstance(given, dict) else given
+        by_benchmark: Any = getattr(model, kind)
+        source = by_benchmark.get(case.name) if isinstance(by_benchmark, dict) else by_benchmark
         files[kind] = Path(audit.located(source)) if source else None
     moments = False
     if (scores := files["scores"]) is not None:

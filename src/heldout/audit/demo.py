@@ -12,7 +12,9 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from heldout.audit.reader import read_audit
 from heldout.audit.runner import AuditResult, run_audit
@@ -35,6 +37,7 @@ from heldout.lab import (
     write_demo,
 )
 from heldout.overlap import read_matches, read_text_matches
+from heldout.settings import Settings
 from heldout.stats import adjust
 from heldout.store import Run, write_atomic
 
@@ -104,35 +107,48 @@ class DemoResult:
         }
 
 
+class DemoSettings(Settings):
+    """Settings of ``heldout demo``."""
+
+    out: Path = Path("heldout-demo")
+    """New folder for data, run and report, or that of a demo that was killed."""
+    seed: Annotated[int, Field(ge=0)] = 0
+    """Another seed renders another benchmark, which the models that come along do not know."""
+    models: Path | None = None
+    """Folder with the models contaminated, clean and outsider, ONNX or checkpoints, of this seed's
+    benchmark; default: those of the package."""
+
+
 def run_demo(
-    folder: str | Path = "heldout-demo",
+    out: str | Path | None = None,
     *,
-    seed: int = 0,
-    models: str | Path | None = None,
+    settings: DemoSettings | None = None,
     size: DemoSize | None = None,
     engine: str = "local",
     workers: int | None = None,
     corpus: bool = True,
     tell: Callable[[str], None] = lambda _: None,
     quiet: bool = False,
+    **values: Any,
 ) -> DemoResult:
     """Render a benchmark, a leaky corpus and an audit file, run it, and compare with the truth.
 
     ``heldout.demo(...)`` is this function, too. The audit never sees the truth.
 
     Args:
-        folder: New folder for data, run and report, or that of a demo that was killed.
-        seed: Another seed renders another benchmark, which the models that come along do not know.
-        models: Folder with the models contaminated, clean and outsider; default: those of the package.
+        out: The setting of this name.
+        settings: All settings; or give them by name as further arguments.
         size: How many pictures; default: those of ``heldout demo``.
         engine: Where the search runs.
         workers: Processes; default: one per core.
         corpus: Whether a corpus is audited, too, or the models alone.
         tell: Receives a line for every stage that begins.
         quiet: Show no progress.
+        **values: Fields of ``DemoSettings``.
     """
-    folder = Path(folder)
-    demo_models = models_for(seed, Path(models) if models is not None else None)
+    demo = DemoSettings.choose(settings, values if out is None else {"out": out, **values})
+    folder, seed = demo.out, demo.seed
+    demo_models = models_for(seed, demo.models)
     missing = demo_models if isinstance(demo_models, str) else _not_installed(demo_models.needed())
     chosen = demo_models if isinstance(demo_models, DemoModels) and not missing else None
     tell("rendering a benchmark, its twins and a leaky corpus")

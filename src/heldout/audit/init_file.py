@@ -37,7 +37,7 @@ class InputFiles:
 
 def write_init(folder: Path) -> Path:
     if not folder.is_dir():
-        raise InputError(f"--init {folder}: expected a folder with benchmarks and corpora in it")
+        raise InputError(f"{folder}: expected a folder with benchmarks and corpora in it")
     target = folder / FILE
     if target.exists():
         raise InputError(f"{target} exists: remove it, or edit it by hand")
@@ -65,7 +65,7 @@ def look_around(folder: Path) -> InputFiles:
 
 def _bare_pictures(folder: Path, images: list[Path], inputs: InputFiles) -> None:
     """Folders of pictures that no table uses; many of them below one folder are one corpus."""
-    tables = [folder / one for one in inputs.corpora.values() if (folder / one).is_file()]
+    tables = [folder / corpus for corpus in inputs.corpora.values() if (folder / corpus).is_file()]
     sources = [*tables, *(folder / benchmark["source"] for benchmark in inputs.benchmarks.values())]
     used = {
         folder / benchmark["images"]
@@ -180,7 +180,7 @@ def audit_text(inputs: InputFiles) -> str:
             "",
             "corpora:  # what it may have leaked into",
             *(
-                _entries({name: {"source": one} for name, one in inputs.corpora.items()})
+                _entries({name: {"source": source} for name, source in inputs.corpora.items()})
                 or ["  []"]
             ),
             "",

@@ -7,10 +7,19 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
+from pydantic import Field
 
 from heldout.errors import InputError
 from heldout.overlap import MatrixRun, leakage_matrix, read_matches
+from heldout.settings import Settings
 from heldout.store import Run
+
+
+class MatrixSettings(Settings):
+    """Settings of ``heldout matrix``."""
+
+    datasets: dict[str, str] = Field(default_factory=dict)
+    """The data set that a benchmark or corpus is part of, by its name; default: its folder."""
 
 
 def leak_rates(

@@ -15,7 +15,7 @@ from typing import Any
 import polars as pl
 
 from heldout.audit.conclusion import Conclusion, conclude
-from heldout.benchmark import Benchmark, ReadCall, check, read_benchmark
+from heldout.benchmark import Benchmark, check, read_benchmark, verb_call
 from heldout.corpus import Corpus, open_corpus
 from heldout.engine import Engine, open_engine, progress
 from heldout.errors import HeldoutError, InputError, require
@@ -42,7 +42,7 @@ from heldout.overlap import (
     scan,
     scan_texts,
 )
-from heldout.store import Run, empty_table, open_run, python_command
+from heldout.store import Run, empty_table, open_run
 from heldout.verdict import claims_frame, claims_html, findings_frame
 
 CorpusSource = Corpus | str | Path
@@ -155,12 +155,8 @@ def audit_overlap(
         against if isinstance(against, Sequence) and not isinstance(against, str) else [against]
     )
     corpora = [opened_corpus(source) for source in several]
-    call = python_command(
-        "overlap",
-        ReadCall(benchmark),
-        against=[f"{corpus.name}={corpus.source}" for corpus in corpora],
-        **settings.model_dump(mode="json", exclude_defaults=True),
-    )
+    named = [f"{corpus.name}={corpus.source}" for corpus in corpora]
+    call = verb_call("overlap", benchmark, settings, against=named)
     run = open_run(run, "overlap", benchmark.name, command=command or call, seed=seed)
     title = f"reading the images of {benchmark.name}"
     with progress(title, len(benchmark.images), "images", disabled=quiet) as step:

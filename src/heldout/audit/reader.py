@@ -27,7 +27,7 @@ from heldout.detect import detectors
 from heldout.errors import InputError
 from heldout.model import ONNX, ModelEndpoint, ModelServer, onnx_folder, parse_variants
 from heldout.overlap import JudgeEndpoint
-from heldout.synth import SynthSettings
+from heldout.synth import MODEL_ROLES, SynthSettings
 
 # YAML with the line of every key: safe types only, no key twice, no file that unfolds without end.
 
@@ -99,7 +99,7 @@ _SCHEMA: dict[tuple[str, ...], type[BaseModel]] = {
     ("search", "judge"): JudgeEndpoint,
     ("budget",): Budget,
     ("synth",): SynthSettings,
-    **{("synth", role): ModelEndpoint for role in ("generator", "verifier", "shortcut", "traces")},
+    **{("synth", role): ModelEndpoint for role in MODEL_ROLES},
 }
 _CLOSE = 60.0  # how alike two words must be (of 100) to be worth proposing
 
@@ -161,7 +161,7 @@ def read_audit(path: str | Path) -> Audit:
     try:
         file = AuditFile.model_validate(data)
     except ValidationError as error:
-        problems = [_told(problem, lines) for problem in error.errors()]
+        problems = [problem_of(problem, lines) for problem in error.errors()]
         problems += _gates(data.get("fail_on"), lines)  # needs nothing of the rest of the file
         raise InputError(_listed(path, sorted(problems))) from None
     problems = sorted(_Names(file, lines).problems())
@@ -178,7 +178,7 @@ def _listed(path: Path, problems: Sequence[Problem]) -> str:
     return "\n".join(texts)
 
 
-def _told(error: Mapping[str, Any], lines: Mapping[Place, int]) -> Problem:
+def problem_of(error: Mapping[str, Any], lines: Mapping[Place, int]) -> Problem:
     place: Place = tuple(error["loc"])
     known = place
     while known and known not in lines:  # what pydantic calls a choice of types is no key
@@ -199,10 +199,10 @@ def _told(error: Mapping[str, Any], lines: Mapping[Place, int]) -> Problem:
     ):  # about several settings together: this one comes first
         known, line, message = (*known, setting), lines[*known, setting], rest
     message = message[0].lower() + message[1:]
-    given = error["input"]
-    shown = f"; got {given!r:.60}" if not isinstance(given, dict | list) else ""
+    value = error["input"]
+    shown = f"; got {value!r:.60}" if not isinstance(value, dict | list) else ""
     hint = ""
-    if error["type"] == "string_type" and not isinstance(given, dict | list):
+    if error["type"] == "string_type" and not isinstance(value, dict | list):
         hint = " (a text that YAML takes for something else: write it in quotes)"
     return line, f"{_named(known)}: {message}{shown}{hint}"
 

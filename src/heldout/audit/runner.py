@@ -171,8 +171,8 @@ class _Journey:
         self.made: list[str] = []
         self.kept: list[str] = []
         self.looked: dict[str, DetectorOutcomes] = {}
-        given = audit.file.rates
-        self.rates = read_rates(Path(audit.located(given))) if given else shipped_rates()
+        rates_file = audit.file.rates
+        self.rates = read_rates(Path(audit.located(rates_file))) if rates_file else shipped_rates()
         per_case = [
             bool(case.corpora)
             + sum(recording.scored + recording.answered for recording in case.recordings)
@@ -335,8 +335,8 @@ class _Journey:
             **_evidence(run),
             "models": [recording.name for recording in case.recordings],
             "checks": {
-                name: one.get("self_checks")
-                for name, one in run.manifest().get("models", {}).items()
+                name: model.get("self_checks")
+                for name, model in run.manifest().get("models", {}).items()
             },
             "settings": str(self._settings(case)),
             "detectors": self._detectors(case),
@@ -392,7 +392,9 @@ class _Journey:
 
     def _judge(self, case: AuditCase, run: Run, tested: dict[str, dict[str, float]]) -> None:
         """Claims, corrected over all that was planned: other benchmarks', and what failed as p = 1."""
-        others = [p for name, found in tested.items() if name != case.name for p in found.values()]
+        others = [
+            p for name, p_values in tested.items() if name != case.name for p in p_values.values()
+        ]
         untested = sum(
             claim not in tested.get(name, {})
             for name, claims in self.plan.claims.items()

@@ -246,8 +246,12 @@ def fresh_steps(entries: Sequence[FreshItems]) -> list[PlanStep]:
     """What making the items will cost: by a first look at the source, without asking anybody."""
     steps = []
     for entry in entries:
-        looked = source_costs(entry.settings, COUNTED)
-        asked = ", ".join(f"{cost.stage} {cost.requests:,}" for cost in looked.costs)
+        run = Run.open(entry.folder) if (entry.folder / MANIFEST).exists() else None
+        looked = source_costs(entry.settings, COUNTED, run)
+        asked = ", ".join(
+            f"{cost.stage} {cost.requests:,}" + (f" ({cost.done:,} done)" if cost.done else "")
+            for cost in looked.costs
+        )
         more = "" if looked.whole else "more than "
         note = f"{more}{looked.figures:,} figures; " + (
             f"requests: {asked}" if asked else "no model"

@@ -48,11 +48,12 @@ if TYPE_CHECKING:
     from heldout.benchmark.readers.parquet import ColumnKinds, ParquetReader, data_parts
     from heldout.benchmark.run_items import (
         BYTES_ONLY,
-        ReadCall,
+        DRAWN,
         benchmark_identity,
         items_table,
         picture_key,
         prepare_run,
+        verb_call,
     )
     from heldout.benchmark.source import ALIASES, BenchmarkSource, parse_source, split_of
     from heldout.benchmark.writers import find_writer
@@ -67,6 +68,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ALIASES",
     "BYTES_ONLY",
+    "DRAWN",
     "FIELDS",
     "FROM_ONE",
     "LONGEST",
@@ -90,7 +92,6 @@ __all__ = [
     "JsonReader",
     "Opened",
     "ParquetReader",
-    "ReadCall",
     "benchmark_identity",
     "bounded_lines",
     "canonical_metadata",
@@ -124,6 +125,7 @@ __all__ = [
     "split_of",
     "too_deep",
     "unreadable",
+    "verb_call",
     "without_thoughts",
 ]
 

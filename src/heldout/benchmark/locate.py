@@ -22,6 +22,8 @@ _SPECIAL = (
     (stat.S_ISSOCK, "a socket"),
 )
 _PART = re.compile(r"[-_]?\d{3,}([-_]of[-_]\d+)?$")
+_CARD, _PUBLISHED = "README.md", "data"  # of a dataset in the layout of the Hugging Face hub
+_TABLES = (".parquet", ".pq")
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,8 @@ def _located(source: BenchmarkSource, reader_name: str | None, several: bool) ->
         return _several_splits(source, reader_name, several)
     if reader_name is not None:
         return _named_reader(source, reader_name, several)
+    if tables := _published(path):
+        return _choose(tables, source, several)
     if reader := find_reader(path):
         return [DataFile(path, reader, split_of(path.stem))]
     if path.is_file():
@@ -144,6 +148,17 @@ def _split_folder(source: BenchmarkSource, folders: dict[str, Path]) -> DataFile
     if reader is None:
         raise InputError(f"{folder}: no reader recognises the folder of split '{name}'")
     return DataFile(folder, reader, split_of(name) or name)
+
+
+def _published(folder: Path) -> list[DataFile]:
+    """The tables of a folder as the hub lays datasets out: a card, and Parquet files in data/. What lies
+    beside them (images, statistics, the same rows for trainers) is not the dataset."""
+    data = folder / _PUBLISHED
+    if not (folder / _CARD).is_file() or not data.is_dir():
+        return []
+    if any(path.suffix.lower() in _TABLES for path in folder.iterdir()):
+        return []
+    return [file for file in _data_files(data) if file.path.suffix.lower() in _TABLES]
 
 
 def _data_files(folder: Path, only: Reader | None = None) -> list[DataFile]:

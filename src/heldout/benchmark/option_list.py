@@ -72,7 +72,7 @@ class OptionList:
 
 
 def take_list(
-    question: str, given: Sequence[str] = (), answer: str | None = None
+    question: str, options: Sequence[str] = (), answer: str | None = None
 ) -> tuple[str, OptionList | None]:
     """The question without the options and hints written into it, and the list, if one was taken out.
 
@@ -82,14 +82,14 @@ def take_list(
     if len(question) > LONGEST:
         return question, None
     body = without_leading(question)
-    if given:
+    if options:
         # A list that agrees with the columns needs no other proof.
         stem = without_trailing(body, listed=True)
-        listed = _agreeing(stem, given)
+        listed = _agreeing(stem, options)
         stem = _without_repeats(listed) if listed else stem
         return (stem if stem.strip() != question.strip() else question), listed
     if _LITERAL_BREAK.search(question):  # a line break that was escaped once too often
-        stem, listed = take_list(_LITERAL_BREAK.sub("\n", question), given, answer)
+        stem, listed = take_list(_LITERAL_BREAK.sub("\n", question), options, answer)
         if listed is not None:
             return stem, listed
     for text in dict.fromkeys((body, question)):  # "Choose one option." may be all that is asked
@@ -253,18 +253,18 @@ def _fits(answer: str | None, listed: OptionList) -> bool:
     return proven and normal(text) in known
 
 
-def _agreeing(body: str, given: Sequence[str]) -> OptionList | None:
+def _agreeing(body: str, options: Sequence[str]) -> OptionList | None:
     """The list in ``body`` that is ``given``, whatever its letters and signs."""
-    wanted = [normal(option) for option in given]
+    wanted = [normal(option) for option in options]
     listed = find_list(body)
     if listed is not None and [normal(option) for option in listed.options] == wanted:
         return listed if listed.stem else None
     folded = body.translate(_FOLD)
-    texts = [_plain(option) for option in given]
+    texts = [_plain(option) for option in options]
     end = " ".join(folded.casefold().split()).rstrip(" ,;|/.")
     # Most questions hold none of it, and need no pattern of their own.
     if (
-        len(given) < 2
+        len(options) < 2
         or not all(text and text in end for text in texts)
         or not end.endswith(texts[-1])
     ):
@@ -283,8 +283,8 @@ def _agreeing(body: str, given: Sequence[str]) -> OptionList | None:
         start = heads[-1].start() if heads else match.start()
         stem = without_trailing(body[:start].rstrip(" \t\n;,"), listed=True)
         if stem:
-            labels = tuple(chr(ord("A") + place) for place in range(len(given)))
-            return OptionList(stem, tuple(given), labels, bool(heads), False)
+            labels = tuple(chr(ord("A") + place) for place in range(len(options)))
+            return OptionList(stem, tuple(options), labels, bool(heads), False)
     return None
 
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from heldout.benchmark.benchmark import Benchmark, canonical_metadata
 from heldout.image import Digests, ImageError, ImageRef, byte_digest
-from heldout.store import Run, dropped_table, make_table
+from heldout.settings import Settings
+from heldout.store import Run, dropped_table, make_table, python_command
 
+DRAWN = "scenes.jsonl"  # beside the table of a rendered benchmark: what its pictures show
 BYTES_ONLY = "bytes:"  # the key of a picture that nobody can decode
 
 
@@ -56,7 +59,14 @@ def benchmark_identity(benchmark: Benchmark) -> dict[str, Any]:
         "split": benchmark.split,
         "items": len(benchmark),
         "settings": dict(benchmark.settings),
+        "rendered": _is_rendered(benchmark.source),
     }
+
+
+def _is_rendered(source: str) -> bool:
+    """True if heldout drew the pictures, and left beside the table what it drew."""
+    path = Path(source.partition("#")[0])
+    return any((folder / DRAWN).is_file() for folder in (path, path.parent))
 
 
 def picture_key(benchmark: Benchmark, ref: ImageRef) -> str:
@@ -71,13 +81,20 @@ def picture_key(benchmark: Benchmark, ref: ImageRef) -> str:
     return BYTES_ONLY + byte_digest(data) if data else ""
 
 
-class ReadCall:
-    """A benchmark in the command that a run records: its source, or the call that reads it as it was read."""
+def verb_call(verb: str, benchmark: Benchmark, settings: Settings, **inputs: Any) -> list[str]:
+    """The command that a run records for ``heldout.VERB(benchmark, …)``.
 
-    def __init__(self, benchmark: Benchmark) -> None:
-        settings = "".join(f", {name}={value!r}" for name, value in benchmark.settings.items())
-        source = repr(benchmark.source)
-        self._call = f"heldout.read_benchmark({source}{settings})" if settings else source
-
-    def __repr__(self) -> str:
-        return self._call
+    Args:
+        verb: Name of the function.
+        benchmark: Written as its source, or as the call that reads it as it was read.
+        settings: Those that are not defaults are written.
+        **inputs: Further arguments.
+    """
+    reading = "".join(f", {name}={value!r}" for name, value in benchmark.settings.items())
+    source = repr(benchmark.source)
+    return python_command(
+        verb,
+        f"heldout.read_benchmark({source}{reading})" if reading else source,
+        **inputs,
+        **settings.model_dump(mode="json", exclude_defaults=True),
+    )

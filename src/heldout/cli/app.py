@@ -9,7 +9,9 @@ import shlex
 import signal
 import sys
 import tempfile
+import time
 import traceback
+from types import FrameType
 from typing import NoReturn
 
 import typer
@@ -83,6 +85,8 @@ class _Verbs(LazyGroup):
 
 
 INTERRUPTED, BROKEN_PIPE, TERMINATED = 130, 141, 143
+_SAME_SIGNAL = 0.3  # seconds in which a launcher may pass on what the terminal has sent already
+_SHOW_CURSOR = b"\x1b[?25h"  # progress bars hide it
 KEPT = "What was finished is kept: give the same command again to go on"
 
 app = typer.Typer(
@@ -122,9 +126,7 @@ def _root(
 def main() -> None:
     """Exit codes: 0 fine, 1 the gate fired, 2 the user's input, 3 a missing prerequisite, 4 the
     machine gave out (disk, memory, open files) or a bug."""
-    signal.signal(signal.SIGTERM, _terminate)
-    if hasattr(os, "register_at_fork"):  # workers end at once
-        os.register_at_fork(after_in_child=lambda: signal.signal(signal.SIGTERM, signal.SIG_DFL))
+    _end_on_signals()
     try:
         try:
             app()
@@ -150,9 +152,32 @@ def main() -> None:
         _end(_sentence(error), MachineError.exit_code)
 
 
-def _terminate(*_: object) -> NoReturn:
-    """SIGTERM ends a command like an interrupt: finished work is kept and tables are written."""
-    raise SystemExit(TERMINATED)
+def _end_on_signals() -> None:
+    """SIGTERM ends a command like an interrupt: finished work is kept and tables are written. A second
+    signal meanwhile ends it at once; what is on disk by then stays."""
+    handled = [signal.SIGTERM]
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # else somebody ignores it
+        handled.append(signal.SIGINT)
+
+    def answer_with(action: signal.Handlers) -> None:
+        for number in handled:
+            signal.signal(number, action)
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        answer_with(signal.SIG_IGN)
+        time.sleep(_SAME_SIGNAL)
+        if os.isatty(2):
+            os.write(2, _SHOW_CURSOR)
+        answer_with(signal.SIG_DFL)  # not a function of ours: those wait for the main thread
+        if number == signal.SIGINT:
+            signal.default_int_handler(number, frame)
+        raise SystemExit(TERMINATED)
+
+    before = {number: signal.signal(number, handle) for number in handled}
+    if hasattr(os, "register_at_fork"):  # workers end at once
+        os.register_at_fork(
+            after_in_child=lambda: [signal.signal(number, old) for number, old in before.items()]
+        )
 
 
 def _end(message: str, code: int) -> NoReturn:

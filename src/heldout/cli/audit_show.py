@@ -11,7 +11,7 @@ from rich.text import Text
 from heldout.audit import Audit, AuditResult, Plan
 from heldout.cli.show import COLOURS, console, plain
 from heldout.errors import counted
-from heldout.verdict import ONE_FORM, CellVerdict, is_leak, rung_told
+from heldout.verdict import ONE_FORM, CellVerdict, is_leak, rung_words
 
 
 def show_plan(plan: Plan, audit: Audit) -> None:
@@ -150,7 +150,7 @@ def _word(cell: CellVerdict | None) -> Text:
         low, high = cell.leak.interval.low, cell.leak.interval.high
         text.append(f"\n{cell.leak.value:.1%} of items [{low:.1%}, {high:.1%}]", "dim")
     for evidence, count in cell.evidence.items():
-        text.append(f"\n{count:,} {rung_told(evidence)}", "dim")
+        text.append(f"\n{count:,} {rung_words(evidence)}", "dim")
     for claim in cell.claims:
         if not is_leak(claim) and claim.status in ("survives", "qualified"):
             text.append(f"\nnearness {claim.status}", "dim")

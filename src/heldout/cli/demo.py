@@ -2,35 +2,22 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
-
 import typer
 from rich.table import Table
 from rich.text import Text
 
-from heldout.audit import BROKEN, CHANGED, DECOY, WORDS, DemoResult, Suspect, run_demo
+from heldout.audit import BROKEN, CHANGED, DECOY, WORDS, DemoResult, DemoSettings, Suspect, run_demo
+from heldout.cli.from_settings import Shown, command, with_options
 from heldout.cli.options import EngineName, Json, Quiet, Workers
 from heldout.cli.show import COLOURS, console, plain, print_check, print_json
 
 EXAMPLE = "Example: heldout demo --out heldout-demo"
+SHOWN = (Shown("out", "DIR"), Shown("seed"), Shown("models", "FOLDER"))
 
 
+@command(DemoSettings, SHOWN)
 def demo_command(
-    out: Annotated[
-        Path, typer.Option("--out", metavar="DIR", help="New folder for data, run and report.")
-    ] = Path("heldout-demo"),
-    seed: Annotated[
-        int, typer.Option("--seed", min=0, help="Another seed renders another benchmark.")
-    ] = 0,
-    models: Annotated[
-        Path | None,
-        typer.Option(
-            "--models",
-            metavar="FOLDER",
-            help="Folders contaminated, clean and outsider, ONNX or checkpoints, of --seed's benchmark.",
-        ),
-    ] = None,
+    settings: DemoSettings,
     engine: EngineName = "local",
     workers: Workers = None,
     quiet: Quiet = False,
@@ -46,9 +33,7 @@ def demo_command(
         if not silent:
             typer.echo(plain(line), err=True)
 
-    result = run_demo(
-        out, seed=seed, models=models, engine=engine, workers=workers, tell=tell, quiet=silent
-    )
+    result = run_demo(settings=settings, engine=engine, workers=workers, tell=tell, quiet=silent)
     if as_json:
         print_json(result.as_json())
     else:
@@ -67,7 +52,10 @@ def _show(result: DemoResult) -> None:
     out.rule("3  the verdict", align="left")
     out.print(_verdict(result))
     if result.missing:
-        out.print(Text(f"no model was audited: {plain(result.missing)}", "yellow"), soft_wrap=True)
+        out.print(
+            Text(f"no model was audited: {plain(with_options(result.missing, SHOWN))}", "yellow"),
+            soft_wrap=True,
+        )
     else:
         out.print(
             "the audit was not told which model is which; what is true was looked up afterwards"

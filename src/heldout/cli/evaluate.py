@@ -15,7 +15,6 @@ from heldout.errors import InputError
 from heldout.evaluate import EvaluateSettings
 
 SERVER = "Endpoints"
-TIMEOUT = 600.0  # seconds: replies with reasoning are long
 EXAMPLE = (
     "Example: heldout evaluate medvlsynther --endpoint http://localhost:8000/v1 --out runs/qwen, "
     "then heldout evaluate --compare runs/qwen runs/tuned"
@@ -81,12 +80,7 @@ SHOWN = (
         SERVER,
         Shown("endpoints.api_key_env", "VAR", flag="--api-key-env"),
         Shown("endpoints.concurrency", "N", flag="--concurrency"),
-        Shown(
-            "endpoints.timeout",
-            "S",
-            flag="--timeout",
-            help=f"Seconds that one request may take (default: {TIMEOUT:.0f}).",
-        ),
+        Shown("endpoints.timeout", "S", flag="--timeout"),
         Shown("endpoints.requests_per_second", "N/s", flag="--rate", convert=per_second),
         Shown("endpoints.attempts", "N", flag="--attempts"),
         Shown("endpoints.token_field", "NAME", flag="--token-field"),
@@ -95,18 +89,18 @@ SHOWN = (
 
 
 def _prepare(values: dict[str, Any], options: Mapping[str, Any]) -> None:
-    given = options["what"] or []
-    if len(given) != 1 or options["out"] is None:
+    suites = options["what"] or []
+    if len(suites) != 1 or options["out"] is None:
         raise InputError(
             "give one SUITE (a name of --suites, or a YAML file) and --out RUN; to compare run folders: "
             "heldout evaluate --compare RUN RUN"
         )
-    values |= {"suite": given[0], "seed": options["seed"]}
+    values |= {"suite": suites[0], "seed": options["seed"]}
     prices = parse_prices(options["price"])
     values |= prices
     server = values.pop("endpoints", {})
     if "url" in server:
-        shared = {"timeout": TIMEOUT, **server, **prices}
+        shared = {**server, **prices}
         names = values.pop("models", None) or [None]
         values["endpoints"] = tuple({**shared, "model": name} for name in names)
 
@@ -178,25 +172,25 @@ def evaluate_command(
     return None
 
 
-def _compare(given: list[str], seed: int, as_json: bool) -> None:
+def _compare(folders: list[str], seed: int, as_json: bool) -> None:
     from heldout.cli import evaluate_show as show
     from heldout.evaluate import compare_runs
 
-    if not given:
+    if not folders:
         raise InputError("--compare needs run folders: heldout evaluate --compare RUN_A RUN_B")
-    made = compare_runs(given, seed=seed)
+    made = compare_runs(folders, seed=seed)
     if as_json:
         return print_json(show.comparison_json(made))
     return show.print_comparison(made)
 
 
-def _published(given: list[str], as_json: bool) -> None:
+def _published(tables: list[str], as_json: bool) -> None:
     from heldout.cli import evaluate_show as show
     from heldout.evaluate import study_published
 
-    if len(given) != 1:
+    if len(tables) != 1:
         raise InputError("--published needs one table: a YAML file, or the name of a built-in one")
-    made = study_published(given[0])
+    made = study_published(tables[0])
     if as_json:
         return print_json(made.as_json())
     return show.print_published(made)

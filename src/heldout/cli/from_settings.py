@@ -116,11 +116,11 @@ def command(
         named = [*shown, *_named(own)]
 
         def run(**values: Any) -> None:
-            given = {entry.parameter: values.pop(entry.parameter) for entry in shown}
+            typed = {entry.parameter: values.pop(entry.parameter) for entry in shown}
             try:
                 if any(values[name] for name in unless):
                     return function(None, **values)
-                nested = _nested(settings, shown, given)
+                nested = _nested(settings, shown, typed)
                 if prepare is not None:
                     prepare(nested, values)
                 function(settings.read(nested), **values)
@@ -210,13 +210,13 @@ def _help(field: FieldInfo) -> str:
 
 
 def _nested(
-    settings: type[Settings], shown: Sequence[Shown], given: Mapping[str, Any]
+    settings: type[Settings], shown: Sequence[Shown], typed: Mapping[str, Any]
 ) -> dict[str, Any]:
     """What was typed, as the model takes it: nested, with nothing where nothing was typed."""
     values: dict[str, Any] = {}
     shared: dict[Shown, Any] = {}
     for entry in shown:
-        value = given[entry.parameter]
+        value = typed[entry.parameter]
         if value is None or value == []:
             continue
         if entry.convert is not None:

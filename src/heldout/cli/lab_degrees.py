@@ -7,15 +7,18 @@ from typing import Annotated
 
 import typer
 
+from heldout.cli.from_settings import Shown, command
 from heldout.cli.options import Json, Quiet
 from heldout.cli.show import console, print_json
-from heldout.lab import degrees_page, measure_degrees
+from heldout.lab import DegreeSettings, degrees_page, measure_degrees
 from heldout.store import write_json
 
 EXAMPLE = "Example: heldout lab degrees data/slake/images data/vqa_rad/images --encoder pixels"
 
 
+@command(DegreeSettings, (Shown("queries"), Shown("pictures"), Shown("seed")))
 def degrees_command(
+    settings: DegreeSettings,
     sources: Annotated[
         list[str],
         typer.Argument(
@@ -26,17 +29,10 @@ def degrees_command(
     encoder: Annotated[
         list[str], typer.Option("--encoder", metavar="E", help="Repeatable; default: pixels.")
     ] = ["pixels"],  # noqa: B006 - typer copies defaults
-    queries: Annotated[
-        int, typer.Option("--queries", min=1, help="Pictures to make light copies of.")
-    ] = 200,
-    pictures: Annotated[
-        int | None, typer.Option("--pictures", min=2, help="Most of a collection; default: all.")
-    ] = None,
     out: Annotated[
         Path | None,
         typer.Option("--out", metavar="FILE", help="Where to write all figures (JSON)."),
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", help="Seed of every random draw.")] = 0,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
@@ -45,10 +41,7 @@ def degrees_command(
     The result is given to overlap, impact and lab transforms as --degrees hard=H,soft=S.
     """
     measured_degrees = [
-        measure_degrees(
-            name, sources, queries=queries, pictures=pictures, seed=seed, quiet=quiet or as_json
-        )
-        for name in encoder
+        measure_degrees(name, sources, settings, quiet=quiet or as_json) for name in encoder
     ]
     content = [degrees.model_dump(mode="json") for degrees in measured_degrees]
     if out is not None:

@@ -9,35 +9,30 @@ from typing import Annotated
 
 import typer
 
+from heldout.cli.from_settings import Shown, command
 from heldout.cli.options import EngineName, Json, Quiet, Workers
 from heldout.cli.show import console, print_json
 from heldout.errors import InputError, require
+from heldout.lab import LeakSettings
 
 EXAMPLE = "Example: heldout lab leaks --seeds 2 --out runs/leaks"
+SHOWN = (
+    Shown("seeds"),
+    Shown("worlds", "NAME", flag="--world"),
+    Shown("each"),
+    Shown("items"),
+    Shown("encoder", "E"),
+    Shown("nearest"),
+    Shown("text_encoder", "E"),
+)
 
 
+@command(LeakSettings, SHOWN)
 def leaks_command(
+    settings: LeakSettings,
     out: Annotated[
         Path, typer.Option("--out", metavar="DIR", help="Folder for corpora, runs, page and rows.")
     ],
-    seeds: Annotated[int, typer.Option("--seeds", min=1, help="Corpora of each world.")] = 10,
-    world: Annotated[
-        list[str], typer.Option("--world", metavar="NAME", help="scenes, films; repeatable.")
-    ] = ["scenes", "films"],  # noqa: B006 - typer copies defaults
-    each: Annotated[
-        int, typer.Option("--each", min=1, help="Items of every kind in a corpus.")
-    ] = 2,
-    items: Annotated[int, typer.Option("--items", min=1, help="Items of a corpus.")] = 120,
-    encoder: Annotated[
-        str, typer.Option("--encoder", metavar="E", help="As in overlap.")
-    ] = "pixels",
-    nearest: Annotated[
-        int, typer.Option("--nearest", min=1, help="Neighbours of each picture to verify.")
-    ] = 5,
-    text_encoder: Annotated[
-        str | None,
-        typer.Option("--text-encoder", metavar="E", help="As in overlap: wordllama, minilm …"),
-    ] = None,
     publish: Annotated[
         Path | None,
         typer.Option("--publish", metavar="DIR", help="Write the page and data/ there, too."),
@@ -53,7 +48,7 @@ def leaks_command(
     """
     require("cv2", "vision", "telling copies from look-alikes")
     from heldout.engine import open_engine
-    from heldout.lab import LeakPlan, leak_board, run_leaks, summary, write_leaks, write_sheets
+    from heldout.lab import leak_board, run_leaks, summary, write_leaks, write_sheets
 
     for folder in (out, *([publish] if publish else [])):
         if folder.exists() and not folder.is_dir():
@@ -63,14 +58,13 @@ def leaks_command(
         if not quiet and not as_json:
             console().print(text, markup=False)
 
-    plan = LeakPlan(each, items, encoder, nearest, text_encoder)
     with open_engine(engine, workers) as chosen:
-        rows = run_leaks(out, plan, world, seeds, chosen, tell, quiet=quiet)
+        rows = run_leaks(out, settings, chosen, tell, quiet=quiet)
     board = leak_board(rows)
-    command = shlex.join(["heldout", *sys.argv[1:]])
+    typed = shlex.join(["heldout", *sys.argv[1:]])
     sheets = write_sheets(rows, out)
     for folder in (out, *([publish] if publish else [])):
-        paths = write_leaks(rows, board, plan, folder, command)
+        paths = write_leaks(rows, board, settings, folder, typed)
     if as_json:
         print_json(board.model_dump(mode="json"))
         return

@@ -9,14 +9,19 @@ from typing import Annotated
 
 import typer
 
+from heldout.cli.from_settings import Shown, command
 from heldout.cli.options import Quiet
 from heldout.cli.show import console
 from heldout.errors import InputError
+from heldout.lab import PowerSettings
 
 EXAMPLE = "Example: heldout lab power runs/lab --out runs/power"
+SHOWN = (Shown("detectors", "NAME", flag="--detector"), Shown("permutations"), Shown("seed"))
 
 
+@command(PowerSettings, SHOWN)
 def power_command(
+    settings: PowerSettings,
     lab: Annotated[
         Path, typer.Argument(metavar="LAB", help="What heldout lab train wrote, or its runs.")
     ],
@@ -35,13 +40,6 @@ def power_command(
             help="Write the rates for heldout detect --rates there, too.",
         ),
     ] = None,
-    detector: Annotated[
-        list[str], typer.Option("--detector", metavar="NAME", help="Only these; repeatable.")
-    ] = [],  # noqa: B006 - typer copies defaults
-    permutations: Annotated[
-        int, typer.Option("--permutations", min=99, help="The most per test.")
-    ] = 999,
-    seed: Annotated[int, typer.Option("--seed", help="Seed of every random draw.")] = 0,
     quiet: Quiet = False,
 ) -> None:
     """Score every detector against planted truth: power, false positives, smallest dose, cost.
@@ -49,7 +47,6 @@ def power_command(
     What is finished is not computed again: give the same command to go on.
     """
     from heldout.lab import (
-        PowerPlan,
         read_grid,
         requirements,
         run_power,
@@ -62,7 +59,7 @@ def power_command(
     for folder in (out, *([publish] if publish else [])):
         if folder.exists() and not folder.is_dir():
             raise InputError(f"{folder} is a file; --out and --publish need the name of a folder")
-    if rates_to is not None and detector:
+    if rates_to is not None and settings.detectors:
         raise InputError("--rates-to needs every detector: leave --detector out")
     grid = read_grid(lab)
 
@@ -70,14 +67,14 @@ def power_command(
         if not quiet:
             console().print(text, markup=False)
 
-    rows = run_power(grid, out, PowerPlan(permutations, seed, tuple(detector)), tell)
+    rows = run_power(grid, out, settings, tell)
     rows = with_truth(rows, grid)
-    board = standings(rows, seed)
+    board = standings(rows, settings.seed)
     if not board:
         raise InputError(f"{lab}: no detector could be tested on any model of this grid")
-    command = shlex.join(["heldout", *sys.argv[1:]])
+    typed = shlex.join(["heldout", *sys.argv[1:]])
     required, folder = requirements(rows, board), publish or out
-    paths = write_power(rows, board, required, folder, command, grid.about)
+    paths = write_power(rows, board, required, folder, typed, grid.about)
     if rates_to is not None:
         write_atomic(rates_to, paths[-1].read_bytes())
     console().print(f"page: {paths[0]}", soft_wrap=True)

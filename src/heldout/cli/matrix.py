@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -12,7 +13,8 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from heldout.audit import leak_rates
+from heldout.audit import MatrixSettings, leak_rates
+from heldout.cli.from_settings import Shown, command
 from heldout.cli.options import Json
 from heldout.cli.show import console, plain, print_json
 from heldout.errors import InputError
@@ -21,38 +23,7 @@ from heldout.report import matrix_record, write_matrix
 EXAMPLE = "Example: heldout matrix runs/slake runs/vqa-rad --out matrix"
 
 
-def matrix_command(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN…", help="Run folders.")],
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", metavar="DIR", help="Write matrix.html, matrix.json and figures."),
-    ] = None,
-    dataset: Annotated[
-        list[str],
-        typer.Option(
-            "--dataset",
-            metavar="NAME=DATASET",
-            help="The data set a benchmark or corpus is part of; default: its folder. Repeatable.",
-        ),
-    ] = [],  # noqa: B006 - typer copies defaults
-    as_json: Json = False,
-) -> None:
-    """How much of each benchmark is in each corpus, within one data set and across, in one table."""
-    if out is not None and out.exists() and not out.is_dir():
-        raise InputError(f"--out {out} is a file; it needs the name of a folder")
-    matrix = leak_rates(runs, _datasets(dataset))
-    paths: list[Path] = []
-    if out is not None:
-        paths = write_matrix(matrix, out, command=shlex.join(["heldout", *sys.argv[1:]]))
-    if as_json:
-        print_json(matrix_record(matrix))
-        return
-    _print(matrix)
-    if paths:
-        console().print(f"\npage: {paths[0]}", soft_wrap=True)
-
-
-def _datasets(entries: list[str]) -> dict[str, str]:
+def _datasets(entries: Sequence[str]) -> dict[str, str]:
     datasets = {}
     for entry in entries:
         name, equals, family = entry.rpartition("=")
@@ -62,6 +33,34 @@ def _datasets(entries: list[str]) -> dict[str, str]:
             )
         datasets[name] = family
     return datasets
+
+
+SHOWN = (Shown("datasets", "NAME=DATASET", flag="--dataset", convert=_datasets, several=True),)
+
+
+@command(MatrixSettings, SHOWN)
+def matrix_command(
+    settings: MatrixSettings,
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN…", help="Run folders.")],
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="DIR", help="Write matrix.html, matrix.json and figures."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """How much of each benchmark is in each corpus, within one data set and across, in one table."""
+    if out is not None and out.exists() and not out.is_dir():
+        raise InputError(f"--out {out} is a file; it needs the name of a folder")
+    matrix = leak_rates(runs, settings.datasets)
+    paths: list[Path] = []
+    if out is not None:
+        paths = write_matrix(matrix, out, command=shlex.join(["heldout", *sys.argv[1:]]))
+    if as_json:
+        print_json(matrix_record(matrix))
+        return
+    _print(matrix)
+    if paths:
+        console().print(f"\npage: {paths[0]}", soft_wrap=True)
 
 
 def _print(matrix: pl.DataFrame) -> None:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import typer
 from rich.table import Table
 from rich.text import Text
@@ -12,10 +9,10 @@ from rich.text import Text
 from heldout.cli.from_settings import Shown, command
 from heldout.cli.options import Json
 from heldout.cli.show import console, plain, print_json
-from heldout.model import ModelServer, enables, probe
+from heldout.detect import supported_detectors
+from heldout.model import ProbedServer, probe
 from heldout.model import as_json as capabilities_json
 
-TIMEOUT = 60.0
 EXAMPLE = "Example: heldout model inspect http://localhost:8000/v1"
 
 app = typer.Typer(
@@ -27,24 +24,16 @@ SHOWN = (
     Shown("url", "URL", argument=True),
     Shown("model", "NAME"),
     Shown("api_key_env", "VAR"),
-    Shown(
-        "timeout", "S", help=f"Seconds that one whole request may take (default: {TIMEOUT:.0f})."
-    ),
+    Shown("timeout", "S"),
 )
 
 
-def _prepare(values: dict[str, Any], options: Mapping[str, Any]) -> None:
-    """Somebody waits, and can ask again."""
-    values["attempts"] = 2
-    values.setdefault("timeout", TIMEOUT)
-
-
 @app.command("inspect", epilog=EXAMPLE)
-@command(ModelServer, SHOWN, prepare=_prepare)
-def inspect_command(settings: ModelServer, as_json: Json = False) -> None:
+@command(ProbedServer, SHOWN)
+def inspect_command(settings: ProbedServer, as_json: Json = False) -> None:
     """Which detectors an endpoint enables, and why not the others: asked with three tiny requests."""
     can = probe(settings.connect(), settings.model)
-    enabled = enables(can)
+    enabled = supported_detectors(can)
     if as_json:
         detectors = [entry._asdict() for entry in enabled]
         print_json({"url": settings.url, **capabilities_json(can), "detectors": detectors})

@@ -2,68 +2,42 @@
 
 from __future__ import annotations
 
-import getpass
 import shlex
 import webbrowser
 from collections.abc import Sequence
 from dataclasses import asdict
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.table import Table as Grid
 
+from heldout.cli.from_settings import Shown, command
 from heldout.cli.options import Json
 from heldout.cli.show import console, plain, print_json
-from heldout.review import Desk, Kind, open_desks, serve
+from heldout.review import Desk, ReviewSettings, open_desks, serve
 from heldout.store import Run
 
 EXAMPLE = "Example: heldout review runs/slake --rater ada --blind"
+SHOWN = (
+    Shown("rater", "NAME"),
+    Shown("port"),
+    Shown("kind", "matches|texts|twins|items"),
+    Shown("blind"),
+    Shown("rubric", flag="--rubric/--no-rubric"),
+    Shown("unrelated", flag="--all"),
+)
 
 
-class Kinds(StrEnum):
-    matches = "matches"
-    texts = "texts"
-    twins = "twins"
-    items = "items"
-
-
+@command(ReviewSettings, SHOWN)
 def review_command(
+    settings: ReviewSettings,
     run: Annotated[
         str,
         typer.Argument(metavar="RUN", help="A run folder; with --kind items also a benchmark."),
     ],
-    rater: Annotated[
-        str | None,
-        typer.Option("--rater", metavar="NAME", help="Who judges (default: your user name)."),
-    ] = None,
-    port: Annotated[
-        int, typer.Option("--port", help="Port on this machine; 0 takes a free one.")
-    ] = 0,
     no_browser: Annotated[
         bool, typer.Option("--no-browser", help="Print the address and open nothing.")
-    ] = False,
-    kind: Annotated[
-        Kinds | None,
-        typer.Option(
-            "--kind",
-            help="What to judge (default: matches, texts and twins, as the run has them, else items).",
-        ),
-    ] = None,
-    blind: Annotated[
-        bool,
-        typer.Option("--blind", help="Show neither the tool's opinion nor other raters' verdicts."),
-    ] = False,
-    rubric: Annotated[
-        bool, typer.Option("--rubric/--no-rubric", help="Items: show the verifier's rubric.")
-    ] = True,
-    unrelated: Annotated[
-        bool,
-        typer.Option(
-            "--all",
-            help="Also pairs that count for nothing: nothing aligns, or the words are common.",
-        ),
     ] = False,
     out: Annotated[
         Path | None,
@@ -77,28 +51,24 @@ def review_command(
     as_json: Json = False,
 ) -> None:
     """Judge matches, texts, twins or items on a page that only this machine can open. Nothing leaves it."""
-    chosen: Kind | None = kind.value if kind else None
-    name = rater if rater is not None else _user()
-    desks = open_desks(
-        run, kind=chosen, rater=name, blind=blind, rubric=rubric, unrelated=unrelated, out=out
-    )
+    desks = open_desks(run, settings, out=out)
     if agreement:
         _show_agreement(desks, as_json)
         return
 
     def ready(url: str) -> None:
-        told = console()
+        screen = console()
         what = " and ".join(f"{len(desk.cards):,} {desk.kind}" for desk in desks)
-        told.print(f"{what} of {plain(desks[0].title)}, as {plain(desks[0].rater)}", markup=False)
+        screen.print(f"{what} of {plain(desks[0].title)}, as {plain(desks[0].rater)}", markup=False)
         typer.echo(f"review: {url}")  # typer flushes, and nothing breaks the address
-        told.print(
+        screen.print(
             f"Every verdict is on disk at once. Ctrl-C ends; then: {follow_up(desks[0], run)}",
             soft_wrap=True,
         )
         if not no_browser:
             webbrowser.open(url)
 
-    serve(*desks, port=port, ready=ready)
+    serve(*desks, port=settings.port, ready=ready)
 
 
 def follow_up(desk: Desk, source: str) -> str:
@@ -106,8 +76,8 @@ def follow_up(desk: Desk, source: str) -> str:
     if desk.kind == "twins":
         return "heldout twin BENCH --out RUN --from filter --keep people"
     if not (desk.folder / "manifest.json").exists():
-        told = ["heldout", "review", source, "--kind", desk.kind, "--out", str(desk.folder)]
-        return shlex.join([*told, "--agreement"])
+        again = ["heldout", "review", source, "--kind", desk.kind, "--out", str(desk.folder)]
+        return shlex.join([*again, "--agreement"])
     if (desk.folder.parent / "verdict.json").exists():
         return _audit_again(desk.folder)
     return shlex.join(["heldout", "report", str(desk.folder)])
@@ -128,36 +98,29 @@ def _audit_again(folder: Path) -> str:
 
 def _show_agreement(desks: Sequence[Desk], as_json: bool) -> None:
     if as_json:
-        found = [
+        records = [
             {"kind": desk.kind, "tables": [asdict(table) for table in desk.tables()]}
             for desk in desks
         ]
-        print_json(found[0] if len(found) == 1 else {**found[0], "also": found[1:]})
+        print_json(records[0] if len(records) == 1 else {**records[0], "also": records[1:]})
         return
     for desk in desks:
         _show_tables(desk, heading=len(desks) > 1)
 
 
 def _show_tables(desk: Desk, *, heading: bool) -> None:
-    tables, told = desk.tables(), console()
+    tables, screen = desk.tables(), console()
     if heading:
-        told.print(f"\n[bold underline]{desk.kind}[/]")
+        screen.print(f"\n[bold underline]{desk.kind}[/]")
     if not tables:
-        told.print(f"nobody judged any of the {len(desk.cards):,} {desk.kind} yet")
+        screen.print(f"nobody judged any of the {len(desk.cards):,} {desk.kind} yet")
     for table in tables:
-        told.print(f"\n[bold]{table.title}[/]")
+        screen.print(f"\n[bold]{table.title}[/]")
         grid = Grid(box=None, padding=(0, 3, 0, 0), pad_edge=False, header_style="dim")
         for place, column in enumerate(table.columns):
             grid.add_column(column, no_wrap=place == 0, overflow="fold")
         for row in table.rows:
             grid.add_row(*(plain(cell) for cell in row))
-        told.print(grid)
+        screen.print(grid)
         if table.note:
-            told.print(f"[dim]{table.note}[/]")
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return "somebody"
+            screen.print(f"[dim]{table.note}[/]")

@@ -45,8 +45,8 @@ def console() -> Console:
 
 
 def complain(message: str) -> None:
-    told = f"[bold red]heldout:[/] {escape(plain(message))}"
-    Console(stderr=True, highlight=False).print(told, soft_wrap=True)
+    line = f"[bold red]heldout:[/] {escape(plain(message))}"
+    Console(stderr=True, highlight=False).print(line, soft_wrap=True)
 
 
 def identify(benchmark: Benchmark, *, quiet: bool) -> None:

@@ -105,11 +105,14 @@ def synth_command(
     as_json: Json = False,
 ) -> None:
     """Make verified multiple-choice items from open literature, remove overlaps, publish them."""
-    from heldout.audit import synthesize
+    if plan:  # a plan has no page: what draws one is not loaded
+        from heldout.synth import synth as make
+    else:
+        from heldout.audit import synthesize as make
 
     if not settings.against and not settings.stages and not quiet:
         typer.echo("no --against: the items are not compared with any benchmark", err=True)
-    made = synthesize(
+    made = make(
         settings, out=out, engine=engine, workers=workers, quiet=quiet or as_json, plan=plan
     )
     for message in made.unreadable:
@@ -164,9 +167,8 @@ def _show(made: Any, out: Path, plan: bool) -> None:
             screen.print(Text(message, "yellow"), soft_wrap=True)
     if made.undecided:
         message = counted(made.undecided, "item is", "items are")
-        message = (
-            f"{message} undecided, as an endpoint failed; the same command asks for them again"
-        )
+        first = f" ({plain(made.failure)})" if made.failure else ""
+        message = f"{message} undecided, as an endpoint failed{first}; the same command asks for them again"
         screen.print(Text(message, "yellow"), soft_wrap=True)
     screen.print(Text(f"\nreport: {out}/report.html"), soft_wrap=True)
     if (out / "synth" / "dataset").is_dir():

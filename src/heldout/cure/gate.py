@@ -15,7 +15,7 @@ import polars as pl
 from heldout.cure.files import write_list
 from heldout.cure.sanitize import incomplete
 from heldout.errors import InputError, counted
-from heldout.evidence import LOOK_ALIKES, PROVEN, Leak, Rung, leaks_of
+from heldout.evidence import PROVEN, Leak, Rung, leaks_of
 from heldout.settings import Settings
 from heldout.store import Run, default_folder, write_atomic, write_json
 
@@ -279,7 +279,7 @@ class _Judged:
                 if leak.rung in counted:
                     removed.append(row)
                     leaked.add(identifier)
-                elif leak.rung not in LOOK_ALIKES:  # they are no leaks, and there are many
+                elif leak.rung is not Rung.LOOK_ALIKE:  # no proven copies, and there are many
                     doubtful.append(row)
                     doubted.add(identifier)
         text = run.table_path("text_matches").exists()

@@ -9,13 +9,13 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from heldout.evidence import LOOK_ALIKES, PICTURED, PROVEN, UNPROVEN_WORDS, ItemLeaks, Leak, Rung
+from heldout.evidence import PICTURED, PROVEN, UNPROVEN_WORDS, ItemLeaks, Leak, Rung
 from heldout.settings import Settings
 
 _REMOVES: Mapping[str, frozenset[Rung]] = {
     "proven": PROVEN,
     "same-image": PICTURED,
-    "soft": PROVEN | LOOK_ALIKES | {Rung.UNDECIDED},
+    "soft": PROVEN | {Rung.LOOK_ALIKE, Rung.UNDECIDED},
     "full": frozenset({Rung.FULL}),
     "down-weight": frozenset(),
 }
@@ -37,8 +37,8 @@ class SanitizeSettings(Settings):
 
     policy: PolicyName = PolicyName.PROVEN
     """``proven``: remove what a claim says survives, which is copies of an image, and question with answer
-    word for word. ``same-image``: only items whose image leaked. ``soft``: what is proven, near-identical
-    and undecided images. ``full``: only items that leaked with image, question and answer.
+    word for word. ``same-image``: only items whose image leaked. ``soft``: what is proven, look-alikes
+    within the encoder's degrees and undecided images. ``full``: only items that leaked with image, question and answer.
     ``down-weight``: remove nothing, write weights."""
     strict: bool = False
     """Undecided matches count as copies."""

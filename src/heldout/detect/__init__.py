@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from heldout.detect.citations import Citation, article, arxiv
     from heldout.detect.detector import Detector, Difference, Need
     from heldout.detect.easiest import EASIEST, TopItems, easiest_items
+    from heldout.detect.endpoint_support import DetectorSupport, supported_detectors
     from heldout.detect.finding import (
         Cell,
         Effect,
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
         not_testable,
     )
     from heldout.detect.image_nearness import LEVEL, adjust, image_nearness
-    from heldout.detect.image_overlap import image_overlap, joined_leakage
+    from heldout.detect.image_overlap import POSSIBLE_IMAGES, image_overlap, joined_leakage
     from heldout.detect.impact.impact import (
         COPY,
         DRAWS,
@@ -86,6 +87,7 @@ __all__ = [
     "MEMBERSHIP",
     "MIN_K_PLUS_PLUS",
     "PERPLEXITY_RATIO",
+    "POSSIBLE_IMAGES",
     "RELEASED",
     "SMALLEST",
     "Block",
@@ -93,6 +95,7 @@ __all__ = [
     "Citation",
     "DetectSettings",
     "Detector",
+    "DetectorSupport",
     "Difference",
     "Effect",
     "Finding",
@@ -147,6 +150,7 @@ __all__ = [
     "strata",
     "study_encoders",
     "study_impact",
+    "supported_detectors",
     "text_overlap",
     "triple_hits",
     "two_variants",

@@ -93,8 +93,8 @@ def _counts(items: pl.DataFrame, skip: str | None = None) -> sparse.csr_matrix:
     bags: list[set[str]] = []
     for question, answer in zip(items["question"], items["answer"], strict=True):
         asked = re.findall(r"\w+", (question or "")[:LONGEST].lower())
-        given = re.findall(r"\w+", (answer or "")[:LONGEST].lower())
-        bags.append({f"q:{word}" for word in asked} | {f"a:{word}" for word in given})
+        answered = re.findall(r"\w+", (answer or "")[:LONGEST].lower())
+        bags.append({f"q:{word}" for word in asked} | {f"a:{word}" for word in answered})
     for name in ("answer_type", "answer_length"):
         if name != skip:
             for bag, value in zip(bags, covariate(items, name), strict=True):

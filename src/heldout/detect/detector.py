@@ -59,7 +59,7 @@ class Detector:
     """One test of whether a model has seen a benchmark.
 
     Args:
-        name: What ``--detector`` and the audit file call it.
+        name: What the setting ``detectors`` and the audit file call it.
         family: Findings of one family and model make one claim. A detector that asks a question of its
             own has a family of its own.
         summary: What it asks, in one line.

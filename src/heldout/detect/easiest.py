@@ -51,15 +51,15 @@ class TopItems(NamedTuple):
 def easiest_items(tables: ScoreTables, settings: DetectSettings) -> list[TopItems]:
     """Top ``settings.top`` items per model, for every item score that the model has, and for Δ."""
     deltas, named = _deltas(tables, settings)
-    found = [*_scores(tables, settings), *((model, named, d) for model, d in deltas.items())]
+    columns = [*_scores(tables, settings), *((model, named, d) for model, d in deltas.items())]
     tops = {
         (model, score): top_items(list(values), np.fromiter(values.values(), float), settings.top)
-        for model, score, values in found
+        for model, score, values in columns
         if values
     }
     frames = {model: _texts(tables, model) for model in tables.models}
     made = []
-    for model, score, values in found:
+    for model, score, values in columns:
         top = tops.get((model, score), [])
         if not top:
             continue

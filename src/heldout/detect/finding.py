@@ -76,12 +76,12 @@ def rate_finding(
     hits: Sequence[float], clusters: Sequence[str], *, statistic: str, effect: str, **rest: Any
 ) -> Finding:
     """The share of ``hits`` that are 1, counted and not tested; ``rest`` are the other fields."""
-    n, found, groups = len(hits), int(sum(hits)), len(set(clusters))
+    n, positives, groups = len(hits), int(sum(hits)), len(set(clusters))
     return Finding(
-        statistic=Statistic(name=statistic, value=found),
-        effect=Effect.of(effect, found / n if n else 0.0, rate_interval(hits, clusters)),
+        statistic=Statistic(name=statistic, value=positives),
+        effect=Effect.of(effect, positives / n if n else 0.0, rate_interval(hits, clusters)),
         p=None,
-        direction="seen" if found else "none",
+        direction="seen" if positives else "none",
         n=n,
         clusters=groups,
         # The rate of leaking clusters at which at least one shows, 19 times out of 20. It speaks of

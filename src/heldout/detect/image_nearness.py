@@ -132,7 +132,7 @@ def _verified(here: pl.DataFrame) -> dict[str, str]:
     picture = pl.col("evidence").str.json_path_match("$.benchmark_pixels").alias("picture")
     words: dict[str, str] = {}
     strength = {"proven copies": 2, "undecided": 1, "no copy": 0}
-    for one, relation in here.select(picture, "relation").unique().sort("picture").iter_rows():
+    for name, relation in here.select(picture, "relation").unique().sort("picture").iter_rows():
         word = (
             "proven copies"
             if relation in COPIES
@@ -140,8 +140,8 @@ def _verified(here: pl.DataFrame) -> dict[str, str]:
             if relation == Relation.UNDECIDED
             else "no copy"
         )
-        if one not in words or strength[word] > strength[words[one]]:
-            words[one] = word
+        if name not in words or strength[word] > strength[words[name]]:
+            words[name] = word
     return words
 
 
@@ -168,7 +168,8 @@ def _details(
         "null_source": tau.source,
         "design_effect": calibration.design_effect,
         "flagged": {word: messages.count(word) for word in words},
-        "flagged_at_hubs": sum(1 for one, other in near if one in flagged and other in hubs),
+        "proven_copies": sum(word == "proven copies" for word in verified.values()),
+        "flagged_at_hubs": sum(1 for image, other in near if image in flagged and other in hubs),
         "notes": calibration.notes,
     }
 

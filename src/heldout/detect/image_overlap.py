@@ -1,11 +1,13 @@
 """image-overlap: how much of a benchmark is in a corpus, as exact or as verified transformed copies.
 
-One finding per denominator: images, questions about leaked images, and, where the corpus carries
-answers, questions that leaked together with theirs. They are never mixed.
+One finding per denominator: images, questions about leaked images (items, where they ask none), and, where
+the corpus carries answers or labels, those that leaked together with theirs. They are never mixed. Where
+images are undecided, a second finding counts them as copies: the two are the ends of what can be true.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection
 from typing import Any
 
@@ -13,10 +15,21 @@ import polars as pl
 
 from heldout.benchmark import BYTES_ONLY
 from heldout.detect.finding import Cell, Finding, rate_finding
-from heldout.evidence import COPIES, PICTURED, PROVEN, Modality, Rung
+from heldout.evidence import (
+    COPIES,
+    PICTURED,
+    PROVEN,
+    SUREST,
+    Modality,
+    Relation,
+    Rung,
+    undecided_because,
+)
 
 NAME = "image-overlap"
 TEXT = "leaked text without its image"
+POSSIBLE_IMAGES = "images, with the undecided"  # the unit of the upper end
+CONFLICTS = ("different", "conflicting")  # label relations of an item whose copy has another label
 HASHES_ARE_BLIND_TO = [
     "copies cropped by more than a few per cent, framed, tilted or changed in part",
     "copies inside compound figures",
@@ -59,14 +72,20 @@ def image_overlap(
     }
     shown = leaked.filter((pl.col("corpus") == corpus) & pl.col("rung").is_in(PICTURED))
     pictured = set(shown["benchmark_id"])
+    asked = bool((items["question"].fill_null("") != "").all())
+    unit, with_answer = (
+        ("questions", "questions with their answer")
+        if asked
+        else ("items", "items with their label")
+    )
     findings = [
-        _images(items, hits, here, shown, corpus_images, common),
-        _questions("questions", f"{NAME}/{corpus}/questions", items, pictured, pictured, common),
+        *_images(items, hits, here, shown, corpus_images, common),
+        _items(unit, f"{NAME}/{corpus}/{unit}", items, pictured, pictured, common),
     ]
-    if corpus_answers:
+    if corpus_answers or (hits["label_relation"] != "unknown").any():
         answered = set(shown.filter(pl.col("rung") == Rung.FULL)["benchmark_id"])
-        unit, name = "questions with their answer", f"{NAME}/{corpus}/answers"
-        findings.append(_questions(unit, name, items, pictured, answered, common))
+        name = f"{NAME}/{corpus}/answers"
+        findings.append(_items(with_answer, name, items, pictured, answered, common))
     return findings
 
 
@@ -77,7 +96,8 @@ def _images(
     questions: pl.DataFrame,
     corpus_images: int,
     common: dict[str, Any],
-) -> Finding:
+) -> list[Finding]:
+    """Images with a proven copy; where some are undecided, also with these counted as copies."""
     corpus = common["cell"].corpus
     # A picture is what it shows: one row per distinct digest, in the cluster of its first item.
     shown = (
@@ -90,28 +110,52 @@ def _images(
     whole = (pl.col("digest") != "") & ~pl.col("digest").str.starts_with(BYTES_ONLY)
     compared = whole | pl.col("digest").is_in(list(leaked))
     pictures = shown.filter(compared).unique("digest", keep="first", maintain_order=True)
-    return rate_finding(
-        [float(digest in leaked) for digest in pictures["digest"]],
-        pictures["cluster"].to_list(),
+    strongest = _strongest(here)
+    undecided = {
+        picture for picture, relation in strongest.items() if relation == Relation.UNDECIDED
+    }
+    details = {
+        "corpus_images_compared": corpus_images,
+        "images_not_comparable": len(shown.filter(~compared)),
+        "copies": len(hits),
+        "by_method": _count(hits, "method"),
+        "by_transform": _count(hits, "transform"),
+        "by_relation": dict(Counter(sorted(strongest.values(), key=lambda name: SUREST[name]))),
+        "undecided_because": _reasons(here, undecided),
+        "by_modality": _count(questions, "modality"),
+        "by_label_relation": _count(questions, "label_relation"),
+        "label_conflicts": int(questions["label_relation"].is_in(CONFLICTS).sum()),
+    }
+
+    def counting(digests: Collection[str], **names: Any) -> Finding:
+        return rate_finding(
+            [float(digest in digests) for digest in pictures["digest"]],
+            pictures["cluster"].to_list(),
+            **names,
+            **common,
+        )
+
+    proven = counting(
+        leaked,
         statistic="leaked images",
         effect="leak rate per image",
         id=f"{NAME}/{corpus}/images",
         unit="images",
-        details={
-            "corpus_images_compared": corpus_images,
-            "images_not_comparable": len(shown.filter(~compared)),
-            "copies": len(hits),
-            "by_method": _count(hits, "method"),
-            "by_transform": _count(hits, "transform"),
-            "by_relation": _pictures_by_relation(here),
-            "by_modality": _count(questions, "modality"),
-            "by_label_relation": _count(questions, "label_relation"),
-        },
-        **common,
+        details=details,
     )
+    if not undecided:
+        return [proven]
+    possible = counting(
+        leaked | undecided,
+        statistic="leaked or undecided images",
+        effect="leak rate per image, if every undecided one is a copy",
+        id=f"{NAME}/{corpus}/images-possible",
+        unit=POSSIBLE_IMAGES,
+    )
+    return [proven, possible]
 
 
-def _questions(
+def _items(
     unit: str,
     name: str,
     items: pl.DataFrame,
@@ -119,7 +163,7 @@ def _questions(
     counted: Collection[str],
     common: dict[str, Any],
 ) -> Finding:
-    """A question without a leaked image counts as not leaked only if all its images were compared."""
+    """An item without a leaked image counts as not leaked only if all its images were compared."""
     digests = pl.col("image_digests")
     lost = pl.element().eq("") | pl.element().str.starts_with(BYTES_ONLY)
     whole = (digests.list.len() > 0) & ~digests.list.eval(lost).list.any()
@@ -128,7 +172,7 @@ def _questions(
         [float(item in counted) for item in tested["benchmark_id"]],
         tested["cluster"].to_list(),
         statistic=f"leaked {unit}",
-        effect="leak rate per question",
+        effect="leak rate per question" if unit.startswith("questions") else "leak rate per item",
         id=name,
         unit=unit,
         **common,
@@ -143,13 +187,28 @@ def _leaked_pictures(hits: pl.DataFrame) -> set[str]:
     )
 
 
-def _pictures_by_relation(here: pl.DataFrame) -> dict[str, int]:
-    """How many pictures have at least one match of each relation."""
+def _strongest(here: pl.DataFrame) -> dict[str, str]:
+    """Every picture once, under the surest relation that it has to any picture of the corpus."""
     if here.is_empty():
         return {}
-    picture = pl.col("evidence").str.json_path_match("$.benchmark_pixels")
-    counted = here.group_by("relation").agg(picture.n_unique()).sort("relation")
-    return {str(relation): count for relation, count in counted.iter_rows()}
+    picture = pl.col("evidence").str.json_path_match("$.benchmark_pixels").alias("picture")
+    strongest: dict[str, str] = {}
+    for name, relation in here.select(picture, "relation").unique().iter_rows():
+        known = strongest.get(name, relation)
+        strongest[name] = min(known, relation, key=lambda value: SUREST[value])
+    return strongest
+
+
+def _reasons(here: pl.DataFrame, undecided: Collection[str]) -> dict[str, int]:
+    """Undecided pictures by what keeps registration from deciding: that of their nearest such match."""
+    rows = here.filter(pl.col("relation") == Relation.UNDECIDED)
+    rows = rows.sort("similarity", descending=True, nulls_last=True, maintain_order=True)
+    because: dict[str, str] = {}
+    for row in rows.iter_rows(named=True):
+        picture, reason = undecided_because(row)
+        if picture in undecided:
+            because.setdefault(picture, reason)
+    return dict(Counter(because.values()).most_common())
 
 
 def _count(hits: pl.DataFrame, column: str) -> dict[str, int]:

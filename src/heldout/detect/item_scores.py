@@ -48,7 +48,7 @@ def item_detector(
     """A detector made of a score per item: suspect items against items that no model can have seen.
 
     Args:
-        name: What ``--detector`` calls it.
+        name: What the setting ``detectors`` calls it.
         summary: What it asks, in one line.
         score: A score for each item, higher = more likely seen; or a sentence why there is none.
         requires: What it needs beside scores and unseen items.
@@ -355,9 +355,9 @@ def cohort_scores(
     if not len(cohort[0]):
         return "no item was scored by all models"
     for detector in (MIN_K_PLUS_PLUS, LOSS):
-        found = [detector.score(tables, scored, settings) for scored in cohort]
-        numbers = [array for array in found if not isinstance(array, str)]
-        if len(numbers) == len(found):
+        scores = [detector.score(tables, scored, settings) for scored in cohort]
+        numbers = [array for array in scores if not isinstance(array, str)]
+        if len(numbers) == len(scores):
             ids: list[str] = cohort[0].frame["benchmark_id"].to_list()
             return ids, cohort[0].clusters, np.stack(numbers), detector.name
     return "no score is known of every model"

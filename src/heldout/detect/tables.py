@@ -17,7 +17,7 @@ from heldout.evidence import PICTURED, Rung, leaks
 from heldout.model import TWIN_SETS
 from heldout.model import ModelScores as ModelScores
 from heldout.overlap import Calibration, calibrations
-from heldout.store import Run, empty_table
+from heldout.store import Run, empty_table, make_table
 
 Floats = NDArray[np.float64]
 _BANDS = ((1, "1 word"), (3, "2-3 words"), (7, "4-7 words"))
@@ -53,6 +53,34 @@ class ScoreTables:
             "position"
         ].is_sorted():  # whatever order the table is in, one is released
             object.__setattr__(self, "items", self.items.sort("position"))
+
+    @classmethod
+    def of_sums(
+        cls, benchmark: str, items: pl.DataFrame, sums: Mapping[str, Mapping[str, float]]
+    ) -> ScoreTables:
+        """Tables of scores of which only the sum is known, as published tables give them.
+
+        Args:
+            benchmark: Its name.
+            items: The table of its items.
+            sums: Log-probability of the answer, by model and item.
+        """
+        rows = [
+            {
+                "benchmark_id": item,
+                "model": model,
+                "tokens": [],
+                "logprobs": [],
+                "mu": [],
+                "sigma": [],
+                "sum_logprob": value,
+                "n_tokens": 1,
+                "span_ok": True,
+            }
+            for model, column in sums.items()
+            for item, value in column.items()
+        ]
+        return cls(benchmark, items, pl.DataFrame(make_table("scores", rows)))
 
     @classmethod
     def load(cls, run: Run) -> ScoreTables:
@@ -177,7 +205,7 @@ def covariates(frame: pl.DataFrame) -> tuple[dict[str, list[str]], dict[str, int
     Answer type and length, then the benchmark's own metadata; a field with one value divides nothing.
     """
     names = ["answer_type", "answer_length", *metadata_fields(frame)]
-    found: dict[str, list[str]] = {}
+    columns: dict[str, list[str]] = {}
     fine: dict[str, int] = {}
     for name in dict.fromkeys(names):
         labels = covariate(frame, name)
@@ -185,8 +213,8 @@ def covariates(frame: pl.DataFrame) -> tuple[dict[str, list[str]], dict[str, int
         if levels > MOST_STRATA:
             fine[name] = levels
         elif levels > 1:
-            found[name] = labels
-    return found, fine
+            columns[name] = labels
+    return columns, fine
 
 
 def metadata_fields(frame: pl.DataFrame) -> list[str]:
@@ -223,7 +251,7 @@ def _twin_sets(run: Run, which: str) -> dict[str, frozenset[str]]:
     if not (run.path / TWIN_SETS).exists():
         return {}
     known = run.read_json(TWIN_SETS)["twins"]
-    return {name: frozenset(one[which]) for name, one in known.items() if one[which]}
+    return {name: frozenset(record[which]) for name, record in known.items() if record[which]}
 
 
 def no_scores() -> pl.DataFrame:

@@ -89,9 +89,11 @@ def _together(
     everyone = items["benchmark_id"].to_list()
     inside = untestable.get("ngram", dict.fromkeys(everyone, ""))
     reasons: dict[str, str] = {}
-    for one in everyone:
-        if all(one in method for method in untestable.values()):
-            reasons[one] = next((method[one] for method in untestable.values()), "not compared")
+    for identifier in everyone:
+        if all(identifier in method for method in untestable.values()):
+            reasons[identifier] = next(
+                (method[identifier] for method in untestable.values()), "not compared"
+            )
     worded = sum(reason != NO_WORDS for reason in (reasons.get(item, "") for item in everyone))
     return {
         "items": worded,
@@ -142,7 +144,7 @@ def _finding(
     common: Mapping[str, Any],
 ) -> Finding:
     tested = items.filter(~pl.col("benchmark_id").is_in(list(untestable)))
-    wordless = [one for one, reason in untestable.items() if reason == NO_WORDS]
+    wordless = [identifier for identifier, reason in untestable.items() if reason == NO_WORDS]
     worded = items.filter(~pl.col("benchmark_id").is_in(wordless))
     evident = matches.filter(pl.col("degree") != "none")
     leaked = set(evident["benchmark_id"])
@@ -172,8 +174,8 @@ def _finding(
 def _published(worded: pl.DataFrame, queries: pl.DataFrame) -> dict[str, Any]:
     """The fields of Appendix F: all pairs count, also those on common or short texts."""
     by_item = {
-        str(one): (int(pairs), float(best))
-        for one, pairs, best in queries.select(
+        str(identifier): (int(pairs), float(best))
+        for identifier, pairs, best in queries.select(
             "benchmark_id", "pairs", "max_similarity"
         ).iter_rows()
     }

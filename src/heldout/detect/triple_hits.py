@@ -212,10 +212,10 @@ def _hits(
 def _adjusted(hits: Sequence[TripleHits]) -> list[TripleHits]:
     """Holm over the table: every α is a look, except where no outcome could have been significant."""
     tested = {
-        n: one.p for n, one in enumerate(hits) if one.p is not None and one.smallest_p <= ALPHA
+        n: hit.p for n, hit in enumerate(hits) if hit.p is not None and hit.smallest_p <= ALPHA
     }
     adjusted = dict(zip(tested, holm(list(tested.values())) if tested else (), strict=True))
-    return [replace(one, p_adjusted=adjusted.get(n)) for n, one in enumerate(hits)]
+    return [replace(hit, p_adjusted=adjusted.get(n)) for n, hit in enumerate(hits)]
 
 
 def _row(made: TripleHits, name: str, flags: _PictureFlags, score: float) -> dict[str, Any]:

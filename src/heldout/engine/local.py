@@ -7,10 +7,11 @@ import multiprocessing
 import os
 import pickle
 import signal
+import sys
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
-from multiprocessing import connection, resource_tracker
+from multiprocessing import connection, resource_tracker, spawn
 from typing import Any, Generic, Protocol, Self
 
 from heldout.engine.cores import shared_threads, usable_cores
@@ -33,6 +34,29 @@ _CONTEXT = multiprocessing.get_context("spawn")  # a fork beside polars' and arr
 _STOP_SECONDS = 5.0
 
 
+def _main_module() -> dict[str, str]:
+    """Where the main module is, for a worker that has to load something it defines."""
+    data = spawn.get_preparation_data("")
+    keys = ("init_main_from_name", "init_main_from_path")
+    return {key: data[key] for key in keys if key in data}
+
+
+@contextlib.contextmanager
+def _main_hidden() -> Iterator[None]:
+    """A process started in this block does not import the main module.
+
+    It would run a script a second time whose calls are not under ``if __name__ == "__main__"``, and few
+    tasks need anything that the script defines.
+    """
+    main = sys.modules["__main__"]
+    hidden = {name: main.__dict__.pop(name) for name in ("__file__",) if name in main.__dict__}
+    hidden["__spec__"], main.__spec__ = main.__spec__, None
+    try:
+        yield
+    finally:
+        main.__dict__.update(hidden)
+
+
 @dataclass(slots=True)
 class Job:
     """A task on its way: pickled once, however often it is tried."""
@@ -52,13 +76,15 @@ class Worker:
         self.ready = False
         self.loaded: object = None  # the name of the function it has
         self.connection, child = _CONTEXT.Pipe()
-        self.process = _CONTEXT.Process(target=work, args=(child, os.getpid()), daemon=True)
+        self.process = _CONTEXT.Process(
+            target=work, args=(child, os.getpid(), _main_module()), daemon=True
+        )
         resource_tracker.ensure_running()  # would unblock the signal below when started inside
         # The child is born with SIGINT blocked and ignores it before unblocking, so that Ctrl-C
         # while it imports does not print its traceback.
         previous = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
-            with shared_threads(share):
+            with shared_threads(share), _main_hidden():
                 self.process.start()
         finally:
             child.close()
@@ -256,8 +282,7 @@ class LocalMap(Generic[Task, Result]):
             self._failed_starts += 1
             if self._failed_starts >= _FAILED_STARTS:
                 raise HeldoutError(
-                    f"worker processes end while they start ({death}). In a script, call heldout "
-                    f"under 'if __name__ == \"__main__\":'; or use one worker"
+                    f"worker processes end while they start ({death}); use one worker"
                 )
         self._again.extend(jobs)
 

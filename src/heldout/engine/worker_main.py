@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import os
 import pickle
 import signal
 import sys
 import threading
 from collections.abc import Callable
+from multiprocessing import spawn
 from multiprocessing.connection import Connection
 from queue import SimpleQueue
 from typing import Any
@@ -21,10 +23,38 @@ _PARENT_CHECK_SECONDS = 1.0
 # pickles; BROKEN means that the function itself cannot be loaded here).
 FUNCTION, TASK, STOP = b"F", b"T", b"S"
 READY, VALUE, ERROR, BROKEN = b"R", b"V", b"E", b"B"
+_UNGUARDED = (
+    "worker processes import the script, because it defines what they run, and it calls heldout when it "
+    'is imported: put its calls under if __name__ == "__main__":'
+)
 
 
-def work(connection: Connection, parent: int) -> None:
-    """Serve tasks until the parent says stop or is gone."""
+class _Unpickler(pickle.Unpickler):
+    """Imports the main module as soon as something that it defines is needed, not before."""
+
+    def __init__(self, body: bytes, main: dict[str, str]) -> None:
+        super().__init__(io.BytesIO(body))
+        self._main = main
+
+    def find_class(self, module: str, name: str) -> Any:
+        if module == "__main__" and self._main:
+            from heldout.store import no_new_runs
+
+            main = dict(self._main)
+            self._main.clear()
+            with no_new_runs(_UNGUARDED):
+                spawn.prepare(main)
+        return super().find_class(module, name)
+
+
+def work(connection: Connection, parent: int, main: dict[str, str]) -> None:
+    """Serve tasks until the parent says stop or is gone.
+
+    Args:
+        connection: To the parent.
+        parent: The parent's process id.
+        main: Where the parent's main module is, as ``multiprocessing.spawn.prepare`` takes it.
+    """
     # Ctrl-C reaches the whole process group; it is the parent who decides what to cancel.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
@@ -44,18 +74,18 @@ def work(connection: Connection, parent: int) -> None:
         if kind == FUNCTION:
             function, broken = None, b""
             try:
-                function = pickle.loads(body)
-            except Exception as error:
+                function = _Unpickler(body, main).load()
+            except (Exception, SystemExit) as error:
                 broken = BROKEN + pickle.dumps(describe_error(error))
         elif function is None:
             connection.send_bytes(broken)
         else:
-            connection.send_bytes(_run(function, body))
+            connection.send_bytes(_run(function, body, main))
 
 
-def _run(function: Callable[[Any], Any], body: bytes) -> bytes:
+def _run(function: Callable[[Any], Any], body: bytes, main: dict[str, str]) -> bytes:
     try:
-        value = function(pickle.loads(body))
+        value = function(_Unpickler(body, main).load())
         return VALUE + pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
     except (Exception, SystemExit) as error:
         return ERROR + pickle.dumps(describe_error(error))

@@ -81,7 +81,7 @@ def ask_model(
             f"{opened.name}: nothing can be asked: item {first.id}: {first.reason} ({first.detail})"
         )
     journal = Journal(run.path / "stages" / "ask" / stage_folder(model) / "replies.jsonl")
-    given = ask_prompts(
+    answered = ask_prompts(
         asker,
         prompts,
         journal,
@@ -93,22 +93,22 @@ def ask_model(
     place = {example.id: number for number, example in enumerate(benchmark)}
     rows = [
         answer_row(
-            question, given.replies[question.id], model, opened.prompt.name(question), tolerance
+            question, answered.replies[question.id], model, opened.prompt.name(question), tolerance
         )
-        for question in sorted(questions, key=lambda one: place[one.benchmark_id])
-        if question.id in given.replies
+        for question in sorted(questions, key=lambda asked: place[asked.benchmark_id])
+        if question.id in answered.replies
     ]
     dropped += [
         Dropped(STAGE, question.benchmark_id, lost.reason, f"{question.variant}: {lost.detail}")
         for question in questions
-        if (lost := given.lost.get(question.id)) is not None
+        if (lost := answered.lost.get(question.id)) is not None
     ]
     _keep(run, model, rows, dropped)
     if (
-        given.ended is not None
+        answered.ended is not None
     ):  # the tables hold what there is; the command still says why it failed
-        raise given.ended
-    return CellAnswers(model, opened.name, len(rows), len(given.fresh), _reasons(dropped))
+        raise answered.ended
+    return CellAnswers(model, opened.name, len(rows), len(answered.fresh), _reasons(dropped))
 
 
 def keep_recorded(
@@ -164,4 +164,4 @@ def _keep(
 
 
 def _reasons(dropped: Sequence[Dropped]) -> dict[str, int]:
-    return dict(Counter(one.reason for one in dropped).most_common())
+    return dict(Counter(item.reason for item in dropped).most_common())

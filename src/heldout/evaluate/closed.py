@@ -75,10 +75,14 @@ def alternatives(question: str, answer: str) -> tuple[str, ...] | None:
         listed = _around(text, size)
     listed = [_ARTICLE.sub("", part.strip()) for part in listed]
     matching = [n for n, phrase in enumerate(listed) if same(phrase) == wanted]
-    if len(matching) != 1 or len({same(one) for one in listed}) != len(listed) or len(listed) < 2:
+    if (
+        len(matching) != 1
+        or len({same(option) for option in listed}) != len(listed)
+        or len(listed) < 2
+    ):
         return None
     # All in the question's words: the answer's own capitals would tell it from the others.
-    return tuple(f"{one[:1].upper()}{one[1:]}" for one in listed)
+    return tuple(f"{option[:1].upper()}{option[1:]}" for option in listed)
 
 
 def _around(text: str, size: int) -> list[str]:
@@ -89,7 +93,7 @@ def _around(text: str, size: int) -> list[str]:
     if shared:  # "T1 weighted or T2 weighted": the word that both have is not part of either
         return [" ".join(first[-1 - shared : -1]), " ".join(words[:shared])]
     own = len(middle[0]) if middle else size
-    return [" ".join(one) for one in (first[-own:], *middle, words[:size])]
+    return [" ".join(span) for span in (first[-own:], *middle, words[:size])]
 
 
 def _kept(benchmark: Benchmark, choose: Callable[[Example], Example | str]) -> Benchmark:

@@ -176,7 +176,7 @@ def rank_models(
         (paired_comparison.first, paired_comparison.second): paired_comparison
         for paired_comparison in _corrected(compared)
     }
-    kept = max(had.values(), key=lambda one: (list(had.values()).count(one), len(one)))
+    kept = max(had.values(), key=lambda names: (list(had.values()).count(names), len(names)))
     means = {
         name: float(np.mean([grade.right.mean() for grade in grades]))
         for name, grades in models.items()
@@ -185,7 +185,7 @@ def rank_models(
     others = [f"{name} ({', '.join(had[name])})" for name in models if name not in means]
     remarks = []
     if len(means) < 2:
-        listed = "; ".join(f"{name} ({', '.join(one)})" for name, one in had.items())
+        listed = "; ".join(f"{name} ({', '.join(names)})" for name, names in had.items())
         remarks.append(f"no ranks: no two models have the same benchmarks: {listed}")
         means = {}
     elif others:
@@ -242,17 +242,17 @@ def _paired(
     """Both models' grades on the items that both have, their clusters, and how many only one has."""
     mine = dict(zip(first.ids, zip(first.right, first.clusters, strict=True), strict=True))
     theirs = dict(zip(second.ids, second.right, strict=True))
-    both = [one for one in first.ids if one in theirs]
+    both = [item for item in first.ids if item in theirs]
     if not both:
         raise InputError(
             f"{first.benchmark}: {first.model} and {second.model} have no item in common"
         )
     values = [
-        np.array([float(side[one]) for one in both])
-        for side in ({one: mine[one][0] for one in both}, theirs)
+        np.array([float(side[item]) for item in both])
+        for side in ({item: mine[item][0] for item in both}, theirs)
     ]
     left = len(first.ids) + len(second.ids) - 2 * len(both)
-    return values[0], values[1], [mine[one][1] for one in both], left
+    return values[0], values[1], [mine[item][1] for item in both], left
 
 
 def _difference(

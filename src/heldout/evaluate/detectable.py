@@ -118,13 +118,13 @@ class _Drawn(NamedTuple):
 
 def _rejects(drawn: Sequence[_Drawn], alpha: float, *, exact: bool) -> NDArray[np.bool_]:
     if exact:
-        (one,) = drawn
-        fewer, total = np.minimum(one.upward, one.downward), one.upward + one.downward
+        (sample,) = drawn
+        fewer, total = np.minimum(sample.upward, sample.downward), sample.upward + sample.downward
         return np.asarray(2 * special.bdtr(fewer, total.astype(int), 0.5) <= alpha)
     # Sign flips give a sum on a lattice of twice the smallest one: normal, continuity corrected.
-    value = sum((one.total / one.size for one in drawn), np.zeros(_DRAWS))
-    spread = np.sqrt(sum((one.squares / one.size**2 for one in drawn), np.zeros(_DRAWS)))
-    step = np.min([one.smallest / one.size for one in drawn], axis=0)
+    value = sum((sample.total / sample.size for sample in drawn), np.zeros(_DRAWS))
+    spread = np.sqrt(sum((sample.squares / sample.size**2 for sample in drawn), np.zeros(_DRAWS)))
+    step = np.min([sample.smallest / sample.size for sample in drawn], axis=0)
     return np.asarray(np.abs(value) - step >= -float(special.ndtri(alpha / 2)) * spread) & (
         spread > 0
     )
@@ -133,19 +133,19 @@ def _rejects(drawn: Sequence[_Drawn], alpha: float, *, exact: bool) -> NDArray[n
 def _beside_zero(drawn: Sequence[_Drawn]) -> NDArray[np.bool_]:
     """The interval of Bonett and Price by cluster, of one benchmark or of the mean of several."""
     centres, errors, freedoms = [], [], []
-    for one in drawn:
-        typical = one.size / one.clusters
-        size = one.size + 2 * typical
-        centre = one.total / size
+    for sample in drawn:
+        typical = sample.size / sample.clusters
+        size = sample.size + 2 * typical
+        centre = sample.total / size
         squares = (
-            one.squares
+            sample.squares
             + 2 * typical**2
-            - 2 * centre * one.products
-            + centre**2 * (one.sizes_squared + 2 * typical**2)
+            - 2 * centre * sample.products
+            + centre**2 * (sample.sizes_squared + 2 * typical**2)
         )
-        freedom = max(one.clusters - 1, 1)
-        errors.append(np.maximum(squares, 0) * one.clusters / freedom / size**2)
-        centres.append(centre if len(drawn) == 1 else one.total / one.size)
+        freedom = max(sample.clusters - 1, 1)
+        errors.append(np.maximum(squares, 0) * sample.clusters / freedom / size**2)
+        centres.append(centre if len(drawn) == 1 else sample.total / sample.size)
         freedoms.append(freedom)
     variance = np.sum(errors, axis=0)
     freedom = variance**2 / np.sum(

@@ -24,7 +24,7 @@ class ItemLabels:
     remark: str = ""
 
     def chosen(self, label: str) -> frozenset[str]:
-        return frozenset(item for item, one in self.labels.items() if one == label)
+        return frozenset(item for item, known in self.labels.items() if known == label)
 
 
 def read_leaks(

@@ -99,8 +99,10 @@ def _open(
         source,
         images,
         _preset(entry, own),
-        data_advice="" if own is not None else f". Say where it is: --source {entry.name}=PATH",
-        images_advice=f"name their folder: --images {entry.name}=DIR",
+        data_advice=""
+        if own is not None
+        else f". Say where it is with the setting sources ({entry.name}=PATH)",
+        images_advice=f"name their folder with the setting images ({entry.name}=DIR)",
     )
     read, benchmark = _read(entry, suite, where)
     title = f"reading the images of {entry.name}"

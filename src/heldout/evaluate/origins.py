@@ -36,12 +36,12 @@ def server_origin(url: str, model: str) -> AnswerOrigin:
     return AnswerOrigin("endpoint", named, model)
 
 
-def check_origins(run: Run, given: Mapping[str, Mapping[str, AnswerOrigin]]) -> None:
+def check_origins(run: Run, origins: Mapping[str, Mapping[str, AnswerOrigin]]) -> None:
     """By model and benchmark; call before anything is asked or written."""
     known = run.manifest().get(SECTION, {}).get(_KEY, {})
-    for model, parts in given.items():
-        for benchmark, told in known.get(model, {}).items():
-            earlier = AnswerOrigin(*told)
+    for model, parts in origins.items():
+        for benchmark, record in known.get(model, {}).items():
+            earlier = AnswerOrigin(*record)
             others = [
                 part
                 for name, part in parts.items()
@@ -52,8 +52,8 @@ def check_origins(run: Run, given: Mapping[str, Mapping[str, AnswerOrigin]]) -> 
             if others and _holds(Run(run.path / FOLDER / benchmark), model):
                 raise InputError(
                     f"{run.path} holds answers of '{model}' to {benchmark} from {earlier.named}; these "
-                    f"are from {others[0].named}. Name this model otherwise with --as, or use another "
-                    f"--out"
+                    f"are from {others[0].named}. Give this model another name with the "
+                    f"setting name, or use another run folder (the setting out)"
                 )
 
 
@@ -74,7 +74,7 @@ def keep_origin(run: Run, model: str, benchmark: str, origin: AnswerOrigin) -> N
 def moved_remarks(run: Run) -> Iterator[str]:
     """Models that were asked at several addresses."""
     for model, parts in run.manifest()[SECTION].get(_KEY, {}).items():
-        for named in sorted({AnswerOrigin(*told).named for told in parts.values()}):
+        for named in sorted({AnswerOrigin(*record).named for record in parts.values()}):
             if _MOVED in named:
                 yield f"{model} was asked of {named}: the name is the same, the weights are not compared"
 

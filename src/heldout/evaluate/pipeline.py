@@ -132,7 +132,8 @@ def _claim(
     known = run.manifest().get(SECTION, {}).get("suite", {}).get("name", suite.name)
     if known != suite.name:
         raise InputError(
-            f"{run.path} holds an evaluation on the suite '{known}', not '{suite.name}': use another --out"
+            f"{run.path} holds an evaluation on the suite '{known}', not '{suite.name}': use another run "
+            f"folder (the setting out)"
         )
     record = settings.model_dump(mode="json")
     for endpoint in record["endpoints"]:
@@ -189,7 +190,10 @@ def _askers(
     ]
     for name in names:
         if names.count(name) > 1:
-            raise InputError(f"two models are called '{name}': evaluate them one by one with --as")
+            raise InputError(
+                f"two models are called '{name}': evaluate them one by one, each with "
+                f"the setting name"
+            )
     spread = bool(specs) and (engine != "local" or (workers or 1) > 1)
     with open_engine(engine, workers) if spread else contextlib.nullcontext() as where:
 
@@ -240,13 +244,13 @@ def _keep_remarks(
     done: Sequence[CellAnswers],
     settings: EvaluateSettings,
 ) -> None:
-    told = [remark for benchmark in benchmarks for remark in benchmark.remarks]
-    told += [
+    remarks = [remark for benchmark in benchmarks for remark in benchmark.remarks]
+    remarks += [
         f"{cell_answers.model} on {cell_answers.benchmark}: {remark}"
         for cell_answers in done
         for remark in cell_answers.remarks
     ]
-    told += moved_remarks(run)
+    remarks += moved_remarks(run)
     if settings.limit is not None:
-        told.append(f"only the first {settings.limit:,} items of every benchmark were asked")
-    run.update(SECTION, {"remarks": told})
+        remarks.append(f"only the first {settings.limit:,} items of every benchmark were asked")
+    run.update(SECTION, {"remarks": remarks})

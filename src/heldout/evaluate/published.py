@@ -104,14 +104,14 @@ class PublishedStudy:
     remarks: tuple[str, ...] = field(default=())
 
     def by_table(self) -> dict[str, list[PublishedDifference]]:
-        found: dict[str, list[PublishedDifference]] = {}
+        tables: dict[str, list[PublishedDifference]] = {}
         for difference in self.differences:
-            found.setdefault(difference.table, []).append(difference)
-        return found
+            tables.setdefault(difference.table, []).append(difference)
+        return tables
 
     def counts(self) -> dict[str, int]:
-        told = Counter(difference.reading for difference in self.differences)
-        return {name: told[name] for name in (CLEAR, DEPENDS, NOISE)}
+        readings = Counter(difference.reading for difference in self.differences)
+        return {name: readings[name] for name in (CLEAR, DEPENDS, NOISE)}
 
     def as_json(self) -> dict[str, Any]:
         return {

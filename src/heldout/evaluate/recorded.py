@@ -29,13 +29,13 @@ def recorded_files(settings: EvaluateSettings, suite: Suite) -> list[tuple[str |
     that a mistyped name is found out before a benchmark is downloaded."""
     chosen = [suite.benchmark(name) for name in settings.benchmarks] or suite.benchmarks
     known = [suite_benchmark.name for suite_benchmark in chosen]
-    found = [_named(text, known) for text in settings.recorded]
-    for _, path in found:
+    files = [_named(text, known) for text in settings.recorded]
+    for _, path in files:
         if not path.is_file():
             raise InputError(
                 f"recorded {path}: does not exist or is a folder; expected a file of answers"
             )
-    return found
+    return files
 
 
 def read_suite_answers(
@@ -55,8 +55,8 @@ def read_suite_answers(
             renamed |= {row.model for row in file.rows if row.model}
             if len(renamed) > 1:
                 raise InputError(
-                    f"{path}: one name is given (--as {settings.name}), and the column 'model' names "
-                    f"{len(renamed)}: {', '.join(sorted(renamed)[:3])}; leave --as out"
+                    f"name: {settings.name} is one name, but the column 'model' of {path} names "
+                    f"{len(renamed)} models: {', '.join(sorted(renamed)[:3])}; leave it out"
                 )
             file = replace(file, rows=[replace(row, model=None) for row in file.rows])
         for opened, belongs in _shares(path, file, chosen):
@@ -92,9 +92,9 @@ def _shares(
     if len(benchmarks) == 1:
         return [(benchmarks[0], None)]
     rows = file.rows
-    told = {row.benchmark for row in rows if row.benchmark}
+    names = {row.benchmark for row in rows if row.benchmark}
     by_name = {
-        benchmark.name: _spellings(benchmark) & {_plain(name) for name in told}
+        benchmark.name: _spellings(benchmark) & {_plain(name) for name in names}
         for benchmark in benchmarks
     }
     if any(by_name.values()):
@@ -128,7 +128,8 @@ def _shares(
         ours = ", ".join(benchmark.benchmark.examples[0].id for benchmark in benchmarks[:3])
         raise InputError(
             f"{path}: no row is about an item of the suite. Its ids are like {theirs}; the suite's are "
-            f"like {ours}. Name columns with --map-recorded id=COLUMN, benchmark=COLUMN"
+            f"like {ours}. Name its columns with the setting mapping (id=COLUMN, "
+            f"benchmark=COLUMN)"
         )
     shares = [{item.id for item in opened_benchmark.benchmark} for opened_benchmark in answered]
     shares[0] |= mine - set(owners)  # rows about no item of the suite are listed once, as unknown

@@ -81,7 +81,7 @@ class EngineAsker:
                     yield Dropped(STAGE, prompt.request.id, "a worker failed", detail)
                 continue
             failed = 0
-            for given in outcome.value:
-                if isinstance(given, Reply):
-                    keep(given)
-                yield given
+            for result in outcome.value:
+                if isinstance(result, Reply):
+                    keep(result)
+                yield result

@@ -239,7 +239,8 @@ def _kept_leaks(run: Run) -> dict[str, ItemLabels]:
         return {}
     kept = run.read_json(LEAKS)["benchmarks"]
     return {
-        name: ItemLabels(one["source"], one["labels"], one["remark"]) for name, one in kept.items()
+        name: ItemLabels(record["source"], record["labels"], record["remark"])
+        for name, record in kept.items()
     }
 
 

@@ -10,6 +10,13 @@ from heldout.model import ModelEndpoint
 from heldout.settings import Settings
 
 
+class SuiteEndpoint(ModelEndpoint):
+    """A model that is asked the items of a suite: replies with reasoning take long."""
+
+    timeout: Annotated[float, Field(gt=0)] = 600.0
+    """Seconds that one whole request may take."""
+
+
 class EvaluateSettings(Settings):
     """Settings of ``heldout evaluate``."""
 
@@ -17,7 +24,7 @@ class EvaluateSettings(Settings):
     """Name of a built-in suite, or a YAML file."""
     models: tuple[str, ...] = ()
     """Checkpoints to run here: folders, hub names or onnx:FOLDER."""
-    endpoints: tuple[ModelEndpoint, ...] = ()
+    endpoints: tuple[SuiteEndpoint, ...] = ()
     """Models behind OpenAI-compatible servers."""
     recorded: tuple[str, ...] = ()
     """Files of answers made elsewhere: FILE, or BENCHMARK=FILE where each benchmark has its own."""

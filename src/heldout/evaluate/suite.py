@@ -116,7 +116,7 @@ class SuiteBenchmark(_Strict):
     preset: str | None = None
     """Read the source as this named benchmark."""
     map: dict[str, str] = Field(default_factory=dict)
-    """Columns by field, as --map of other commands."""
+    """Columns by field, as the setting ``mapping`` of other verbs."""
     questions: Literal["all", "choice", "closed"] = "all"
     """``choice`` keeps items with options; ``closed`` also makes yes/no and either-or questions choices."""
     prompt: str | None = None
@@ -181,9 +181,9 @@ class Suite(_Strict):
 
     def benchmark(self, name: str) -> SuiteBenchmark:
         """The benchmark called ``name``, in any case."""
-        for one in self.benchmarks:
-            if one.name.lower() == name.lower():
-                return one
+        for entry in self.benchmarks:
+            if entry.name.lower() == name.lower():
+                return entry
         raise InputError(
             f"the suite {self.name} has no benchmark '{name}'; it has: "
             f"{', '.join(benchmark.name for benchmark in self.benchmarks)}"

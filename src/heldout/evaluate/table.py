@@ -50,7 +50,7 @@ class ItemGrades:
     def chosen(self, wanted: Collection[str] | None) -> NDArray[np.bool_]:
         if wanted is None:
             return np.ones(len(self.ids), dtype=bool)
-        return np.array([one in wanted for one in self.ids], dtype=bool)
+        return np.array([item in wanted for item in self.ids], dtype=bool)
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ def item_grades(
         benchmark,
         ids,
         _means(right, ids),
-        tuple(clusters.get(one, one) for one in ids),
+        tuple(clusters.get(item, item) for item in ids),
         outcomes,
         frozenset(row["template"] for row in rows),
         items,
@@ -262,5 +262,5 @@ def _question(row: Mapping[str, Any]) -> Question:
     )
 
 
-def _means(found: Mapping[str, Sequence[float]], ids: Sequence[str]) -> NDArray[np.float64]:
-    return np.array([float(np.mean(found[text])) for text in ids], dtype=np.float64)
+def _means(values: Mapping[str, Sequence[float]], ids: Sequence[str]) -> NDArray[np.float64]:
+    return np.array([float(np.mean(values[text])) for text in ids], dtype=np.float64)

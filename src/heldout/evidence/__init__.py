@@ -14,12 +14,13 @@ if TYPE_CHECKING:
         read_leak_labels,
     )
     from heldout.evidence.leaks import (
-        LOOK_ALIKES,
         OPEN,
         PEOPLE,
         PICTURED,
         PROVEN,
         REGISTRATION,
+        TOO_PLAIN,
+        TOO_SMALL,
         UNPROVEN_WORDS,
         ItemLeaks,
         Leak,
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
         join_leaks,
         leaks,
         leaks_of,
+        undecided_because,
     )
     from heldout.evidence.text_kinds import KINDS, QUESTION_OTHER_IMAGE, count_kinds, text_kinds
     from heldout.overlap.relations import (
@@ -46,7 +48,6 @@ __all__ = [
     "COPIES",
     "GRAVEST",
     "KINDS",
-    "LOOK_ALIKES",
     "NOT_VERIFIED",
     "OPEN",
     "PEOPLE",
@@ -56,6 +57,8 @@ __all__ = [
     "QUESTION_OTHER_IMAGE",
     "REGISTRATION",
     "SUREST",
+    "TOO_PLAIN",
+    "TOO_SMALL",
     "UNPROVEN_WORDS",
     "ItemLeaks",
     "Leak",
@@ -72,6 +75,7 @@ __all__ = [
     "leaks_of",
     "read_leak_labels",
     "text_kinds",
+    "undecided_because",
 ]
 
 __getattr__ = load_on_first_use(__name__, __file__)

@@ -48,8 +48,8 @@ class Rung(StrEnum):
 
     SIMILAR = "similar words"  # reworded, short or in part: people must read them
     WORDING = "question without its answer"  # anybody may ask the same
-    NEAR = "look-alike"  # within the encoder's degrees, and registration finds no common view
-    SOURCE_OVERLAP = "source overlap"  # registration: same view, other subject
+    LOOK_ALIKE = "look-alike"  # a similar picture that is no proven copy: it may still be one
+    SOURCE_OVERLAP = "source overlap"  # a source with a name: article, study, patient, file
     BESIDE_ANOTHER = "question and answer beside another picture"
     UNCOMPARED = "question and answer, pictures that could not be compared"
     UNDECIDED = "undecided near-duplicate"  # neither registration nor people decided
@@ -85,12 +85,14 @@ PROVEN = frozenset({Rung.TEXT, Rung.COPY, Rung.FULL})
 OPEN = frozenset({Rung.UNCOMPARED, Rung.UNDECIDED})
 #: the item's picture is in the corpus
 PICTURED = frozenset({Rung.COPY, Rung.FULL})
-#: a similar picture that is no proven copy
-LOOK_ALIKES = frozenset({Rung.SOURCE_OVERLAP, Rung.NEAR})
 #: words that prove nothing
 UNPROVEN_WORDS = frozenset({Rung.SIMILAR, Rung.WORDING, Rung.BESIDE_ANOTHER, Rung.UNCOMPARED})
 
 
+#: of undecided matches whose run does not say more
+NOT_EXPLAINED = "registration did not decide"
+#: reasons that speak of the pictures, as registration gives them
+TOO_SMALL, TOO_PLAIN = "too small to decide", "too plain to decide"
 DIGEST, REGISTRATION, PEOPLE = "digest", "registration", "people"  # what shows a copy
 _QUESTIONS = (SAME_ITEM, SAME_QUESTION, EDITED)
 # Relations of a text match that mean the same words, not merely the same subject.
@@ -104,8 +106,7 @@ _REASONS = {
     Rung.FULL: "image, question and answer leaked",
     Rung.COPY: "image leaked",
     Rung.UNDECIDED: "undecided match",
-    Rung.NEAR: "near-identical image",
-    Rung.SOURCE_OVERLAP: "near-identical image",
+    Rung.LOOK_ALIKE: "look-alike",
     Rung.TEXT: "question and answer leaked without their image",
 }
 # What words that prove nothing are, by the relation of the pair.
@@ -125,14 +126,9 @@ class Leak:
     row: Mapping[str, Any]
 
     @property
-    def grade(self) -> Rung:
-        """The rung, with all look-alikes as one."""
-        return Rung.NEAR if self.rung in LOOK_ALIKES else self.rung
-
-    @property
     def gravity(self) -> tuple[bool, bool, int]:
         """For sorting: what is proven last, before it pictures, before these words."""
-        return self.rung in PROVEN, self.rung not in UNPROVEN_WORDS, self.grade.height
+        return self.rung in PROVEN, self.rung not in UNPROVEN_WORDS, self.rung.height
 
     @property
     def reason(self) -> str:
@@ -162,16 +158,16 @@ class ItemLeaks:
 
     @property
     def grade(self) -> Rung:
-        return self.gravest.grade
+        return self.gravest.rung
 
     @property
     def label(self) -> str:
         """How the leaked label relates to the benchmark's: same, different, conflicting, unknown.
 
-        Of pictures that are only near it is the nearest one's; beside a copy they say nothing.
+        Of look-alikes it is the nearest one's; beside a copy they say nothing.
         """
-        if self.grade is Rung.NEAR:
-            near = (leak.row for leak in self.leaks if leak.grade is Rung.NEAR)
+        if self.grade is Rung.LOOK_ALIKE:
+            near = (leak.row for leak in self.leaks if leak.rung is Rung.LOOK_ALIKE)
             return str(max(near, key=_similarity)["label_relation"])
         pictured = (
             leak for leak in self.leaks if leak.rung in (Rung.UNDECIDED, Rung.COPY, Rung.FULL)
@@ -181,7 +177,7 @@ class ItemLeaks:
 
 
 def leaks_of(run: Run, bounds: Bounds | None = None) -> dict[str, ItemLeaks]:
-    """Every item with a match that may be a reason to leave it out, by its id.
+    """Every item with a match that may be a reason to leave it out, by its id. A shared source is none.
 
     ``bounds``: degrees of the search's encoder, in place of those the run was made with. They also grade
     pairs that nobody can verify because the corpus holds embeddings alone, as the published study does.
@@ -192,10 +188,11 @@ def leaks_of(run: Run, bounds: Bounds | None = None) -> dict[str, ItemLeaks]:
         item.leaks = [
             leak
             for leak in item.leaks
-            if leak.rung is not Rung.SOURCE_OVERLAP or leak.row["degree"] in _GRADED
+            if leak.rung is not Rung.SOURCE_OVERLAP
+            and (leak.rung is not Rung.LOOK_ALIKE or leak.row["degree"] in _GRADED)
         ]
         for place, leak in enumerate(item.leaks):
-            if leak.rung in LOOK_ALIKES:
+            if leak.rung is Rung.LOOK_ALIKE:
                 words = item_words(run) if words is None else words
                 beside = label_beside(leak.row, words.get(identifier, ("", "")))
                 item.leaks[place] = Leak(leak.rung, {**leak.row, "label_relation": beside})
@@ -211,7 +208,7 @@ def leaks(run: Run) -> pl.DataFrame:
     * ``label_relation``: whether the label there is the same, different, conflicting or unknown;
     * ``image_hits``, ``text_hits``, ``source_hits``: corpus items with its picture, with words that count,
       with the name of its source;
-    * ``rung``: the highest that a match reaches; empty where nothing but a source is shared;
+    * ``rung``: the highest that a match reaches;
     * ``corpus_id``: the corpus item that reaches it;
     * ``shown_by``: the surest that shows a copied picture: digest, registration or people; else empty.
     """
@@ -314,7 +311,7 @@ def _matched(
     for row in matches.to_dicts():
         rung = _picture_rung(row)
         if rung is Rung.UNDECIDED and bounds is not None and _without_picture(row):
-            rung = Rung.NEAR if row["degree"] in _GRADED else None
+            rung = Rung.LOOK_ALIKE if row["degree"] in _GRADED else None
         if rung is not None:
             items[row["benchmark_id"]].leaks.append(Leak(rung, row))
     for row in texts.to_dicts():
@@ -346,9 +343,8 @@ def _picture_rung(row: Mapping[str, Any]) -> Rung | None:
         return Rung.FULL if row["modality"] == Modality.FULL else Rung.COPY
     if row["relation"] == Relation.UNDECIDED or _not_agreed(row) == DISMISSED_ALONE:
         return Rung.UNDECIDED
-    if row["relation"] == Relation.OTHER_SUBJECT:
-        return Rung.SOURCE_OVERLAP
-    return Rung.NEAR if row["degree"] in _GRADED else None
+    alike = row["relation"] == Relation.LOOK_ALIKE or row["degree"] in _GRADED
+    return Rung.LOOK_ALIKE if alike else None
 
 
 def _words_rung(row: Mapping[str, Any]) -> Rung | None:
@@ -357,7 +353,9 @@ def _words_rung(row: Mapping[str, Any]) -> Rung | None:
     A degree grades a pair of texts, and a whole question is hard without its answer, too. Only with
     its answer it survives in a claim: a stock question stands on many pages.
     """
-    if row["method"] == _SOURCE or row["degree"] == "none":
+    if row["method"] == _SOURCE:
+        return Rung.SOURCE_OVERLAP
+    if row["degree"] == "none":
         return None
     whole = row["relation"] == SAME_ITEM
     if row["degree"] == "soft":
@@ -382,6 +380,17 @@ def evidence_of(row: Mapping[str, Any]) -> dict[str, Any]:
     except ValueError:
         return {"text": row["evidence"]}
     return value if isinstance(value, dict) else {"text": value}
+
+
+def undecided_because(row: Mapping[str, Any]) -> tuple[str, str]:
+    """(picture, what keeps an undecided match from being decided)."""
+    evidence = evidence_of(row)
+    registration = evidence.get("registration") or {}
+    if "people" in evidence:
+        reason = _not_agreed(row) or "people are unsure"
+    else:
+        reason = evidence.get("unverified") or registration.get("reason") or NOT_EXPLAINED
+    return str(evidence.get("benchmark_pixels", "")), str(reason)
 
 
 def _similarity(row: Mapping[str, Any]) -> float:

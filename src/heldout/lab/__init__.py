@@ -6,9 +6,6 @@ from heldout.lazy import load_on_first_use
 
 if TYPE_CHECKING:
     from heldout.lab.confound import (
-        GAINS,
-        SEED,
-        Confound,
         confound_json,
         confound_page,
         study_confound,
@@ -28,7 +25,7 @@ if TYPE_CHECKING:
         models_for,
         shipped_models,
     )
-    from heldout.lab.leaks.board import LeakPlan, leak_board, run_leaks
+    from heldout.lab.leaks.board import leak_board, run_leaks
     from heldout.lab.leaks.page import summary, write_leaks, write_sheets
     from heldout.lab.models.grid import (
         Grid,
@@ -36,12 +33,20 @@ if TYPE_CHECKING:
         PreparedGrid,
         load_reading,
         reads_of,
+        recipe_of,
         standing_recipe,
     )
     from heldout.lab.models.onnx_export import export_onnx
     from heldout.lab.models.planting import standing_arms, standing_bases
     from heldout.lab.models.pool import Lengths, mixed, questions
-    from heldout.lab.models.releases import REWORDED, Release, real_pool, told, words, write_release
+    from heldout.lab.models.releases import (
+        REWORDED,
+        Release,
+        real_pool,
+        release_pages,
+        words,
+        write_release,
+    )
     from heldout.lab.models.replay import Collector, Replay, RequestKeys
     from heldout.lab.models.sheet import Sheet, learn_tokenizer
     from heldout.lab.models.tables import train_grid
@@ -64,7 +69,15 @@ if TYPE_CHECKING:
     from heldout.lab.power.planted_answers import planted_answers
     from heldout.lab.power.planted_scores import planted_scores
     from heldout.lab.power.requirements import requirements
-    from heldout.lab.power.run import PowerPlan, run_power
+    from heldout.lab.power.run import run_power
+    from heldout.lab.settings import (
+        ConfoundSettings,
+        DegreeSettings,
+        GridSettings,
+        LeakSettings,
+        PowerSettings,
+        TransformSettings,
+    )
     from heldout.lab.transforms.cascade import PairJudge, judge_by_registration
     from heldout.lab.transforms.degrees import degrees_page, measure_degrees
     from heldout.lab.transforms.page import study_csv, study_page, write_studies
@@ -75,7 +88,8 @@ if TYPE_CHECKING:
         keep_robustness,
         refuse_another_encoder,
     )
-    from heldout.lab.transforms.study import SEED_DEGREES, TransformPlan, study_transforms
+    from heldout.lab.transforms.run import run_transforms
+    from heldout.lab.transforms.study import SEED_DEGREES, study_transforms
     from heldout.lab.transforms.transform import TRANSFORMS, Transform
 
 __all__ = [
@@ -86,13 +100,11 @@ __all__ = [
     "DEMO_TABLE",
     "DEMO_TRUTH",
     "DEMO_WHO",
-    "GAINS",
     "LARGER",
     "MEDIUM",
     "OUTSIDER",
     "RELEASED",
     "REWORDED",
-    "SEED",
     "SEED_DEGREES",
     "SMALL",
     "TOY",
@@ -101,15 +113,17 @@ __all__ = [
     "WORLDS",
     "Collection",
     "Collector",
-    "Confound",
+    "ConfoundSettings",
+    "DegreeSettings",
     "DemoModels",
     "DemoSize",
     "Grid",
     "GridRecipe",
-    "LeakPlan",
+    "GridSettings",
+    "LeakSettings",
     "Lengths",
     "PairJudge",
-    "PowerPlan",
+    "PowerSettings",
     "PreparedGrid",
     "Release",
     "Replay",
@@ -117,8 +131,8 @@ __all__ = [
     "Sheet",
     "Size",
     "Transform",
-    "TransformPlan",
     "TransformRates",
+    "TransformSettings",
     "TransformStudy",
     "audit_text",
     "clock",
@@ -145,10 +159,13 @@ __all__ = [
     "read_grid",
     "reads_of",
     "real_pool",
+    "recipe_of",
     "refuse_another_encoder",
+    "release_pages",
     "requirements",
     "run_leaks",
     "run_power",
+    "run_transforms",
     "save_model",
     "shipped_models",
     "standing_arms",
@@ -160,7 +177,6 @@ __all__ = [
     "study_page",
     "study_transforms",
     "summary",
-    "told",
     "train_grid",
     "with_truth",
     "words",

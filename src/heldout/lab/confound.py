@@ -18,46 +18,11 @@ from numpy.typing import NDArray
 
 from heldout.detect import cohort_delta
 from heldout.errors import InputError
+from heldout.lab.settings import ConfoundSettings
 from heldout.report import composition_chart, standalone, tail_chart
 from heldout.store import write_atomic, write_json
 
 Floats = NDArray[np.float64]
-SEED = 20260531
-GAINS = (0.05, 0.05, 1.0, 1.0, 1.0)
-TAIL = 100.0
-FLAG = 0.05
-
-
-@dataclass(frozen=True)
-class Confound:
-    """All constants of the demonstration."""
-
-    items: int = 1061
-    closed: int = 424
-    closed_scale: float = 900.0  # mean of the exponential easiness of closed items
-    noise: float = 2.0
-    gains: tuple[float, ...] = GAINS
-    offsets: tuple[float, ...] = ()  # one per model; none means all 0
-    low_gain: float = 0.05  # of the outliers that the sweep adds
-    high_gain: float = 1.0  # of its two anchors and its clean probe
-    most_outliers: int = 4
-    repeats: int = 200
-    tail: float = TAIL
-    flag: float = FLAG
-    seed: int = SEED
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.closed <= self.items or self.items < 2:
-            raise InputError(
-                f"closed: got {self.closed} of {self.items} items; expected at least 2 items, and no "
-                f"more closed ones than there are items"
-            )
-        if len(self.gains) < 3:
-            raise InputError(f"{len(self.gains)} gains: a cohort has at least 3 models")
-        if self.offsets and len(self.offsets) != len(self.gains):
-            raise InputError(f"{len(self.offsets)} offsets for {len(self.gains)} gains")
-        if self.noise < 0 or self.closed_scale <= 0 or self.repeats < 1:
-            raise InputError("noise may not be negative; scale and repeats must be positive")
 
 
 @dataclass(frozen=True)
@@ -77,15 +42,15 @@ class GainPoint:
 
 @dataclass(frozen=True)
 class ConfoundResult:
-    settings: Confound
+    settings: ConfoundSettings
     rows: list[ConfoundRow]
     sweep: list[GainPoint]
     #: Δ of every model, for the figure
     delta: Floats = field(repr=False, compare=False, default_factory=lambda: np.empty((0, 0)))
 
 
-def study_confound(settings: Confound | None = None) -> ConfoundResult:
-    constants = settings or Confound()
+def study_confound(settings: ConfoundSettings | None = None) -> ConfoundResult:
+    constants = settings or ConfoundSettings()
     delta = cohort_delta(_cohort(constants, constants.gains, np.random.default_rng(constants.seed)))
     rows = []
     for gain, row in zip(constants.gains, delta, strict=True):
@@ -94,12 +59,12 @@ def study_confound(settings: Confound | None = None) -> ConfoundResult:
     return ConfoundResult(constants, rows, _sweep(constants), delta)
 
 
-def _sweep(settings: Confound) -> list[GainPoint]:
+def _sweep(settings: ConfoundSettings) -> list[GainPoint]:
     """A clean high-gain probe beside two high-gain anchors and a growing number of outliers."""
     points = []
     for outliers in range(settings.most_outliers + 1):
         gains = (settings.low_gain,) * outliers + (settings.high_gain,) * 3
-        plain = Confound(**{**settings.__dict__, "offsets": ()})
+        plain = settings.model_copy(update={"offsets": ()})
         rates = []
         for repeat in range(settings.repeats):
             rng = np.random.default_rng([settings.seed, outliers, repeat])
@@ -110,7 +75,7 @@ def _sweep(settings: Confound) -> list[GainPoint]:
     return points
 
 
-def _cohort(settings: Confound, gains: Sequence[float], rng: np.random.Generator) -> Floats:
+def _cohort(settings: ConfoundSettings, gains: Sequence[float], rng: np.random.Generator) -> Floats:
     """Models × items, by Equation 1 with a contamination of 0 everywhere."""
     easiness = np.concatenate(
         [
@@ -134,7 +99,7 @@ def _cohort(settings: Confound, gains: Sequence[float], rng: np.random.Generator
 def confound_json(result: ConfoundResult) -> dict[str, Any]:
     return {
         "schema_version": 1,
-        "settings": asdict(result.settings),
+        "settings": result.settings.model_dump(mode="json"),
         "cohort": [asdict(row) for row in result.rows],
         "sweep": [asdict(point) for point in result.sweep],
     }

@@ -69,7 +69,7 @@ if TYPE_CHECKING:
         item_random,
         parse_variants,
     )
-    from heldout.model.endpoint.capabilities import as_json, enables, probe
+    from heldout.model.endpoint.capabilities import Capabilities, as_json, probe
     from heldout.model.endpoint.chat import FAILED, ChatEndpoint
     from heldout.model.endpoint.connection import (
         Backoff,
@@ -85,7 +85,13 @@ if TYPE_CHECKING:
         in_parallel,
     )
     from heldout.model.endpoint.endpoint import Endpoint, check_parity
-    from heldout.model.endpoint.settings import ModelEndpoint, ModelServer, open_endpoint, read_key
+    from heldout.model.endpoint.settings import (
+        ModelEndpoint,
+        ModelServer,
+        ProbedServer,
+        open_endpoint,
+        read_key,
+    )
     from heldout.model.item_scores import (
         DOCUMENT,
         alternatives,
@@ -242,6 +248,7 @@ __all__ = [
     "Asker",
     "Asking",
     "Backoff",
+    "Capabilities",
     "ChatEndpoint",
     "CheckpointSource",
     "Columns",
@@ -266,6 +273,7 @@ __all__ = [
     "OwnGrades",
     "Pace",
     "Preparation",
+    "ProbedServer",
     "Prompt",
     "Question",
     "RecordedAnswers",
@@ -312,7 +320,6 @@ __all__ = [
     "claim_model",
     "compare_grades",
     "default_variants",
-    "enables",
     "expand",
     "file_sha256",
     "forget_detections",

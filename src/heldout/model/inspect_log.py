@@ -199,11 +199,11 @@ def _completion(output: Any, texts: Mapping[str, Any]) -> str | None:
     return _text(message.get("content"), texts) if isinstance(message, dict) else None
 
 
-def _question(given: Any, texts: Mapping[str, Any]) -> str | None:
-    if not isinstance(given, list):
-        return _text(given, texts)
+def _question(content: Any, texts: Mapping[str, Any]) -> str | None:
+    if not isinstance(content, list):
+        return _text(content, texts)
     asked = [
-        record for record in given if isinstance(record, dict) and record.get("role") == "user"
+        record for record in content if isinstance(record, dict) and record.get("role") == "user"
     ]
     return _text(asked[-1].get("content"), texts) if asked else None
 

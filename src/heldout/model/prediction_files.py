@@ -1,7 +1,7 @@
 """Files that other programs wrote about a benchmark's items: one table of column names, one reader of rows.
 
-``score --recorded``, ``ask --recorded``, ``impact`` and lists of leaked items all read through here, so
-that a column is recognised by all of them or by none.
+Recorded scores, recorded answers, ``impact`` and lists of leaked items are all read here, so that a
+column is recognised by all of them or by none.
 """
 
 from __future__ import annotations

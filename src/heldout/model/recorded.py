@@ -139,10 +139,10 @@ def check_row(
 
 
 def _same_revision(raw: Mapping[str, Any], where: str, fingerprint: str) -> None:
-    given = str(raw.get("revision") or "")
-    if given and fingerprint and not fingerprint.startswith(given):
+    scored_on = str(raw.get("revision") or "")
+    if scored_on and fingerprint and not fingerprint.startswith(scored_on):
         raise InputError(
-            f"{where}: scored on revision {given[:12]}, but this benchmark is revision "
+            f"{where}: scored on revision {scored_on[:12]}, but this benchmark is revision "
             f"{fingerprint[:12]}; score the benchmark you audit"
         )
 

@@ -113,7 +113,9 @@ class Reply:
 
     def __post_init__(self) -> None:
         # Half of a surrogate pair, as a cut emoji leaves it, is no text that a table can hold.
-        object.__setattr__(self, "text", self.text.encode("utf-8", "replace").decode())
+        for name in ("text", "model", "fingerprint"):
+            value = getattr(self, name).encode("utf-8", "replace").decode()
+            object.__setattr__(self, name, value)
 
 
 class Asker(Protocol):

@@ -11,7 +11,7 @@ from typing import Any
 
 import polars as pl
 
-from heldout.benchmark import Benchmark, ReadCall, prepare_run, read_benchmark
+from heldout.benchmark import Benchmark, prepare_run, read_benchmark, verb_call
 from heldout.engine import progress
 from heldout.errors import InputError
 from heldout.model.endpoint.endpoint import Endpoint, check_parity
@@ -28,7 +28,7 @@ from heldout.model.self_check import (
     truncation_check,
 )
 from heldout.model.settings import ScoreSettings
-from heldout.store import Run, open_run, python_command
+from heldout.store import Run, open_run
 
 
 @dataclass
@@ -219,9 +219,7 @@ def score(
     chosen = ScoreSettings.choose(settings, values)
     chosen.require_source(chosen.recorded)
     benchmark = opened_benchmark(benchmark, quiet=quiet)
-    call = command or python_command(
-        "score", ReadCall(benchmark), **chosen.model_dump(mode="json", exclude_defaults=True)
-    )
+    call = command or verb_call("score", benchmark, chosen)
     if chosen.recorded is not None:
         run = open_run(run, "score", benchmark.name, command=call, seed=chosen.seed)
         with run.writing():

@@ -76,8 +76,8 @@ def score_requests(
     total = sum(len(shard) for shard in shards)
     with progress(title, total, "requests", done=total - len(ask.open), disabled=quiet) as step:
         try:
-            for given in scorer.score(ask.requests()):
-                ask.take(given)
+            for result in scorer.score(ask.requests()):
+                ask.take(result)
                 step()
         finally:  # an endpoint that died, an interrupt, a bug: what was answered stays
             ask.keep(kept)
@@ -123,17 +123,19 @@ class _Asking:
                 if request.id in self.open:
                     yield request
 
-    def take(self, given: Score | Dropped) -> None:
-        index = self.open.pop(given.id)
-        if isinstance(given, Score):
-            self._rows[given.id] = _row(given, given.total, len(given.logprobs), self._sums_only)
+    def take(self, result: Score | Dropped) -> None:
+        index = self.open.pop(result.id)
+        if isinstance(result, Score):
+            self._rows[result.id] = _row(
+                result, result.total, len(result.logprobs), self._sums_only
+            )
         elif (
-            given.reason in TRANSIENT
+            result.reason in TRANSIENT
         ):  # its shard stays unfinished: the next run asks for it again
-            self._passing.append(given)
+            self._passing.append(result)
             return
         else:
-            self._dropped[given.id] = given
+            self._dropped[result.id] = result
         self._left[index] -= 1
         if not self._left[index]:
             self._save(index)

@@ -88,7 +88,7 @@ RELATIONS: dict[str, str] = {
     "exact duplicate": Relation.SAME_IMAGE,
     "transformed copy": Relation.TRANSFORMED_COPY,
     "same source, other view": Relation.OTHER_VIEW,
-    "same view, other subject": Relation.OTHER_SUBJECT,
+    "look-alike": Relation.LOOK_ALIKE,
     "unrelated": Relation.UNRELATED,
     "unsure": Relation.UNDECIDED,
 }
@@ -132,9 +132,85 @@ def read_matches(run: Run, bounds: Bounds | None = None) -> pl.DataFrame:
     if bounds is not None:
         matches = regraded(matches, bounds, searched_with(run))
     judgements = current(run.path, MATCH).values()
-    if not judgements:
+    if judgements:
+        matches = judged_matches(matches, judgements, run.frame("items"))
+    in_folders = pl.col("relation").is_in(COPIES) & pl.col("corpus_id").str.contains(
+        "/", literal=True
+    )
+    unlabelled = not matches.filter(in_folders & (pl.col("label_relation") == "unknown")).is_empty()
+    return labelled_by_folder(matches, run.frame("items")) if unlabelled else matches
+
+
+# Class folders: ``cat/1.jpg`` says what the picture shows, in a corpus as in a benchmark.
+
+
+_CLASSED = (
+    0.5  # share of a corpus' copies whose folder has to be a label, at the depth of the classes
+)
+
+
+def labelled_by_folder(matches: pl.DataFrame, items: pl.DataFrame) -> pl.DataFrame:
+    """``matches`` in which copies of pictures without a question know the label of their folder.
+
+    A benchmark of class folders has labels for answers; a corpus of folders names none, but where its
+    folders are called like these labels, they are its labels: the same, or a label conflict.
+    """
+    labels = {
+        name: label for name, (question, label) in _words(items).items() if label and not question
+    }
+    copies = matches.filter(
+        pl.col("relation").is_in(COPIES)
+        & (pl.col("label_relation") == "unknown")
+        & pl.col("benchmark_id").is_in(list(labels))
+        & pl.col("corpus_id").str.contains("/", literal=True)
+    )
+    depths = {
+        str(corpus): depth
+        for (corpus,), rows in copies.group_by("corpus")
+        if (depth := _class_depth(rows["corpus_id"].to_list(), set(labels.values()))) is not None
+    }
+    if not depths:
         return matches
-    return judged_matches(matches, judgements, run.frame("items"))
+    rows = [_with_label(row, labels, depths) for row in matches.iter_rows(named=True)]
+    return pl.DataFrame(rows, schema=matches.schema)
+
+
+def _class_depth(ids: Sequence[str], labels: Collection[str]) -> int | None:
+    """At which folder below the corpus its classes stand; None where no folder is called like a label."""
+    hits: Counter[int] = Counter()
+    for name in ids:
+        hits.update(
+            depth for depth, folder in enumerate(name.split("/")[:-1]) if normal(folder) in labels
+        )
+    if not hits:
+        return None
+    depth, count = min(hits.items(), key=lambda entry: (-entry[1], entry[0]))
+    return depth if count >= _CLASSED * len(ids) else None
+
+
+def _with_label(
+    row: dict[str, Any], labels: Mapping[str, str], depths: Mapping[str, int]
+) -> dict[str, Any]:
+    depth, folders = depths.get(row["corpus"]), row["corpus_id"].split("/")[:-1]
+    if (
+        row["benchmark_id"] not in labels
+        or row["relation"] not in COPIES
+        or row["label_relation"] != "unknown"
+        or depth is None
+        or depth >= len(folders)
+    ):
+        return row
+    evidence = json.loads(row["evidence"])
+    if evidence.get("corpus_answer"):
+        return row
+    evidence["corpus_answer"] = folders[depth]
+    same = normal(folders[depth]) == labels[row["benchmark_id"]]
+    return {
+        **row,
+        "modality": Modality.FULL if same else row["modality"],
+        "label_relation": "same" if same else "different",
+        "evidence": json.dumps(evidence, ensure_ascii=False),
+    }
 
 
 def recognised(matches: pl.DataFrame) -> pl.DataFrame:

@@ -16,7 +16,7 @@ class Relation(StrEnum):
     SAME_IMAGE = "same image"
     TRANSFORMED_COPY = "transformed copy"
     UNDECIDED = "undecided"
-    OTHER_SUBJECT = "same view, other subject"
+    LOOK_ALIKE = "look-alike"  # similar; neither a proven copy nor proven to be none
     OTHER_VIEW = "same source, other view"  # only people say this
     UNRELATED = "unrelated"
 

@@ -82,12 +82,12 @@ def _answer(cells: list[dict[str, Any]]) -> tuple[str, str]:
 
 def _folders(output: Path) -> dict[str, str]:
     """Run folders below, by the benchmark they are about."""
-    found = {}
+    folders = {}
     for path in sorted(output.glob("*/manifest.json")):
         named = json.loads(path.read_text()).get("inputs", {}).get("benchmark")
         if named:
-            found[named["name"]] = path.parent.name
-    return found
+            folders[named["name"]] = path.parent.name
+    return folders
 
 
 def _datasets(output: Path) -> list[dict[str, Any]]:

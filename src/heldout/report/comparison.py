@@ -149,7 +149,7 @@ def compare_folders(before: Path, after: Path) -> list[Changes]:
 
 def is_empty(changes: Changes) -> bool:
     """Nothing a reader would want to know; versions alone do not count."""
-    inputs = {key: one for key, one in changes["inputs"].items() if key != "heldout"}
+    inputs = {key: value for key, value in changes["inputs"].items() if key != "heldout"}
     matches = changes["matches"]
     moved = any(matches[kind] for kind in ("appeared", "gone", "changed"))
     return not (
@@ -175,13 +175,13 @@ def _benchmark(run: Run, manifest: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _runs_below(output: Path) -> dict[str, Run]:
-    found = {}
+    runs = {}
     for path in sorted(output.glob("*/manifest.json")):
         run = Run.open(path.parent)
         named = run.manifest()["inputs"].get("benchmark")
         if named:
-            found[named["name"]] = run
-    return found
+            runs[named["name"]] = run
+    return runs
 
 
 def _inputs(old: Mapping[str, Any], new: Mapping[str, Any]) -> Changes:
@@ -213,8 +213,11 @@ def _pair(first: Any, second: Any) -> list[Any] | None:
 
 
 def _sets(first: Mapping[str, Any], second: Mapping[str, Any]) -> Changes:
-    found = {"appeared": sorted(set(second) - set(first)), "gone": sorted(set(first) - set(second))}
-    return found if any(found.values()) else {}
+    changes = {
+        "appeared": sorted(set(second) - set(first)),
+        "gone": sorted(set(first) - set(second)),
+    }
+    return changes if any(changes.values()) else {}
 
 
 def _by_id(run: Run, name: str) -> dict[str, dict[str, Any]]:
@@ -293,7 +296,7 @@ def _matches(before: Run, after: Run) -> Changes:
     changed = [key for key in different if key in old and key in new]
     # The pair stands in both runs, and what differs is what people said of it.
     by_people = {key for key in changed if old[key].people != new[key].people}
-    copies = [[key for key in found if found[key].relation in COPIES] for found in (old, new)]
+    copies = [[key for key in pairs if pairs[key].relation in COPIES] for pairs in (old, new)]
     leaked = [{key[0] for key in copy} for copy in copies]
     newly, no_longer = leaked[1] - leaked[0], leaked[0] - leaked[1]
     raised = newly - {key[0] for key in copies[1] if key not in by_people}
@@ -334,9 +337,9 @@ class _Pair(NamedTuple):
     people: Mapping[str, str] | None  # who said what of it, where anybody did
 
 
-def _relation(found: Mapping[Key, _Pair], key: Key) -> str:
+def _relation(pairs: Mapping[Key, _Pair], key: Key) -> str:
     """A pair that was not listed was looked at and dismissed, or never near: unrelated either way."""
-    return found[key].relation if key in found else Relation.UNRELATED
+    return pairs[key].relation if key in pairs else Relation.UNRELATED
 
 
 def _pairs(run: Run) -> dict[Key, _Pair]:

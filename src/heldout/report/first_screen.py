@@ -29,7 +29,7 @@ from heldout.verdict import (
     REPLACE,
     Claim,
     is_leak,
-    rung_told,
+    rung_words,
 )
 
 # How sure the copies are that a report counts: proven, verified with a measured precision, or believed.
@@ -39,7 +39,10 @@ PRECISION_FILE = "registration-precision.json"
 
 
 class CopyPrecision(BaseModel):
-    """Of what registration alone calls a copy, on corpora whose leaks were planted."""
+    """Of what registration alone calls a copy, on corpora whose leaks were planted.
+
+    It holds for pictures like those, and is quoted of no others.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -58,15 +61,19 @@ def published() -> CopyPrecision:
 
 
 def certainty(cells: Sequence[Mapping[str, Any]]) -> tuple[str, str]:
-    """Digests prove, registration verifies, people are believed; and how often registration is right."""
+    """Digests prove, registration verifies, people are believed; and how often registration is right, where
+    that was measured on pictures like these: those that heldout renders."""
     pictures = registered = believed = 0
+    rendered = True
     for cell in cells:
         here = sum(cell["evidence"].get(rung, 0) for rung in PICTURED)
         by_people = cell.get("by_people", 0)
         pictures += here
         believed += by_people
         # A verdict.json of an earlier version does not say it: then nothing is called proven.
-        registered += cell.get("by_registration", here - by_people)
+        verified = cell.get("by_registration", here - by_people)
+        registered += verified
+        rendered &= cell.get("rendered", False) or not verified
     proven = pictures - registered - believed
     if not registered and not believed:
         return f"Certain: every copy counted is proven by equal bytes or equal pixels. {_MORE}", ""
@@ -76,9 +83,10 @@ def certainty(cells: Sequence[Mapping[str, Any]]) -> tuple[str, str]:
         (believed, "by people's word"),
     )
     message = ", ".join(f"{count:,} {how}" for count, how in kinds if count)
-    return f"Items by their picture: {message}. {_MORE}", _measured(
-        published()
-    ) if registered else ""
+    if not registered:
+        return f"Items by their picture: {message}. {_MORE}", ""
+    measured = _measured(published()) if rendered else _NOT_MEASURED
+    return f"Items by their picture: {message}. {_MORE}", measured
 
 
 def _measured(precision: CopyPrecision) -> str:
@@ -92,6 +100,10 @@ def _measured(precision: CopyPrecision) -> str:
 
 
 _MORE = "More may be there than were found."
+_NOT_MEASURED = (
+    "How often “verified” is right was not measured on pictures like these: look at some of the pairs below, "
+    "or have two people judge them (heldout review)."
+)
 
 
 Cell = Mapping[str, Any]
@@ -160,7 +172,7 @@ def _rungs(evidence: Mapping[str, int]) -> dict[str, str]:
     """Items by the highest rung they reach: those that make up the rate, and those that do not."""
     return {
         kind: " · ".join(
-            f"{count:,} {rung_told(rung)}{'s' if rung == Rung.UNDECIDED and count != 1 else ''}"
+            f"{count:,} {rung_words(rung)}{'s' if rung == Rung.UNDECIDED and count != 1 else ''}"
             for rung, count in evidence.items()
             if (rung in PROVEN) is (kind == "proven")
         )
@@ -182,10 +194,20 @@ def in_words(cell: Cell) -> str:
     rate = cell["leak_rate"]
     if kind == "corpus" and rate and rate["leaked"]:
         message = f"{rate['leaked']:,} of {counted(rate['items'], 'item', 'items')} leaked"
-        return message + _believed(cell.get("by_people", 0))
+        return message + _believed(cell.get("by_people", 0)) + _up_to(rate)
     if kind == "corpus" and (near := cell["evidence"].get(Rung.UNDECIDED)):
         return f"none proven; {counted(near, 'item is', 'items are')} undecided"
     return (_CORPUS if kind == "corpus" else _MODEL)[cell["status"]]
+
+
+def _up_to(rate: Mapping[str, Any]) -> str:
+    """The upper end where items are undecided: the same quantity, items, as the lower one."""
+    possible = rate.get("possible")
+    if not possible:
+        return ""
+    undecided = possible["leaked"] - rate["leaked"]
+    ones = "the undecided one" if undecided == 1 else f"the {undecided:,} undecided ones"
+    return f"; up to {possible['leaked']:,} ({percent(possible['value'])}) if {ones} did, too"
 
 
 def grid(cells: Sequence[Cell]) -> dict[str, Any]:
@@ -193,12 +215,12 @@ def grid(cells: Sequence[Cell]) -> dict[str, Any]:
     single = [cell for cell in cells if not is_pair(cell)]
     ordered = sorted(single, key=lambda cell: cell["corpus"] is None)
     benchmarks = list(dict.fromkeys(cell["benchmark"] for cell in cells))
-    found: dict[tuple[str, str], dict[str, dict[str, Any]]] = {}
+    summaries: dict[tuple[str, str], dict[str, dict[str, Any]]] = {}
     for cell in ordered:
-        found.setdefault(target(cell), {})[cell["benchmark"]] = _summary(cell)
+        summaries.setdefault(target(cell), {})[cell["benchmark"]] = _summary(cell)
     rows = [
         {"kind": kind, "name": name, "cells": [mine.get(benchmark) for benchmark in benchmarks]}
-        for (kind, name), mine in found.items()
+        for (kind, name), mine in summaries.items()
     ]
     return {"benchmarks": benchmarks, "rows": rows}
 
@@ -225,9 +247,11 @@ def _summary(cell: Cell) -> dict[str, Any]:
     }
 
 
-def _interval(one: Mapping[str, float]) -> str:
+def _interval(bounds: Mapping[str, float]) -> str:
     """In one piece, wherever a line ends."""
-    return f"{percent(one['low'])} – {percent(one['high'])}".replace(" ", "\N{NO-BREAK SPACE}")
+    return f"{percent(bounds['low'])} – {percent(bounds['high'])}".replace(
+        " ", "\N{NO-BREAK SPACE}"
+    )
 
 
 def _speaking(cell: Cell) -> list[Mapping[str, Any]]:
@@ -291,7 +315,7 @@ def _leaked(cells: Sequence[Cell]) -> dict[str, Any]:
             "words": f"{cell['leak_rate']['leaked']:,} of "
             f"{counted(cell['leak_rate']['items'], 'item', 'items')}"
             f"{' of ' + cell['benchmark'] if several else ''} into {cell['corpus']}"
-            f"{_believed(cell.get('by_people', 0))}",
+            f"{_believed(cell.get('by_people', 0))}{_up_to(cell['leak_rate'])}",
             "rungs": _rungs(cell["evidence"]),
         }
         for cell in hit[:TOP]

@@ -21,6 +21,7 @@ from heldout.overlap import read_matches
 from heldout.report.reproduce import templates
 from heldout.store import Run
 
+CONFLICT = "label conflict"  # a copy with another answer or under another class
 LEAKED = {
     Modality.FULL: "image, question and answer",
     Modality.IMAGE_AND_QUESTION: "image and question",
@@ -56,15 +57,15 @@ def all_pairs(run: Run) -> list[dict[str, Any]]:
 def _pair(group: dict[str, Any], items: dict[str, dict[str, Any]]) -> dict[str, Any]:
     evidence = json.loads(group["evidence"][0])
     worst: dict[str, str] = {}  # rows come the worst first
-    for one, modality in zip(group["benchmark_id"], group["modality"], strict=True):
-        worst.setdefault(one, modality)
+    for item, modality in zip(group["benchmark_id"], group["modality"], strict=True):
+        worst.setdefault(item, modality)
     questions = [
         {
-            "question": _short(items[one]["question"]),
-            "answer": _short(items[one]["answer"]),
+            "question": _short(items[item]["question"]),
+            "answer": _short(items[item]["answer"]),
             "leaked": modality == Modality.FULL,
         }
-        for one, modality in worst.items()
+        for item, modality in worst.items()
     ]
     registration = evidence.get("registration") or {}
     return {
@@ -76,7 +77,11 @@ def _pair(group: dict[str, Any], items: dict[str, dict[str, Any]]) -> dict[str, 
         "transform": group["transform"][0],
         "leaked": LEAKED.get(group["modality"][0], ""),
         "full": group["modality"][0] == Modality.FULL,
-        "other_answer": group["label_relation"][0] == "different",
+        "label": CONFLICT
+        if "different" in group["label_relation"]
+        else "same label"
+        if "same" in group["label_relation"]
+        else "",
         "left": evidence["benchmark_image"],
         "right": evidence["corpus_image"],
         "warp": registration.get("warp"),
@@ -203,7 +208,9 @@ def make_gallery(run: Run, *, quiet: bool = False) -> Gallery:
         "corpus": _counts(pair["corpus"] for pair in pairs),
         "relation": _counts(pair["relation"] for pair in pairs),
         "leaked": _counts(pair["leaked"] for pair in pairs if pair["leaked"]),
+        "label": _counts(pair["label"] for pair in pairs if pair["label"]),
     }
+    made.choices = {name: counts for name, counts in made.choices.items() if counts}
     kinds = {name: list(counts) for name, counts in made.choices.items()}
     rows = [
         [kinds[name].index(pair[name]) if pair[name] in kinds[name] else -1 for name in kinds]
@@ -291,5 +298,5 @@ def _counts(values: Iterator[str] | Any) -> dict[str, int]:
         counts[value] = counts.get(value, 0) + 1
     order = list(LEAKED.values())
     return dict(
-        sorted(counts.items(), key=lambda one: order.index(one[0]) if one[0] in order else 0)
+        sorted(counts.items(), key=lambda entry: order.index(entry[0]) if entry[0] in order else 0)
     )

@@ -134,7 +134,7 @@ Found = Mapping[str, Any]
 class Figure(NamedTuple):
     name: str  # of the file, without its ending
     drawn: Markup
-    told: str
+    caption: str
 
 
 def model_figures(run: Run) -> list[Figure]:
@@ -160,9 +160,9 @@ def _order_joint(tables: ScoreTables, findings: Sequence[Found]) -> Figure | Non
     if tables.order_joint is None or not findings:
         return None
     strips = []
-    for found in findings[:_MOST]:
-        shards = joint_shards(tables.order_joint, found["cell"]["model"])
-        rng = np.random.default_rng(found["seed"])
+    for finding in findings[:_MOST]:
+        shards = joint_shards(tables.order_joint, finding["cell"]["model"])
+        rng = np.random.default_rng(finding["seed"])
         gains = np.zeros(DRAWN)
         for shard in shards:
             # Any order of a shard might have been the released one.
@@ -170,7 +170,7 @@ def _order_joint(tables: ScoreTables, findings: Sequence[Found]) -> Figure | Non
             others = (shard.sum() - shard) / (len(shard) - 1)
             gains += (shard - others)[chosen] / len(shards)
         observed = float(shard_gains(shards).mean())
-        strips.append(Strip(found["cell"]["model"], observed, gains, found["p"]))
+        strips.append(Strip(finding["cell"]["model"], observed, gains, finding["p"]))
     drawn = null_strips(
         strips,
         title="Released order against shuffled ones",
@@ -185,12 +185,14 @@ def _order_joint(tables: ScoreTables, findings: Sequence[Found]) -> Figure | Non
 
 def _order_trend(tables: ScoreTables, findings: Sequence[Found]) -> Figure | None:
     strips = []
-    for found in findings[:_MOST]:
-        scored = tables.scored(found["cell"]["model"])
-        labels = strata(scored.frame, tuple(found["details"]["strata"]))
+    for finding in findings[:_MOST]:
+        scored = tables.scored(finding["cell"]["model"])
+        labels = strata(scored.frame, tuple(finding["details"]["strata"]))
         means, _ = block_means(aligned_ranks(scored.means, labels), scored.clusters)
-        null = _correlations(means, found["seed"])
-        strips.append(Strip(found["cell"]["model"], found["statistic"]["value"], null, found["p"]))
+        null = _correlations(means, finding["seed"])
+        strips.append(
+            Strip(finding["cell"]["model"], finding["statistic"]["value"], null, finding["p"])
+        )
     if not strips:
         return None
     drawn = null_strips(
@@ -231,7 +233,9 @@ def _tails(tables: ScoreTables, findings: Sequence[Found]) -> Figure | None:
 
 
 def _jaccard(findings: Sequence[Found]) -> Figure | None:
-    values = {tuple(found["details"]["models"]): found["details"]["jaccard"] for found in findings}
+    values = {
+        tuple(finding["details"]["models"]): finding["details"]["jaccard"] for finding in findings
+    }
     names = sorted({name for pair in values for name in pair})[:_MOST]
     if len(names) < 2:
         return None
@@ -257,9 +261,9 @@ def _jaccard(findings: Sequence[Found]) -> Figure | None:
 def _twins(findings: Sequence[Found]) -> Iterator[Figure]:
     """One figure per set of twins."""
     sets: dict[str, list[Found]] = {}
-    for found in findings:
-        ends = list(found["details"]["accuracy"])
-        sets.setdefault(ends[1], []).append(found)
+    for finding in findings:
+        ends = list(finding["details"]["accuracy"])
+        sets.setdefault(ends[1], []).append(finding)
     for twin, mine in sets.items():
         clean = {name for record in mine for name in record["details"]["references"]}
         slopes = [_slope(record, record["cell"]["model"] in clean) for record in mine[:_MOST]]
@@ -272,10 +276,10 @@ def _twins(findings: Sequence[Found]) -> Iterator[Figure]:
         yield Figure(f"slopes-{_file_name(twin)}", drawn, message)
 
 
-def _slope(found: Found, clean: bool) -> Slope:
-    rates = list(found["details"]["accuracy"].values())
+def _slope(finding: Found, clean: bool) -> Slope:
+    rates = list(finding["details"]["accuracy"].values())
     return Slope(
-        found["cell"]["model"],
+        finding["cell"]["model"],
         (rates[0]["value"], rates[1]["value"]),
         (rates[0]["low"], rates[1]["low"]),
         (rates[0]["high"], rates[1]["high"]),

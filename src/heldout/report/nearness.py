@@ -118,11 +118,11 @@ def _figures(calibration: Calibration, benchmark: str) -> list[Markup]:
         Series(
             name,
             alphas,
-            [rate.value for rate in found],
-            [rate.interval.low for rate in found],
-            [rate.interval.high for rate in found],
+            [rate.value for rate in curve],
+            [rate.interval.low for rate in curve],
+            [rate.interval.high for rate in curve],
         )
-        for name, found in rates
+        for name, curve in rates
     ]
     return [histogram, flag_fraction_chart(series)]
 
@@ -148,15 +148,15 @@ def agreement(calibrated: Sequence[Calibration]) -> list[dict[str, Any]]:
         if left.corpus != right.corpus or left.tau is None or right.tau is None:
             continue
         common = set(left.benchmark.pictures) & set(right.benchmark.pictures)
-        one, other = left.flagged() & common, right.flagged() & common
+        first, other = left.flagged() & common, right.flagged() & common
         records.append(
             {
                 "corpus": left.corpus,
                 "encoders": (left.encoder.split(" |")[0], right.encoder.split(" |")[0]),
-                "both": len(one & other),
-                "left": len(one - other),
-                "right": len(other - one),
-                "neither": len(common - one - other),
+                "both": len(first & other),
+                "left": len(first - other),
+                "right": len(other - first),
+                "neither": len(common - first - other),
                 "n": len(common),
             }
         )
@@ -172,10 +172,10 @@ def relation_counts(
     picture = pl.col("evidence").str.json_path_match("$.benchmark_pixels").alias("picture")
     here = matches.filter(pl.col("corpus") == corpus).select(picture, "relation").unique()
     best: dict[str, int] = {}
-    for one, relation in here.iter_rows():
+    for image, relation in here.iter_rows():
         if relation in RELATIONS:
             place = RELATIONS.index(relation)
-            best[one] = min(place, best.get(one, place))
+            best[image] = min(place, best.get(image, place))
     counts = [sum(place == index for place in best.values()) for index in range(len(RELATIONS))]
     rows = [
         {"relation": name, "count": count, "share": count / len(pictures) if pictures else 0.0}

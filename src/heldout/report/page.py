@@ -61,8 +61,8 @@ def write_report(
     """``claims`` are those of corpora; what is claimed of models stands in claims.json already."""
     manifest = run.manifest()
     items = run.frame("items")
-    found = read_matches(run) if run.table_path("matches").exists() else None  # scores alone
-    matches = found if found is not None else pl.DataFrame(empty_table("matches"))
+    recorded = read_matches(run) if run.table_path("matches").exists() else None  # scores alone
+    matches = recorded if recorded is not None else pl.DataFrame(empty_table("matches"))
     name = manifest["inputs"]["benchmark"]["name"]
     near = [
         stage
@@ -75,7 +75,7 @@ def write_report(
     robust = robustness_sections(run, list(manifest["stages"].values()))
     radars = [record["figure"] for record in robust if record["figure"] is not None]
     _write_figures(run, [*_nearness_figures(sections), *of_models, *degrees, *radars])
-    gallery = make_gallery(run, quiet=quiet) if found is not None else None
+    gallery = make_gallery(run, quiet=quiet) if recorded is not None else None
     corrected = corrected_of(run)
     verdict = benchmark_verdict(run, name, corrected, tried_models(run))
     cells = [cell.as_json() for cell in verdict.cells]

@@ -49,13 +49,13 @@ def _stage(command: Sequence[str]) -> tuple[str, ...]:
 
 
 def _value(command: Sequence[str], name: str) -> str:
-    found = []
+    values = []
     for place, word in enumerate(command):
         if word == name:
-            found += list(command[place + 1 : place + 2])
+            values += list(command[place + 1 : place + 2])
         elif word.startswith(f"{name}="):
-            found.append(word.partition("=")[2])
-    return " ".join(found)
+            values.append(word.partition("=")[2])
+    return " ".join(values)
 
 
 # The templates' surroundings: what is escaped, which scripts a page may run, how numbers are told.

@@ -133,17 +133,17 @@ def _sentence(
             f"{percent(full['value'])} on all items; it has seen the benchmark itself: no part of it "
             "is clean for this model."
         )
-        return 0.0, {"model": where, "points": "", "told": message, "sure": ""}
+        return 0.0, {"model": where, "points": "", "sentence": message, "sure": ""}
     leaked = lines.get("leaked", {"items": 0})
     if not leaked["items"]:
         leaks = "none of them leaked" if searched else "no corpus was searched for leaked ones"
         message = f"{percent(full['value'])} on all items; {leaks}."
-        return 0.0, {"model": where, "points": "", "told": message, "sure": ""}
+        return 0.0, {"model": where, "points": "", "sentence": message, "sure": ""}
     if clean["value"] is None:
         message = (
             f"{percent(full['value'])} on all items; no item is clean, so nothing can be compared."
         )
-        return 0.0, {"model": where, "points": "", "told": message, "sure": ""}
+        return 0.0, {"model": where, "points": "", "sentence": message, "sure": ""}
     points = 100 * (full["value"] - clean["value"])
     message = f"{percent(full['value'])} on all items, {percent(clean['value'])} on the clean ones"
     if leaked.get("leakage") == LABELLED:
@@ -153,7 +153,7 @@ def _sentence(
     return points, {
         "model": where,
         "points": signed(points) + " points",
-        "told": message,
+        "sentence": message,
         "sure": _sure(model),
     }
 
@@ -186,17 +186,17 @@ def _shown(line: Mapping[str, Any], metric: str) -> dict[str, Any]:
 def _owed(model: Mapping[str, Any]) -> dict[str, Any] | None:
     if not model["owed"]:
         return None
-    one = model["owed"][0]
+    owed = model["owed"][0]
     rate = model["metric"] == ACCURACY
 
     def tell(value: float) -> str:
         return signed(100 * value) if rate else signed(value, 3)
 
-    interval = one["interval"]
+    interval = owed["interval"]
     return {
-        "value": tell(one["value"]) + (" points" if rate else ""),
+        "value": tell(owed["value"]) + (" points" if rate else ""),
         "around": f"{tell(interval['low'])} – {tell(interval['high'])}" if interval else "",
-        "p": one["p_adjusted"],
+        "p": owed["p_adjusted"],
     }
 
 

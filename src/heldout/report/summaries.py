@@ -43,12 +43,12 @@ def report_markdown(
     sure = [*screen["sure"], *filter(None, [screen["measured"]])]
     lines += [f"- {escaped(sentence)}" for sentence in sure]
     owed = [
-        f"{difference['model']}: {difference['points']} {difference['told']}"
+        f"{difference['model']}: {difference['points']} {difference['sentence']}"
         for difference in screen["owed"]
     ]
     lines += [f"- Score: {escaped(line)}" for line in owed or [lacking]]
     lines += [f"- Do: {escaped(step['sentence'])}" for step in screen["advice"]]
-    lines += [f"- Recorded: {escaped(about)}: {escaped(one)}" for about, one in remarks]
+    lines += [f"- Recorded: {escaped(about)}: {escaped(remark)}" for about, remark in remarks]
     lines += ["", "| against | verdict | in words |", "|---|---|---|"]
     record = {
         (row["kind"], row["name"]): cell

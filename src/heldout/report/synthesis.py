@@ -153,7 +153,7 @@ class SynthesisFacts:
     def single(self) -> dict[str, str]:
         """What is the same for all items, by its title."""
         counted = {title: self.statistics.get(key, {}) for key, title in _COUNTED.items()}
-        return {title: next(iter(found)) for title, found in counted.items() if len(found) == 1}
+        return {title: next(iter(values)) for title, values in counted.items() if len(values) == 1}
 
     @property
     def published(self) -> int:
@@ -290,12 +290,12 @@ def _criteria(run: Run) -> Iterator[CriterionRate]:
 
 
 def _letters(run: Run) -> dict[str, dict[str, int]]:
-    found = {}
+    letters = {}
     for name, stage in (("as written", SynthStage.GENERATE), ("balanced", SynthStage.BALANCE)):
         if finished(run, stage):
             counts = Counter(row["answer"] for row in read_rows(run, stage))
-            found[name] = dict(sorted(counts.items()))
-    return found
+            letters[name] = dict(sorted(counts.items()))
+    return letters
 
 
 def _contamination(report: Mapping[str, Any]) -> dict[str, Any]:
@@ -311,7 +311,7 @@ def _contamination(report: Mapping[str, Any]) -> dict[str, Any]:
         # Another encoder has another scale: the thresholds are those of the paper's encoders.
         encoder = str(known.get("encoder", "")).partition(" ")[0]
         what = what.format(encoder, fields=_compared(known))
-        for threshold, found in known.get("overlap_at", {}).items():
+        for threshold, published in known.get("overlap_at", {}).items():
             items = known["by_item"]
             rows.append(
                 {
@@ -319,7 +319,7 @@ def _contamination(report: Mapping[str, Any]) -> dict[str, Any]:
                     "at": threshold,
                     "unit": unit,
                     "of": known.get("queries", known.get("images")),
-                    "published": found,
+                    "published": published,
                     "before": known["before_removal"]["overlap_at"][threshold],
                     "of_items": items["published"]["items"],
                     "items": items["published"]["overlap_at"][threshold],
@@ -350,7 +350,20 @@ def _words(asked: Mapping[str, Any]) -> str:
     return (
         f"By words, {asked['findable']:,} of its {counted(asked['questions'], 'question', 'questions')} "
         f"could be found{f' (not: {others})' if others else ''}. Published items that ask a stock question "
-        f"of it and give its answer: {asked['items_kept']:,}."
+        f"of it and give its answer: {asked['items_kept']:,}.{_judged(asked.get('judge', {}))}"
+    )
+
+
+def _judged(counts: Mapping[str, Any]) -> str:
+    """What the judge of rewordings said, as a sentence; empty where none was asked."""
+    if not counts:
+        return ""
+    verdicts = ("same", "different", "unsure")
+    pairs = sum(counts.get(verdict, 0) for verdict in verdicts)
+    listed = ", ".join(f"{counts.get(verdict, 0):,} {verdict}" for verdict in verdicts)
+    return (
+        f" {counts['model']} read {counted(pairs, 'pair', 'pairs')} of questions that might be "
+        f"rewordings: {listed}."
     )
 
 

@@ -71,7 +71,7 @@ def read_samples(run: Run) -> list[Sample]:
         if reason not in seen and len(seen) < REJECTED:
             seen.add(reason)
             wanted[name] = (reason, detail)
-    found = {}
+    samples = {}
     balanced = {}
     if finished(run, SynthStage.BALANCE):
         rows = read_rows(run, SynthStage.BALANCE)
@@ -84,8 +84,8 @@ def read_samples(run: Run) -> list[Sample]:
     for name, draft in kept.items():
         if (row := balanced.get(name)) is not None:
             draft = replace(draft, options=tuple(row["options"]), answer=row["answer"])
-        found[name] = _sample(run, draft, shown[draft.figure], *wanted[name])
-    return [found[name] for name in wanted if name in found]
+        samples[name] = _sample(run, draft, shown[draft.figure], *wanted[name])
+    return [samples[name] for name in wanted if name in samples]
 
 
 def _first_published(run: Run) -> list[str]:
@@ -146,6 +146,7 @@ _ROLES = {
     "generator": "Written by",
     "verifier": "Verified by",
     "shortcut": "Answered without the image by",
+    "judge": "Rewordings of benchmark questions judged by",
     "traces": "Reasoning traces by",
 }
 

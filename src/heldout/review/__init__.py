@@ -8,7 +8,21 @@ if TYPE_CHECKING:
     from heldout.review.card import Form, Kind, ReviewCard
     from heldout.review.desk import Desk, item_tables, open_desks
     from heldout.review.server import make_app, serve
+    from heldout.review.session import Review, open_review
+    from heldout.review.settings import ReviewSettings
 
-__all__ = ["Desk", "Form", "Kind", "ReviewCard", "item_tables", "make_app", "open_desks", "serve"]
+__all__ = [
+    "Desk",
+    "Form",
+    "Kind",
+    "Review",
+    "ReviewCard",
+    "ReviewSettings",
+    "item_tables",
+    "make_app",
+    "open_desks",
+    "open_review",
+    "serve",
+]
 
-__getattr__ = load_on_first_use(__name__, __file__)
+__getattr__ = load_on_first_use(__name__, __file__, verb="open_review")

@@ -23,7 +23,7 @@ class ReviewCard:
 
     subject: str
     cluster: str  # cards of one benchmark picture are not independent
-    told: Mapping[str, Any]
+    content: Mapping[str, Any]  # what every rater sees
     hint: Mapping[str, Any]  # what the tool thinks: kept from a blinded rater
     pictures: Mapping[str, CardPicture] = field(default_factory=dict)  # by side, in the order shown
     decides: tuple[tuple[str, str], ...] = ()  # corpora and pictures whose leak a match decides
@@ -56,7 +56,7 @@ _MATCH_HELP = (
     "the same picture: nothing was changed but the file",
     "the same picture, cropped, turned, resized, recoloured or re-compressed",
     "the same subject or study, but another shot, slice or moment",
-    "the same kind of view of somebody or something else",
+    "similar, but of somebody or something else",
     "nothing in common but by chance",
     "cannot be told from what is shown",
 )

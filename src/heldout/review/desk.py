@@ -30,6 +30,7 @@ from heldout.review.items import (
     twin_cards,
 )
 from heldout.review.matches import match_cards, text_cards
+from heldout.review.settings import ReviewSettings
 from heldout.review.tables import Table, agreement_tables
 from heldout.store import ITEM, Following, Judgement, Run, append, current, log_path
 
@@ -93,14 +94,14 @@ class Desk:
         """What this rater said so far, by the number of the card."""
         said = {
             self._places[subject]: judgement.verdict
-            for (subject, rater), judgement in self._current().items()
+            for (subject, rater), judgement in self.judgements().items()
             if rater == self.rater and subject in self._places
         }
         return {"judged": said, "total": len(self.cards)}
 
     def card(self, index: int) -> dict[str, Any]:
         card = self.cards[index]
-        said = self._current()
+        said = self.judgements()
         others = [
             {"rater": rater, "verdict": judgement.verdict, "note": judgement.note}
             for (subject, rater), judgement in said.items()
@@ -109,7 +110,7 @@ class Desk:
         return {
             "index": index,
             "subject": card.subject,
-            "told": card.told,
+            "content": card.content,
             "pictures": [
                 {"side": side, "name": picture.name} for side, picture in card.pictures.items()
             ],
@@ -131,7 +132,7 @@ class Desk:
         card = self.cards[index]
         self._check(verdict, note, ratings or {})
         with self._lock:
-            known = self._current().get((card.subject, self.rater))
+            known = self.judgements().get((card.subject, self.rater))
             if (known.time if known else None) != seen:
                 raise JudgedMeanwhileError(known)
             kind = KINDS[self.kind]
@@ -143,12 +144,12 @@ class Desk:
         with self._lock:
             mine = {
                 subject: judgement
-                for (subject, rater), judgement in self._current().items()
+                for (subject, rater), judgement in self.judgements().items()
                 if rater == self.rater and subject in self._places
             }
             subject = self.cards[index].subject if index is not None else None
             if subject is None or subject not in mine:
-                subject = max(mine, key=lambda one: mine[one].time, default=None)
+                subject = max(mine, key=lambda judged: mine[judged].time, default=None)
             if subject is None:
                 return None
             # The note stays in the log; a verdict of None takes the rest back.
@@ -157,9 +158,10 @@ class Desk:
 
     def tables(self) -> list[Table]:
         """How far people agree. A blinded rater is told when all is judged, not before."""
-        return agreement_tables(self.kind, self.cards, self._current())
+        return agreement_tables(self.kind, self.cards, self.judgements())
 
-    def _current(self) -> dict[tuple[str, str], Judgement]:
+    def judgements(self) -> dict[tuple[str, str], Judgement]:
+        """The judgement in force of each rater on each subject, by (subject, rater)."""
         return self._log.current()
 
     def _hint(self, card: ReviewCard) -> Mapping[str, Any]:
@@ -201,15 +203,13 @@ SHOWN = 12  # runs of an audit's output that are named
 
 def open_desks(
     source: str,
+    settings: ReviewSettings | None = None,
     *,
-    kind: Kind | None = None,
-    rater: str,
-    blind: bool = False,
-    rubric: bool = True,
-    unrelated: bool = False,
     out: Path | None = None,
+    **values: Any,
 ) -> list[Desk]:
-    """One desk of that ``kind``; without it one each of matches, texts and twins, else of items."""
+    """One desk of the kind that is set; without it one each of matches, texts and twins, else of items."""
+    chosen = ReviewSettings.choose(settings, values)
     path = Path(source)
     if not (path / "manifest.json").exists():
         inside = runs_inside(path)
@@ -219,24 +219,24 @@ def open_desks(
                     f"{path} holds what people judged, and not what they judged: name that, too "
                     f"(heldout review BENCH --kind items --out {path})"
                 )
-            return [_benchmark_desk(source, kind, rater, blind, rubric, out)]
+            return [_benchmark_desk(source, chosen, out)]
         if len(inside) > 1:
             raise InputError(_choose(path, inside))
         path = inside[0]
     run = Run.open(path)
-    kinds = [kind] if kind else _kinds(run)
+    kinds = [chosen.kind] if chosen.kind else _kinds(run)
     known = run.manifest()["inputs"].get("benchmark", {})
     title = str(known.get("name") or run.path.resolve().name)
-    made = {kind: _cards(run, kind, unrelated) for kind in kinds}
+    made = {kind: _cards(run, kind, chosen.unrelated) for kind in kinds}
     if not any(made.values()):
-        found = "matches" in made or "texts" in made
-        why = "nothing was found" if found else "the table is empty"
-        if found and not unrelated and any(_cards(run, name, True) for name in made):
+        searched = "matches" in made or "texts" in made
+        why = "nothing was found" if searched else "the table is empty"
+        if searched and not chosen.unrelated and any(_cards(run, name, True) for name in made):
             why = "nothing that was found counts by itself; all pairs can be asked for"
         raise InputError(f"{run.path} has no {' and no '.join(made)} to judge: {why}")
     return [
-        Desk(out or run.path, title, one, rater, cards, blind, rubric)
-        for one, cards in made.items()
+        Desk(out or run.path, title, name, chosen.rater, cards, chosen.blind, chosen.rubric)
+        for name, cards in made.items()
         if cards
     ]
 
@@ -283,15 +283,22 @@ def _cards(run: Run, kind: Kind, unrelated: bool) -> list[ReviewCard]:
     return run_cards(run)
 
 
-def _benchmark_desk(
-    source: str, kind: Kind | None, rater: str, blind: bool, rubric: bool, out: Path | None
-) -> Desk:
-    if kind not in (None, "items"):
-        raise InputError(f"{source} is no run folder, and only a run folder has {kind} to judge")
+def _benchmark_desk(source: str, settings: ReviewSettings, out: Path | None) -> Desk:
+    if settings.kind not in (None, "items"):
+        raise InputError(
+            f"{source} is no run folder, and only a run folder has {settings.kind} to judge"
+        )
     benchmark = read_benchmark(source)
     # Never inside the benchmark: a reader would take the log for data.
-    folder = out or Path(f"{benchmark.name}-review")
-    return Desk(folder, benchmark.name, "items", rater, benchmark_cards(benchmark), blind, rubric)
+    return Desk(
+        out or Path(f"{benchmark.name}-review"),
+        benchmark.name,
+        "items",
+        settings.rater,
+        benchmark_cards(benchmark),
+        settings.blind,
+        settings.rubric,
+    )
 
 
 def _kinds(run: Run) -> list[Kind]:

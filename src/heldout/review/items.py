@@ -109,7 +109,7 @@ def _example_card(
     return ReviewCard(
         subject=identifier,
         cluster=cluster,
-        told={
+        content={
             "id": identifier,
             "question": question or "",
             "options": list(options),
@@ -206,7 +206,7 @@ def _synthesis_card(
     return ReviewCard(
         subject=draft.id,
         cluster=figure.article,
-        told={
+        content={
             "id": draft.id,
             "question": draft.question,
             "options": list(draft.options),
@@ -280,7 +280,7 @@ def _twin_card(run: Run, row: Mapping[str, Any]) -> ReviewCard:
     return ReviewCard(
         subject=identifier,
         cluster=str(row.get("image_name") or identifier),
-        told={
+        content={
             "id": identifier,
             **{name: str(row.get(name) or "") for name in fields},
             "options": options_of(row.get("options")),

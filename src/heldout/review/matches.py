@@ -58,7 +58,7 @@ def _match_card(
     return ReviewCard(
         subject=subject,
         cluster=item["cluster"],
-        told={
+        content={
             "query": {
                 "name": name,
                 "questions": _questions(rows, items),
@@ -211,8 +211,8 @@ def _text_card(
     ours = "\n".join(part for part in (question, *options) if part) or item["answer"] or ""
     texts = list(dict.fromkeys(row["evidence"]["corpus_text"] for row in rows))
     marked, theirs = marked_words(ours, texts)
-    names = list(dict.fromkeys(one[0] for one, _ in pairs))
-    places = list(dict.fromkeys(f"{one[1]}: {one[2]}" for one, _ in pairs))
+    names = list(dict.fromkeys(key[0] for key, _ in pairs))
+    places = list(dict.fromkeys(f"{key[1]}: {key[2]}" for key, _ in pairs))
     shared = str(evidence.get("shared") or "")
     match = pictured.get(pair)
     # Several items may share these words, and then no picture is theirs.
@@ -220,7 +220,7 @@ def _text_card(
     return ReviewCard(
         subject=subject,
         cluster=item["cluster"],
-        told={
+        content={
             "query": {
                 "id": pair[0],
                 "items": names[:SHOWN],
@@ -249,7 +249,7 @@ def _text_card(
             "judge": evidence.get("judge"),
         },
         pictures=pictures,
-        decides=tuple(sorted({(one[1], one[0]) for one, _ in pairs})),
+        decides=tuple(sorted({(key[1], key[0]) for key, _ in pairs})),
     )
 
 
@@ -257,21 +257,21 @@ def _pictures(
     item: Mapping[str, Any], match: Mapping[str, Any] | None, album: Album
 ) -> dict[str, CardPicture]:
     """The item's picture, and the corpus' where the image scan knows it: is it the same subject?"""
-    found = {}
+    pictures = {}
     if item["image_names"] and item["image_digests"][0]:
         name, proof = item["image_names"][0], same_pixels(item["image_digests"][0])
         place = functools.partial(album.of_benchmark, item["benchmark_id"], 0)
-        found["query"] = CardPicture(name, place, proof)
+        pictures["query"] = CardPicture(name, place, proof)
     if match is not None:
         evidence = json.loads(match["evidence"])
-        found["neighbour"] = neighbour_picture(album, evidence, match["corpus_id"])
-    return found
+        pictures["neighbour"] = neighbour_picture(album, evidence, match["corpus_id"])
+    return pictures
 
 
 def marked_words(ours: str, texts: Sequence[str]) -> tuple[Marked, list[Marked]]:
     """``ours`` against the text most like it, and each of ``texts`` against ``ours``, word by word."""
     sides = [_sides(ours, text) for text in texts]
-    best = min((one for one, _ in sides), key=_differs, default=[(ours, False)])
+    best = min((words for words, _ in sides), key=_differs, default=[(ours, False)])
     return best, [other for _, other in sides]
 
 
@@ -285,11 +285,11 @@ def _sides(ours: str, theirs: str) -> tuple[Marked, Marked]:
     same = SequenceMatcher(
         None, [_seen(part) for part in first], [_seen(part) for part in second], autojunk=False
     )
-    one, other = [True] * len(first), [True] * len(second)
+    changed, other = [True] * len(first), [True] * len(second)
     for place, there, length in same.get_matching_blocks():
-        one[place : place + length] = [False] * length
+        changed[place : place + length] = [False] * length
         other[there : there + length] = [False] * length
-    return _joined(first, one), _joined(second, other)
+    return _joined(first, changed), _joined(second, other)
 
 
 def _seen(piece: str) -> str:

@@ -288,12 +288,12 @@ def is_packed(path: str) -> bool:
 @functools.lru_cache(maxsize=64)
 def _tar_listing(path: str, changed: int) -> dict[str, list[tuple[int, int]]]:
     """Members of an uncompressed tar by name. A shard is listed once, not once per picture."""
-    found: dict[str, list[tuple[int, int]]] = {}
+    members: dict[str, list[tuple[int, int]]] = {}
     try:
         with tarfile.open(path, "r:") as tar:
             for member in tar:
                 if member.isfile():
-                    found.setdefault(member.name, []).append((member.offset_data, member.size))
+                    members.setdefault(member.name, []).append((member.offset_data, member.size))
     except (tarfile.TarError, OSError, ValueError):
-        return found  # a cut tar lists what it still holds
-    return found
+        return members  # a cut tar lists what it still holds
+    return members

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import asdict
 from http.cookies import CookieError, SimpleCookie
 from importlib import resources
-from typing import Any
+from typing import Any, Self
 from urllib.parse import parse_qs
 
 from heldout.errors import InputError, require
@@ -201,14 +201,14 @@ def make_app(*desks: Desk, token: str, port: int) -> Asgi:
         problems = [
             f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}" for problem in error.errors()
         ]
-        return JSONResponse({"told": _sendable("; ".join(problems))}, 422)
+        return JSONResponse({"message": _sendable("; ".join(problems))}, 422)
 
     @app.exception_handler(AnyHTTPException)
     async def refused(request: Any, error: AnyHTTPException) -> Response:
         """FastAPI calls a body that its parser gives up on (nested too deeply) a bad request."""
         if error.status_code == 400:
             message = "the request is not JSON that can be read: it may be nested too deeply"
-            return JSONResponse({"told": message}, 422)
+            return JSONResponse({"message": message}, 422)
         return JSONResponse({"detail": error.detail}, error.status_code)
 
     def static(name: str) -> Response:
@@ -262,9 +262,9 @@ def make_app(*desks: Desk, token: str, port: int) -> Asgi:
         try:
             return JSONResponse(desk.judge(index, **_judgement(said)))
         except JudgedMeanwhileError as conflict:
-            return JSONResponse({"told": str(conflict), "card": desk.card(index)}, 409)
+            return JSONResponse({"message": str(conflict), "card": desk.card(index)}, 409)
         except InputError as error:
-            return JSONResponse({"told": _sendable(str(error))}, 422)
+            return JSONResponse({"message": _sendable(str(error))}, 422)
 
     @app.post("/api/undo", response_model=None)
     def undo(
@@ -273,33 +273,58 @@ def make_app(*desks: Desk, token: str, port: int) -> Asgi:
     ) -> Response:
         index = asked.get("index")
         if index is not None and (not isinstance(index, int) or not 0 <= index < len(desk.cards)):
-            return JSONResponse({"told": "there is no such card"}, 422)
+            return JSONResponse({"message": "there is no such card"}, 422)
         return JSONResponse({"index": desk.undo(index), "progress": desk.progress()})
 
     @app.get("/api/agreement", response_model=None)
     def agreement(desk: Desk = Depends(chosen)) -> Response:  # noqa: B008
         if desk.blind:
             message = "hidden from a blinded rater: open the page again, not blinded"
-            return JSONResponse({"tables": [], "told": message})
-        return JSONResponse({"tables": [asdict(table) for table in desk.tables()], "told": ""})
+            return JSONResponse({"tables": [], "message": message})
+        return JSONResponse({"tables": [asdict(table) for table in desk.tables()], "message": ""})
 
     return Guard(app, token=token, port=port)
 
 
+class PageServer:
+    """The page of desks, on a port of this machine; ``run`` serves it until ``stop`` is called."""
+
+    def __init__(self, *desks: Desk, port: int = 0) -> None:
+        _require()
+        import uvicorn
+
+        token = secrets.token_urlsafe(24)
+        self._socket = _listening(port)
+        bound = self._socket.getsockname()[1]
+        self.url = f"http://{LOOPBACK}:{bound}/?token={token}"
+        config = uvicorn.Config(
+            make_app(*desks, token=token, port=bound),
+            log_level="error",
+            access_log=False,
+            server_header=False,
+            lifespan="off",
+            timeout_graceful_shutdown=2,
+        )
+        self._server = uvicorn.Server(config)
+
+    def run(self) -> None:
+        self._server.run(sockets=[self._socket])
+
+    def stop(self) -> None:
+        self._server.should_exit = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._socket.close()
+
+
 def serve(*desks: Desk, port: int = 0, ready: Callable[[str], None] = lambda url: None) -> None:
     """Serve until interrupted. ``ready`` gets the address with the token, once it can be opened."""
-    _require()
-    import uvicorn
-
-    token = secrets.token_urlsafe(24)
-    with _listening(port) as listening:
-        bound = listening.getsockname()[1]
-        app = make_app(*desks, token=token, port=bound)
-        config = uvicorn.Config(
-            app, log_level="error", access_log=False, server_header=False, lifespan="off"
-        )
-        ready(f"http://{LOOPBACK}:{bound}/?token={token}")
-        uvicorn.Server(config).run(sockets=[listening])
+    with PageServer(*desks, port=port) as page:
+        ready(page.url)
+        page.run()
 
 
 def _listening(port: int) -> socket.socket:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -44,8 +45,12 @@ def _raters(kind: Kind, said: Said) -> Table:
     for (_, rater), judgement in said.items():
         counts[rater][str(judgement.verdict)] += 1
     rows = [
-        [rater, str(sum(found.values())), *(str(found[verdict]) for verdict in verdicts)]
-        for rater, found in sorted(counts.items())
+        [
+            rater,
+            str(sum(verdict_counts.values())),
+            *(str(verdict_counts[verdict]) for verdict in verdicts),
+        ]
+        for rater, verdict_counts in sorted(counts.items())
     ]
     return Table("What each rater said", ["rater", "judged", *verdicts], rows)
 
@@ -58,14 +63,18 @@ def _agreements(kind: Kind, cards: Mapping[str, ReviewCard], said: Said) -> Tabl
         )
     ]
     for scale in FORMS[kind].scales:
-        found = _agreed(cards, said, lambda one, name=scale.name: one.ratings.get(name), "ordinal")  # type: ignore[misc]
-        rows.append(_agreement(scale.label, found))
+        agreement = _agreed(cards, said, functools.partial(_rating, scale.name), "ordinal")
+        rows.append(_agreement(scale.label, agreement))
     several = len({rater for _, rater in said}) > 1
     note = "95 % intervals leave out one benchmark picture after the other (jackknife)"
     if FORMS[kind].scales:
         note += "; alpha of the scales is ordinal: 3 is nearer to 4 than to 1"
     columns = ["of", "coefficient", "value", "interval", "equal", "judged by several"]
     return Table("Agreement", columns, rows if several else [], note)
+
+
+def _rating(scale: str, judgement: Judgement) -> float | None:
+    return judgement.ratings.get(scale)
 
 
 def _agreed(
@@ -83,15 +92,15 @@ def _agreed(
     return agreement(list(units.values()), clusters, scale=scale)  # type: ignore[arg-type]
 
 
-def _agreement(name: str, found: RaterAgreement) -> list[str]:
-    interval = found.interval
+def _agreement(name: str, agreement: RaterAgreement) -> list[str]:
+    interval = agreement.interval
     return [
         name,
-        found.coefficient,
-        _NONE if found.value is None else f"{found.value:.2f}",
+        agreement.coefficient,
+        _NONE if agreement.value is None else f"{agreement.value:.2f}",
         _NONE if interval is None else f"{interval.low:.2f} to {interval.high:.2f}",
-        _NONE if found.observed is None else f"{found.observed:.0%}",
-        str(found.units),
+        _NONE if agreement.observed is None else f"{agreement.observed:.0%}",
+        str(agreement.units),
     ]
 
 
@@ -156,8 +165,8 @@ def _rejected(cards: Mapping[str, ReviewCard], by_item: ByItem) -> Table:
         for title in cards[subject].hint.get("failed", []):
             agreed[title].append(not _accepted(by_item[subject]))
     rows = [
-        [title, str(len(found)), f"{sum(found)} of {len(found)}"]
-        for title, found in sorted(agreed.items(), key=lambda one: (-len(one[1]), one[0]))
+        [title, str(len(outcomes)), f"{sum(outcomes)} of {len(outcomes)}"]
+        for title, outcomes in sorted(agreed.items(), key=lambda entry: (-len(entry[1]), entry[0]))
     ]
     columns = ["essential criterion that failed", "items", "people reject them, too"]
     return Table("Where people agree with a rejection", columns, rows)

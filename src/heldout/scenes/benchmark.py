@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from heldout.benchmark import DRAWN
 from heldout.errors import InputError
 from heldout.image import pixel_digest
 from heldout.scenes.leaks import SCENES, LeakWorld
@@ -26,7 +27,7 @@ from heldout.store import write_atomic
 # scenes.jsonl: the exact scene behind every picture of a rendered benchmark, beside its table.
 
 
-NAME = "scenes.jsonl"
+NAME = DRAWN
 # The first line is text and no object, so that no reader takes the file for a table of items.
 HEADER = "heldout scenes 1"
 _MOST_OBJECTS = 64
@@ -160,7 +161,7 @@ def write_benchmark(
             scene = world.draw(rng)
             picture = world.render(scene, IMAGE_SIZE)
         seen.add(digest)
-        image = f"images/{world.one}_{index:04d}.png"
+        image = f"images/{world.picture_word}_{index:04d}.png"
         picture.save(folder / image)
         asked = world.ask(scene, rng, int(rng.integers(4, 7)))
         scenes[image] = scene

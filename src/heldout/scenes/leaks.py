@@ -114,7 +114,7 @@ class LeakWorld:
     words the world does not have, for questions that read alike and ask for something else."""
 
     name: str
-    one: str  # what a picture is called
+    picture_word: str  # what a picture is called
     key: tuple[int, ...]  # keeps this world's random numbers apart from another's
     draw: Callable[[np.random.Generator], Any]
     render: Callable[[Any, int], Image.Image]

@@ -191,37 +191,37 @@ _COLOUR, _SHAPE = "|".join(COLOURS), "|".join(SHAPES)
 _PHRASE = rf"(?:(?:{_COLOUR}) )?(?:{_SHAPE}|object)"
 _SAID = {words: answer for answer, words in RELATIONS.items()}
 _WHOLE = {  # what may stand in the place of a name in the patterns below
-    "ONE": f"(?P<one>{_PHRASE})",
-    "MANY": f"(?P<one>{_PHRASE})(?:es|s)",
+    "ONE": f"(?P<thing>{_PHRASE})",
+    "MANY": f"(?P<thing>{_PHRASE})(?:es|s)",
     "OTHER": f"(?P<other>{_PHRASE})",
     "COLOUR": f"(?P<word>{_COLOUR})",
     "EDGE": f"(?P<word>{'|'.join(EDGES)})",
     "SAID": f"(?P<word>{'|'.join(_SAID)})",
 }
 _PATTERNS = (
-    (r"What colour is the ONE\?", lambda one, *_: probes.ColourOf(one)),
-    (r"What is the shape of the ONE\?", lambda one, *_: probes.ShapeOf(one)),
-    (r"Which texture does the ONE have\?", lambda one, *_: probes.TextureOf(one)),
-    (r"How many MANY are there\?", lambda one, *_: probes.CountOf(one)),
+    (r"What colour is the ONE\?", lambda thing, *_: probes.ColourOf(thing)),
+    (r"What is the shape of the ONE\?", lambda thing, *_: probes.ShapeOf(thing)),
+    (r"Which texture does the ONE have\?", lambda thing, *_: probes.TextureOf(thing)),
+    (r"How many MANY are there\?", lambda thing, *_: probes.CountOf(thing)),
     (
         r"Which shape is closest to the EDGE edge of the picture\?",
-        lambda one, other, word: probes.Outermost(word),
+        lambda thing, other, word: probes.Outermost(word),
     ),
     (r"Which shape is the largest object\?", lambda *_: probes.Largest()),
     (
         r"Where is the ONE relative to the OTHER\?",
-        lambda one, other, word: probes.RelationOf(one, other),
+        lambda thing, other, word: probes.RelationOf(thing, other),
     ),
-    (r"Is there an? ONE in the picture\?", lambda one, *_: probes.IsThere(one)),
+    (r"Is there an? ONE in the picture\?", lambda thing, *_: probes.IsThere(thing)),
     (
         r"Is the ONE larger than the OTHER\?",
-        lambda one, other, word: probes.IsLarger(one, other),
+        lambda thing, other, word: probes.IsLarger(thing, other),
     ),
     (
         r"Is the ONE SAID the OTHER\?",
-        lambda one, other, word: probes.IsRelated(one, other, _SAID[word]),
+        lambda thing, other, word: probes.IsRelated(thing, other, _SAID[word]),
     ),
-    (r"Is the ONE COLOUR\?", lambda one, other, word: probes.IsColoured(one, word)),
+    (r"Is the ONE COLOUR\?", lambda thing, other, word: probes.IsColoured(thing, word)),
 )
 _COMPILED = [
     (re.compile(re.sub("ONE|MANY|OTHER|COLOUR|EDGE|SAID", lambda m: _WHOLE[m[0]], pattern)), make)
@@ -237,7 +237,7 @@ def read_question(text: str) -> SceneProbe | None:
             continue
         record = match.groupdict()
         probe: SceneProbe = make(
-            _phrase(record.get("one")), _phrase(record.get("other")), record.get("word")
+            _phrase(record.get("thing")), _phrase(record.get("other")), record.get("word")
         )
         if probe.text == text.strip():
             return probe

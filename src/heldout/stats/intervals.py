@@ -188,8 +188,8 @@ def _bracketing_ranks(n: int, alpha: float, tail: float, design: float) -> tuple
 def _binomial_at_most(count: NDArray[np.float64], n: float, p: float) -> NDArray[np.float64]:
     """P(B ≤ count), by the beta function so that fractional n and counts are allowed."""
     inside = np.minimum(count, n - 1e-9)
-    found = special.betainc(n - inside, inside + 1.0, 1.0 - p)  # betaincc is 40 times slower
-    return np.asarray(np.where(count >= n, 1.0, found), dtype=np.float64)
+    tail = special.betainc(n - inside, inside + 1.0, 1.0 - p)  # betaincc is 40 times slower
+    return np.asarray(np.where(count >= n, 1.0, tail), dtype=np.float64)
 
 
 def exceedance(null: ArrayLike, values: ArrayLike) -> NDArray[np.float64]:

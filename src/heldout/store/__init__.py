@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from heldout.lazy import load_on_first_use
 
 if TYPE_CHECKING:
-    from heldout.store.invocation import PYTHON, invocation
+    from heldout.store.invocation import PYTHON, invocation, python_command
     from heldout.store.judgements import (
         ITEM,
         MATCH,
@@ -18,7 +18,13 @@ if TYPE_CHECKING:
         log_path,
     )
     from heldout.store.lock import exclusive, replacing, write_atomic, write_json
-    from heldout.store.run import Run, default_folder, open_run, python_command, without_credentials
+    from heldout.store.run import (
+        Run,
+        default_folder,
+        no_new_runs,
+        open_run,
+        without_credentials,
+    )
     from heldout.store.schema import SCHEMAS, empty_table, make_table, read_table, write_table
     from heldout.store.stage import (
         FAILED,
@@ -57,6 +63,7 @@ __all__ = [
     "invocation",
     "log_path",
     "make_table",
+    "no_new_runs",
     "open_run",
     "python_command",
     "read_table",

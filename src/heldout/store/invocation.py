@@ -11,8 +11,18 @@ PYTHON = "python"
 _LONGEST = 300  # characters of one argument
 
 
+def python_command(verb: str, *inputs: str, **settings: Any) -> list[str]:
+    """A call of ``heldout.VERB`` as a command for a shell; ``inputs`` are Python as it is written."""
+    named = [f"{name}={value!r}" for name, value in settings.items()]
+    return [PYTHON, "-c", f"import heldout; heldout.{verb}({', '.join([*inputs, *named])})"]
+
+
 def invocation() -> list[str]:
-    """What was typed; in Python the outermost call of heldout, as ``["python", "heldout.overlap(…)"]``."""
+    """How a run was made that nobody named a command for.
+
+    What was typed; in Python the outermost call of heldout, as ``["python", "heldout.report(…)"]``. It is
+    for people: arguments that cannot be written down are left out, unlike in ``python_command``.
+    """
     outermost: FrameType | None = None
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
@@ -28,21 +38,21 @@ def invocation() -> list[str]:
 def _call(frame: FrameType) -> str:
     code, values = frame.f_code, frame.f_locals
     if code.co_name == "__call__" and "self" in values:  # a room that is called like its verb
-        named, given = values.get("values", {}), values.get("args", ())
-        return _written(str(getattr(values["self"], "__name__", "heldout")), given, named)
+        named, arguments = values.get("values", {}), values.get("args", ())
+        return _written(str(getattr(values["self"], "__name__", "heldout")), arguments, named)
     names = code.co_varnames[: code.co_argcount]
     only_named = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
     keywords = {name: values.get(name) for name in only_named}
     if code.co_flags & 0x08:  # **values
         place = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & 0x04)
         keywords |= values.get(code.co_varnames[place], {})
-    given = [values.get(name) for name in names if name not in ("self", "cls")]
-    return _written(f"heldout.{code.co_qualname}", given, keywords)
+    arguments = [values.get(name) for name in names if name not in ("self", "cls")]
+    return _written(f"heldout.{code.co_qualname}", arguments, keywords)
 
 
-def _written(function: str, given: Any, named: Any) -> str:
+def _written(function: str, arguments: Any, named: Any) -> str:
     """With the arguments that can be written down; ``…`` stands for the others."""
-    parts = [text if (text := _text(value)) else "…" for value in given if value is not None]
+    parts = [text if (text := _text(value)) else "…" for value in arguments if value is not None]
     parts += [f"{name}={_text(value) or '…'}" for name, value in named.items() if value]
     return f"{function}({', '.join(parts)})"
 

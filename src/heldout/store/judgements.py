@@ -119,9 +119,15 @@ def log_path(run: Path) -> Path:
     return run / "review" / "judgements.jsonl"
 
 
+#: what verdicts on matches were called before
+_RENAMED = {"same view, other subject": "look-alike"}
+
+
 def _object(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ValueError("expected an object")
+    if value.get("kind") == MATCH and value.get("verdict") in _RENAMED:
+        return {**value, "verdict": _RENAMED[value["verdict"]]}
     return value
 
 

@@ -41,6 +41,19 @@ def without_credentials(text: str) -> str:
     return _CREDENTIALS.sub(lambda match: f"{match[1] or ''}***", text)
 
 
+_refusal: list[str] = []  # why this process may not begin a run
+
+
+@contextlib.contextmanager
+def no_new_runs(reason: str) -> Iterator[None]:
+    """In this block no run is created or continued: ``reason`` is raised instead."""
+    _refusal.append(reason)
+    try:
+        yield
+    finally:
+        _refusal.pop()
+
+
 class Run:
     """A run folder. ``Run.create`` makes or continues one, ``Run.open`` reads a finished one."""
 
@@ -49,6 +62,8 @@ class Run:
 
     @classmethod
     def create(cls, path: str | Path, *, command: list[str] | None = None, seed: int = 0) -> Run:
+        if _refusal:
+            raise InputError(_refusal[-1])
         run = cls(Path(path))
         if run.path.exists() and not run.path.is_dir():
             raise InputError(f"{path} is a file; a run needs a folder")
@@ -243,10 +258,3 @@ def open_run(
         return run
     folder = Path(run) if run is not None else default_folder(verb, name)
     return Run.create(folder, command=list(command), seed=seed)
-
-
-def python_command(verb: str, *inputs: Any, **settings: Any) -> list[str]:
-    """A call of ``heldout.VERB`` as a command for a shell."""
-    words = [repr(value) for value in inputs]
-    words += [f"{name}={value!r}" for name, value in settings.items()]
-    return ["python", "-c", f"import heldout; heldout.{verb}({', '.join(words)})"]

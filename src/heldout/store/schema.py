@@ -15,7 +15,7 @@ from heldout.store.lock import replacing
 # Raise a table's version when a column is renamed, removed or changes meaning.
 VERSIONS = {
     "items": 1,
-    "matches": 1,
+    "matches": 2,  # 1 called look-alikes "same view, other subject"
     "dropped": 1,
     "thumbnails": 1,
     "candidates": 2,
@@ -326,6 +326,26 @@ def write_table(path: Path, table: pa.Table) -> None:
         pq.write_table(table, temporary, compression="zstd")
 
 
+#: values with another name in an earlier version: table → (that version, column → old value → new one)
+_RENAMED: dict[str, tuple[str, dict[str, dict[str, str]]]] = {
+    "matches": ("matches/1", {"relation": {"same view, other subject": "look-alike"}}),
+}
+
+
+def renamed(name: str, table: pa.Table) -> pa.Table:
+    """A table of an earlier version as this one writes it, where nothing but values has another name."""
+    for column, values in _RENAMED[name][1].items() if name in _RENAMED else ():
+        new = [values.get(value, value) for value in table.column(column).to_pylist()]
+        place = table.schema.get_field_index(column)
+        table = table.set_column(place, column, pa.array(new, pa.string()))
+    return table
+
+
+def _version(table: pa.Table) -> str:
+    version: bytes = (table.schema.metadata or {}).get(b"heldout.table", b"")
+    return version.decode()
+
+
 def read_table(path: Path) -> pa.Table:
     """The table at ``path``, refused if another version of heldout gave its columns other meanings."""
     if not path.exists():
@@ -334,8 +354,9 @@ def read_table(path: Path) -> pa.Table:
         table = pq.read_table(path)
     except (pa.ArrowInvalid, OSError) as error:
         raise InputError(f"{path} is not a readable Parquet file: {error}") from error
-    version = (table.schema.metadata or {}).get(b"heldout.table", b"").decode()
-    name = path.stem
+    name, version = path.stem, _version(table)
+    if name in _RENAMED and version == _RENAMED[name][0]:
+        return renamed(name, table).replace_schema_metadata(SCHEMAS[name].metadata)
     expected = f"{name}/{VERSIONS[name]}" if name in VERSIONS else version
     if version != expected:
         raise InputError(

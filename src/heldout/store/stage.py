@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from heldout.store.lock import replacing
-from heldout.store.schema import SCHEMAS, make_table
+from heldout.store.schema import SCHEMAS, make_table, renamed
 
 _COUNTS = "counts.json"
 
@@ -154,7 +154,7 @@ def _tables(stages: Sequence[Stage], table_name: str, first: pa.Table | None) ->
         yield first
     for stage in stages:
         for part in stage.parts(table_name):
-            yield pq.read_table(part, schema=SCHEMAS[table_name])
+            yield renamed(table_name, pq.read_table(part, schema=SCHEMAS[table_name]))
 
 
 def _sync(path: Path) -> None:

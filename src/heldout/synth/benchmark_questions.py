@@ -84,6 +84,7 @@ class QuestionMatch:
     relation: str
     similarity: float
     stock: bool
+    question: str = ""  # the benchmark's
 
 
 class BenchmarkQuestions:
@@ -126,16 +127,19 @@ class BenchmarkQuestions:
 
     def compare(self, items: Sequence[Draft]) -> Iterator[QuestionMatch]:
         """One match for every item that has any: one that removes it, if there is one."""
+        for matches in self.matches(items).values():
+            yield matches[0]
+
+    def matches(self, items: Sequence[Draft]) -> dict[str, list[QuestionMatch]]:
+        """By item all questions that it asks and answers, the gravest first."""
         ours = [normal(item.question) for item in items]
         rows = self._embed(ours)
-        best: dict[str, QuestionMatch] = {}
+        matches: dict[str, list[QuestionMatch]] = {}
         for start in range(0, len(self._texts), _BLOCK):
             for place, text, cosine in self._near(ours, rows, start):
                 for match in self._agreeing(items[place], text, cosine):
-                    known = best.get(match.item)
-                    if known is None or _gravity(match) < _gravity(known):
-                        best[match.item] = match
-        yield from best.values()
+                    matches.setdefault(match.item, []).append(match)
+        return {item: sorted(listed, key=_gravity) for item, listed in matches.items()}
 
     def counts(self, item_scripts: Collection[str]) -> dict[str, Any]:
         """How many questions there are, and how many could be found in items of these scripts."""
@@ -215,7 +219,9 @@ class BenchmarkQuestions:
             stock = relation != WHOLE_ITEM and self._is_stock(
                 text, right, min(cosine or 1.0, NEARLY_THE_SAME)
             )
-            yield QuestionMatch(item.id, example.id, relation, similarity, stock)
+            yield QuestionMatch(
+                item.id, example.id, relation, similarity, stock, example.question or ""
+            )
 
     def _is_stock(self, text: int, answer: str, cosine: float) -> bool:
         key = (text, normal(answer), cosine)

@@ -20,7 +20,6 @@ import polars as pl
 from numpy.typing import NDArray
 
 from heldout.benchmark import Benchmark
-from heldout.errors import InputError, counted
 from heldout.image import ImageError, ImageRef
 from heldout.overlap import (
     benchmark_pictures,
@@ -32,6 +31,7 @@ from heldout.overlap import (
     whole_pictures,
 )
 from heldout.store import Run
+from heldout.synth.against import first_problem
 from heldout.synth.context import StageContext
 from heldout.synth.corpus_of_items import NAME, BalancedItem, balanced_items
 from heldout.synth.generate import figure_images
@@ -305,26 +305,7 @@ class BenchmarkHashes:
         reasons = Counter(error.reason for error in self.problems.values())
         record: dict[str, Any] = {"images": len(self.codes) + len(self.problems)}
         record |= {"compared": len(self.codes), "unreadable": dict(reasons.most_common())}
-        return record | ({"first": _first_problem(self.problems)} if self.problems else {})
-
-
-def _first_problem(problems: Mapping[str, ImageError]) -> str:
-    name, error = next(iter(problems.items()))
-    return f"{name}: {error.reason}"
-
-
-def refuse_unreadable(benchmark: Benchmark) -> None:
-    """Refuse a benchmark of which no image can be read: it would be compared by words alone."""
-    problems: dict[str, ImageError] = {}
-    images = (image for example in benchmark for image in example.images)
-    if next(_hashed(images, problems), None) is None and problems:
-        error = next(iter(problems.values()))
-        number = counted(len(problems), "image", "images")
-        raise InputError(
-            f"{benchmark.name}: none of its {number} can be read, so that copies of them would not be "
-            f"found; the first, {_first_problem(problems)} ({error.detail}). Put the images where its rows "
-            f"name them, or give their folder: images: FOLDER of the benchmark in an audit file"
-        )
+        return record | ({"first": first_problem(self.problems)} if self.problems else {})
 
 
 def images_compared(report: Mapping[str, Any]) -> str:

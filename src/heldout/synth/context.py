@@ -9,12 +9,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from heldout.benchmark import Benchmark
 from heldout.engine import Engine
-from heldout.errors import InputError
+from heldout.errors import InputError, counted
 from heldout.model import (
+    FAILED,
     Journal,
     ModelEndpoint,
     Prompt,
@@ -32,6 +33,9 @@ from heldout.synth.settings import (
     SynthSettings,
     SynthStage,
 )
+
+if TYPE_CHECKING:
+    from heldout.overlap import ModelJudge
 
 # How a model is asked, not what: a run may go on with other values.
 _HOW = {
@@ -134,7 +138,7 @@ class StageModel:
         self._context, self._role, self._settings, self._stage = context, role, settings, stage
         self.asker = open_endpoint(settings, context.settings.seed, role)
         self.identity: Mapping[str, str] = {**self.asker.identity, **depends}
-        self._journal = Journal(journal_path(context.run, role))
+        self._journal = _CountedJournal(journal_path(context.run, role), self._count)
         self._spent: Counter[str] = Counter()
         self._counted: set[str] = set()
         self._answered: dict[tuple[str, str], dict[str, Any]] = {}
@@ -191,15 +195,30 @@ class StageModel:
             unit=unit,
             quiet=self._context.quiet,
         )
-        for key, reply in answered.paid.items():
-            if key not in self._counted:  # a prompt may come again in a later batch
-                self._counted.add(key)
-                self._count(reply)
         if answered.ended is not None:
             raise answered.ended
+        if not self._counted and answered.lost:
+            first = next(iter(answered.lost.values()))
+            if all(lost.reason == FAILED for lost in answered.lost.values()):
+                raise InputError(
+                    f"the {self._role} answered none of "
+                    f"{counted(len(answered.lost), 'request', 'requests')}; the first: {first.detail}. "
+                    f"The same command goes on where this one ended"
+                )
         return answered
 
-    def _count(self, reply: Reply) -> None:
+    def as_judge(self) -> ModelJudge:
+        """The model as a judge of texts, with the same journal; call it before the context is entered."""
+        from heldout.overlap import ModelJudge
+
+        judge = ModelJudge(self.asker, self._journal, self._context.quiet)
+        self.identity = judge.identity
+        return judge
+
+    def _count(self, key: str, reply: Reply) -> None:
+        if key in self._counted:  # a prompt may come again in a later batch
+            return
+        self._counted.add(key)
         self._spent["requests"] += 1
         self._spent["prompt_tokens"] += reply.prompt_tokens or 0
         self._spent["reply_tokens"] += reply.reply_tokens or 0
@@ -224,6 +243,19 @@ class StageModel:
     def names(self) -> set[str]:
         """What the model is called: by who asks it, and in its replies so far."""
         return {self.asker.model, *(name for name, _ in self._answered)}
+
+
+class _CountedJournal(Journal):
+    """Tells ``count`` of every reply that is read out of it, whenever it was paid for."""
+
+    def __init__(self, path: Path, count: Callable[[str, Reply], None]) -> None:
+        super().__init__(path)
+        self._count = count
+
+    def reply(self, key: str) -> Reply:
+        reply = super().reply(key)
+        self._count(key, reply)
+        return reply
 
 
 def answered_by(identity: Mapping[str, str], reply: Reply) -> str:

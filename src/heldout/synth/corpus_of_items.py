@@ -152,7 +152,16 @@ def image_paths(item: BalancedItem) -> list[str]:
     return [f"images/{Path(image.path).name}" for image in item.figure.images]
 
 
-def _trl(item: BalancedItem, row: Mapping[str, Any], name: str) -> dict[str, Any]:
+@dataclass(frozen=True)
+class LineStyle:
+    """``name``: of the dataset; ``lists``: images of an item are a list, also where there is one alone, so
+    that a column has one type."""
+
+    name: str
+    lists: bool
+
+
+def _trl(item: BalancedItem, row: Mapping[str, Any], style: LineStyle) -> dict[str, Any]:
     images = [{"type": "image"} for _ in item.figure.images]
     line: dict[str, Any] = {
         "prompt": [{"role": "user", "content": [*images, {"type": "text", "text": asked(item)}]}],
@@ -165,10 +174,10 @@ def _trl(item: BalancedItem, row: Mapping[str, Any], name: str) -> dict[str, Any
     return line
 
 
-def _verl(item: BalancedItem, row: Mapping[str, Any], name: str) -> dict[str, Any]:
+def _verl(item: BalancedItem, row: Mapping[str, Any], style: LineStyle) -> dict[str, Any]:
     marks = "<image>" * len(item.figure.images)
     return {
-        "data_source": name,
+        "data_source": style.name,
         "prompt": [{"role": "user", "content": f"{marks}{asked(item)}"}],
         "images": [{"image": path} for path in image_paths(item)],
         "ability": "visual question answering",
@@ -181,7 +190,7 @@ def _verl(item: BalancedItem, row: Mapping[str, Any], name: str) -> dict[str, An
     }
 
 
-def _llava(item: BalancedItem, row: Mapping[str, Any], name: str) -> dict[str, Any]:
+def _llava(item: BalancedItem, row: Mapping[str, Any], style: LineStyle) -> dict[str, Any]:
     paths = image_paths(item)
     marks = "<image>\n" * len(paths)
     # Who learns from replies learns to ignore a request that they do not meet.
@@ -190,7 +199,7 @@ def _llava(item: BalancedItem, row: Mapping[str, Any], name: str) -> dict[str, A
         reply, instruction = f"<think>{row['reasoning']}</think>{reply}", INSTRUCTION
     return {
         "id": item.draft.id,
-        "image": paths[0] if len(paths) == 1 else paths,
+        "image": paths if style.lists else paths[0],
         "conversations": [
             {"from": "human", "value": f"{marks}{asked(item, instruction)}"},
             {"from": "gpt", "value": reply},
@@ -198,7 +207,7 @@ def _llava(item: BalancedItem, row: Mapping[str, Any], name: str) -> dict[str, A
     }
 
 
-LINES: Mapping[str, Callable[[BalancedItem, Mapping[str, Any], str], dict[str, Any]]] = {
+LINES: Mapping[str, Callable[[BalancedItem, Mapping[str, Any], LineStyle], dict[str, Any]]] = {
     "trl.jsonl": _trl,
     "verl.jsonl": _verl,
     "llava.jsonl": _llava,
@@ -206,7 +215,7 @@ LINES: Mapping[str, Callable[[BalancedItem, Mapping[str, Any], str], dict[str, A
 
 
 def write_lines(
-    files: Mapping[str, TextIO], item: BalancedItem, row: Mapping[str, Any], name: str
+    files: Mapping[str, TextIO], item: BalancedItem, row: Mapping[str, Any], style: LineStyle
 ) -> None:
     for file, make in LINES.items():
-        files[file].write(json.dumps(make(item, row, name), ensure_ascii=False) + "\n")
+        files[file].write(json.dumps(make(item, row, style), ensure_ascii=False) + "\n")

@@ -8,7 +8,6 @@ about other images are kept and counted.
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import re
 from collections import Counter
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from heldout.benchmark import Benchmark, parse_source, read_benchmark, script_of
+from heldout.benchmark import Benchmark, parse_source, script_of
 from heldout.corpus import Corpus
 from heldout.errors import InputError
 from heldout.evidence import COPIES, Leak, Relation, Rung, leaks_of
@@ -32,22 +31,22 @@ from heldout.overlap import (
     scan_texts,
 )
 from heldout.store import Dropped, Run
-from heldout.synth.benchmark_questions import BenchmarkQuestions, QuestionMatch
+from heldout.synth.against import open_benchmarks, refuse_unreadable
+from heldout.synth.benchmark_questions import REWORDED, BenchmarkQuestions, QuestionMatch
 from heldout.synth.contamination import (
     BenchmarkHashes,
     contamination_report,
     found_by_method,
-    refuse_unreadable,
 )
 from heldout.synth.context import StageContext, StageWork, files_digest
 from heldout.synth.corpus_of_items import balanced_items, write_corpus
 from heldout.synth.ledger import BATCH, StageWriter, folder
+from heldout.synth.rewordings import READ, RewordingJudge, rewording_judge
 from heldout.synth.settings import SynthStage
 
 STAGE = "decontaminate"
 RULES = "heldout-decontaminate/5"  # raise with any change of what is removed or reported
 STOCK = "stock question and answer"  # kept, unless something else removes the item
-_SPLITS = {"test", "train", "val", "valid", "validation", "dev", "data", "benchmark", "questions"}
 SCHEMA = 4  # of contamination.json
 _FURTHER = 4  # times as many neighbours, where all that were looked at are copies
 _ARTICLE = re.compile(
@@ -75,16 +74,21 @@ def _decontaminate(context: StageContext, writer: StageWriter) -> None:
     stock: dict[str, tuple[str, str, str]] = {}
     benchmarks, words = open_benchmarks(context), {}
     encoder = text_encoder(settings.text_encoder)
-    for benchmark in benchmarks:
-        refuse_unreadable(benchmark)
-        questions = BenchmarkQuestions(benchmark, encoder)
-        matches = list(_worded(context, questions))
-        for item, relation, detail in _overlaps(context, benchmark, corpus, ids, matches):
-            removed.setdefault(item, (benchmark.name, relation, detail))
-        asked = {match.item: match for match in matches if match.stock}
-        words[benchmark.name] = (questions.counts(scripts), asked)
-        for item, match in asked.items():
-            stock.setdefault(item, (benchmark.name, STOCK, _detail(match)))
+    undecided: set[str] = set()
+    with rewording_judge(context, STAGE) as judge:
+        for benchmark in benchmarks:
+            refuse_unreadable(benchmark)
+            questions = BenchmarkQuestions(benchmark, encoder, REWORDED if judge is None else READ)
+            matches = list(_worded(context, questions, judge))
+            for item, relation, detail in _overlaps(context, benchmark, corpus, ids, matches):
+                removed.setdefault(item, (benchmark.name, relation, detail))
+            asked = {match.item: match for match in matches if match.stock}
+            words[benchmark.name] = (questions.counts(scripts), asked)
+            for item, match in asked.items():
+                stock.setdefault(item, (benchmark.name, STOCK, _detail(match)))
+            if judge is not None:
+                words[benchmark.name][0]["judge"] = judge.counts()
+                undecided |= judge.lost
     reports = []
     for benchmark in benchmarks:
         searched = Run.open(overlap_folder(run, benchmark))
@@ -100,7 +104,7 @@ def _decontaminate(context: StageContext, writer: StageWriter) -> None:
     for item in articles:
         name, relation, detail = removed.get(item) or stock.get(item) or ("", "", "")
         row = {"id": item, "removed": item in removed, "benchmark": name, "relation": relation}
-        writer.keep({**row, "detail": detail})
+        writer.keep({**row, "detail": detail}, again=item in undecided - removed.keys())
         if item in removed:
             writer.drop(Dropped(STAGE, item, relation, f"{name}: {detail}"))
 
@@ -108,7 +112,7 @@ def _decontaminate(context: StageContext, writer: StageWriter) -> None:
 DECONTAMINATE = StageWork(
     SynthStage.DECONTAMINATE,
     _decontaminate,
-    ("against", "image_encoder", "text_encoder", "seed"),
+    ("against", "image_encoder", "text_encoder", "judge", "seed"),
     (SynthStage.SELECT, SynthStage.GENERATE, SynthStage.BALANCE),
     (RULES,),
     outside=lambda context: [_revision(spec, context) for spec in context.settings.against],
@@ -118,29 +122,6 @@ DECONTAMINATE = StageWork(
 def _revision(spec: str, context: StageContext) -> str:
     opened = context.benchmarks.get(spec)
     return files_digest(parse_source(spec).path) if opened is None else opened.fingerprint
-
-
-def open_benchmarks(context: StageContext) -> list[Benchmark]:
-    """Those of ``against``, each under a name of its own: two files may both be called test.jsonl."""
-    opened: list[Benchmark] = []
-    for spec in dict.fromkeys(context.settings.against):
-        benchmark = context.benchmarks.get(spec)
-        if benchmark is None:
-            benchmark = _named(read_benchmark(spec), spec)
-        if any(other.name == benchmark.name for other in opened):
-            name = f"{benchmark.name} ({spec})"
-            benchmark = dataclasses.replace(benchmark, name=name)
-        opened.append(benchmark)
-    return opened
-
-
-def _named(benchmark: Benchmark, spec: str) -> Benchmark:
-    """A file that is called after its split is named with its folder: "test" tells nobody anything."""
-    path = parse_source(spec).path
-    if path.is_file() and path.stem.lower() in _SPLITS and path.absolute().parent.name:
-        folder_and_name = f"{path.absolute().parent.name}/{benchmark.name}"
-        return dataclasses.replace(benchmark, name=folder_and_name)
-    return benchmark
 
 
 def text_encoder(name: str | None) -> str | None:
@@ -230,12 +211,17 @@ def removal(leak: Leak) -> str | None:
     return None
 
 
-def _worded(context: StageContext, questions: BenchmarkQuestions) -> Iterator[QuestionMatch]:
+def _worded(
+    context: StageContext, questions: BenchmarkQuestions, judge: RewordingJudge | None
+) -> Iterator[QuestionMatch]:
     """Items that ask what the benchmark asks and give its answer. A picture of its own does not excuse an
     item that was written from the benchmark's text."""
     items = (item.draft for item in balanced_items(context.run))
     while batch := list(itertools.islice(items, BATCH)):
-        yield from questions.compare(batch)
+        if judge is None:
+            yield from questions.compare(batch)
+        else:
+            yield from judge.decide(batch, questions.matches(batch))
 
 
 def _item(corpus_id: str, articles: Mapping[str, Any]) -> str:

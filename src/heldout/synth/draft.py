@@ -15,7 +15,18 @@ _NO_TEXT = re.compile("[\ud800-\udfff\0]")
 
 def clean(text: str) -> str:
     """Half of a surrogate pair and NUL, which no table and no prompt can hold, become U+FFFD."""
-    return _NO_TEXT.sub(REPLACED, text)
+    return text if text.isascii() and "\0" not in text else _NO_TEXT.sub(REPLACED, text)
+
+
+def cleaned(value: Any) -> Any:
+    """A row of a table, or a value of JSON, with all its texts clean; keys stay as they are."""
+    if isinstance(value, str):
+        return clean(value)
+    if isinstance(value, dict):
+        return {key: cleaned(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(map(cleaned, value))
+    return value
 
 
 @dataclass(frozen=True)

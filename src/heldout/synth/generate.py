@@ -17,7 +17,7 @@ from heldout.image import FileOnDisk, ImageRef
 from heldout.model import CUT, FAILED, REFUSED, Prompt, Reply, Request, Text
 from heldout.store import Dropped
 from heldout.synth.context import StageContext, StageModel, StageWork, answered_by
-from heldout.synth.draft import LETTERS, REPLACED, Draft, PaperFigure, clean
+from heldout.synth.draft import LETTERS, REPLACED, Draft, PaperFigure, clean, cleaned
 from heldout.synth.ledger import BATCH, StageWriter, read_rows
 from heldout.synth.rubric import Category, of_category
 from heldout.synth.settings import Conditioning, SynthStage
@@ -301,19 +301,12 @@ def _loads(text: str) -> Any:
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         if len({key for key, _ in pairs}) < len(pairs):
             raise ValueError("a key stands twice")
-        return {clean(key): _cleaned(value) for key, value in pairs}
+        return {clean(key): value for key, value in pairs}
 
     try:
-        return json.loads(text, object_pairs_hook=once)
+        return cleaned(json.loads(text, object_pairs_hook=once))
     except RecursionError as error:
         raise ValueError("nested too deep") from error
-
-
-def _cleaned(value: Any) -> Any:
-    """Objects inside are clean by now."""
-    if isinstance(value, list):
-        return [_cleaned(one) for one in value]
-    return clean(value) if isinstance(value, str) else value
 
 
 def _checked(value: Any) -> dict[str, Any]:

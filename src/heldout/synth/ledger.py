@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 
 from heldout.errors import InputError
 from heldout.store import Dropped, Run, make_table, replacing
-from heldout.synth.draft import clean
+from heldout.synth.draft import clean, cleaned
 from heldout.synth.rubric import BY_KEY, Category
 from heldout.synth.settings import MODEL_ROLES, SynthStage
 
@@ -248,7 +248,7 @@ def asked_again(run: Run, stage: SynthStage) -> int:
 
 
 def read_rows(run: Run, stage: SynthStage) -> Iterator[dict[str, Any]]:
-    """The rows of a stage, batch by batch."""
+    """The rows of a stage, batch by batch. Tables of older versions may hold NUL, which becomes U+FFFD."""
     path = table_path(run, stage)
     if not path.exists():
         raise InputError(
@@ -257,14 +257,15 @@ def read_rows(run: Run, stage: SynthStage) -> Iterator[dict[str, Any]]:
         )
     with pq.ParquetFile(path) as file:
         for batch in file.iter_batches(batch_size=BATCH):
-            yield from batch.to_pylist()
+            yield from map(cleaned, batch.to_pylist())
 
 
 def read_dropped(run: Run, stage: SynthStage) -> list[Dropped]:
     path = dropped_path(run, stage)
     if not path.exists():
         return []
-    return [Dropped(**row) for row in pq.read_table(path).to_pylist()]
+    with pq.ParquetFile(path) as file:  # read_table would load pandas
+        return [Dropped(**cleaned(row)) for row in file.read().to_pylist()]
 
 
 def answering_models(run: Run) -> pl.DataFrame:
@@ -273,7 +274,7 @@ def answering_models(run: Run) -> pl.DataFrame:
     drafts and verdicts name a model by."""
     known = run.manifest().get("synth", {})
     rows = [
-        {"stage": known[role]["spent"]["stage"], "role": role, **answered}
+        {"stage": known[role]["spent"]["stage"], "role": role, **cleaned(answered)}
         for role in MODEL_ROLES
         for answered in known.get(role, {}).get("answered_by", ())
     ]

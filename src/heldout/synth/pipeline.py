@@ -14,6 +14,7 @@ import polars as pl
 from heldout.benchmark import Benchmark
 from heldout.engine import open_engine
 from heldout.errors import InputError
+from heldout.model import FAILED
 from heldout.store import Run
 from heldout.synth.context import StageContext, StageWork, require_settings
 from heldout.synth.ledger import (
@@ -37,20 +38,20 @@ from heldout.synth.plan import (
     spent_costs,
     total_cost,
 )
-from heldout.synth.publish import DATASET, published_rows
 from heldout.synth.settings import SCENES, SynthSettings, SynthStage
 
-_FREE = (SynthStage.INGEST, SynthStage.SELECT)  # no model is asked
 
+def stage_works(plan: bool = False) -> tuple[StageWork, ...]:
+    """All stages in order, or those that a plan runs; imported here, because some load large libraries."""
+    from heldout.synth.ingest import INGEST
+    from heldout.synth.select import SELECT
 
-def stage_works() -> tuple[StageWork, ...]:
-    """All stages in order; imported here, because some of them load large libraries."""
+    if plan:
+        return (INGEST, SELECT)
     from heldout.synth.balance import BALANCE
     from heldout.synth.decontaminate import DECONTAMINATE
     from heldout.synth.generate import GENERATE
-    from heldout.synth.ingest import INGEST
     from heldout.synth.publish import PUBLISH
-    from heldout.synth.select import SELECT
     from heldout.synth.shortcut import SHORTCUT
     from heldout.synth.verify import VERIFY
 
@@ -112,6 +113,12 @@ class Synthesis:
         return sum(asked_again(self.run, stage) for stage in SynthStage)
 
     @property
+    def failure(self) -> str:
+        """How an endpoint failed on the first of them; empty where none did."""
+        failed = self.dropped.filter(pl.col("reason").str.ends_with(FAILED))["detail"]
+        return str(failed[0]) if len(failed) else ""
+
+    @property
     def unreadable(self) -> tuple[str, ...]:
         """A sentence for every benchmark of which some images could not be compared."""
         if not finished(self.run, SynthStage.DECONTAMINATE):
@@ -136,6 +143,8 @@ class Synthesis:
     @property
     def items(self) -> pl.DataFrame:
         """The published items, in the order of the nested subsets."""
+        from heldout.synth.publish import DATASET, published_rows
+
         rows = list(published_rows(self.run)) if (folder(self.run) / DATASET).is_dir() else []
         return pl.DataFrame(rows)
 
@@ -203,9 +212,8 @@ def synth(
         context = StageContext(run, chosen, where, quiet, benchmarks or {})
         _open_benchmarks_once(context)
         try:
-            for work in stage_works():
-                asked_for = work.stage in chosen.stages_to_run
-                if asked_for and (not plan or work.stage in _FREE) and _run_stage(work, context):
+            for work in stage_works(plan):
+                if work.stage in chosen.stages_to_run and _run_stage(work, context):
                     _sum_up(run)  # a kill in the next stage must not take it away
             if plan:
                 costs = plan_costs(context)
@@ -252,8 +260,7 @@ def _open_benchmarks_once(context: StageContext) -> None:
     """A benchmark that cannot be read is said before anything is paid for, not after."""
     stage = SynthStage.DECONTAMINATE
     if stage in context.settings.stages_to_run and not finished(context.run, stage):
-        from heldout.synth.contamination import refuse_unreadable
-        from heldout.synth.decontaminate import open_benchmarks
+        from heldout.synth.against import open_benchmarks, refuse_unreadable
 
         for benchmark in open_benchmarks(context):
             refuse_unreadable(benchmark)

@@ -21,7 +21,6 @@ from heldout.synth.settings import (
     SynthSettings,
     SynthStage,
 )
-from heldout.synth.shortcut import shortcut_prompts
 
 CHARACTERS_PER_TOKEN = 4.0
 PIXELS_PER_TOKEN = (
@@ -29,9 +28,11 @@ PIXELS_PER_TOKEN = (
 )
 MOST_IMAGE_TOKENS = 1_280
 SECONDS_PER_REQUEST = 10.0
-_REPLIES = {"generate": 250, "verify": 500, "shortcut": 5, "traces": 400}  # tokens
+_REPLIES = {"generate": 250, "verify": 500, "shortcut": 5, "judge": 60, "traces": 400}  # tokens
 _ACCEPTED = 0.55  # of the published run: 13,087 of 23,788
 _PROBES = 2 * len(LETTERS) + 1
+_READ = 0.05  # of the items, the pairs that a judge of rewordings reads for each benchmark
+_PAIR_TOKENS = 330  # of the prompt with two questions
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ def plan_costs(context: StageContext) -> list[StageCost]:
     of usual length, the published run's acceptance, no retries; replies that are in the run folder
     already cost nothing."""
     figures = map(PaperFigure.of_row, read_rows(context.run, SynthStage.SELECT))
-    return _stage_costs(context.settings, figures, _Earlier.read(context))
+    return _stage_costs(context.settings, figures, _Earlier.read(context.run, context.settings))
 
 
 def plan_assumptions(costs: Sequence[StageCost]) -> str:
@@ -77,9 +78,11 @@ def plan_assumptions(costs: Sequence[StageCost]) -> str:
     at_a_time = ", ".join(f"{cost.concurrency} ({cost.stage})" for cost in costs)
     if len({cost.concurrency for cost in costs}) == 1:
         at_a_time = str(costs[0].concurrency)
+    judged = any(cost.stage == "judge" for cost in costs)
+    read = f"{100 * _READ:.0f} % of items read by the judge for each benchmark; " if judged else ""
     return (
         f"assumed: {SECONDS_PER_REQUEST:g} s a request, {at_a_time} at a time; tokens of a reply: "
-        f"{replies}; {100 * _ACCEPTED:.0f} % of items accepted; no second attempts. The work of this "
+        f"{replies}; {100 * _ACCEPTED:.0f} % of items accepted; {read}no second attempts. The work of this "
         f"machine is not counted: reading, code, decontamination (docs/synth.md, Speed and memory)"
     )
 
@@ -97,9 +100,10 @@ def total_cost(costs: Sequence[StageCost]) -> StageCost:
     )
 
 
-def source_costs(settings: SynthSettings, most: int) -> SourceCosts:
+def source_costs(settings: SynthSettings, most: int, run: Run | None = None) -> SourceCosts:
     """Costs by a first look at the source, of which no more than ``most`` figures are read; writes
-    nothing and asks nobody."""
+    nothing and asks nobody. ``run``: where an earlier call may have selected figures and kept replies,
+    which cost nothing."""
     from heldout.synth.from_scenes import FIGURES
     from heldout.synth.ingest import SCENES, read_figures, refusal
     from heldout.synth.select import bucket_of, figure_labels
@@ -107,6 +111,10 @@ def source_costs(settings: SynthSettings, most: int) -> SourceCosts:
     if settings.source == SCENES:
         count = settings.limit or FIGURES
         return SourceCosts(count, count, True, ())
+    earlier = None if run is None else _Earlier.read(run, settings)
+    if run is not None and _are_selected(run, settings):
+        figures = list(map(PaperFigure.of_row, read_rows(run, SynthStage.SELECT)))
+        return _source_costs(settings, figures, True, earlier)
     limit = most if settings.limit is None else min(most, settings.limit)
     usable = (
         figure
@@ -117,8 +125,25 @@ def source_costs(settings: SynthSettings, most: int) -> SourceCosts:
     )
     figures = list(itertools.islice(usable, limit))
     whole = next(usable, None) is None or limit == settings.limit
+    return _source_costs(settings, figures, whole, earlier)
+
+
+def _source_costs(
+    settings: SynthSettings, figures: Sequence[PaperFigure], whole: bool, earlier: _Earlier | None
+) -> SourceCosts:
     images = sum(len(figure.images) for figure in figures)
-    return SourceCosts(len(figures), images, whole, tuple(_stage_costs(settings, figures)))
+    costs = tuple(_stage_costs(settings, figures, earlier))
+    return SourceCosts(len(figures), images, whole, costs)
+
+
+def _are_selected(run: Run, settings: SynthSettings) -> bool:
+    """Whether the run's table of selected figures is the one that these settings lead to."""
+    from heldout.engine import LocalEngine
+    from heldout.synth.ingest import INGEST
+    from heldout.synth.select import SELECT
+
+    context = StageContext(run, settings, LocalEngine(1))  # never started
+    return all(finished(run, work.stage, work.key(context)) for work in (INGEST, SELECT))
 
 
 class _Earlier:
@@ -129,12 +154,13 @@ class _Earlier:
         self.path = Path()
         self.drafts: dict[str, Draft] | None = None
         self.accepted: dict[str, bool] = {}
-        self.traces = 0
+        self.judged = False  # the stage that asks the judge is finished
+        self.asked: dict[str, int] = {}  # requests by a role of which no prompt can be made again
         self._replies: dict[str, tuple[Journal, Mapping[str, str]]] = {}
 
     @classmethod
-    def read(cls, context: StageContext) -> _Earlier:
-        earlier, run = cls(), context.run
+    def read(cls, run: Run, settings: SynthSettings) -> _Earlier:
+        earlier = cls()
         earlier.path = run.path
         if finished(run, SynthStage.GENERATE):
             rows = map(Draft.of_row, read_rows(run, SynthStage.GENERATE))
@@ -144,17 +170,25 @@ class _Earlier:
             earlier.accepted = {row["id"]: row["accepted"] for row in verdicts}
         known = run.manifest().get("synth", {})
         for role in MODEL_ROLES:
-            endpoint: ModelEndpoint | None = getattr(context.settings, role)
+            endpoint: ModelEndpoint | None = getattr(settings, role)
             asked_as = known.get(role, {}).get("asked_as")
             path = journal_path(run, role)
             if endpoint is None or asked_as is None or not path.exists():
                 continue
-            now = {"max_new_tokens": str(endpoint.max_tokens), "seed": str(context.settings.seed)}
+            now = {"max_new_tokens": str(endpoint.max_tokens), "seed": str(settings.seed)}
             now |= {} if endpoint.model is None else {"model": endpoint.model}
-            earlier._replies[role] = (Journal(path), {**asked_as, **now})
-            if role == "traces" and {**asked_as, **now} == asked_as:
-                earlier.traces = known[role].get("spent", {}).get("requests", 0)
+            earlier._replies[role] = journal, _ = (Journal(path), {**asked_as, **now})
+            if {**asked_as, **now} == asked_as:
+                earlier.asked[role] = len(journal)
+                if role == "judge" and finished(run, SynthStage.DECONTAMINATE):
+                    earlier.judged = True
         return earlier
+
+    def left(self, role: str, requests: int, tokens: int) -> _Asked:
+        """``requests`` of so many ``tokens`` each, less those whose replies are kept."""
+        done = self.asked.get(role, 0)
+        left = max(0, requests - done)
+        return _Asked(left, left * tokens, done)
 
     def has(self, role: str, prompt: Prompt) -> bool:
         if role not in self._replies:
@@ -199,16 +233,18 @@ def _stage_costs(
         if draft is None or draft.id not in earlier.accepted or not judged:
             unknown += 1
         elif earlier.accepted[draft.id]:
+            from heldout.synth.shortcut import shortcut_prompts  # with what its tests need
+
             accepted += 1
             for probe in shortcut_prompts(draft).values():
                 work["shortcut"].add(_tokens(probe, figure), earlier.has("shortcut", probe))
     guessed = math.ceil(round(unknown * _ACCEPTED, 6))
     work["shortcut"].requests += guessed * _PROBES
     work["shortcut"].prompt_tokens += guessed * _PROBES * 120
-    traces = accepted + guessed
-    done = min(traces, earlier.traces)
-    tokens = (traces - done) * (image_tokens // max(1, figures) + 150)
-    work["traces"] = _Asked(traces - done, tokens, done)
+    items = accepted + guessed
+    pairs = 0 if earlier.judged else math.ceil(items * _READ) * len(settings.against)
+    work["judge"] = earlier.left("judge", pairs, _PAIR_TOKENS)
+    work["traces"] = earlier.left("traces", items, image_tokens // max(1, figures) + 150)
     return list(_costs(settings, work))
 
 
@@ -252,8 +288,8 @@ def _image_tokens(figure: PaperFigure) -> int:
 
 
 def _stage_of(role: str, stage: str) -> str:
-    """Traces are written by the last stage, and are counted under their own name."""
-    return role if role == "traces" else stage
+    """Judge and traces belong to stages that do more, and are counted under their own names."""
+    return role if role in ("judge", "traces") else stage
 
 
 def spent_costs(run: Run) -> list[StageCost]:

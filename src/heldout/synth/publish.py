@@ -19,13 +19,14 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from heldout.store import Run, write_json
 from heldout.synth.balance import RULES as BALANCE_RULES
 from heldout.synth.balance import JudgedItem, by_rank
 from heldout.synth.context import StageContext, StageWork
-from heldout.synth.corpus_of_items import LINES, BalancedItem, image_paths, write_lines
+from heldout.synth.corpus_of_items import LINES, BalancedItem, LineStyle, image_paths, write_lines
 from heldout.synth.draft import LETTERS, content_digest
 from heldout.synth.draft import RULES as LABELS
 from heldout.synth.generate import GENERATE_TEMPLATE, VERIFY_TEMPLATE
@@ -37,6 +38,7 @@ from heldout.synth.ledger import (
     read_dropped,
     read_funnel,
     read_rows,
+    table_path,
 )
 from heldout.synth.rubric import RUBRIC
 from heldout.synth.settings import MODEL_ROLES, SynthStage
@@ -45,7 +47,7 @@ from heldout.synth.shortcut import TEMPLATE as PROBES
 
 STAGE = "publish"
 DATASET, PROVENANCE = "dataset", "provenance.json"
-FORMAT = "heldout-dataset/4"  # raise with any change of what is written
+FORMAT = "heldout-dataset/5"  # raise with any change of what is written
 STATISTICS = 3  # schema of statistics.json
 _SHARD = 1_000  # rows a file: hub viewers and streaming like files of a few hundred MB at most
 _BATCH = 64
@@ -193,6 +195,7 @@ def _write(context: StageContext, target: Path, ranks: Mapping[str, int]) -> dic
     run, settings = context.run, context.settings
     traces = read_traces(context, ranks)
     counted = _Counted()
+    style = LineStyle(settings.name, _several_images(run))
     shards = -(-len(ranks) // _SHARD)
     with ExitStack() as stack:
         scratch = Path(stack.enter_context(TemporaryDirectory(dir=target)))
@@ -209,7 +212,7 @@ def _write(context: StageContext, target: Path, ranks: Mapping[str, int]) -> dic
                         rows.append(row)
                         counted.add(judged_item.item, judged_item.verdict["verifier"])
                         _link_images(run, judged_item.item, target)
-                        write_lines(texts, judged_item.item, row, settings.name)
+                        write_lines(texts, judged_item.item, row, style)
                     file.write_table(pa.Table.from_pylist(rows, schema=SCHEMA))
     sizes = [size for size in settings.subsets if size < len(ranks)]
     probes = probe_rates(run)
@@ -222,10 +225,17 @@ def _write(context: StageContext, target: Path, ranks: Mapping[str, int]) -> dic
         "shortcut_probes": [asdict(probe) for probe in probes],
         "other_models": [
             *(["shortcut"] if any(probe.probe != OVERLONG for probe in probes) else []),
+            *(["judge"] if settings.judge is not None and settings.against else []),
             *(["traces"] if traces.kept else []),
         ],
         **counted.as_json(),
     }
+
+
+def _several_images(run: Run) -> bool:
+    """Whether any selected figure has more than one image."""
+    images = pq.read_table(table_path(run, SynthStage.SELECT), columns=["images"])["images"]
+    return (pc.max(pc.list_value_length(images)).as_py() or 0) > 1
 
 
 class _Counted:

@@ -28,11 +28,12 @@ class SynthStage(StrEnum):
 
 SCENES = "scenes"  # a source that is rendered, not read
 # Settings that are models, in the order in which they are asked, and the stages that ask them.
-MODEL_ROLES = ("generator", "verifier", "shortcut", "traces")
+MODEL_ROLES = ("generator", "verifier", "shortcut", "judge", "traces")
 ASKING_STAGES = (
     SynthStage.GENERATE,
     SynthStage.VERIFY,
     SynthStage.SHORTCUT,
+    SynthStage.DECONTAMINATE,
     SynthStage.PUBLISH,
 )
 
@@ -122,6 +123,8 @@ class SynthSettings(Settings):
     """Encoder for near neighbours of images; ``none``: compare hashes only."""
     text_encoder: str | None = None
     """Encoder for reworded texts; default: the best one installed."""
+    judge: ModelEndpoint | None = None
+    """Reads items whose question may reword a benchmark's, and says whether both ask the same."""
     traces: ModelEndpoint | None = None
     """Writes a reasoning trace per item; kept only where it can be parsed and its answer is right."""
 

@@ -143,7 +143,7 @@ def guard(
             )
         return data, GateRecord((), 0, 0, 0, passed=False, forced=settings.open_gate)
     if benchmarks is None:
-        benchmarks = [read_benchmark(one) for one in settings.against]
+        benchmarks = [read_benchmark(source) for source in settings.against]
     runs = [_compare(settings, benchmark, data, run, engine, quiet) for benchmark in benchmarks]
     gate = write_gate(runs, run.path / FOLDER, strict=settings.strict)
     leaking = _leaking_rows(gate)

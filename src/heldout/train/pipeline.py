@@ -74,7 +74,7 @@ class TrainResult:
             "rows": self.rows,
             "model": str(self.model) if self.model else None,
             "gate": self.gate.as_json(),
-            "trained": _told(self.trained) if self.trained else None,
+            "trained": _trained_record(self.trained) if self.trained else None,
             "warnings": list(self.warnings),
         }
 
@@ -156,16 +156,16 @@ def train(
         if trained is None:
             try:
                 trained = run_training(chosen, rows.items, run, quiet=quiet, warnings=warnings)
-                run.update("train", {"trained": _told(trained)})
+                run.update("train", {"trained": _trained_record(trained)})
                 forget_checkpoints(run)
             finally:
                 known = run.manifest()["train"].get("warnings", [])
                 run.update("train", {"warnings": list(dict.fromkeys([*known, *warnings]))})
-        told = tuple(run.manifest()["train"].get("warnings", []))
-    return TrainResult(run, gate, len(rows.items), trained, told)
+        remarks = tuple(run.manifest()["train"].get("warnings", []))
+    return TrainResult(run, gate, len(rows.items), trained, remarks)
 
 
-def _told(trained: Trained) -> dict[str, Any]:
+def _trained_record(trained: Trained) -> dict[str, Any]:
     return {**vars(trained), "pace": vars(trained.pace)}
 
 
@@ -210,10 +210,10 @@ def _claim(run: Run, settings: TrainSettings, data: TrainingSet) -> None:
 def _versions() -> dict[str, str]:
     from importlib import metadata
 
-    found = {}
+    versions = {}
     for name in ("torch", "transformers", "trl", "peft", "accelerate", "datasets"):
         try:
-            found[name] = metadata.version(name)
+            versions[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             continue
-    return found
+    return versions

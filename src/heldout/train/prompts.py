@@ -99,7 +99,7 @@ class ChatForm:
             rest = self._render([user, turn]).rpartition(said)[2]
         except InputError:  # some templates know no second turn
             rest = ""
-        stops = [tokenizer.decode([one]) for one in self.stop]
+        stops = [tokenizer.decode([token]) for token in self.stop]
         places = [(rest.find(stop) + len(stop)) for stop in stops if stop and stop in rest]
         return rest[: min(places)] if places else str(tokenizer.eos_token or "")
 

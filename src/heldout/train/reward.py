@@ -57,16 +57,16 @@ def is_right(answer: str, solution: Solution) -> bool:
     if solution.letter:
         letter = solution.letter.upper()
         # Where a text is the letter of another option, it does not say which of the two is meant.
-        others = [one for one in LETTERS[: len(solution.options)] if one != letter]
+        others = [form for form in LETTERS[: len(solution.options)] if form != letter]
         if any(_same(answer, other) for other in others):
             return False
         accepted += [letter, f"{letter}. {text}"]
-    return any(_same(answer, one) for one in accepted)
+    return any(_same(answer, form) for form in accepted)
 
 
 def _same(answer: str, accepted: str) -> bool:
     """Equal but for case and blanks. A look-alike from another alphabet is another letter."""
-    ours, theirs = (" ".join(one.split()) for one in (answer, accepted))
+    ours, theirs = (" ".join(text.split()) for text in (answer, accepted))
     if len(ours) != len(theirs):
         return False
     return all(
@@ -78,7 +78,7 @@ def _same(answer: str, accepted: str) -> bool:
 def _plain(text: str) -> str:
     """Compatibility forms as what they look like, and without characters that nobody sees."""
     flat = unicodedata.normalize("NFKC", text)
-    return "".join(one for one in flat if unicodedata.category(one) not in ("Cf", "Mn"))
+    return "".join(letter for letter in flat if unicodedata.category(letter) not in ("Cf", "Mn"))
 
 
 def compute_score(

@@ -167,21 +167,21 @@ def _free_memory() -> None:
 @contextlib.contextmanager
 def _few_words() -> Iterator[None]:
     """Within, transformers and TRL say errors alone: what a user has to know is said by heldout."""
-    from transformers.utils import logging as told
+    from transformers.utils import logging as hub_logging
 
-    before, bars = told.get_verbosity(), told.is_progress_bar_enabled()
+    before, bars = hub_logging.get_verbosity(), hub_logging.is_progress_bar_enabled()
     theirs = logging.getLogger("trl")
     level = theirs.level
-    told.set_verbosity_error()
-    told.disable_progress_bar()
+    hub_logging.set_verbosity_error()
+    hub_logging.disable_progress_bar()
     theirs.setLevel(logging.ERROR)
     try:
         yield
     finally:
-        told.set_verbosity(before)
+        hub_logging.set_verbosity(before)
         theirs.setLevel(level)
         if bars:
-            told.enable_progress_bar()
+            hub_logging.enable_progress_bar()
 
 
 def planned_steps(settings: TrainSettings, rows: int) -> int:
@@ -210,11 +210,11 @@ def restore_weights(model: Any, checkpoint: Path) -> None:
     transformers' trainer reads the file itself: where a family's files have other names than its weights
     (Qwen2-VL), it finds none of them, warns, and goes on from the first checkpoint's weights.
     """
-    saved, told = type(model).from_pretrained(
+    saved, report = type(model).from_pretrained(
         checkpoint, dtype=model.dtype, output_loading_info=True
     )
     weights = {key for key, _ in saved.named_parameters()}
-    if absent := sorted(weights & set(told.get("missing_keys") or ())):
+    if absent := sorted(weights & set(report.get("missing_keys") or ())):
         raise InputError(
             f"{checkpoint} lacks {len(absent)} of the model's weights, such as {absent[0]}: remove "
             f"this folder to go on from the checkpoint before it"

@@ -174,15 +174,15 @@ class TrainSettings(Settings):
 
     @model_validator(mode="before")
     @classmethod
-    def _with_preset(cls, given: Any) -> Any:
-        if not isinstance(given, Mapping):
-            return given
-        preset = given.get("preset") or ""
-        recipe = str(given.get("recipe") or (PRESETS.get(preset) or {}).get("recipe") or "sft")
+    def _with_preset(cls, values: Any) -> Any:
+        if not isinstance(values, Mapping):
+            return values
+        preset = values.get("preset") or ""
+        recipe = str(values.get("recipe") or (PRESETS.get(preset) or {}).get("recipe") or "sft")
         preset = preset or _DEFAULT_PRESET.get(recipe, "")
         if preset and preset not in PRESETS:
             raise ValueError(f"preset {preset}: expected one of {', '.join(PRESETS)}")
-        chosen = {**PRESETS.get(preset, {}), **given, "preset": preset}
+        chosen = {**PRESETS.get(preset, {}), **values, "preset": preset}
         if preset and str(chosen["recipe"]) != PRESETS[preset]["recipe"]:
             raise ValueError(
                 f"preset {preset} is for the recipe {PRESETS[preset]['recipe']}, not {chosen['recipe']}"

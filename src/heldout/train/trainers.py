@@ -48,7 +48,7 @@ class UpdatePace:
 
 def _divisor(whole: int, most: int) -> int:
     """The largest divisor that is not above ``most``: the batch stays what it was."""
-    return next(one for one in range(min(most, whole), 0, -1) if whole % one == 0)
+    return next(size for size in range(min(most, whole), 0, -1) if whole % size == 0)
 
 
 def require_packages() -> None:

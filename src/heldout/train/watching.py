@@ -62,13 +62,13 @@ class StepJournal:
     def rows(self) -> list[dict[str, Any]]:
         if not self.path.exists():
             return []
-        found = []
+        rows = []
         for line in self.path.read_text(encoding="utf-8").splitlines():
             try:
-                found.append(json.loads(line))
+                rows.append(json.loads(line))
             except ValueError:  # the line that a kill cut off
                 break
-        return found
+        return rows
 
 
 def step_row(step: int, logged: Mapping[str, Any], seconds: float) -> dict[str, Any]:
@@ -190,9 +190,9 @@ class VerifiableReward:
         items: Sequence[TrainingItem] = record["item"]
         replies = [self._decode(ids) for ids in record["completion_ids"]]
         graded = [grade(reply, item.solution) for reply, item in zip(replies, items, strict=True)]
-        record["log_metric"]("format", sum(one.well_formed for one in graded) / len(graded))
+        record["log_metric"]("format", sum(result.well_formed for result in graded) / len(graded))
         self._keep_some(record["trainer_state"].global_step + 1, items, replies, graded)
-        return [one.reward for one in graded]
+        return [result.reward for result in graded]
 
     def _decode(self, ids: Sequence[int]) -> str:
         end = len(ids)
@@ -207,10 +207,10 @@ class VerifiableReward:
         replies: Sequence[str],
         graded: Sequence[Graded],
     ) -> None:
-        for item, reply, one in list(zip(items, replies, graded, strict=True))[: self._keep]:
+        for item, reply, result in list(zip(items, replies, graded, strict=True))[: self._keep]:
             row = {"step": step, "id": item.id, "solution": item.solution.letter or item.answer}
             text = reply.encode("utf-8", "replace").decode()
-            record = {"reply": text, "reward": one.reward, "well_formed": one.well_formed}
+            record = {"reply": text, "reward": result.reward, "well_formed": result.well_formed}
             self._journal.add({**row, **record})
 
 

@@ -157,7 +157,7 @@ def _draw(
     waiting = [item for item in items if not item.target.exists()]
     made.reused = len(items) - len(waiting)
 
-    def one(item: _Item) -> Dropped | None:
+    def draw(item: _Item) -> Dropped | None:
         name = item.row["id"]
         try:
             task = _task(run, item)
@@ -167,7 +167,7 @@ def _draw(
         return None
 
     def results() -> Iterator[tuple[_Item, Dropped | None]]:
-        return in_parallel(lambda item: (item, one(item)), waiting, concurrency)
+        return in_parallel(lambda item: (item, draw(item)), waiting, concurrency)
 
     title = f"drawing with {renderer.name}"
     with progress(title, len(items), "pictures", done=made.reused, disabled=quiet) as step:

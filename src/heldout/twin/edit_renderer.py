@@ -245,7 +245,7 @@ class EditRenderer:
                 return self.connection.post_form(EDITS, *body)
             except RefusedError as refused:
                 problem = refused
-                if asks and refused.status == 400 and "response_format" in refused.told:
+                if asks and refused.status == 400 and "response_format" in refused.detail:
                     self._asks_for_data = False  # some send data always, and refuse to be asked
                     continue
                 if refused.status:
@@ -261,11 +261,11 @@ class EditRenderer:
         url = self.connection.url
         if refused.status == 404:
             return EndpointError(
-                f"{url}{EDITS} is not there, or not for {self.model}: {refused.told}"
+                f"{url}{EDITS} is not there, or not for {self.model}: {refused.detail}"
             )
-        message = f"status {refused.status}: {refused.told}" if refused.status else refused.told
+        message = f"status {refused.status}: {refused.detail}" if refused.status else refused.detail
         broken = refused.status >= 500 or refused.status == 0
-        if not broken and any(word in refused.told.lower() for word in _POLICY):
+        if not broken and any(word in refused.detail.lower() for word in _POLICY):
             return RenderError(_REFUSED, message)  # the item's fault, however many there are
         self._watch.refused(self.connection, refused, self._again, units="pictures")
         return RenderError("the endpoint failed" if broken else _REFUSED, message)

@@ -94,7 +94,7 @@ def _same_format(
 
 
 def _plainly(path: Path) -> Benchmark:
-    """As somebody reads it who knows nothing of presets and --map."""
+    """As it reads without a preset and without named columns."""
     try:
         return read_benchmark(path)
     except InputError:

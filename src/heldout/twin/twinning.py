@@ -11,11 +11,11 @@ from typing import Any
 
 import polars as pl
 
-from heldout.benchmark import Benchmark, Opened, ReadCall, open_tables, parse_source, prepare_run
+from heldout.benchmark import Benchmark, Opened, open_tables, parse_source, prepare_run, verb_call
 from heldout.engine import progress
 from heldout.errors import InputError
 from heldout.model import Asker, ReplySet, check_run, open_chat, opened_benchmark
-from heldout.store import Run, open_run, python_command
+from heldout.store import Run, open_run
 from heldout.twin.drawing import render
 from heldout.twin.edges import edges, faint
 from heldout.twin.edit_renderer import EditRenderer
@@ -263,9 +263,7 @@ def make_twins(
         describer = open_chat(chosen.describer, "describer", max_tokens=length)
     if chosen.verifier is not None and FILTER in chosen.stages:
         verifier = open_chat(chosen.verifier, "verifier", max_tokens=length)
-    call = command or python_command(
-        "twin", ReadCall(benchmark), **chosen.model_dump(mode="json", exclude_defaults=True)
-    )
+    call = command or verb_call("twin", benchmark, chosen)
     run = open_run(run, "twin", benchmark.name, command=call, seed=chosen.seed)
     with run.writing():
         made = run_stages(

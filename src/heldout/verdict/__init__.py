@@ -13,7 +13,7 @@ if TYPE_CHECKING:
         Control,
         Status,
         actions,
-        rung_told,
+        rung_words,
     )
     from heldout.verdict.corrected import ACCURACY, CLEAN, CorrectedScores, correct_scores
     from heldout.verdict.examine import (
@@ -109,7 +109,7 @@ __all__ = [
     "published_map",
     "read_rates",
     "recommend",
-    "rung_told",
+    "rung_words",
     "save_examination",
     "shipped_rates",
     "text_claim",

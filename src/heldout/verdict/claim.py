@@ -67,11 +67,12 @@ ACTIONS = {
     Rung.UNDECIDED: "have people judge it",
     Rung.UNCOMPARED: "make its pictures readable, and compare them",
     Rung.BESIDE_ANOTHER: "keep; read whether it can be answered without its picture",
-    Rung.SOURCE_OVERLAP: "keep; one source with the corpus",
+    Rung.SOURCE_OVERLAP: "report with and without; one source with the corpus",
+    Rung.LOOK_ALIKE: "look at it; a copy that could not be aligned is not ruled out",
 }
 
 
-def rung_told(rung: str) -> str:
+def rung_words(rung: str) -> str:
     """A rung as people read it: a name that sounds like equal files says what else stands on it."""
     return _TOLD.get(Rung(rung), rung)
 

@@ -33,8 +33,8 @@ class Ranking:
 
     def as_json(self) -> dict[str, Any]:
         ranks = {
-            model: {subset: rank._asdict() for subset, rank in one.items()}
-            for model, one in self.ranks.items()
+            model: {subset: rank._asdict() for subset, rank in by_subset.items()}
+            for model, by_subset in self.ranks.items()
         }
         return {**vars(self), "ranks": ranks}
 
@@ -65,10 +65,10 @@ def correct_scores(run: Run, models: Sequence[str], *, seed: int = 0) -> Correct
     """
     items = run.frame("items")
     labels = kept_leak_labels(run)
-    found = leaks(run)
+    leaked = leaks(run)
     scanned = run.table_path("matches").exists()
-    searched = _standing(found, PROVEN)
-    proven, open_ = _with_labels(searched, _standing(found, OPEN), labels, scanned)
+    searched = _standing(leaked, PROVEN)
+    proven, open_ = _with_labels(searched, _standing(leaked, OPEN), labels, scanned)
     messages = proven | (frozenset(labels.kinds) if labels is not None else frozenset())
     known = [
         (row["benchmark_id"], row["cluster"])
@@ -81,10 +81,15 @@ def correct_scores(run: Run, models: Sequence[str], *, seed: int = 0) -> Correct
     made = CorrectedScores(labels=labels, searched=searched if scanned else None)
     for measure, by_model in _measures(run, models).items():
         for model, values in by_model.items():
-            chosen = [(one, cluster) for one, cluster in known if one in values]
+            chosen = [
+                (identifier, cluster) for identifier, cluster in known if identifier in values
+            ]
             if not chosen:
                 continue
-            ids, clusters = [one for one, _ in chosen], [cluster for _, cluster in chosen]
+            ids, clusters = (
+                [identifier for identifier, _ in chosen],
+                [cluster for _, cluster in chosen],
+            )
             column = np.array([values[item] for item in ids])
             block = _block(ids, proven, open_, name)
             made.models.append(
@@ -110,15 +115,19 @@ def _ranking(
     proven: frozenset[str],
     open_: frozenset[str],
 ) -> list[Ranking]:
-    shared = [(one, cluster) for one, cluster in known if all(one in v for v in by_model.values())]
+    shared = [
+        (identifier, cluster)
+        for identifier, cluster in known
+        if all(identifier in v for v in by_model.values())
+    ]
     if len(by_model) < 2 or not shared:
         return []
-    ids, clusters = [one for one, _ in shared], [cluster for _, cluster in shared]
+    ids, clusters = [identifier for identifier, _ in shared], [cluster for _, cluster in shared]
     columns = {name: np.array([v[item] for item in ids]) for name, v in by_model.items()}
     everything: Mask = np.ones(len(ids), dtype=bool)
     clean = _block(ids, proven, open_).clean
     subsets = {FULL: everything, CLEAN: clean}
-    found = {name: rank_intervals(columns, mask, clusters) for name, mask in subsets.items()}
+    intervals = {name: rank_intervals(columns, mask, clusters) for name, mask in subsets.items()}
     means = {
         name: [float(column[mask].mean()) for column in columns.values()]
         for name, mask in subsets.items()
@@ -126,7 +135,7 @@ def _ranking(
     }
     tau = kendall_tau_b(means[FULL], means[CLEAN]) if CLEAN in means else None
     ranks = {
-        model: {name: one[model] for name, one in found.items() if model in one}
+        model: {name: by_rank[model] for name, by_rank in intervals.items() if model in by_rank}
         for model in columns
     }
     return [Ranking(measure, len(ids), int(clean.sum()), ranks, tau)]
@@ -167,8 +176,8 @@ def _measures(run: Run, models: Sequence[str]) -> dict[str, dict[str, dict[str, 
 
 
 def _by_model(frame: pl.DataFrame, models: Sequence[str]) -> dict[str, dict[str, float]]:
-    found: dict[str, dict[str, float]] = {}
+    values: dict[str, dict[str, float]] = {}
     for name, identifier, value in frame.select("model", "benchmark_id", "value").iter_rows():
         if name in models and value is not None and np.isfinite(value):
-            found.setdefault(name, {})[identifier] = float(value)
-    return {name: found[name] for name in models if name in found}
+            values.setdefault(name, {})[identifier] = float(value)
+    return {name: values[name] for name in models if name in values}

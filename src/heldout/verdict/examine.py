@@ -160,13 +160,13 @@ def judge(
     claims = []
     for key, every in looked.groups.items():
         family = key.split("/", 1)[0]
-        found, q = _standing(looked, others, key, known) or (every, q_values.get(key, 1.0))
-        controls = challenge(sound, found, findings, q, chosen) if found else []
-        controls += permutation_floor(found, q)
-        power = power_note(found, controls, known)
-        if fires(found, q):
-            controls += lab_control(found, controls, known)
-        claims.append(model_claim(family, found, looked.reasons.get(key, []), q, controls, power))
+        outcome, q = _standing(looked, others, key, known) or (every, q_values.get(key, 1.0))
+        controls = challenge(sound, outcome, findings, q, chosen) if outcome else []
+        controls += permutation_floor(outcome, q)
+        power = power_note(outcome, controls, known)
+        if fires(outcome, q):
+            controls += lab_control(outcome, controls, known)
+        claims.append(model_claim(family, outcome, looked.reasons.get(key, []), q, controls, power))
     trends = [f.cell.model for f in findings if f.detector == order_trend.NAME and f.cell.model]
     orders = {model: ablate_orders(sound, model, chosen) for model in trends}
     baseline = next(iter(chosen.baselines), None)

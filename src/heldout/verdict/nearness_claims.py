@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from heldout.detect import LEVEL, Cell, Finding
+from heldout.errors import counted
 from heldout.overlap import COPIES_SEEN, LIGHT_COPY, Calibration, ControlRun
 from heldout.stats import binomial_interval
 from heldout.verdict.claim import Claim, Control, Status
@@ -42,7 +43,9 @@ def nearness_claims(
             rule=rule_id(NEARNESS, rule),
             findings=[finding.id for finding in findings],
             controls=controls,
-            next_step=_NEXT[status],
+            next_step="act on the claim about copies"
+            if rule.name == "copies-beside"
+            else _NEXT[status],
         )
     ]
 
@@ -64,6 +67,8 @@ def _rule(
         "the null resolves a threshold": True,
         "fewer flags than chance": _falls(images),
         "more flags than chance": _rises(images),
+        "copies were proven": _copies(images) > 0,
+        "the interval holds the expected rate": _holds_expected(images),
         "light copies are flagged": _sees_copies(calibration),
         "more than chance without copies": _rises(rest),
         "a control is flagged as much": any(
@@ -84,6 +89,15 @@ def _rises(finding: Finding) -> bool:
 def _falls(finding: Finding) -> bool:
     p = finding.p if finding.p_adjusted is None else finding.p_adjusted
     return finding.direction == "not seen" and p is not None and p < LEVEL
+
+
+def _copies(images: Finding) -> int:
+    """Pictures with a proven copy in this corpus, above τ or below; runs of old do not say."""
+    return int(images.details.get("proven_copies", images.details["flagged"]["proven copies"]))
+
+
+def _holds_expected(images: Finding) -> bool:
+    return bool(images.effect.low <= images.details["alpha"] <= images.effect.high)
 
 
 def _above(rest: Finding, control: ControlRun) -> bool:
@@ -169,6 +183,18 @@ def _sentence(
             f"each other: {flagged:,} of {images.n:,} lie above τ, {expected:.1f} are expected. The "
             f"null does not fit them, and copies may lie below τ, too."
         )
+    if not _rises(images) and _copies(images):
+        copies = counted(_copies(images), "image is a proven copy", "images are proven copies")
+        return (
+            f"{flagged:,} of {images.n:,} images of {benchmark} lie above τ, {expected:.1f} are expected; "
+            f"{copies} of pictures of {corpus} all the same. Few flags do not make these pictures clean."
+        )
+    if not _rises(images) and not _holds_expected(images):
+        side = "above" if images.effect.low > images.details["alpha"] else "below"
+        return (
+            f"{rate} lie above τ, {expected:.1f} are expected: no significant difference, but the interval "
+            f"lies {side} the expected {images.details['alpha']:.1%}, so that none is not shown, either."
+        )
     if not _rises(images):
         blind = "" if status == "clean" else " But light copies would not lie above it, either."
         return (
@@ -236,12 +262,12 @@ def _why(
 _NEXT: dict[Status, str] = {
     "clean": "nothing; nearness says nothing about cropped or turned copies",
     "re-attributed": "act on the claim about copies",
-    "collapses": "give a null of the benchmark's own kind (--null SOURCE; in an audit file: "
-    "clean_references.pictures): this one is of another",
-    "qualified": "give pictures of the same kind that cannot be in the corpus (--control "
-    "NAME=SOURCE:in-domain; in an audit file: controls), and look at the flagged pairs",
-    "survives": "look at the flagged pairs: they may be of one source with the corpus, and scores on "
-    "them may not carry over",
+    "collapses": "give a null of the benchmark's own kind (heldout overlap … --null SOURCE; in "
+    "an audit file: clean_references.pictures): this one is of another",
+    "qualified": "give pictures of the same kind that cannot be in the corpus (heldout "
+    "overlap … --control NAME=SOURCE:in-domain; in an audit file: controls), and look at the flagged pairs",
+    "survives": "look at the flagged pairs: copies that registration could not align may be among them, "
+    "and scores on near pictures may not carry over",
 }
 
 
@@ -255,6 +281,6 @@ def _not_testable(cell: Cell, calibration: Calibration) -> Claim:
         why=calibration.problem or "nothing could be measured",
         rule=rule_id(NEARNESS, decide(NEARNESS, {"the null resolves a threshold": False})),
         findings=[],
-        next_step="give a reference set of pictures that cannot be in the corpus (--null SOURCE; in an "
-        "audit file: clean_references.pictures)",
+        next_step="give a reference set of pictures that cannot be in the corpus (heldout "
+        "overlap … --null SOURCE; in an audit file: clean_references.pictures)",
     )

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import polars as pl
 
 from heldout.detect import Cell
 from heldout.errors import counted
-from heldout.evidence import PEOPLE, PROVEN, REGISTRATION, Rung, leaks
+from heldout.evidence import OPEN, PEOPLE, PROVEN, REGISTRATION, Rung, leaks
 from heldout.stats import Interval, cluster_rate_interval
 from heldout.store import Run
 from heldout.verdict.claim import ACTIONS, Claim, Status
@@ -57,8 +57,10 @@ def _items(verdict: BenchmarkVerdict) -> Iterator[Advice]:
         "again: question and answer stand there beside pictures that could not be compared",
         Rung.BESIDE_ANOTHER: "Read {} of {} whose question and answer stand there beside another "
         "picture: no leak, unless they can be answered without theirs",
-        Rung.SOURCE_OVERLAP: "Keep {} of {} that look like pictures of the corpus but are not: one source, "
-        "no leak",
+        Rung.SOURCE_OVERLAP: "Report scores with and without {} of {} that name a source which the corpus "
+        "names, too (article, study, patient or file)",
+        Rung.LOOK_ALIKE: "Look at the nearest of {} of {} with look-alikes in the corpus: none is a proven "
+        "copy, and a copy that registration could not align is not ruled out (heldout review)",
     }
     proven = sum(count for rung, count in counts.items() if rung in PROVEN)
     if proven and proven == max(
@@ -238,7 +240,7 @@ def _controls(benchmarks: Sequence[BenchmarkVerdict]) -> Iterator[Advice]:
                     # Where pictures were compared already, few telling words want nothing more.
                     if not (compared and sentence.startswith(WITHIN_REACH)):
                         by_control.setdefault(sentence, []).append(claim.id)
-    for sentence, claims in sorted(by_control.items(), key=lambda one: -len(one[1])):
+    for sentence, claims in sorted(by_control.items(), key=lambda entry: -len(entry[1])):
         control, _, supply = sentence.partition(": ")
         number = counted(len(claims), "claim", "claims")
         message = f"To settle {number} ({control}): {supply}."
@@ -269,23 +271,26 @@ ONE_FORM = "answers in one form alone tell accuracy, not memory: add twins or va
 
 @dataclass(frozen=True)
 class LeakRate:
-    """Items with a proven leak, of all items; the interval is by cluster."""
+    """Items with a proven leak, of all items; the interval is by cluster. ``possible``: with the items that
+    nobody could decide, as if each of them leaked."""
 
     leaked: int
     items: int
     interval: Interval
+    possible: LeakRate | None = None  # None where nothing is undecided
 
     @property
     def value(self) -> float:
         return self.leaked / self.items if self.items else 0.0
 
     def as_json(self) -> dict[str, Any]:
-        return {
+        record = {
             "leaked": self.leaked,
             "items": self.items,
             "value": self.value,
             "interval": self.interval._asdict(),
         }
+        return record if self.possible is None else {**record, "possible": self.possible.as_json()}
 
 
 @dataclass(frozen=True)
@@ -298,6 +303,7 @@ class CellVerdict:
     by_people: int = 0  # of the leaked items, those that nothing but people's word makes so
     by_registration: int = 0  # and those that registration makes so, and no equal bytes or pixels
     audited: bool = True  # an audit file made the run: advice names its keys
+    rendered: bool = False  # heldout drew the benchmark's pictures: rates of its lab hold for them
 
     @property
     def pair(self) -> bool:
@@ -318,6 +324,7 @@ class CellVerdict:
             "evidence": self.evidence,
             "by_people": self.by_people,
             "by_registration": self.by_registration,
+            "rendered": self.rendered,
             "claims": [
                 {**claim.model_dump(mode="json"), "settled_by": settled_by(claim, self.audited)}
                 for claim in self.claims
@@ -375,7 +382,7 @@ def benchmark_verdict(
     ``models`` were to be tested; one without any claim is a cell that is not testable.
     """
     claims = [Claim.model_validate(claim) for claim in run.read_json("claims.json")["claims"]]
-    found = leaks(run)
+    leaked = leaks(run)
     clusters = {row["benchmark_id"]: row["cluster"] for row in run.read_table("items").to_pylist()}
     groups: dict[tuple[str | None, str | None], list[Claim]] = {}
     for claim in claims:
@@ -384,10 +391,11 @@ def benchmark_verdict(
         groups.setdefault((None, tried), [])
     cells = []
     audited = (run.path / "audit.yaml").exists()
+    rendered = bool(run.manifest()["inputs"].get("benchmark", {}).get("rendered", False))
     for (corpus, model), mine in groups.items():
         leak, evidence, how = None, {}, Counter[str | None]()
         if corpus is not None:
-            there = found.filter(pl.col("corpus") == corpus)
+            there = leaked.filter(pl.col("corpus") == corpus)
             leak = _rate(dict(there.select("benchmark_id", "rung").iter_rows()), clusters)
             counts, how = Counter(there["rung"]), Counter(there["shown_by"])
             evidence = {rung.value: counts[rung] for rung in ACTIONS if counts[rung]}
@@ -402,9 +410,10 @@ def benchmark_verdict(
                 how[PEOPLE],
                 how[REGISTRATION],
                 audited,
+                rendered,
             )
         )
-    return BenchmarkVerdict(name, str(run.path), cells, found, corrected)
+    return BenchmarkVerdict(name, str(run.path), cells, leaked, corrected)
 
 
 def cell_status(claims: Sequence[Claim]) -> Status:
@@ -419,6 +428,10 @@ def overall_verdict(benchmarks: Sequence[BenchmarkVerdict], family: Mapping[str,
 
 
 def _rate(there: Mapping[str, Any], clusters: Mapping[str, str]) -> LeakRate:
-    marks = [float(there.get(cluster) in PROVEN) for cluster in clusters]
-    interval = cluster_rate_interval(marks, list(clusters.values()))
-    return LeakRate(int(sum(marks)), len(marks), interval)
+    def rate(rungs: frozenset[Rung]) -> LeakRate:
+        marks = [float(there.get(item) in rungs) for item in clusters]
+        interval = cluster_rate_interval(marks, list(clusters.values()))
+        return LeakRate(int(sum(marks)), len(marks), interval)
+
+    proven, possible = rate(PROVEN), rate(PROVEN | OPEN)
+    return proven if possible.leaked == proven.leaked else replace(proven, possible=possible)

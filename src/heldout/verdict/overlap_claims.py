@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from heldout.detect import Finding
+from heldout.detect import POSSIBLE_IMAGES, Finding
 from heldout.errors import counted
-from heldout.evidence import BY_DIGEST, Relation
+from heldout.evidence import BY_DIGEST, TOO_PLAIN, TOO_SMALL, Relation
 from heldout.verdict.claim import NOTHING_TO_COMPARE, Claim, Control, Status
 from heldout.verdict.rules import COPIES, Rule, decide, rule_id
 
@@ -22,19 +22,21 @@ def overlap_claims(
 
     ``worded``: its words were compared, too, and have a claim of their own.
     """
-    images, questions, *rest = findings
-    answers = rest[0] if rest else None
+    by_unit = {finding.unit: finding for finding in findings}
+    images, possible = by_unit["images"], by_unit.get(POSSIBLE_IMAGES)
+    items = by_unit.get("questions") or by_unit["items"]
+    answers = by_unit.get("questions with their answer") or by_unit.get("items with their label")
     if imageless := _imageless(images, scanned["counts"]):
         return [_nothing_to_compare(images, imageless, worded)]
     coverage = [_benchmark_coverage(images), _corpus_coverage(scanned)]
     rule = _rule(images, coverage)
-    controls = [*_undecided_pairs(images), *coverage]
+    controls = [*_undecided_pairs(images), *_what_pictures_allow(images), *coverage]
     status = rule.status
     return [
         Claim(
             id=f"overlap/{images.cell.corpus}",
             cell=images.cell,
-            sentence=_sentence(status, images, questions, answers, coverage),
+            sentence=_sentence(status, images, possible, items, answers, coverage),
             status=status,
             why=_why(status, images, controls),
             rule=rule_id(COPIES, rule),
@@ -67,7 +69,7 @@ def _nothing_to_compare(images: Finding, why: str, worded: bool) -> Claim:
         controls=[Control(name=NOTHING_TO_COMPARE, outcome="missing", reason=why)],
         next_step="the claim about words speaks of this corpus"
         if worded
-        else "switch the text search on: --text, or text: true in an audit file",
+        else "switch the text search on: heldout overlap … --text, or text: true in an audit file",
     )
 
 
@@ -107,17 +109,43 @@ def _corpus_coverage(scanned: Mapping[str, Any]) -> Control:
 
 
 def _undecided(images: Finding) -> int:
-    """Pictures that look like one of the corpus, nobody knows whether they are it."""
+    """Pictures without a proven copy that may have one: nobody knows."""
     return int(images.details["by_relation"].get(Relation.UNDECIDED, 0))
 
 
 def _undecided_pairs(images: Finding) -> list[Control]:
-    """Asked where no copy is proven: one that is needs no others."""
-    if images.statistic.value or not _undecided(images):
+    """Also where copies are proven: what is undecided beside them may be more of them."""
+    if not _undecided(images):
         return []
     have = counted(_undecided(images), "picture has", "pictures have")
-    message = f"{have} an undecided likeness in the corpus"
-    return [Control(name="undecided pairs", outcome="missing", reason=message)]
+    message = f"{have} an undecided match in the corpus and no proven copy"
+    reasons = images.details.get("undecided_because", {})
+    counts = ", ".join(f"{count:,} {reason}" for reason, count in reasons.items())
+    return [
+        Control(
+            name="undecided pairs",
+            outcome="missing",
+            reason=f"{message} ({counts})" if counts else message,
+        )
+    ]
+
+
+def _what_pictures_allow(images: Finding) -> list[Control]:
+    """Where size or content of the pictures, not the search, leaves matches undecided."""
+    reasons = images.details.get("undecided_because", {})
+    kinds = (
+        ("size of the pictures", TOO_SMALL, "too small for registration to tell a copy"),
+        ("content of the pictures", TOO_PLAIN, "too plain for registration to tell a copy"),
+    )
+    return [
+        Control(
+            name=name,
+            outcome="missing",
+            reason=f"{counted(reasons[reason], 'picture is', 'pictures are')}, or the match is, {what}",
+        )
+        for name, reason, what in kinds
+        if reasons.get(reason)
+    ]
 
 
 def _rule(images: Finding, controls: Sequence[Control]) -> Rule:
@@ -158,7 +186,8 @@ def _why(status: Status, images: Finding, controls: Sequence[Control]) -> str:
 def _sentence(
     status: Status,
     images: Finding,
-    questions: Finding,
+    possible: Finding | None,
+    items: Finding,
     answers: Finding | None,
     coverage: Sequence[Control],
 ) -> str:
@@ -173,21 +202,64 @@ def _sentence(
             f"{images.n:,} images of {benchmark} and the {compared:,} of {corpus}"
         )
         message += "" if read else " that could be read; parts of them could not"
-        have = counted(_undecided(images), "picture has", "pictures have")
-        left = f" {have} an undecided match there: it may be a copy." if _undecided(images) else ""
-        return f"{message}.{left}"
+        return f"{message}." + _if_copies(images, possible) + _similar(images)
     if status == "clean":
         return f"No image of {benchmark} is in {corpus} as {_an(_kind(images))}." + _similar(images)
-    effect = images.effect
-    message = "answers were not compared, since the corpus has no answer fields"
-    if answers is not None:
-        message = f"{int(answers.statistic.value):,} of them leaked together with their answer"
     return (
-        f"{int(images.statistic.value):,} of {images.n:,} images of {benchmark} "
-        f"({effect.value:.1%} [{effect.low:.1%}, {effect.high:.1%}]) are in {corpus} as {_copies(images)}; "
-        f"they carry {int(questions.statistic.value):,} of {questions.n:,} questions "
-        f"({questions.effect.value:.1%}); {message}." + _similar(images)
+        f"{_rate(images)} images of {benchmark} are in {corpus} as {_copies(images)}"
+        f"{_carried(images, items)}; {_answers(items, answers)}."
+        + _conflicts(images, items)
+        + _if_copies(images, possible)
+        + _similar(images)
     )
+
+
+def _rate(finding: Finding) -> str:
+    effect = finding.effect
+    rate = f"{effect.value:.1%} [{effect.low:.1%}, {effect.high:.1%}]"
+    return f"{int(finding.statistic.value):,} of {finding.n:,} ({rate})"
+
+
+def _carried(images: Finding, items: Finding) -> str:
+    """How many items show them; nothing where an item is its picture."""
+    same = (items.statistic.value, items.n) == (images.statistic.value, images.n)
+    if items.unit == "items" and same:
+        return ""
+    verb = "carry" if items.unit == "questions" else "are shown by"
+    of = f"{int(items.statistic.value):,} of {items.n:,} {items.unit}"
+    return f"; they {verb} {of} ({items.effect.value:.1%})"
+
+
+def _answers(items: Finding, answers: Finding | None) -> str:
+    asked = items.unit == "questions"
+    if answers is None and asked:
+        return "answers were not compared, since the corpus has no answer fields"
+    if answers is None:
+        return "labels were not compared, since the corpus names none"
+    leaked = int(answers.statistic.value)
+    if asked:
+        return f"{leaked:,} of these questions leaked together with their answer"
+    return f"{counted(leaked, 'item', 'items')} leaked together with their label"
+
+
+def _conflicts(images: Finding, items: Finding) -> str:
+    conflicts = int(images.details.get("label_conflicts", 0))
+    if not conflicts:
+        return ""
+    what = "question" if items.unit == "questions" else "item"
+    have = "has" if conflicts == 1 else "have"
+    other = "answer" if items.unit == "questions" else "label"
+    return f" Label conflict: {counted(conflicts, what, f'{what}s')} {have} a copy with another {other} there."
+
+
+def _if_copies(images: Finding, possible: Finding | None) -> str:
+    """The upper end of what can be true."""
+    if possible is None:
+        return ""
+    undecided = _undecided(images)
+    more = "more " if images.statistic.value else ""
+    are = f"{more}image is undecided" if undecided == 1 else f"{more}images are undecided"
+    return f" {undecided:,} {are}: if all undecided ones are copies, it is {_rate(possible)}."
 
 
 def _verified(images: Finding) -> bool:
@@ -224,19 +296,28 @@ def _copies(images: Finding) -> str:
 
 
 def _similar(images: Finding) -> str:
-    """Source overlap: a neighbour of the same view is not a copy, and is never counted as one."""
-    others = images.details["by_relation"].get(Relation.OTHER_SUBJECT, 0)
+    """Look-alikes are no proven copies and never counted as copies; nor are they called innocent."""
+    others = images.details["by_relation"].get(Relation.LOOK_ALIKE, 0)
     if not others:
         return ""
-    have = "picture has" if others == 1 else "pictures have"
-    return f" {others:,} {have} a neighbour of the same view but another subject."
+    have = "image has" if others == 1 else "images have"
+    return (
+        f" {others:,} {have} look-alikes there and nothing nearer: no proven copies, though a copy that "
+        f"registration could not align may be among them."
+    )
 
 
 def _next_step(status: Status, images: Finding, answers: Finding | None) -> str:
-    if status == "survives" and answers is not None and answers.statistic.value > 0:
-        return "remove the leaked items before reporting a score; those with their answer first"
     if status == "survives":
-        return "report the score with and without the leaked images"
+        step = "report the score with and without the leaked images"
+        if answers is not None and answers.statistic.value > 0:
+            what = "answer" if answers.unit.startswith("questions") else "label"
+            step = (
+                f"remove the leaked items before reporting a score; those with their {what} first"
+            )
+        if _undecided(images):
+            step += "; have people judge the undecided pairs (heldout review RUN)"
+        return step
     if status == "qualified" and _undecided(images):
         return "have people judge the undecided pairs (heldout review RUN)"
     if status == "qualified":

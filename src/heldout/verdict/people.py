@@ -245,17 +245,17 @@ def verdict_agreement(
     return agreement(units, pictures)
 
 
-def agreement_words(found: RaterAgreement | None) -> str:
-    if found is None:
+def agreement_words(agreement: RaterAgreement | None) -> str:
+    if agreement is None:
         return "no second rater"
-    if not found.units:
+    if not agreement.units:
         return "no pair judged by two"
-    shared = f"{counted(found.units, 'pair', 'pairs')} judged by several"
-    if found.value is None:
+    shared = f"{counted(agreement.units, 'pair', 'pairs')} judged by several"
+    if agreement.value is None:
         return f"{shared}, all alike (kappa is not defined)"
-    message = f"{found.coefficient} {found.value:.2f}"
-    if found.interval is not None:
-        message += f" [{found.interval.low:.2f}, {found.interval.high:.2f}]"
+    message = f"{agreement.coefficient} {agreement.value:.2f}"
+    if agreement.interval is not None:
+        message += f" [{agreement.interval.low:.2f}, {agreement.interval.high:.2f}]"
     return f"{message} over {shared}"
 
 

@@ -55,15 +55,15 @@ def reread_cells(
     read = [reread(cell["p_value"], int(cell["n_permutations"])) for cell in cells]
     adjusted = adjust([row.p_two_sided for row in read], "holm")
     remarks = []
-    for cell, one, family in zip(cells, read, adjusted, strict=True):
+    for cell, reading, family in zip(cells, read, adjusted, strict=True):
         key = (cell["benchmark"], cell["model"])
-        if one.direction == "later easier" and family <= ALPHA:
+        if reading.direction == "later easier" and family <= ALPHA:
             remarks.append(
                 Remark(
                     f"{cell['benchmark']} × {cell['model']}",
                     "opposite tail",
-                    f"one-sided p = {one.p_one_sided:.4g} is not clean: read from both sides p = "
-                    f"{one.p_two_sided:.2g} (Holm over {len(cells)} cells {family:.2g}). "
+                    f"one-sided p = {reading.p_one_sided:.4g} is not clean: read from both sides p = "
+                    f"{reading.p_two_sided:.2g} (Holm over {len(cells)} cells {family:.2g}). "
                     + (
                         "Later items are likelier than chance explains"
                         if key in varies
@@ -116,8 +116,8 @@ def tied_columns(
     least: int = 5,
 ) -> list[Remark]:
     """Models whose scores stay the same from one item to the next while their question changes."""
-    found = {name: tie_runs(values, questions) for name, values in columns.items()}
-    free = sum(runs.tied == 0 for runs in found.values())
+    runs_by_column = {name: tie_runs(values, questions) for name, values in columns.items()}
+    free = sum(runs.tied == 0 for runs in runs_by_column.values())
     return [
         Remark(
             name,
@@ -126,7 +126,7 @@ def tied_columns(
             f"to the last digit (longest run {runs.longest}), in {free} other models none: what tells the "
             f"questions apart does not reach this model",
         )
-        for name, runs in found.items()
+        for name, runs in runs_by_column.items()
         if runs.tied >= least and free
     ]
 

@@ -14,7 +14,6 @@ import polars as pl
 from heldout.benchmark import Benchmark, items_table
 from heldout.detect import DetectSettings, ScoreTables
 from heldout.errors import InputError
-from heldout.store import make_table
 from heldout.verdict.claim import Claim, Status
 from heldout.verdict.examine import examine
 from heldout.verdict.published import (
@@ -176,22 +175,7 @@ def examine_items(folder: Path, benchmark: Benchmark) -> dict[tuple[str, str], C
     """Order claims on SLAKE-En from the published per-item scores, by benchmark and model."""
     items = _items(benchmark)
     columns = _columns(folder, items["benchmark_id"].to_list(), benchmark)
-    rows = [
-        {
-            "benchmark_id": name,
-            "model": model,
-            "tokens": [],
-            "logprobs": [],
-            "mu": [],
-            "sigma": [],
-            "sum_logprob": value,
-            "n_tokens": 1,
-            "span_ok": True,
-        }
-        for model, column in columns.items()
-        for name, value in column.items()
-    ]
-    tables = ScoreTables("slake_en", items, pl.DataFrame(make_table("scores", rows)))
+    tables = ScoreTables.of_sums("slake_en", items, columns)
     made = examine(tables, ("order-trend",), DetectSettings(baselines=(BASELINE,)))
     claims = {claim.id: claim for claim in made.claims}
     return {("slake_en", full): claims[f"order/{short}"] for short, full in NAMES.items()}

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from heldout.detect import ALPHA, order_trend, tail_enrichment
 from heldout.errors import InputError
-from heldout.stats import Interval, UpperQuantile, adjust, excess_p, holm
+from heldout.stats import Interval, UpperQuantile, adjust, binomial_interval, excess_p, holm
 from heldout.verdict.claim import Claim, Control, Status
 from heldout.verdict.controls.lab_rates import on_clean_models, were_compared
 from heldout.verdict.measured import RAW, REFERENCES, MeasuredRates, shipped_rates
@@ -94,19 +94,21 @@ def _orders(
         if (claim := examined.get((benchmark, model))) is not None:
             yield Reading(ORDER, benchmark, model, published, claim.status, claim.rule, claim.why)
             continue
-        one = read[benchmark, model]
+        reading = read[benchmark, model]
         controls = _order_controls(benchmark, read) if q <= ALPHA else []
-        if controls and one.direction == "earlier easier":
+        if controls and reading.direction == "earlier easier":
             controls += _capped(order_trend.NAME, controls, rates)
         facts = {
             "tested": True,
             "has a p": True,
             "fires": q <= ALPHA,
-            "points to memory": one.direction == "earlier easier",
+            "points to memory": reading.direction == "earlier easier",
             **facts_of(controls),
         }
         rule = decide(ORDER, facts)
-        message = f"two-sided p = {one.p_two_sided:.2g} ({one.direction}), corrected {q:.3g}"
+        message = (
+            f"two-sided p = {reading.p_two_sided:.2g} ({reading.direction}), corrected {q:.3g}"
+        )
         why = "; ".join([message, *(control.reason for control in controls)])
         yield Reading(ORDER, benchmark, model, published, rule.status, rule_id(ORDER, rule), why)
 
@@ -121,18 +123,18 @@ def _published_order(cell: Mapping[str, Any]) -> Status:
 def _order_controls(benchmark: str, read: Mapping[tuple[str, str], Any]) -> list[Control]:
     made = []
     for baseline in BASELINES:
-        one = read.get((benchmark, baseline))
-        if one is None:
+        reading = read.get((benchmark, baseline))
+        if reading is None:
             continue
         name = f"{BASELINE} {baseline}"
-        if one.p_two_sided <= ALPHA:
+        if reading.p_two_sided <= ALPHA:
             message = f"{baseline}, named as a model that cannot have seen it, {FIRES_TOO} "
-            message += f"(two-sided p = {one.p_two_sided:.2g}, "
-            message += f"{one.direction}): the release has an order of its own"
+            message += f"(two-sided p = {reading.p_two_sided:.2g}, "
+            message += f"{reading.direction}): the release has an order of its own"
             made.append(Control(name=name, outcome="failed", reason=message))
         else:
             message = (
-                f"{baseline} has p = {one.p_two_sided:.2g}, but the difference is what has to be tested, "
+                f"{baseline} has p = {reading.p_two_sided:.2g}, but the difference is what has to be tested, "
                 f"and the per-item likelihoods were not published"
             )
             made.append(Control(name=name, outcome="missing", reason=message))
@@ -202,10 +204,10 @@ def _tops(folder: Path) -> Iterator[Reading]:
 
 def _synthetic(folder: Path) -> Iterator[Reading]:
     """A cohort in which nobody has seen anything: whoever fires is a baseline that fires."""
-    found = load(folder, "confound_simulation.json")
-    clean = [row for row in found["parity"]["rows"] if not row["contaminated"]]
+    record = load(folder, "confound_simulation.json")
+    clean = [row for row in record["parity"]["rows"] if not row["contaminated"]]
     flagged = [row for row in clean if row["flagged"]]
-    chances = [row["false_positive_flag_prob"] for row in found["composition"]["sweep"]]
+    chances = [row["false_positive_flag_prob"] for row in record["composition"]["sweep"]]
     message = f"{len(flagged)} of {len(clean)} models that saw nothing are flagged"
     controls = [
         Control(
@@ -274,7 +276,7 @@ def _nearness(folder: Path) -> Iterator[Reading]:
     """Holm over all flag rates; a control counted per question cannot pass for one per image."""
     cells = list(_flags(folder))
     for cell, p in zip(cells, holm([cell.p for cell in cells]), strict=True):
-        rate = cell.flagged / cell.n
+        rate, interval = cell.flagged / cell.n, binomial_interval(cell.flagged, cell.n)
         rises = p < ALPHA and rate > cell.alpha
         needed = cell.needed(len(cells))
         rule = decide(
@@ -283,6 +285,8 @@ def _nearness(folder: Path) -> Iterator[Reading]:
                 "the null resolves a threshold": needed is not None,
                 "fewer flags than chance": p < ALPHA and rate < cell.alpha,
                 "more flags than chance": rises,
+                "copies were proven": False,  # people looked at what was flagged, and proved none
+                "the interval holds the expected rate": interval.low <= cell.alpha <= interval.high,
                 "light copies are flagged": True,  # not measured; taken at its word, as runs without it are
                 "more than chance without copies": rises,
                 "a control is flagged as much": False,
@@ -318,9 +322,9 @@ def _because(cell: _Flags, rises: bool, rule: Rule) -> str:
 
 def _flags(folder: Path) -> Iterator[_Flags]:
     for backbone, control in RADIOLOGY.items():
-        found = load(folder, f"{backbone}/summary.json")
-        null, alpha = int(found["null_quantiles"]["n_null"]), float(found["alpha"])
-        for benchmark in found["benchmarks"]:
+        record = load(folder, f"{backbone}/summary.json")
+        null, alpha = int(record["null_quantiles"]["n_null"]), float(record["alpha"])
+        for benchmark in record["benchmarks"]:
             flagged, n = benchmark["n_images_flagged"], benchmark["n_images"]
             yield _Flags(backbone, benchmark["benchmark"], flagged, n, alpha, null)
         yield _Flags(backbone, "vqa_rad", *control, alpha, null)
@@ -344,7 +348,7 @@ def _adjudicated(folder: Path) -> Iterator[Reading]:
     }
     rule = decide(COPIES, facts)
     why = (
-        f"of {pairs} flagged pairs one is undecided and the others show other patients: source overlap; "
+        f"of {pairs} flagged pairs one is undecided and the others show other patients: look-alikes; "
         f"pictures that were not flagged were not looked at"
     )
     yield Reading(

@@ -50,6 +50,18 @@ REQUIRED: tuple[RequiredControl, ...] = (
         "have people judge the undecided pairs (heldout review RUN)",
     ),
     RequiredControl(
+        "size of the pictures",
+        (COPIES,),
+        "are the pictures large enough to tell a copy?",
+        "give the pictures in a larger size, or have people judge these pairs (heldout review RUN)",
+    ),
+    RequiredControl(
+        "content of the pictures",
+        (COPIES,),
+        "do the pictures show enough to tell a copy?",
+        "have people judge these pairs (heldout review RUN)",
+    ),
+    RequiredControl(
         "items within reach",
         (WORDS,),
         "could the items have been found by their words?",
@@ -112,7 +124,7 @@ REQUIRED: tuple[RequiredControl, ...] = (
         (ORDER,),
         "does a test agree that conditions on the items before?",
         "record order-neighbour, or order-joint with a budget of order_tokens",
-        "score it again with --order-neighbour, or with --order-joint --budget TOKENS",
+        "score it again: heldout score … --order-neighbour, or --order-joint --budget TOKENS",
     ),
     RequiredControl(
         "blind",

@@ -156,6 +156,20 @@ RULES: tuple[Rule, ...] = (
         "pictures of the null lie closer together than these do: it does not fit",
     ),
     Rule(
+        "copies-beside",
+        (NEARNESS,),
+        {"more flags than chance": False, "copies were proven": True},
+        "qualified",
+        "no more flags than chance, but copies are proven: few flags say nothing of these pictures",
+    ),
+    Rule(
+        "interval-off",
+        (NEARNESS,),
+        {"more flags than chance": False, "the interval holds the expected rate": False},
+        "qualified",
+        "the test does not fire, but its own interval excludes the expected rate",
+    ),
+    Rule(
         "nothing-near",
         (NEARNESS,),
         {"more flags than chance": False, "light copies are flagged": True},
@@ -195,7 +209,7 @@ RULES: tuple[Rule, ...] = (
         (NEARNESS,),
         {},
         "survives",
-        "nearer than clean pictures of the same kind: source overlap, not a leak",
+        "nearer than clean pictures of the same kind: that is nearness, and no proof of a copy",
     ),
     # Models: a finding has to be more than in a model that cannot have seen the benchmark.
     Rule("untested", OF_MODELS, {"tested": False}, "not testable", "no test could be made"),

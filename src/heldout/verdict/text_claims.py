@@ -61,8 +61,10 @@ def text_claim(
 _NEXT: Mapping[Status, str] = {
     "survives": "remove these items before reporting a score (heldout sanitize)",
     "qualified": "read the listed pairs: a question without its answer, or reworded, may be another one",
-    "clean": "paraphrases and translations need --text-encoder, and even then only near ones show",
-    "not testable": "give a corpus with text fields, or switch the text search off (--no-text)",
+    "clean": "paraphrases and translations need a text encoder (heldout overlap … --text-encoder E), and "
+    "even then only near ones are found",
+    "not testable": "give a corpus with text fields, or switch the text search off (heldout "
+    "overlap … --no-text)",
 }
 
 

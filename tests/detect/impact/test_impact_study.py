@@ -32,8 +32,7 @@ def run(tmp_path: Path) -> Run:
         matches += [{"benchmark_id": f"{n}{k}", "label_relation": label} for k in "ab"]
     for n in range(10, 15):
         matches += [
-            {"benchmark_id": f"{n}{k}", "relation": "same view, other subject", "degree": "soft"}
-            for k in "ab"
+            {"benchmark_id": f"{n}{k}", "relation": "look-alike", "degree": "soft"} for k in "ab"
         ]
     matches.append({"benchmark_id": "20a", "relation": "unrelated", "degree": "none"})
     return make_run(tmp_path / "run", items, matches)
@@ -79,7 +78,7 @@ def test_the_published_table_by_hand(run: Run, tmp_path: Path) -> None:
 
 def test_kinds_are_told_by_one_word_each(tmp_path: Path) -> None:
     """Hard and soft are degrees of likeness; a proven copy is a copy, whatever its degree."""
-    other = {"relation": "same view, other subject"}
+    other = {"relation": "look-alike"}
     matches: list[dict[str, Any]] = [
         {"benchmark_id": "0", "degree": "none", "relation": "transformed copy"},
         {"benchmark_id": "1", "degree": "hard", "relation": "undecided"},
@@ -105,7 +104,7 @@ def test_graver_leaks_are_not_counted_twice(tmp_path: Path) -> None:
     """Sixty images leaked hard and are easy (93 %), two leaked softly and are not (50 %)."""
     names = [(n, k) for n in range(200) for k in range(5)]
     items = [{"benchmark_id": f"{n}-{k}", "cluster": f"{n}"} for n, k in names]
-    near = {"relation": "same view, other subject", "degree": "soft"}
+    near = {"relation": "look-alike", "degree": "soft"}
     matches = [{"benchmark_id": f"{n}-{k}", **(near if n > 59 else {})} for n, k in names if n < 62]
     rows = [
         {"id": f"{n}-{k}", "correct": int((5 * n + k) % 15 > 0 if n < 60 else (5 * n + k) % 2)}
@@ -385,7 +384,7 @@ def test_slake_inflation_as_published(shared_data: Path, tmp_path: Path) -> None
     ids = [one["example_id"].rpartition("::")[2] for one in records]
     flagged = [one["flagged"] for one in records]
     items = [{"benchmark_id": one, "cluster": image[one]} for one in ids]
-    near = {"relation": "same view, other subject", "degree": "soft", "modality": "none"}
+    near = {"relation": "look-alike", "degree": "soft", "modality": "none"}
     run = make_run(
         tmp_path / "run",
         items,

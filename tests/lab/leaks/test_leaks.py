@@ -8,8 +8,9 @@ from typing import Any
 import polars as pl
 import pytest
 
-from heldout.lab.leaks.board import REGISTERED, SCHEMA, STRANGER, LeakBoard, LeakPlan, leak_board
-from heldout.lab.leaks.page import BY_EYE, PAGE, leak_page, told, write_leaks
+from heldout.lab.leaks.board import REGISTERED, SCHEMA, STRANGER, LeakBoard, leak_board
+from heldout.lab.leaks.page import BY_EYE, PAGE, leak_page, rate_cell, write_leaks
+from heldout.lab.settings import LeakSettings
 
 EMPTY: dict[str, Any] = {
     "world": "films",
@@ -68,7 +69,7 @@ def rows() -> pl.DataFrame:
         {**ALONE, "text_degree": "hard", "text_relation": "same item", "answer_said": "same"},
         {**ALONE, "text_degree": "soft", "text_relation": "same item", "answer_said": "unknown"},
         {**ALONE, "untestable": "asked several times"},
-        {**DECOY, "degree": "hard", "relation": "same view, other subject"},
+        {**DECOY, "degree": "hard", "relation": "look-alike"},
         {**DECOY, "degree": "soft", "relation": "undecided"},
         {**DECOY, "degree": "none", "relation": "unrelated", "other_texts": 1},
         {"kind": STRANGER},
@@ -147,22 +148,22 @@ def test_precision_is_of_pairs_with_any_picture(board: LeakBoard) -> None:
 
 
 def test_the_page_names_what_was_missed_and_why(rows: pl.DataFrame, board: LeakBoard) -> None:
-    page = leak_page(rows, board, LeakPlan(), "heldout lab leaks --out somewhere")
+    page = leak_page(rows, board, LeakSettings(), "heldout lab leaks --out somewhere")
     assert "| films | watermarked | undecided | changed in part | 1 | – |" in page
     assert "| films | watermarked | not listed | – | 1 | – |" in page
     assert "| films | asked several times | 1 |" in page
-    assert f"| watermarked | {told(board.pictures[1].levels['listed'])} |" in page or (
-        f"| watermarked | {told(board.pictures[0].levels['listed'])} |" in page
+    assert f"| watermarked | {rate_cell(board.pictures[1].levels['listed'])} |" in page or (
+        f"| watermarked | {rate_cell(board.pictures[0].levels['listed'])} |" in page
     )
 
 
 def test_what_people_wrote_on_the_page_is_kept(
     rows: pl.DataFrame, board: LeakBoard, tmp_path: Path
 ) -> None:
-    write_leaks(rows, board, LeakPlan(), tmp_path, "first")
+    write_leaks(rows, board, LeakSettings(), tmp_path, "first")
     page = tmp_path / PAGE
     page.write_text(page.read_text() + f"{BY_EYE}\n\nThe ink is white on white.\n")
-    write_leaks(rows, board, LeakPlan(), tmp_path, "second")
+    write_leaks(rows, board, LeakSettings(), tmp_path, "second")
     text = page.read_text()
     assert text.endswith(f"{BY_EYE}\n\nThe ink is white on white.\n")
     assert "`second`" in text and "`first`" not in text

@@ -23,7 +23,8 @@ from heldout.lab.power.models import (
     marked,
     read_grid,
 )
-from heldout.lab.power.run import EQUAL_COST, PowerPlan, affordable_shuffles, run_power
+from heldout.lab.power.run import EQUAL_COST, affordable_shuffles, run_power
+from heldout.lab.settings import PowerSettings
 from heldout.store import Run
 
 NAMES = ("twin-drop", "loss", "blind", "order-joint", "twin-consistency", "tail-enrichment")
@@ -37,7 +38,9 @@ def grid(tmp_path_factory: pytest.TempPathFactory) -> LabGrid:
 @pytest.fixture(scope="module")
 def cells(grid: LabGrid, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, pl.DataFrame]:
     out = tmp_path_factory.mktemp("power")
-    return out, run_power(grid, out, PowerPlan(199, 0, NAMES), lambda _: None)
+    return out, run_power(
+        grid, out, PowerSettings(permutations=199, detectors=NAMES), lambda _: None
+    )
 
 
 def test_roles_follow_what_was_planted(grid: LabGrid) -> None:
@@ -112,7 +115,9 @@ def test_finished_cells_are_kept_and_others_added(
     # A number no detector would give shows that it was read, not computed.
     changed = kept.filter(pl.col("model") != "scenes0-d1").with_columns(effect=pl.lit(7.0))
     changed.write_parquet(path)
-    again = run_power(grid, cells[0], PowerPlan(199, 0, ("twin-drop",)), lambda _: None)
+    again = run_power(
+        grid, cells[0], PowerSettings(permutations=199, detectors=("twin-drop",)), lambda _: None
+    )
     raw = again.filter(pl.col("way") == RAW)
     assert raw.filter(pl.col("effect") == 7.0).height == len(kept) - 1
     fresh = raw.filter(pl.col("model") == "scenes0-d1")["effect"].item()
@@ -124,7 +129,12 @@ def test_results_of_other_settings_are_not_mixed(
     grid: LabGrid, cells: tuple[Path, pl.DataFrame]
 ) -> None:
     with pytest.raises(InputError, match="other tables or settings"):
-        run_power(grid, cells[0], PowerPlan(299, 0, ("twin-drop",)), lambda _: None)
+        run_power(
+            grid,
+            cells[0],
+            PowerSettings(permutations=299, detectors=("twin-drop",)),
+            lambda _: None,
+        )
 
 
 def test_equal_cost_buys_fewer_shuffles(grid: LabGrid) -> None:
@@ -171,4 +181,9 @@ def test_a_folder_without_a_grid_is_refused(tmp_path: Path) -> None:
 
 def test_an_unknown_detector_is_refused(grid: LabGrid, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no detector 'palm-reading'"):
-        run_power(grid, tmp_path, PowerPlan(199, 0, ("palm-reading",)), lambda _: None)
+        run_power(
+            grid,
+            tmp_path,
+            PowerSettings(permutations=199, detectors=("palm-reading",)),
+            lambda _: None,
+        )

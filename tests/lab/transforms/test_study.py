@@ -23,7 +23,6 @@ from heldout.lab import (
     TRANSFORMS,
     Collection,
     PairJudge,
-    TransformPlan,
     TransformStudy,
     collect,
     judge_by_registration,
@@ -32,6 +31,7 @@ from heldout.lab import (
     study_transforms,
     write_studies,
 )
+from heldout.lab.settings import TransformSettings
 from heldout.lab.transforms.counts import auc_interval
 from heldout.lab.transforms.result import keep_robustness, rate, refuse_another_encoder
 from heldout.overlap.images.encoder import open_encoder
@@ -51,7 +51,9 @@ def scenes() -> Collection:
 
 @pytest.fixture(scope="module")
 def small(scenes: Collection) -> TransformStudy:
-    plan = TransformPlan(NAMES, degrees=DEGREES, fpr_targets=(0.05, 1e-6))
+    plan = TransformSettings(
+        transforms=NAMES, degrees=DEGREES, fpr_targets=(0.05, 1e-6), side="query"
+    )
     return study_transforms(scenes, Thumbnail(), plan, quiet=True)
 
 
@@ -120,12 +122,16 @@ def test_the_table_tells_transforms_apart(small: TransformStudy) -> None:
 
 @pytest.mark.parametrize("block", [1, 7, 100])
 def test_blocks_change_nothing(scenes: Collection, small: TransformStudy, block: int) -> None:
-    plan = TransformPlan(NAMES, degrees=DEGREES, fpr_targets=(0.05, 1e-6), block=block)
+    plan = TransformSettings(
+        transforms=NAMES, degrees=DEGREES, fpr_targets=(0.05, 1e-6), block=block, side="query"
+    )
     assert study_transforms(scenes, Thumbnail(), plan, quiet=True) == small
 
 
 def test_a_tie_is_a_miss_and_half_a_pair(scenes: Collection) -> None:
-    blind = study_transforms(scenes, Constant(), TransformPlan(["flip-h"]), quiet=True)
+    blind = study_transforms(
+        scenes, Constant(), TransformSettings(transforms=("flip-h",), side="query"), quiet=True
+    )
     found = blind.measured("flip-h")
     assert found.recall_at_1.hits == 0
     assert found.ties == 24
@@ -137,7 +143,11 @@ def test_views_of_the_query_find_what_one_view_misses(scenes: Collection) -> Non
         return ["as it is", "mirrored"], Thumbnail().encode([image, ImageOps.mirror(image)])
 
     found = study_transforms(
-        scenes, Thumbnail(), TransformPlan(["flip-h"]), views=mirrored, quiet=True
+        scenes,
+        Thumbnail(),
+        TransformSettings(transforms=("flip-h",), side="query"),
+        views=mirrored,
+        quiet=True,
     )
     assert found.views == 2
     assert found.measured("flip-h").recall_at_1.value == 1.0
@@ -151,13 +161,17 @@ def test_a_cropped_copy_in_the_corpus_is_found_by_a_cropped_view_of_the_query(
         inner = ImageOps.crop(image, 20) if min(image.size) > 60 else image
         return ["as it is", "cropped"], Thumbnail().encode([image, inner])
 
-    plan = TransformPlan(["crop-20"], side="corpus")
+    plan = TransformSettings(transforms=("crop-20",), side="corpus")
     seen = study_transforms(scenes, Thumbnail(), plan, views=cropped, quiet=True)
     assert seen.measured("crop-20").recall_at_1.value == 1.0
     assert seen.measured("crop-20").median_similarity == pytest.approx(1.0, abs=1e-5)
     assert seen.measured("crop-20").queries == 8  # the small scenes cannot lose 20 pixels
     other_way = study_transforms(
-        scenes, Thumbnail(), TransformPlan(["crop-20"]), views=cropped, quiet=True
+        scenes,
+        Thumbnail(),
+        TransformSettings(transforms=("crop-20",), side="query"),
+        views=cropped,
+        quiet=True,
     )
     assert (other_way.measured("crop-20").median_similarity or 1.0) < 0.99
 
@@ -168,7 +182,7 @@ def test_the_judge_gets_the_transformed_picture_on_the_side_that_was_transformed
     def only_red(query: Image.Image, candidate: Image.Image) -> bool:
         return bool(np.asarray(candidate)[..., 1:].max() == 0)  # only a red copy has red alone
 
-    plan = TransformPlan(["red"], side="corpus", queries=5, shortlist=2)
+    plan = TransformSettings(transforms=("red",), side="corpus", queries=5, nearest=2)
     found = study_transforms(
         scenes, Thumbnail(), plan, judge=PairJudge("red", only_red), quiet=True
     )
@@ -184,12 +198,20 @@ def test_the_judge_gets_the_transformed_picture_on_the_side_that_was_transformed
 
 def test_figures_are_filled_with_pictures_that_are_not_searched(scenes: Collection) -> None:
     found = study_transforms(
-        scenes, Thumbnail(), TransformPlan(["compound-6"], queries=6), quiet=True
+        scenes,
+        Thumbnail(),
+        TransformSettings(transforms=("compound-6",), queries=6, side="query"),
+        quiet=True,
     )
     assert (found.pictures, found.strangers, found.queries) == (19, 5, 6)
     few = Collection("few", scenes.items[:7])
     with pytest.raises(InputError, match="at least 8"):
-        study_transforms(few, Thumbnail(), TransformPlan(["compound-6"]), quiet=True)
+        study_transforms(
+            few,
+            Thumbnail(),
+            TransformSettings(transforms=("compound-6",), side="query"),
+            quiet=True,
+        )
 
 
 def test_parts_of_corpus_pictures_are_found_where_the_whole_is_not(scenes: Collection) -> None:
@@ -198,7 +220,7 @@ def test_parts_of_corpus_pictures_are_found_where_the_whole_is_not(scenes: Colle
         corners = [(0, 0), (half[0], 0), (0, half[1]), half]
         return [image, *(image.crop((x, y, x + half[0], y + half[1])) for x, y in corners)]
 
-    plan = TransformPlan(["compound-4"], queries=6, side="corpus")
+    plan = TransformSettings(transforms=("compound-4",), queries=6, side="corpus")
     whole = study_transforms(scenes, Thumbnail(), plan, quiet=True).measured("compound-4")
     inside = study_transforms(scenes, Thumbnail(), plan, parts=quarters, quiet=True)
     recall = inside.measured("compound-4").recall_at_k
@@ -213,7 +235,9 @@ def test_other_sources_are_searched_and_never_queried_with() -> None:
     assert len(both) == 20  # two are in both
     assert sum(item.searched_only for item in both.items) == 11
     assert both.sample(None, 0) == list(range(9))
-    found = study_transforms(both, Thumbnail(), TransformPlan([], side="corpus"), quiet=True)
+    found = study_transforms(
+        both, Thumbnail(), TransformSettings(transforms=("original",), side="corpus"), quiet=True
+    )
     assert (found.queries, found.pictures, found.searched_only) == (9, 20, 11)
 
 
@@ -222,7 +246,7 @@ def test_judged_pairs_are_of_one_group_and_each_is_judged_once(scenes: Collectio
         dataclasses.replace(item, group="AB"[index % 2]) for index, item in enumerate(scenes.items)
     ]
     grouped = Collection("groups", tuple(items))
-    plan = TransformPlan([], side="corpus", pairs=10_000, group="letter")
+    plan = TransformSettings(transforms=("original",), side="corpus", pairs=10_000, group="letter")
     found = study_transforms(grouped, Thumbnail(), plan, judge=PairJudge("no", never), quiet=True)
     verified = found.measured("original").verified
     assert verified is not None
@@ -238,7 +262,7 @@ def test_judged_pairs_are_of_one_group_and_each_is_judged_once(scenes: Collectio
         ("same image", "none", True),
         ("transformed copy", "rotated 90°, changed in part", None),
         ("undecided", "", None),
-        ("same view, other subject", "", False),
+        ("look-alike", "", False),
     ],
 )
 def test_what_an_audit_leaves_to_people_is_not_found(
@@ -253,7 +277,7 @@ def never(query: object, candidate: object) -> bool:
 
 
 def test_the_cascade_needs_the_shortlist_and_the_judge(scenes: Collection) -> None:
-    plan = TransformPlan(["flip-h", "gray"], shortlist=3)
+    plan = TransformSettings(transforms=("flip-h", "gray"), nearest=3, side="query")
     judge = judge_by_registration(register, prepare=features, identity="thumbnails at .97")
     here = study_transforms(scenes, Thumbnail(), plan, judge=judge, quiet=True)
     with LocalEngine(1) as engine:
@@ -273,7 +297,11 @@ def test_the_cascade_needs_the_shortlist_and_the_judge(scenes: Collection) -> No
 def test_a_judge_that_accepts_everything_is_shown_for_what_it_is(scenes: Collection) -> None:
     anything = PairJudge("anything", lambda query, candidate: True)
     found = study_transforms(
-        scenes, Thumbnail(), TransformPlan([], queries=4, shortlist=2), judge=anything, quiet=True
+        scenes,
+        Thumbnail(),
+        TransformSettings(transforms=("original",), queries=4, nearest=2, side="query"),
+        judge=anything,
+        quiet=True,
     )
     verified = found.measured("original").verified
     assert verified is not None
@@ -294,7 +322,7 @@ def test_a_failing_judge_ends_the_study(scenes: Collection) -> None:
         study_transforms(
             scenes,
             Thumbnail(),
-            TransformPlan([], queries=2),
+            TransformSettings(transforms=("original",), queries=2, side="query"),
             judge=PairJudge("fails", fails),
             engine=engine,
             quiet=True,
@@ -302,26 +330,33 @@ def test_a_failing_judge_ends_the_study(scenes: Collection) -> None:
 
 
 def test_wrong_plans_and_encoders_are_refused(scenes: Collection) -> None:
-    with pytest.raises(InputError, match="no transform 'rot-17'; there are original, flip-v"):
-        study_transforms(scenes, Thumbnail(), TransformPlan(["rot-17"]), quiet=True)
+    with pytest.raises(InputError, match="^transforms rot-17: .*there are original, flip-v"):
+        study_transforms(
+            scenes, Thumbnail(), TransformSettings(transforms=("rot-17",), side="query"), quiet=True
+        )
 
     class Long(Thumbnail):
         def encode(self, images):  # type: ignore[no-untyped-def]
             return super().encode(images) * 3
 
     with pytest.raises(InputError, match="unit rows"):
-        study_transforms(scenes, Long(), TransformPlan([]), quiet=True)
+        study_transforms(
+            scenes, Long(), TransformSettings(transforms=("original",), side="query"), quiet=True
+        )
 
 
 def test_an_encoder_of_overlap_is_studied_with_its_views(scenes: Collection) -> None:
     plain = study_transforms(
-        scenes, open_encoder("pixels"), TransformPlan(["flip-h", "rot-90"], queries=8), quiet=True
+        scenes,
+        open_encoder("pixels"),
+        TransformSettings(transforms=("flip-h", "rot-90"), queries=8, side="query"),
+        quiet=True,
     )
     encoder = open_encoder("pixels")
     seen = study_transforms(
         scenes,
         encoder,
-        TransformPlan(["flip-h", "rot-90"], queries=8),
+        TransformSettings(transforms=("flip-h", "rot-90"), queries=8, side="query"),
         views=encoder.encode_views,
         quiet=True,
     )
@@ -337,12 +372,22 @@ def test_the_closest_pair_of_different_pictures_is_named() -> None:
     near.putpixel((5, 5), (255, 0, 0))
     pictures = [png(scene(seed)) for seed in range(8)] + [png(near)]
     found = study_transforms(
-        collect(benchmark(pictures)), Thumbnail(), TransformPlan([]), quiet=True
+        collect(benchmark(pictures)),
+        Thumbnail(),
+        TransformSettings(transforms=("original",), side="query"),
+        quiet=True,
     )
     assert (found.closest[0].one, found.closest[0].other) == ("3.png", "8.png")
     known = collect(benchmark(pictures), copies=[("3.png", "8.png")])
     assert (
-        study_transforms(known, Thumbnail(), TransformPlan([]), quiet=True).closest[0].other
+        study_transforms(
+            known,
+            Thumbnail(),
+            TransformSettings(transforms=("original",), side="query"),
+            quiet=True,
+        )
+        .closest[0]
+        .other
         != "8.png"
     )
 
@@ -381,7 +426,12 @@ def test_a_bar_in_a_name_breaks_no_table(small: TransformStudy) -> None:
 def test_radiographs_are_found_again(shared_data: Path) -> None:
     collection = collect(read_benchmark(f"{shared_data}/vqa_rad#split=test"), limit=40)
     names = ["rs-256", "gray", "jpeg-30", "invert", "compound-6"]
-    found = study_transforms(collection, Thumbnail(), TransformPlan(names, queries=12), quiet=True)
+    found = study_transforms(
+        collection,
+        Thumbnail(),
+        TransformSettings(transforms=names, queries=12, side="query"),
+        quiet=True,
+    )
     for name in ("original", "rs-256", "gray", "jpeg-30"):
         assert found.measured(name).recall_at_1.value == 1.0, name
     # A thumbnail is blind to inversion: the picture itself is the least similar of all.

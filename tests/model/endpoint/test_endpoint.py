@@ -10,10 +10,9 @@ import pytest
 from endpoint_serving import ANSWERS, KEY, Server
 
 from heldout.benchmark import Benchmark, read_benchmark
-from heldout.detect import detectors
+from heldout.detect import detectors, supported_detectors
 from heldout.errors import InputError
 from heldout.model.endpoint import Connection, Endpoint, EndpointError, Pace, probe
-from heldout.model.endpoint.capabilities import enables
 from heldout.model.item_scores import joint_request
 from heldout.model.request import Request, Score, question_request
 from heldout.store import Dropped
@@ -88,7 +87,9 @@ def test_retries_and_pace_change_nothing(connect: Connect, items: Benchmark, how
 
 def test_inspect_names_every_detector_and_why_not(connect: Connect) -> None:
     def enabled(how: str, model: str) -> dict[str, bool]:
-        return {one.detector: one.enabled for one in enables(probe(connect(how), model))}
+        return {
+            one.detector: one.enabled for one in supported_detectors(probe(connect(how), model))
+        }
 
     scored = {name for name, one in detectors().items() if one.needs == "scores"}
     assert set(enabled("plain", "tiny-llava")) == scored
@@ -96,7 +97,10 @@ def test_inspect_names_every_detector_and_why_not(connect: Connect) -> None:
     assert not enabled("plain", "tiny-llava")["min-k++"]
     assert not enabled("no-logprobs", "tiny-llava")["order-trend"]
     assert enabled("echo-only", "tiny-text")["order-trend"]
-    told = {one.detector: one for one in enables(probe(connect("generated-only"), "tiny-text"))}
+    told = {
+        one.detector: one
+        for one in supported_detectors(probe(connect("generated-only"), "tiny-text"))
+    }
     assert "echo is not supported" in told["order-joint"].reason
 
 

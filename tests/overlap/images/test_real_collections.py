@@ -60,7 +60,7 @@ def test_vqa_rad_is_in_vqa_med_and_neighbouring_slices_are_not_called_copies(
     assert set(copies["method"]) == {"bytes"}
     alike = matches.filter(pl.col("relation") != "same image")
     assert len(alike) >= 5  # their hashes are as near as those of copies: registration must tell
-    assert set(alike["relation"]) == {"same view, other subject"}
+    assert set(alike["relation"]) == {"look-alike"}
 
 
 def test_every_test_image_of_vqa_rad_is_in_its_training_split(

@@ -40,7 +40,7 @@ def settled(
 def test_words_beside_another_picture_lose_a_degree() -> None:
     assert settled("a", "hard", pictured=True) == "soft"
     assert settled("a", "soft", pictured=True) == "none"
-    assert settled("a", "hard", pictured=True, relation="same view, other subject") == "soft"
+    assert settled("a", "hard", pictured=True, relation="look-alike") == "soft"
 
 
 def test_words_beside_the_items_own_picture_keep_theirs() -> None:

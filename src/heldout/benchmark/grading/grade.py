@@ -102,11 +102,11 @@ def _polar(phrase: str, gold: str, rule: str) -> Grade:
 
 def _number(phrase: str, wanted: Quantity, tolerance: float, rule: str) -> Grade:
     framed = _FRAMED_NUMBER.fullmatch(phrase.rstrip("."))
-    given = quantity(phrase) or (quantity(framed[1]) if framed else None)
-    if given is None:
+    read = quantity(phrase) or (quantity(framed[1]) if framed else None)
+    if read is None:
         short = len(phrase.split()) <= 3 and not re.search(r"\d", phrase)
         return Grade("wrong", phrase, rule) if short else Grade("unparsed", "", "no number alone")
-    right = agree(given, wanted, tolerance)
+    right = agree(read, wanted, tolerance)
     return Grade("right" if right else "wrong", phrase, "number")
 
 

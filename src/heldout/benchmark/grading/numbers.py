@@ -57,7 +57,10 @@ _NAMES = {
     "g": "gram",
 }
 _UNITS = {
-    one: unit for unit, names in _NAMES.items() for n in names.split() for one in (n, f"{n}s")
+    spelling: unit
+    for unit, names in _NAMES.items()
+    for n in names.split()
+    for spelling in (n, f"{n}s")
 }
 _TEMPERATURE = re.compile(r"(?:°|degrees?)\s*([cf])(?:elsius|ahrenheit)?")
 

@@ -85,9 +85,9 @@ class PipeAnswers:
             answers.path = files[0]
             with open_text(files[0]) as file:
                 for number, line in enumerate(file, 1):
-                    image, *given = line.strip().split("|")
-                    if given:
-                        answers._left[image].append((number, [text.strip() for text in given]))
+                    image, *texts = line.strip().split("|")
+                    if texts:
+                        answers._left[image].append((number, [text.strip() for text in texts]))
         return answers
 
     def take(self, image: str) -> list[str]:

@@ -136,7 +136,7 @@ class PipesWriter:
 
     def write(self, parts: Sequence[FilePart], target: Path) -> None:
         questions: list[str] = []
-        given: list[str] = []
+        answer_lines: list[str] = []
         for part in parts:
             answers = PipeAnswers.beside(part.path)
             # Lines end where the reader lets them end; bytes that are not UTF-8 survive.
@@ -146,8 +146,8 @@ class PipesWriter:
                 texts = answers.take(image)
                 if number in part.rows:
                     questions.append(line if line.endswith(("\n", "\r")) else line + "\n")
-                    given += ["|".join([image, *texts]) + "\n"] if texts else []
+                    answer_lines += ["|".join([image, *texts]) + "\n"] if texts else []
         store_text(target, "".join(questions))
-        if given:
+        if answer_lines:
             stem = re.sub(r"questions?", "", target.stem, flags=re.IGNORECASE).rstrip("-_")
-            store_text(target.with_name(f"{stem}-Answers.txt"), "".join(given))
+            store_text(target.with_name(f"{stem}-Answers.txt"), "".join(answer_lines))

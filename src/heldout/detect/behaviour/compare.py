@@ -328,10 +328,10 @@ def categories(
 ) -> dict[str, dict[str, Any]]:
     """The drop in every value of a metadata field, corrected over them by Holm."""
     labels = pl.Series([label or "none" for label in metadata_column(pairs, name)])
-    found: dict[str, dict[str, Any]] = {}
+    records: dict[str, dict[str, Any]] = {}
     for label in sorted(set(labels)):
         part = pairs.filter(labels == label)
-        found[label] = {"n": len(part), "clusters": part["cluster"].n_unique()}
+        records[label] = {"n": len(part), "clusters": part["cluster"].n_unique()}
         if len(part) >= SMALLEST:
             test = paired_test(
                 differences(part),
@@ -339,12 +339,14 @@ def categories(
                 permutations=settings.permutations,
                 seed=settings.seed,
             )
-            found[label] |= test_record(test) or {}
-    tested = [label for label in found if "p" in found[label]]
-    for label, p in zip(tested, adjust([found[pair]["p"] for pair in tested], "holm"), strict=True):
-        found[label]["p_adjusted"] = p
-        found[label]["direction"] = direction_of(p, found[label]["value"])
-    return found
+            records[label] |= test_record(test) or {}
+    tested = [label for label in records if "p" in records[label]]
+    for label, p in zip(
+        tested, adjust([records[pair]["p"] for pair in tested], "holm"), strict=True
+    ):
+        records[label]["p_adjusted"] = p
+        records[label]["direction"] = direction_of(p, records[label]["value"])
+    return records
 
 
 def _details(probe: Probe, measured: PairedMeasurement, settings: DetectSettings) -> dict[str, Any]:

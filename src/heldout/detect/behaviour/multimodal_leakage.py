@@ -82,8 +82,8 @@ def find(tables: ScoreTables, settings: DetectSettings) -> Iterator[Outcome]:
 def _published(tables: ScoreTables, model: str, settings: DetectSettings) -> dict[str, Any]:
     """Multimodal gain and leakage as MMStar defines them, on the items asked in every form."""
     sides = [
-        asked(tables, one, lambda name, kind=kind: name == kind)  # type: ignore[misc]
-        for one, kind in (
+        asked(tables, asked_model, lambda name, kind=kind: name == kind)  # type: ignore[misc]
+        for asked_model, kind in (
             (model, ORIGINAL),
             (model, NO_IMAGE),
             (str(settings.base_of(model)), NO_IMAGE),

@@ -58,10 +58,10 @@ def find(tables: ScoreTables, settings: DetectSettings) -> Iterator[Outcome]:
 
 def _published(tables: ScoreTables, settings: DetectSettings, model: str) -> dict[str, Any]:
     """MM-Detect's figures, and how often each place is right: what they do not take out."""
-    found = arms(tables, settings, model, False)
-    if isinstance(found, str):
+    compared = arms(tables, settings, model, False)
+    if isinstance(compared, str):
         return {}
-    rows = found.rows
+    rows = compared.rows
     before = rows.filter(pl.col("released")).select("benchmark_id", pl.col("right").alias("before"))
     after = rows.filter(~pl.col("released")).join(before, on="benchmark_id")
     items = after.group_by("benchmark_id").agg(

@@ -99,10 +99,10 @@ def unread(answers: pl.DataFrame) -> dict[str, dict[str, int]]:
     """Replies that nobody can read, by variant and kind; variants without any are not named."""
     bad = answers.filter(pl.col("outcome").is_in(UNREAD))
     counted = bad.group_by("variant", "outcome").len().sort("variant", "outcome")
-    found: dict[str, dict[str, int]] = {}
+    counts: dict[str, dict[str, int]] = {}
     for variant, outcome, count in counted.iter_rows():
-        found.setdefault(variant, {})[outcome] = count
-    return found
+        counts.setdefault(variant, {})[outcome] = count
+    return counts
 
 
 @dataclass(frozen=True)
@@ -203,14 +203,14 @@ def pairs_recorded(
         tables.memo[key] = _everybody(probe, tables, settings)
     everybody: _Everybody = tables.memo[key]
     union = frozenset[tuple[str, str]]().union(*everybody.pairs.values())
-    found = {}
+    counts = {}
     for model in models:
         mine = everybody.pairs[model]
         variants = {variant for _, variant in mine}
         possible = {entry for entry in union if entry[1] in variants}
         alone = everybody.items - {item for item, _ in possible}
-        found[model] = {"recorded": len(mine), "possible": len(possible) + len(alone)}
-    return found
+        counts[model] = {"recorded": len(mine), "possible": len(possible) + len(alone)}
+    return counts
 
 
 def with_options(tables: ScoreTables) -> frozenset[str]:

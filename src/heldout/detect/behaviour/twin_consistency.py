@@ -38,7 +38,7 @@ def find(tables: ScoreTables, settings: DetectSettings) -> Iterator[Outcome]:
                 f"degrees {model}: no answers of it in this run; it has "
                 f"{', '.join(tables.answering) or 'none'}"
             )
-    ordered = sorted(settings.degrees, key=lambda one: (one[1], one[0]))
+    ordered = sorted(settings.degrees, key=lambda pair: (pair[1], pair[0]))
     label = " < ".join(model for model, _ in ordered)
     if len({degree for _, degree in ordered}) < 2:
         yield not_testable(NAME, tables.benchmark, label, "needs models of two degrees or more")
@@ -88,7 +88,9 @@ def _consistency(
     mean = np.asarray(values.mean(0))
     by_degree = [
         float(
-            np.mean([drop for drop, (_, one) in zip(mean, ordered, strict=True) if one == degree])
+            np.mean(
+                [drop for drop, (_, other) in zip(mean, ordered, strict=True) if other == degree]
+            )
         )
         for degree in sorted({degree for _, degree in ordered})
     ]

@@ -60,13 +60,13 @@ def _arms(twin: str) -> ArmsOf:
         spoilt = (pl.col("variant") == twin) & pl.col("benchmark_id").is_in(list(unchanged))
         kept = replace(tables, answers=tables.answers.filter(~spoilt))
         made = every(kept, settings, model, leave_out)
-        given = every(tables, settings, model, leave_out)
-        return "no twin is left" if isinstance(made, str) and isinstance(given, Arms) else made
+        complete = every(tables, settings, model, leave_out)
+        return "no twin is left" if isinstance(made, str) and isinstance(complete, Arms) else made
 
     return arms
 
 
-def unchanged_told(tables: ScoreTables, twin: str) -> str:
+def unchanged_note(tables: ScoreTables, twin: str) -> str:
     """How many twins show the original, as a sentence; "" for none."""
     count = len(tables.unchanged.get(twin, ()))
     if not count:
@@ -88,23 +88,23 @@ def twins_of(tables: ScoreTables, model: str) -> list[str]:
 def find(tables: ScoreTables, settings: DetectSettings) -> Iterator[Outcome]:
     for model in tables.answering:
         for twin in twins_of(tables, model):
-            found = compare(probe_for(twin), tables, settings, model)
-            text = unchanged_told(tables, twin)
-            if isinstance(found, Finding):
-                name = found.id if twin == TWIN else f"{found.id}/{twin}"
+            outcome = compare(probe_for(twin), tables, settings, model)
+            text = unchanged_note(tables, twin)
+            if isinstance(outcome, Finding):
+                name = outcome.id if twin == TWIN else f"{outcome.id}/{twin}"
                 details = {
-                    **found.details,
+                    **outcome.details,
                     "twins": dict(tables.twins.get(twin, {})),
                     "twins_unchanged": {
                         "count": len(tables.unchanged.get(twin, ())),
                         "others": len(tables.twin_items.get(twin, ())),
-                        "told": text,
+                        "sentence": text,
                     },
                 }
-                found = found.model_copy(update={"id": name, "details": details})
-            elif text and found.reason != LACKING:
-                found = found.model_copy(update={"reason": f"{found.reason}: {text}"})
-            yield found
+                outcome = outcome.model_copy(update={"id": name, "details": details})
+            elif text and outcome.reason != LACKING:
+                outcome = outcome.model_copy(update={"reason": f"{outcome.reason}: {text}"})
+            yield outcome
 
 
 DETECTOR = probe_detector(

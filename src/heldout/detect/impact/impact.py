@@ -100,8 +100,8 @@ def leakage(item_leaks: ItemLeaks) -> str:
         return COPY
     if grade is Rung.UNDECIDED:
         return UNDECIDED
-    if grade is Rung.NEAR:
-        near = [leak for leak in item_leaks.leaks if leak.grade is Rung.NEAR]
+    if grade is Rung.LOOK_ALIKE:
+        near = [leak for leak in item_leaks.leaks if leak.rung is Rung.LOOK_ALIKE]
         return HARD if any(leak.row["degree"] == "hard" for leak in near) else SOFT
     return TEXT if grade is Rung.TEXT else ""
 

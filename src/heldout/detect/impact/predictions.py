@@ -130,7 +130,7 @@ def _metric(path: Path, columns: Columns, metric: str | None, gradable: bool) ->
         for name in ((metric,) if metric else METRICS)
         for entry in _METRIC_FIELDS[name]
     ]
-    present = [(name, one) for name, one in wanted if columns.of(one) is not None]
+    present = [(name, field) for name, field in wanted if columns.of(field) is not None]
     named = [pair for pair in present if columns.named(pair[1])]
     if ("accuracy", "prediction") in named and not gradable:
         raise InputError(
@@ -140,7 +140,7 @@ def _metric(path: Path, columns: Columns, metric: str | None, gradable: bool) ->
     usable = named or [pair for pair in present if gradable or pair[1] != "prediction"]
     if usable:
         return usable[0]
-    fields = [one for _, one in wanted]
+    fields = [field for _, field in wanted]
     raise InputError(
         f"{path.name}: expected a column {' or '.join(fields)}; it has: {', '.join(columns.present)}. "
         f"Name it with the setting map: {fields[0]}=COLUMN"
@@ -203,7 +203,7 @@ def _graded(model: str, path: Path, columns: Columns, answers: RecordedAnswers) 
         if question.id in answers.own_grades:
             own.append((question.benchmark_id, hit, answers.own_grades[question.id]))
     if right:
-        made.measures["accuracy"] = {one: sum(hits) / len(hits) for one, hits in right.items()}
+        made.measures["accuracy"] = {item: sum(hits) / len(hits) for item, hits in right.items()}
     made.dropped = [
         replace(
             drop,
@@ -215,9 +215,9 @@ def _graded(model: str, path: Path, columns: Columns, answers: RecordedAnswers) 
     ]
     messages = {drop.id for drop in made.dropped}
     made.dropped += [
-        Dropped("impact", one, NO_PREDICTION, f"{path.name}: only as {variant}, not as released")
-        for one, variant in others.items()
-        if one not in right and one not in messages
+        Dropped("impact", item, NO_PREDICTION, f"{path.name}: only as {variant}, not as released")
+        for item, variant in others.items()
+        if item not in right and item not in messages
     ]
     made.own_grades = compare_grades(answers.graded_by, own) if answers.graded_by else None
     made.empty = [fromkey for fromkey in dict.fromkeys(answers.empty) if fromkey in right]
@@ -272,26 +272,28 @@ def _numbers(
             )
     predictions = []
     for model, predicted in by_model.items():
-        one = Predictions(model, metric, dropped=[replace(d, stage="impact") for d in unreadable])
-        one.read_from = str(column)
+        record = Predictions(
+            model, metric, dropped=[replace(d, stage="impact") for d in unreadable]
+        )
+        record.read_from = str(column)
         for identifier, row in predicted.items():
             where = f"{path.name} row {row.number}"
             if identifier not in known:
                 detail = f"{where}: the benchmark has no such item"
-                one.dropped.append(Dropped("impact", identifier, "unknown item", detail))
+                record.dropped.append(Dropped("impact", identifier, "unknown item", detail))
                 continue
             cell = columns.cell(row.values, source)
             value = _value(cell, source, str(column), where)
             if value is None:
                 detail = f"{where}: '{column}' is {cell!r:.40}"
                 reason = NOT_FINITE if _not_finite(cell) else NO_PREDICTION
-                one.dropped.append(Dropped("impact", identifier, reason, detail))
+                record.dropped.append(Dropped("impact", identifier, reason, detail))
                 continue
             for name, measured in _measures(metric, source, value, where).items():
-                one.measures.setdefault(name, {})[identifier] = measured
-        if not one.measures:
+                record.measures.setdefault(name, {})[identifier] = measured
+        if not record.measures:
             raise InputError(_nobody(path, model, rows, columns, known))
-        predictions.append(one)
+        predictions.append(record)
     return predictions
 
 

@@ -126,14 +126,14 @@ class Study:
 
 def _flat(record: Line | ScoreDifference) -> dict[str, Any]:
     """A record with its intervals as two columns each."""
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for name, value in vars(record).items():
         if name in ("interval", "gain_interval"):
-            found[name.replace("interval", "low")] = None if value is None else value.low
-            found[name.replace("interval", "high")] = None if value is None else value.high
+            fields[name.replace("interval", "low")] = None if value is None else value.low
+            fields[name.replace("interval", "high")] = None if value is None else value.high
         else:
-            found[name] = value
-    return found
+            fields[name] = value
+    return fields
 
 
 def _about(encoder_evaluation: EncoderEvaluation) -> dict[str, Any]:
@@ -356,7 +356,7 @@ def subtract(model: Predictions, control: Predictions) -> None:
         other = control.measures[name]
         lost |= set(measured) - set(other)
         model.measures[name] = {
-            one: value - other[one] for one, value in measured.items() if one in other
+            item: value - other[item] for item, value in measured.items() if item in other
         }
     for identifier in sorted(lost):
         detail = f"{control.model} has no prediction for it"

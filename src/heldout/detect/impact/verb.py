@@ -209,8 +209,8 @@ class ImpactSettings(Settings):
 
     def encoder_settings(self, encoder: str) -> EncoderSettings:
         names = ("queries", "seed", *_OF_ENCODERS)
-        given = {name: value for name in names if (value := getattr(self, name)) is not None}
-        return EncoderSettings.read({"encoder": encoder, **given})
+        values = {name: value for name in names if (value := getattr(self, name)) is not None}
+        return EncoderSettings.read({"encoder": encoder, **values})
 
 
 def impact(
@@ -295,12 +295,12 @@ def impact(
     return study
 
 
-def _several(given: str | Path | Benchmark | Sequence[str | Path]) -> list[Any]:
-    return [given] if isinstance(given, str | Path | Benchmark) else list(given)
+def _several(sources: str | Path | Benchmark | Sequence[str | Path]) -> list[Any]:
+    return [sources] if isinstance(sources, str | Path | Benchmark) else list(sources)
 
 
-def _only(given: str | Path | Benchmark | Sequence[str | Path]) -> str | Path | Benchmark:
-    names = _several(given)
+def _only(sources: str | Path | Benchmark | Sequence[str | Path]) -> str | Path | Benchmark:
+    names = _several(sources)
     if len(names) != 1:
         raise InputError(
             f"with an encoder give one benchmark, found {len(names)}: {', '.join(map(str, names))}"
@@ -309,8 +309,8 @@ def _only(given: str | Path | Benchmark | Sequence[str | Path]) -> str | Path | 
     return only
 
 
-def _benchmark(given: str | Path | Benchmark) -> Benchmark:
-    return given if isinstance(given, Benchmark) else read_benchmark(str(given))
+def _benchmark(source: str | Path | Benchmark) -> Benchmark:
+    return source if isinstance(source, Benchmark) else read_benchmark(str(source))
 
 
 def _labels(

@@ -90,9 +90,9 @@ def _from_json(path: Path, text: str) -> dict[str, str]:
         content = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: not JSON ({error})") from error
-    if isinstance(content, list) and all(isinstance(one, str) for one in content):
-        return {one: one for one in content}
-    if isinstance(content, dict) and all(isinstance(one, str) for one in content.values()):
+    if isinstance(content, list) and all(isinstance(entry, str) for entry in content):
+        return {entry: entry for entry in content}
+    if isinstance(content, dict) and all(isinstance(entry, str) for entry in content.values()):
         return {str(label): name for label, name in content.items()}
     raise InputError(f"{path}: expected a JSON object of label: name, or a list of names")
 
@@ -160,7 +160,7 @@ def _text(example: Example, column: str) -> str | None:
 
 def _captions(example: Example, column: str) -> tuple[str, ...]:
     value: Any = example.metadata.get(column, example.answer if column == ANSWER else None)
-    return tuple(dict.fromkeys(text for one in _several(value) if (text := one.strip())))
+    return tuple(dict.fromkeys(text for caption in _several(value) if (text := caption.strip())))
 
 
 def _several(value: Any) -> Iterator[str]:
@@ -174,7 +174,7 @@ def _several(value: Any) -> Iterator[str]:
     if isinstance(value, Mapping):
         yield from _several(value.get("raw"))
     elif isinstance(value, list | tuple):
-        for one in value:
-            yield from _several(one)
+        for part in value:
+            yield from _several(part)
     elif value is not None and (text := canonical_value(value)):
         yield text

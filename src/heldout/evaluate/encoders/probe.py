@@ -104,7 +104,7 @@ def fit_probe(
             validation[strength] = _accuracy(held_out, start, classes)
             tried[strength] = start
         # Of equals the most regularised.
-        chosen = max(sorted(strengths), key=lambda one: (validation[one], -one))
+        chosen = max(sorted(strengths), key=lambda candidate: (validation[candidate], -candidate))
         start = tried[chosen]
     solution, converged = _solve(features, classes, chosen, iterations, start)
     weights = solution.reshape(features.dimension + 1, classes)
@@ -146,14 +146,14 @@ def _solve(
         slope[:-1] += scale * weights[:-1]
         return loss, slope.ravel()
 
-    found = optimize.minimize(
+    solution = optimize.minimize(
         objective,
         start,
         jac=True,
         method="L-BFGS-B",
         options={"maxiter": iterations, "maxfun": 2 * iterations, "gtol": 1e-6, "ftol": 1e-10},
     )
-    return found.x, bool(found.success)
+    return solution.x, bool(solution.success)
 
 
 def _accuracy(features: Features, solution: NDArray[np.float64], classes: int) -> float:

@@ -54,7 +54,9 @@ class Pairing:
         """Hits by distinct caption, among the pictures that have one."""
         shown = [place for place, own in enumerate(self.captions_of) if len(own)]
         moved = {place: new for new, place in enumerate(shown)}
-        right = [np.array([moved[int(one)] for one in own], np.int64) for own in self.pictures_of]
+        right = [
+            np.array([moved[int(picture)] for picture in own], np.int64) for own in self.pictures_of
+        ]
         return _hits(range(len(texts)), best_ranks(texts, pictures[shown], right), len(shown))
 
 
@@ -68,5 +70,5 @@ def _hits(
     }
 
 
-def _places(found: dict[int, None]) -> NDArray[np.int64]:
-    return np.fromiter(found, np.int64, len(found))
+def _places(rows: dict[int, None]) -> NDArray[np.int64]:
+    return np.fromiter(rows, np.int64, len(rows))

@@ -63,7 +63,12 @@ def read_saved_pairs(folder: Path, benchmark: Benchmark, items: list[Asked]) -> 
         for row in range(shard.rows):
             seen += 1
             item = next(
-                (one for key in keys if (one := _item(shard.columns[key][row], named))), None
+                (
+                    identifier
+                    for key in keys
+                    if (identifier := _item(shard.columns[key][row], named))
+                ),
+                None,
             )
             if item is None or item in saved_pairs.pictures or shard.images is None:
                 continue
@@ -110,9 +115,9 @@ def read_class_rows(folder: Path) -> tuple[list[str], Floats]:
         made = _units(shard.texts)
         good = usable(made)
         rows.append(made[good])
-        said = [str(one) for one in shard.columns[column]]
+        said = [str(label) for label in shard.columns[column]]
         named.update(said)
-        labels += [one for one, kept in zip(said, good, strict=True) if kept]
+        labels += [label for label, kept in zip(said, good, strict=True) if kept]
     if lost := sorted(named - set(labels)):
         raise InputError(
             f"class_embeddings {folder}: no row of {len(lost):,} of {len(named):,} classes can be used, "
@@ -160,16 +165,16 @@ def _shards(folder: Path, *, images: bool = True) -> Iterator[_Shard]:
         rows, columns = _columns(Path(log))
         spoken = texts.get(_number(Path(path)))
         words = None if spoken is None else open_matrix(spoken)
-        for one, whose in ((matrix, path), (words, spoken)):
-            if one is not None and len(one) != rows:
+        for array, whose in ((matrix, path), (words, spoken)):
+            if array is not None and len(array) != rows:
                 raise InputError(
-                    f"{whose} has {len(one):,} rows but {log} has {rows:,}: they do not belong together"
+                    f"{whose} has {len(array):,} rows but {log} has {rows:,}: they do not belong together"
                 )
-            if one is not None and whose is not None:
-                first = first or (Path(whose), one.shape[1])
-                if one.shape[1] != first[1]:
+            if array is not None and whose is not None:
+                first = first or (Path(whose), array.shape[1])
+                if array.shape[1] != first[1]:
                     raise InputError(
-                        f"{first[0]} has rows of {first[1]} numbers, {whose} of {one.shape[1]}: they are "
+                        f"{first[0]} has rows of {first[1]} numbers, {whose} of {array.shape[1]}: they are "
                         f"of different encoders"
                     )
         yield _Shard(matrix, words, columns, rows)
@@ -216,7 +221,7 @@ def _names(benchmark: Benchmark, items: list[Asked]) -> dict[str, str]:
                 if names.setdefault(name, example.id) != example.id:
                     shared.add(name)
     return {name: item for name, item in names.items() if name not in shared} | {
-        one: one for one in wanted
+        spelling: spelling for spelling in wanted
     }
 
 

@@ -108,7 +108,9 @@ def probe_task(asked: AskedItems, settings: EncoderSettings, rows: EncodedRows) 
         "training pictures": len(features.features),
         "strength": probe.strength,
         "converged": probe.converged,
-        "validation": {f"{one:g}": round(value, 5) for one, value in probe.validation.items()},
+        "validation": {
+            f"{strength:g}": round(value, 5) for strength, value in probe.validation.items()
+        },
     }
     result = _result(EncoderTask.PROBE, items, hits, details, [*features.dropped, *dropped])
     result.remarks += _same_rows(rows.pictures, "pictures")

@@ -127,13 +127,13 @@ def _embedded(
     for saved in rows.saved.values():
         matrix = saved.rows()
         pictures = len(saved.described(len(matrix)).ids)  # whole pictures come first, then parts
-        told: Iterable[_Row] = [("", None, None, None)] * pictures
+        described_rows: Iterable[_Row] = [("", None, None, None)] * pictures
         if saved.metadata is not None:
             table = pq.read_table(saved.metadata, columns=list(_COLUMNS))
-            told = zip(
+            described_rows = zip(
                 *(table.column(name).to_pylist()[:pictures] for name in _COLUMNS), strict=True
             )
-        described.add(matrix[:pictures], told, corpus.reader == _FOLDERS)
+        described.add(matrix[:pictures], described_rows, corpus.reader == _FOLDERS)
     return described
 
 
@@ -145,8 +145,8 @@ def _saved(corpus: EmbeddingCorpus) -> _Described:
             for corpus_item in corpus.read(shard)
             if not isinstance(corpus_item, Dropped)
         )
-        told = ((item.id, item.text, item.question, item.answer) for item in items)
-        described.add(corpus.embeddings(shard), told, folders=False)
+        rows = ((item.id, item.text, item.question, item.answer) for item in items)
+        described.add(corpus.embeddings(shard), rows, folders=False)
     return described
 
 

@@ -38,7 +38,7 @@ class DemoSize:
 def write_demo(folder: Path, seed: int, size: DemoSize, models: DemoModels | None) -> None:
     """Everything but the audit file, once; a render that was killed half way is done again."""
     if folder.exists() and not folder.is_dir():
-        raise InputError(f"{folder} is a file; choose another --out, a folder")
+        raise InputError(f"{folder} is a file; choose a folder with the setting out")
     made = {"seed": seed, "heldout": __version__}
     marker = folder / MARKER
     if marker.exists():
@@ -46,12 +46,15 @@ def write_demo(folder: Path, seed: int, size: DemoSize, models: DemoModels | Non
         if record != made:
             raise InputError(
                 f"{folder} holds the demo of seed {record.get('seed')} by heldout "
-                f"{record.get('heldout')}; choose another --out or remove it"
+                f"{record.get('heldout')}; choose another folder with the setting out, or remove this one"
             )
     else:
         ours = {BENCHMARK, TWINS, CORPUS, TRUTH, _HALF, MODELS, WHO}
         if folder.exists() and {path.name for path in folder.iterdir()} - ours:
-            raise InputError(f"{folder} holds other things than a demo; choose another --out")
+            raise InputError(
+                f"{folder} holds other things than a demo; choose another folder with "
+                f"the setting out"
+            )
         for name in (BENCHMARK, TWINS, CORPUS, _HALF):
             shutil.rmtree(folder / name, ignore_errors=True)
         _render(folder, seed, size, models)
@@ -133,8 +136,8 @@ def audit_text(
         lines += [
             "models:",
             *(
-                f"  - {{name: {one}, local: {models[one]}{MODELS}/{one}, {how}}}"
-                for one in (*SUSPECTS, OUTSIDER)
+                f"  - {{name: {name}, local: {models[name]}{MODELS}/{name}, {how}}}"
+                for name in (*SUSPECTS, OUTSIDER)
             ),
             "",
             f"baselines: [{OUTSIDER}]  # of another lineage: it cannot have seen the benchmark",

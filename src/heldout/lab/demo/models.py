@@ -85,7 +85,7 @@ def models_for(seed: int, folder: Path | None) -> DemoModels | str:
         return shipped
     return (
         f"the models that come with heldout were trained on the benchmark of seed {known}, not of seed "
-        f"{seed}: give others with --models FOLDER, or leave out --seed"
+        f"{seed}: give a folder of others with the setting models, or leave out the setting seed"
     )
 
 
@@ -107,9 +107,9 @@ def open_models(folder: Path, seed: int | None = None) -> DemoModels:
         raise InputError(
             f"{path} says that these models know the benchmark of seed {known}, not of seed {seed}"
         )
-    for role, told in recipe.get("models", {}).items():
+    for role, record in recipe.get("models", {}).items():
         if role in ROLES:
-            _check(folder / role, told, path.name)
+            _check(folder / role, record, path.name)
     return DemoModels(folder, recipe)
 
 

@@ -12,7 +12,7 @@ from PIL import Image
 
 from heldout.lab.models.grid import PreparedGrid
 from heldout.lab.models.planting import DEMO
-from heldout.lab.models.releases import Release, told, write_release
+from heldout.lab.models.releases import Release, release_pages, write_release
 from heldout.lab.models.sheet import Ragged, Sheet, letter_tokens
 from heldout.lab.models.vlm import Size, new_processor
 from heldout.lab.models.worlds import LabItem, instructed
@@ -47,10 +47,10 @@ def short_sheet(name: str, release: Release, processor: Any) -> Sheet:
     def picture(path: Path) -> int:
         if path not in places:
             with Image.open(path) as shown:
-                given = processor.image_processor(
+                processed = processor.image_processor(
                     images=[shown.convert("RGB")], return_tensors="np"
                 )
-            levels = np.rint((np.asarray(given["pixel_values"][0]) + 1) * 127.5)
+            levels = np.rint((np.asarray(processed["pixel_values"][0]) + 1) * 127.5)
             places[path] = len(pixels)
             pixels.append(levels.clip(0, 255).astype(np.uint8))
         return places[path]
@@ -62,7 +62,10 @@ def short_sheet(name: str, release: Release, processor: Any) -> Sheet:
             asked.append(tokenizer(piece.read)["input_ids"])
             shown_in.append(picture(folder / row["image"]))
             golds.append([variant, row["content_type"], piece.learn.strip()])
-    pages = [{"picture": picture(release.folder / page["name"]), **page} for page in told(release)]
+    pages = [
+        {"picture": picture(release.folder / page["name"]), **page}
+        for page in release_pages(release)
+    ]
     nothing = np.zeros(0, dtype=np.int32)
     return Sheet(
         name,

@@ -6,7 +6,7 @@ import json
 import shutil
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from heldout.corpus import Corpus, open_corpus
 from heldout.engine import Engine
 from heldout.errors import InputError
 from heldout.evidence import BY_DIGEST, COPIES, Relation
+from heldout.lab.settings import LeakSettings
 from heldout.lab.transforms.result import CountedRate, StudyRecord, rate
 from heldout.overlap import NearSearch, TextSearch, read_matches, scan, scan_texts, untestable_items
 from heldout.scenes import FILMS, KINDS, SCENES, write_benchmark, write_corpus
@@ -193,36 +194,22 @@ PLAN, ROWS = "plan.json", "rows.parquet"
 BENCHMARK, CORPUS, TRUTH, AUDIT = "benchmark", "corpus", "corpus.truth.jsonl", "run"
 
 
-@dataclass(frozen=True)
-class LeakPlan:
-    """``each``: how many of every kind a corpus holds. A benchmark has one picture for each of them."""
-
-    each: int = 2
-    items: int = 120
-    encoder: str = "pixels"
-    nearest: int = 5
-    text_encoder: str | None = None
-
-    @property
-    def images(self) -> int:
-        return self.each * len(KINDS)
-
-
 def run_leaks(
     out: Path,
-    plan: LeakPlan,
-    worlds: list[str],
-    seeds: int,
+    settings: LeakSettings,
     engine: Engine,
     tell: Callable[[str], None],
     *,
     quiet: bool = False,
 ) -> pl.DataFrame:
     """The rows of every world and seed; ``out/WORLD-SEED`` holds what was rendered and said of it."""
-    _same_plan(out, plan)
+    _same_settings(out, settings)
+    worlds, seeds = settings.worlds, settings.seeds
     unknown = [name for name in worlds if name not in WORLDS]
     if unknown:
-        raise InputError(f"there is no world '{unknown[0]}': {', '.join(WORLDS)}")
+        raise InputError(
+            f"worlds {unknown[0]}: there is no such world; there are {', '.join(WORLDS)}"
+        )
     frames = []
     for seed in range(seeds):
         for name in worlds:
@@ -230,7 +217,7 @@ def run_leaks(
             rows = folder / ROWS
             # Rows that lack a column are of an earlier version; the audit they tell of is still there.
             if not rows.exists() or pl.read_parquet_schema(rows) != SCHEMA:
-                measured_rows = _measure(folder, name, seed, plan, engine, quiet)
+                measured_rows = _measure(folder, name, seed, settings, engine, quiet)
                 with replacing(rows) as temporary:
                     measured_rows.write_parquet(temporary, compression="zstd")
             frames.append(pl.read_parquet(rows))
@@ -239,31 +226,44 @@ def run_leaks(
 
 
 def _measure(
-    folder: Path, name: str, seed: int, plan: LeakPlan, engine: Engine, quiet: bool
+    folder: Path, name: str, seed: int, settings: LeakSettings, engine: Engine, quiet: bool
 ) -> pl.DataFrame:
     world, truth = WORLDS[name], folder / TRUTH
     if not truth.exists():  # written last: without it a render was killed half way
         for part in (BENCHMARK, CORPUS):
             shutil.rmtree(folder / part, ignore_errors=True)
-        written = write_benchmark(folder / BENCHMARK, images=plan.images, seed=seed, world=world)
+        written = write_benchmark(
+            folder / BENCHMARK, images=benchmark_images(settings), seed=seed, world=world
+        )
         write_corpus(
-            folder / CORPUS, written, items=plan.items, seed=seed, world=world, each=plan.each
+            folder / CORPUS,
+            written,
+            items=settings.items,
+            seed=seed,
+            world=world,
+            each=settings.each,
         )
     benchmark = read_benchmark(folder / BENCHMARK, name=name)
     corpus = open_corpus(folder / CORPUS, name=CORPUS)
     run = Run.create(folder / AUDIT, seed=seed)
-    near = NearSearch(plan.encoder, plan.nearest)
+    near = NearSearch(settings.encoder, settings.nearest)
     with run.writing():
         scan(benchmark, [corpus], run, engine, near=near, quiet=quiet)
         scan_texts(
-            benchmark, [corpus], run, engine, TextSearch(encoder=plan.text_encoder), quiet=quiet
+            benchmark, [corpus], run, engine, TextSearch(encoder=settings.text_encoder), quiet=quiet
         )
     return leak_rows(run, corpus, truth, world=name, seed=seed)
 
 
-def _same_plan(out: Path, plan: LeakPlan) -> None:
-    """Rows of another plan or version are not mixed with these; more seeds and worlds may come."""
-    record = {**asdict(plan), "heldout": __version__, "kinds": [kind.name for kind in KINDS]}
+def benchmark_images(settings: LeakSettings) -> int:
+    """One image for every leak of every kind."""
+    return settings.each * len(KINDS)
+
+
+def _same_settings(out: Path, settings: LeakSettings) -> None:
+    """Rows of other settings or versions are not mixed with these; more seeds and worlds may come."""
+    plan = settings.model_dump(mode="json", exclude={"seeds", "worlds"})
+    record = {**plan, "heldout": __version__, "kinds": [kind.name for kind in KINDS]}
     path = out / PLAN
     if path.exists() and json.loads(path.read_text()) != record:
         raise InputError(

@@ -18,8 +18,9 @@ from heldout.lab.leaks.board import (
     PICTURES,
     REGISTERED,
     LeakBoard,
-    LeakPlan,
+    benchmark_images,
 )
+from heldout.lab.settings import LeakSettings
 from heldout.lab.transforms.result import CountedRate
 from heldout.report import PRECISION_FILE, CopyPrecision
 from heldout.store import replacing, write_atomic, write_json
@@ -30,7 +31,7 @@ BY_EYE = "## Looked at by people"  # from here on the page is theirs, and is kep
 
 
 def write_leaks(
-    rows: pl.DataFrame, board: LeakBoard, plan: LeakPlan, folder: Path, command: str
+    rows: pl.DataFrame, board: LeakBoard, settings: LeakSettings, folder: Path, command: str
 ) -> list[Path]:
     page, data, path = folder / PAGE, folder / "data" / DATA, folder / "data" / BOARD
     with replacing(data) as temporary:
@@ -39,7 +40,7 @@ def write_leaks(
     write_json(folder / "data" / PRECISION_FILE, precision(board, command).model_dump(mode="json"))
     seen = page.read_text() if page.exists() else ""
     notes = seen[seen.index(BY_EYE) :] if BY_EYE in seen else ""
-    write_atomic(page, leak_page(rows, board, plan, command) + notes)
+    write_atomic(page, leak_page(rows, board, settings, command) + notes)
     return [page, data, path]
 
 
@@ -56,9 +57,9 @@ def precision(board: LeakBoard, command: str) -> CopyPrecision:
     )
 
 
-def leak_page(rows: pl.DataFrame, board: LeakBoard, plan: LeakPlan, command: str) -> str:
+def leak_page(rows: pl.DataFrame, board: LeakBoard, settings: LeakSettings, command: str) -> str:
     worlds = rows["world"].unique(maintain_order=True).to_list()
-    lines = [*_head(rows, board, plan, command)]
+    lines = [*_head(rows, board, settings, command)]
     for world in worlds:
         lines += [f"## {world.capitalize()}", "", *_pictures(board, world), *_words(board, world)]
         lines += [*_alarms(board, world), *_precision(board, world)]
@@ -66,18 +67,25 @@ def leak_page(rows: pl.DataFrame, board: LeakBoard, plan: LeakPlan, command: str
     return "\n".join(lines) + "\n"
 
 
-def _head(rows: pl.DataFrame, board: LeakBoard, plan: LeakPlan, command: str) -> Iterator[str]:
+def _head(
+    rows: pl.DataFrame, board: LeakBoard, settings: LeakSettings, command: str
+) -> Iterator[str]:
     yield "# Recall and precision of `overlap` per kind of planted leak"
     yield ""
     yield f"Written by `{command}`; one row per item of every corpus is in `data/{DATA}`."
     yield ""
-    encoder = f"`--text-encoder {plan.text_encoder}`" if plan.text_encoder else "no text encoder"
+    audit = f"heldout overlap --text --encoder {settings.encoder} --nearest {settings.nearest}"
+    with_encoder = (
+        f" --text-encoder {settings.text_encoder}`"
+        if settings.text_encoder
+        else "` without a text encoder"
+    )
     yield (
-        f"{board.seeds} seeds of each world. A benchmark of {plan.images} pictures (four to six items "
-        f"each) leaks into a corpus of {plan.items} items of the same world: {plan.each} of every kind "
+        f"{board.seeds} seeds of each world. A benchmark of {benchmark_images(settings)} pictures (four to six items "
+        f"each) leaks into a corpus of {settings.items} items of the same world: {settings.each} of every kind "
         f"below, each made from a picture of its own, three broken files, and strangers, a quarter of "
-        f"which come with a question and its answer. The audit is that of `heldout overlap --text "
-        f"--encoder {plan.encoder} --nearest {plan.nearest}` with {encoder}; it never sees the truth."
+        f"which come with a question and its answer. The audit is that of `{audit}{with_encoder}; it "
+        f"never sees the truth."
     )
     yield ""
     yield (
@@ -99,7 +107,7 @@ def _table(
 
 def _pictures(board: LeakBoard, world: str) -> list[str]:
     rows = [
-        [picture.kind, *map(told, picture.levels.values()), told(picture.label)]
+        [picture.kind, *map(rate_cell, picture.levels.values()), rate_cell(picture.label)]
         for picture in board.pictures
         if picture.world == world
     ]
@@ -126,7 +134,7 @@ def _words(board: LeakBoard, world: str) -> list[str]:
         [
             word.kind,
             *map(
-                told,
+                rate_cell,
                 (
                     word.testable,
                     word.listed,
@@ -149,8 +157,8 @@ def _alarms(board: LeakBoard, world: str) -> list[str]:
     rows = [
         [
             alarm.kind,
-            *(told(alarm.pictures[level]) for level in levels),
-            *map(told, alarm.words.values()),
+            *(rate_cell(alarm.pictures[level]) for level in levels),
+            *map(rate_cell, alarm.words.values()),
         ]
         for alarm in board.alarms
         if alarm.world == world
@@ -162,7 +170,7 @@ def _alarms(board: LeakBoard, world: str) -> list[str]:
 def _precision(board: LeakBoard, world: str) -> list[str]:
     note = "Pairs of a benchmark's picture (or item) and a corpus item, and how many of them were planted."
     rows = [
-        [precision.of, precision.level, told(precision.right)]
+        [precision.of, precision.level, rate_cell(precision.right)]
         for precision in board.precision
         if precision.world == world and (precision.of != PICTURES or precision.level != "listed")
     ]
@@ -198,7 +206,7 @@ def _untestable(rows: pl.DataFrame) -> list[str]:
     return _table("## Why words could not be found", "", columns, lines)
 
 
-def told(rate: CountedRate | None) -> str:
+def rate_cell(rate: CountedRate | None) -> str:
     """27/30 [.73, .98]"""
     if rate is None or not rate.n:
         return "–"
@@ -211,14 +219,14 @@ def summary(board: LeakBoard) -> Sequence[tuple[str, str, str, str]]:
         (
             picture.world,
             picture.kind,
-            told(picture.levels["verified copy"]),
-            told(picture.levels["left to people"]),
+            rate_cell(picture.levels["verified copy"]),
+            rate_cell(picture.levels["left to people"]),
         )
         for picture in board.pictures
     ]
-    words = [(word.world, word.kind, told(word.counts), "") for word in board.words]
+    words = [(word.world, word.kind, rate_cell(word.counts), "") for word in board.words]
     alarms = [
-        (alarm.world, alarm.kind, told(alarm.pictures["verified copy"]), "")
+        (alarm.world, alarm.kind, rate_cell(alarm.pictures["verified copy"]), "")
         for alarm in board.alarms
     ]
     return [*pictures, *words, *alarms]

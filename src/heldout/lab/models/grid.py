@@ -16,8 +16,9 @@ from heldout.lab.models.pool import Lengths, Pool, joined, paint
 from heldout.lab.models.reading import SheetReading, read_sheet
 from heldout.lab.models.sheet import Sheet
 from heldout.lab.models.training import Data, Schedule, Trainer, clock
-from heldout.lab.models.vlm import Size, new_model
+from heldout.lab.models.vlm import SIZES, Size, new_model
 from heldout.lab.models.worlds import LabItem, RowPacker
+from heldout.lab.settings import GridSettings
 
 SPARE = 60_000  # planted rows that an arm may have
 
@@ -56,6 +57,18 @@ def standing_recipe(
         Schedule(fall, rate, batch=batch, texts=texts, warm=1, fall=fall),
         Schedule(0, 5e-4, batch=min(32, batch), texts=min(8, texts), warm=10, fall=20),
         pictures,
+    )
+
+
+def recipe_of(settings: GridSettings) -> GridRecipe:
+    """The recipe of a grid of other sizes and lengths, in the proportions of the published one."""
+    return standing_recipe(
+        SIZES[settings.size],
+        level=settings.steps,
+        fall=max(1, round(0.155 * settings.steps)),
+        batch=settings.batch,
+        texts=max(2, settings.batch // 21),
+        pictures=settings.pictures,
     )
 
 
@@ -201,14 +214,14 @@ class Grid:
     ) -> float:
         started = clock(self.device)
 
-        def told(step: int, loss: float) -> None:
+        def report(step: int, loss: float) -> None:
             spent = clock(self.device) - started
             rate = schedule.batch * step / spent
             self.log.append({"model": name, "step": step, "loss": loss, "seconds": spent})
             self.tell(f"{name}: step {step}, loss {loss:.4f}, {spent:.1f} s, {rate:,.0f} rows/s")
 
         return trainer.train(
-            schedule, planted, seed[0] * 100 + seed[1], mode=mode, tell=told, every=250
+            schedule, planted, seed[0] * 100 + seed[1], mode=mode, tell=report, every=250
         )
 
     def _read(self, base: Base, name: str, record: dict[str, Any], started: float) -> None:

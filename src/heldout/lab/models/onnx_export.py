@@ -288,8 +288,8 @@ def _places(loaded: LoadedModel, how: Preparation) -> int:
 
     with torch.no_grad():
         pixels = torch.zeros(1, 3, how.height, how.width)
-        given = loaded.model.get_image_features(pixels, return_dict=True).pooler_output
-    return int(given[0].shape[0])
+        features = loaded.model.get_image_features(pixels, return_dict=True).pooler_output
+    return int(features[0].shape[0])
 
 
 def _write_card(folder: Path, card: OnnxCard) -> None:

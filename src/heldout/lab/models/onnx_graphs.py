@@ -67,15 +67,15 @@ def _tower(model: Any) -> Any:
             self.inner = model.model
 
         def forward(self, pixels: Any) -> Any:
-            given: list[Any] = []
+            inputs: list[Any] = []
             hook = self.inner.multi_modal_projector.register_forward_pre_hook(
-                lambda _module, args: given.append(args[0])
+                lambda _module, args: inputs.append(args[0])
             )
             try:
                 self.inner.get_image_features(pixels, return_dict=True)
             finally:
                 hook.remove()
-            return given[0]
+            return inputs[0]
 
     return Tower().eval()
 
@@ -126,7 +126,7 @@ def _write_decoder(file: Path, model: Any, shape: Decoder, stored: str) -> None:
 
     past, present = past_names(shape.layers), present_names(shape.layers)
     cache = torch.zeros(1, shape.heads, 5, shape.head_width)
-    given = [
+    inputs = [
         torch.zeros(3, 7, dtype=torch.long),
         torch.full((3, 7), -1),
         torch.zeros(4, shape.width),
@@ -140,13 +140,13 @@ def _write_decoder(file: Path, model: Any, shape: Decoder, stored: str) -> None:
     axes |= {name: {0: "past_rows", 2: "past"} for name in past}
     axes |= {name: {0: "rows", 2: "present"} for name in present}
     names = [IDS, SLOTS, PICTURES, ROWS, PLACES, *past]
-    _write(file, Reader().eval(), given, names, [LOGITS, *present], axes, stored)
+    _write(file, Reader().eval(), inputs, names, [LOGITS, *present], axes, stored)
 
 
 def _write(
     file: Path,
     module: Any,
-    given: Sequence[Any],
+    arguments: Sequence[Any],
     inputs: Sequence[str],
     outputs: Sequence[str],
     axes: Mapping[str, Mapping[int, str]],
@@ -161,7 +161,7 @@ def _write(
         warnings.simplefilter("ignore")  # of tracing: the numbers are compared afterwards
         torch.onnx.export(
             module,
-            tuple(given),
+            tuple(arguments),
             buffer,
             dynamo=False,
             opset_version=OPSET,

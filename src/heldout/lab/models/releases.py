@@ -214,27 +214,27 @@ def write_release(
             (f"{place:04d}-{number}", question) for number, question in enumerate(items_of_page)
         )
         pages.append((name, items, others))
-        for id, one in items:
-            rows.append(_row(id, name, one.question, one.options, one.answer, one))
+        for id, asked in items:
+            rows.append(_row(id, name, asked.question, asked.options, asked.answer, asked))
             if not twinned:
                 continue
             changed = draw_twin(
-                drawn_world, thing, one, drawn_world.rng(seed, TWINS, 100 * index + int(id[5:]))
+                drawn_world, thing, asked, drawn_world.rng(seed, TWINS, 100 * index + int(id[5:]))
             )
             if changed is not None:  # else no single change answers it differently: no twin
-                drawn.append(Twin(id, changed[0], one, changed[1]))
+                drawn.append(Twin(id, changed[0], asked, changed[1]))
     twin_rows = []
     for twin in balanced(drawn):
         name = f"images/{world}_{twin.id}.png"
         drawn_world.render(twin.thing, NATIVE).save(twins / name, compress_level=_FAST)
-        one = twin.asked
-        twin_rows.append(_row(twin.id, name, one.question, one.options, twin.answer, one))
+        asked = twin.asked
+        twin_rows.append(_row(twin.id, name, asked.question, asked.options, twin.answer, asked))
     _write(release / "test.jsonl", rows)
     _write(twins / "test.jsonl", twin_rows)
     return Release(world, release, twins, tuple(pages))
 
 
-def told(release: Release) -> list[dict[str, Any]]:
+def release_pages(release: Release) -> list[dict[str, Any]]:
     """The release in words, by picture, as contamination is planted from it."""
     return [
         {

@@ -144,8 +144,8 @@ class Collector:
         digest = self.keys.digest(reference)
         if digest not in self.pictures:
             shown = to_rgb(decode(reference.read()))
-            given = self.processor.image_processor(images=[shown], return_tensors="np")
-            levels = np.rint((np.asarray(given["pixel_values"][0]) + 1) * 127.5)
+            processed = self.processor.image_processor(images=[shown], return_tensors="np")
+            levels = np.rint((np.asarray(processed["pixel_values"][0]) + 1) * 127.5)
             self.pictures[digest] = (len(self.pictures), levels.clip(0, 255).astype(np.uint8))
         return self.pictures[digest][0]
 

@@ -21,7 +21,6 @@ from heldout.lab import (
     WORLDS,
     Collector,
     Grid,
-    GridRecipe,
     Lengths,
     PreparedGrid,
     Replay,
@@ -37,13 +36,15 @@ from heldout.lab import (
     questions,
     reads_of,
     real_pool,
+    recipe_of,
+    release_pages,
     save_model,
     standing_arms,
     standing_bases,
-    told,
     words,
     write_release,
 )
+from heldout.lab.settings import GridSettings
 from heldout.model import (
     TEMPLATE,
     AskSettings,
@@ -229,7 +230,7 @@ def prepare_grid(
         if (folder / f"{world}.json").exists():
             continue
         release = write_release(folder / world, world, images=images, seed=seed)
-        others = {page["name"]: page["other"] for page in told(release)}
+        others = {page["name"]: page["other"] for page in release_pages(release)}
         sheet = write_sheet(world, world_tier(folder, world), processor, others)
         sheet.save(folder)
         tell(f"{world}: {len(sheet.scored):,} texts to score, {len(sheet.asked):,} questions")
@@ -244,42 +245,51 @@ def prepare_grid(
 
 def train_grid(
     out: Path,
-    recipe: GridRecipe,
+    settings: GridSettings | None = None,
     *,
-    images: int,
-    real: tuple[str, str] | None = None,
-    bases: Sequence[str] = (),
-    arms: Sequence[str] = (),
-    keeps: Sequence[str] = (),
-    device: str = "auto",
-    minutes: float = 60.0,
-    seed: int = 0,
     tell: Callable[[str], None] = lambda _: None,
 ) -> bool:
-    """Prepare, train and write tables under ``out``; False where the minutes ran out: give it again.
+    """Prepare, train and write tables under ``out``.
 
-    ``bases`` and ``keeps`` by name, ``arms`` by name or pattern; kept models become checkpoints.
+    Args:
+        out: Folder for models, readings and runs. What is finished there is not trained again.
+        settings: Which models to train, and how; default: all, as published.
+        tell: Receives a line for every step.
+
+    Returns:
+        Whether all models are trained: False where the minutes ran out.
     """
+    settings = settings or GridSettings()
     require("torch", "hf", "training the lab's models")
     require("transformers", "hf", "training the lab's models")
     import torch
 
+    device = settings.device
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
+    recipe, real = recipe_of(settings), None
+    if settings.real is not None:
+        real = (f"{settings.real}#split=train,lang=en", f"{settings.real}#split=test,lang=en")
     every = standing_bases() if real else standing_bases(slake=0)
     known = {base.name: base for base in every}
-    if unknown := sorted(set(bases) - set(known)):
-        raise InputError(f"--base {unknown[0]}: there are {', '.join(known)}")
-    chosen = [known[name] for name in bases] or every
-    mine = [
+    if unknown := sorted(set(settings.bases) - set(known)):
+        raise InputError(f"bases {unknown[0]}: there are {', '.join(known)}")
+    chosen = [known[name] for name in settings.bases] or every
+    arms = [
         arm
         for arm in standing_arms(chosen)
-        if not arms or any(fnmatchcase(arm.name, one) for one in arms)
+        if not settings.arms or any(fnmatchcase(arm.name, name) for name in settings.arms)
     ]
     reads = reads_of(chosen)
     worlds = sorted({sheet for sheets in reads.values() for sheet in sheets} & set(WORLDS))
     prepared = prepare_grid(
-        out / "prepared", recipe.size, images=images, seed=seed, worlds=worlds, real=real, tell=tell
+        out / "prepared",
+        recipe.size,
+        images=settings.images,
+        seed=settings.seed,
+        worlds=worlds,
+        real=real,
+        tell=tell,
     )
     grid = Grid(
         prepared,
@@ -289,10 +299,10 @@ def train_grid(
         device.startswith("cuda"),
         reads,
         tell,
-        frozenset(keeps),
+        frozenset(settings.keeps),
     )
-    finished = grid.run(chosen, mine, until=clock(device) + 60 * minutes)
-    for name in keeps:
+    finished = grid.run(chosen, arms, until=clock(device) + 60 * settings.minutes)
+    for name in settings.keeps:
         if grid.restore(name):
             save_model(
                 out / "models" / name, grid.model, recipe.size, prepared.tokenizer, half=True

@@ -72,9 +72,9 @@ class Data:
 
 
 def _with_room(values: NDArray[Any], spare: int, device: str) -> Any:
-    given = torch.from_numpy(values)
-    room = torch.zeros((len(values) + spare, *values.shape[1:]), dtype=given.dtype, device=device)
-    room[: len(values)] = given.to(device)
+    tensor = torch.from_numpy(values)
+    room = torch.zeros((len(values) + spare, *values.shape[1:]), dtype=tensor.dtype, device=device)
+    room[: len(values)] = tensor.to(device)
     return room
 
 

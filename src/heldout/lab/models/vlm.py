@@ -44,6 +44,7 @@ TOY = Size(
     text_layers=1,
     text_inner=64,
 )
+SIZES = {"small": SMALL, "medium": MEDIUM, "larger": LARGER, "toy": TOY}
 
 
 def new_model(size: Size, tokenizer: Any, seed: int) -> Any:

@@ -62,7 +62,7 @@ def _shuffled(rows: pl.DataFrame) -> Iterator[str]:
     here = rows.filter(pl.col("benchmark").is_in(both))
     seen = here.filter((pl.col("role") == CONTAMINATED) & pl.col("dose").is_in([3, 10]))
     shares: dict[str, FiringShare] = {}
-    for name in (one for one in ORDER if one in set(here["detector"])):
+    for name in (listed for listed in ORDER if listed in set(here["detector"])):
         for way in WAYS:
             of_detector = (pl.col("detector") == name) & (pl.col("way") == way)
             released = fired(dose_arms(seen.filter(of_detector)))

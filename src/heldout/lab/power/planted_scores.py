@@ -70,7 +70,7 @@ def _items(rng: np.random.Generator, codes: Ints, fresh: Ints) -> pl.DataFrame:
     n = len(codes)
     closed = rng.random(n) < 0.4
     words = np.asarray(_WORDS)[rng.integers(0, len(_WORDS), (n, 6))]
-    given = np.where(rng.random(n) < 0.5, "yes", "no")
+    answers = np.where(rng.random(n) < 0.5, "yes", "no")
     empty: list[list[str]] = [[]] * n
     lists = dict.fromkeys(("options", "image_names", "image_digests"), pl.List(pl.String))
     return pl.DataFrame(
@@ -82,7 +82,7 @@ def _items(rng: np.random.Generator, codes: Ints, fresh: Ints) -> pl.DataFrame:
             "options": empty,
             "answer": [
                 str(answer) if short else " ".join(row[4:])
-                for answer, short, row in zip(given, closed, words, strict=True)
+                for answer, short, row in zip(answers, closed, words, strict=True)
             ],
             "image_names": empty,
             "image_digests": empty,

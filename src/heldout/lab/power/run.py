@@ -37,6 +37,7 @@ from heldout.lab.power.models import (
     narrowed,
     recorded_tokens,
 )
+from heldout.lab.settings import PowerSettings
 from heldout.store import Run, replacing, write_json
 from heldout.verdict import against_baseline
 
@@ -125,7 +126,7 @@ class Cells:
                 "bases": tuple(bases.items()) if detector.needs == "answers" else (),
             }
         )
-        record = {one.cell.model: one for one in detector.find(tables, settings)}
+        record = {finding.cell.model: finding for finding in detector.find(tables, settings)}
         for model in members:
             outcome = record.get(model.name)
             if outcome is None:
@@ -164,7 +165,9 @@ class Cells:
             # Who needs no reference of its own is not run over the references.
             own_tables = tables if own_reference else narrowed(whole, {model.name})
             outcome = next(
-                one for one in detector.find(own_tables, settings) if one.cell.model == model.name
+                finding
+                for finding in detector.find(own_tables, settings)
+                if finding.cell.model == model.name
             )
             row = self._row(model, detector, way, outcome) | {
                 "split": split.name,
@@ -324,23 +327,16 @@ SCHEMA = pl.Schema(
 )
 
 
-@dataclass(frozen=True)
-class PowerPlan:
-    permutations: int = 999
-    seed: int = 0
-    names: tuple[str, ...] = ()  # detectors; all if none is named
-
-
 def run_power(
-    grid: LabGrid, out: Path, plan: PowerPlan, tell: Callable[[str], None]
+    grid: LabGrid, out: Path, settings: PowerSettings, tell: Callable[[str], None]
 ) -> pl.DataFrame:
     """All cells of all benchmarks; ``out/cells`` holds what is finished."""
-    chosen = _chosen(plan.names)
+    chosen = _chosen(settings.detectors)
     cells = out / "cells"
     frames: list[pl.DataFrame] = []
     for benchmark in grid.benchmarks:
         run = Run.open(grid.folder / benchmark)
-        _same_inputs(cells / benchmark, run, plan)
+        _same_inputs(cells / benchmark, run, settings)
         tables = ScoreTables.load(run)
         unknown = sorted({*tables.models, *tables.answering} - set(grid.models))
         if unknown:
@@ -348,12 +344,12 @@ def run_power(
                 f"{run.path} has a model {unknown[0]} that models.json does not know: its truth is "
                 f"needed; train the grid and write its tables together"
             )
-        settings = DetectSettings(seed=plan.seed, permutations=plan.permutations)
+        tested = DetectSettings(seed=settings.seed, permutations=settings.permutations)
         for detector in chosen:
             tables_read = tables
             if detector.name == EQUAL_COST:
                 tables_read = fewer_shuffles(tables, affordable_shuffles(tables, run.manifest()))
-            work = Cells(grid, benchmark, tables_read, settings)
+            work = Cells(grid, benchmark, tables_read, tested)
             for way in WAYS:
                 path = cells / benchmark / f"{_plain(detector.name)}--{_plain(way)}.parquet"
                 frame = _finished(path, work, detector, way)
@@ -422,13 +418,17 @@ def _with_tokens(
     )
 
 
-def _same_inputs(folder: Path, run: Run, plan: PowerPlan) -> None:
+def _same_inputs(folder: Path, run: Run, settings: PowerSettings) -> None:
     """Cells of other tables or settings are not mixed with these."""
     digest = hashlib.sha256()
     for path in [*sorted((run.path / "tables").glob("*.parquet")), run.path.parent / "models.json"]:
         digest.update(path.name.encode())
         digest.update(path.read_bytes())
-    inputs = {"tables": digest.hexdigest(), "permutations": plan.permutations, "seed": plan.seed}
+    inputs = {
+        "tables": digest.hexdigest(),
+        "permutations": settings.permutations,
+        "seed": settings.seed,
+    }
     path = folder / "inputs.json"
     if path.exists() and json.loads(path.read_text()) != inputs:
         raise InputError(
@@ -442,4 +442,4 @@ def _plain(name: str) -> str:
     return "".join(letter if letter.isalnum() else "-" for letter in name)
 
 
-__all__ = ["EQUAL_COST", "RAW", "SCHEMA", "PowerPlan", "affordable_shuffles", "run_power"]
+__all__ = ["EQUAL_COST", "RAW", "SCHEMA", "affordable_shuffles", "run_power"]

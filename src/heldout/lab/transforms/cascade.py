@@ -14,8 +14,9 @@ from PIL import Image
 from heldout.engine import Engine, progress
 from heldout.errors import HeldoutError
 from heldout.evidence import COPIES, Relation
+from heldout.lab.settings import Side
 from heldout.lab.transforms.counts import SimilarityCounts
-from heldout.lab.transforms.queries import Collection, Item, QueryMaker, Side, as_published
+from heldout.lab.transforms.queries import Collection, Item, QueryMaker, as_published
 
 CHANGED = "changed in part"  # a copy that may show something else now is for people, as in an audit
 
@@ -176,7 +177,7 @@ def _judge_query(
 
     answers = []
     for column, listed in task.candidates:
-        image = maker.one(item, original, maker.transforms[column])
+        image = maker.transformed(item, original, maker.transforms[column])
         assert image is not None  # only made transforms are listed
         transformed = judge.prepared(image)
         query, copy = (transformed, plain) if side == "query" else (plain, transformed)

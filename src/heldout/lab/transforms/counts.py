@@ -239,16 +239,16 @@ class _Compare:
 
     def __init__(
         self,
-        found: SimilarityCounts,
+        counts: SimilarityCounts,
         queries: TransformedQueries,
         limits: list[int],
         groups: NDArray[np.intp] | None,
     ) -> None:
-        self.found, self.queries, self.limits, self.groups = found, queries, limits, groups
+        self.counts, self.queries, self.limits, self.groups = counts, queries, limits, groups
         self.positions = np.asarray(queries.positions)
         # Twice the number of a pool's copies above each bin, ties once: whole numbers, so that the
         # sum is the same in any order. Copies have to be known before the pass for this.
-        self.tables = [np.append(_above(found.curve(pool).positives), 0) for pool in found.pools]
+        self.tables = [np.append(_above(counts.curve(pool).positives), 0) for pool in counts.pools]
 
     def similar(
         self, column: int, some: NDArray[np.int64], block: RowBlock, wide: NDArray[np.float64]
@@ -262,7 +262,7 @@ class _Compare:
     def add(
         self, column: int, present: NDArray[np.int64], start: int, similar: NDArray[np.int32]
     ) -> None:
-        counts = self.found
+        counts = self.counts
         values = similar.copy()
         places = self.positions[present] - start
         mine = np.flatnonzero((places >= 0) & (places < values.shape[1]))

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 from heldout.corpus import open_corpus
 from heldout.engine import progress
 from heldout.errors import InputError
+from heldout.lab.settings import DegreeSettings
 from heldout.lab.transforms.queries import Collection, collect
 from heldout.lab.transforms.result import StudyRecord
 from heldout.lab.transforms.transform import TRANSFORMS
@@ -84,11 +86,10 @@ class MeasuredDegrees(StudyRecord):
 def measure_degrees(
     encoder: str,
     sources: Sequence[str],
+    settings: DegreeSettings | None = None,
     *,
-    queries: int = 200,
-    pictures: int | None = None,
-    seed: int = 0,
     quiet: bool = False,
+    **values: Any,
 ) -> MeasuredDegrees:
     """Degrees of ``encoder`` by two collections or more; the first shares no source with the others.
 
@@ -96,17 +97,17 @@ def measure_degrees(
         encoder: As ``heldout overlap`` takes it.
         sources: Folders or benchmark files. A pair of a picture of the first and one of another is a pair
             of different pictures; the nearest two of one collection are near.
-        queries: Pictures to make light copies of, in all.
-        pictures: Most pictures of a collection; default: all.
-        seed: Seed of every draw.
+        settings: How many images are drawn, and how.
         quiet: Show no progress.
+        **values: Single settings by name, instead of ``settings``.
     """
+    chosen = DegreeSettings.choose(settings, values)
     if len(sources) < 2:
         raise InputError("degrees need two collections that share no source: give a second one")
     opened = open_encoder(encoder)
     names = _names(sources)
     collections = [
-        _sampled(collect(open_corpus(source)), name, pictures, seed)
+        _sampled(collect(open_corpus(source)), name, chosen.pictures, chosen.seed)
         for source, name in zip(sources, names, strict=True)
     ]
     for collection in collections:
@@ -114,11 +115,12 @@ def measure_degrees(
             raise InputError(
                 f"{collection.name} has {len(collection)} usable pictures; degrees need two or more"
             )
-    total = sum(map(len, collections)) + queries * len(LIGHT)
+    total = sum(map(len, collections)) + chosen.queries * len(LIGHT)
     with progress("measuring degrees", total, "pictures", disabled=quiet) as step:
         rows = [_rows(collection, opened, step) for collection in collections]
         copies = {
-            name: _copies(name, collections, rows, opened, queries, seed, step) for name in LIGHT
+            name: _copies(name, collections, rows, opened, chosen.queries, chosen.seed, step)
+            for name in LIGHT
         }
     different = {
         f"{collections[0].name} and {other.name}": rows[0] @ own.T
@@ -136,7 +138,7 @@ def measure_degrees(
     soft = min(soft, round(hard - 1 / _STEP, 3))
 
     def row(degree: str, bound: float) -> DegreeRow:
-        shares = (_share(values >= bound) for values in (light, close, every))
+        shares = (_share(array >= bound) for array in (light, close, every))
         return DegreeRow(degree=degree, bound=bound, **dict(zip(_KINDS, shares, strict=True)))
 
     return MeasuredDegrees(
@@ -144,14 +146,11 @@ def measure_degrees(
         collections=list(sources),
         hard=hard,
         soft=soft,
-        seed=seed,
-        copies=[_spread(name, values) for name, values in copies.items() if len(values)],
+        seed=chosen.seed,
+        copies=[_spread(name, array) for name, array in copies.items() if len(array)],
         others=[
-            *(_spread(f"{name}, nearest in itself", values) for name, values in near.items()),
-            *(
-                _spread(f"{name}, nearest", values.max(axis=1))
-                for name, values in different.items()
-            ),
+            *(_spread(f"{name}, nearest in itself", array) for name, array in near.items()),
+            *(_spread(f"{name}, nearest", array.max(axis=1)) for name, array in different.items()),
         ],
         degrees=[row("hard", hard), row("soft", soft)],
         published=[row("hard", 0.98), row("soft", 0.95)],
@@ -171,7 +170,7 @@ def degrees_page(measured: Sequence[MeasuredDegrees]) -> str:
         name = measured_degrees.encoder.partition(" |")[0]
         for row in (*measured_degrees.degrees, *measured_degrees.published):
             what = row.degree if row in measured_degrees.degrees else f"{row.degree}, published"
-            cells = (_told(share) for share in (row.light_copies, row.near, row.different))
+            cells = (_share_cell(share) for share in (row.light_copies, row.near, row.different))
             lines.append(f"| {name} | {what} | {row.bound:.3f} | {' | '.join(cells)} |")
     for measured_degrees in measured:
         lines += [
@@ -263,5 +262,5 @@ def _share(hits: NDArray[np.bool_]) -> SimilarityShare:
     return SimilarityShare(hits=int(hits.sum()), n=len(hits), low=interval.low, high=interval.high)
 
 
-def _told(share: SimilarityShare) -> str:
+def _share_cell(share: SimilarityShare) -> str:
     return f"{share.hits:,} of {share.n:,} [{share.low:.2g}, {share.high:.2g}]"

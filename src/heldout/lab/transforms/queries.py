@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ from heldout.corpus import Corpus
 from heldout.engine import progress, usable_cores
 from heldout.errors import InputError
 from heldout.image import ImageError, ImageRef, is_blank, pixel_digest, to_rgb
+from heldout.lab.settings import Side
 from heldout.lab.transforms.transform import TRANSFORMS, Transform
 from heldout.store import Dropped
 
@@ -209,9 +210,6 @@ class InTwoHalves(Protocol):
     def embed(self, batch: NDArray[np.float32]) -> NDArray[np.float32]: ...
 
 
-Side = Literal["query", "corpus"]  # which of the two is transformed
-
-
 @dataclass(frozen=True)
 class TransformedQueries:
     """Rows of queries, and how similar each is to its copy; a transform that does not apply is not
@@ -232,7 +230,9 @@ class QueryMaker:
     strangers: tuple[Item, ...]
     seed: int
 
-    def one(self, item: Item, original: Image.Image, transform: Transform) -> Image.Image | None:
+    def transformed(
+        self, item: Item, original: Image.Image, transform: Transform
+    ) -> Image.Image | None:
         if not transform.applies_to(original.size):
             return None
         others = self._others(item, transform.others)
@@ -373,7 +373,7 @@ def _prepared_query(
     seen: list[Any] = []
     copies: list[list[Any]] = []
     for transform in maker.transforms:
-        image = maker.one(item, original, transform)
+        image = maker.transformed(item, original, transform)
         if image is None:
             shares.append(None)
             continue

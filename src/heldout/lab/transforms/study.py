@@ -3,7 +3,7 @@
 The seed's study (section 6 of Data Leakage in Visual Datasets) on any collection: queries are the
 collection's own pictures under a transform, the right answer is the picture itself. In an audit it
 is the other way round: the benchmark's picture is as it was published and the copy in the corpus is
-transformed. ``Plan.side`` chooses; it matters to views of the query and to judges.
+transformed. ``TransformSettings.side`` chooses; it matters to views of the query and to judges.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from heldout.engine import Engine
 from heldout.errors import InputError
+from heldout.lab.settings import TransformSettings
 from heldout.lab.transforms.cascade import CascadeCounts, PairJudge, judge_shortlists
 from heldout.lab.transforms.counts import (
     SimilarityCounts,
@@ -34,7 +35,6 @@ from heldout.lab.transforms.queries import (
     Item,
     Parts,
     QueryMaker,
-    Side,
     StudyEncoder,
     Views,
     encode_collection,
@@ -193,39 +193,23 @@ def _verified(
 
 # The seed's degrees, measured for CLIP ViT cosines. Pass them for such encoders only.
 SEED_DEGREES: Mapping[str, float] = {"hard": 0.98, "soft": 0.95}
-FPR_TARGETS = (1e-2, 1e-3, 1e-4, 1e-5)
 _CLOSEST = 20
 
 
-@dataclass(frozen=True)
-class TransformPlan:
-    """What to study. ``degrees`` are fixed thresholds of the encoder at hand, none by default."""
-
-    transforms: Sequence[str] = tuple(TRANSFORMS)
-    queries: int | None = None  # how many pictures to query with; None for all
-    degrees: Mapping[str, float] | None = None
-    fpr_targets: Sequence[float] = FPR_TARGETS
-    shortlist: int = 5  # how many pictures the encoder hands to the judge
-    pairs: int = 0  # different pictures to judge at least; more than the shortlists hold
-    group: str | None = None  # judge different pictures of one group only, of the name given here
-    side: Side = "query"  # what is transformed: the seed's queries, or an audit's corpus
-    seed: int = 0
-    block: int = 1024  # pictures of the collection compared at a time
-
-    def chosen(self) -> tuple[Transform, ...]:
-        unknown = [name for name in self.transforms if name not in TRANSFORMS]
-        if unknown:
-            raise InputError(
-                f"there is no transform '{unknown[0]}'; there are {', '.join(TRANSFORMS)}"
-            )
-        # The original is the yardstick of every other row and calibrates the thresholds.
-        return tuple(TRANSFORMS[name] for name in dict.fromkeys(("original", *self.transforms)))
+def _chosen(names: Sequence[str]) -> tuple[Transform, ...]:
+    unknown = [name for name in names if name not in TRANSFORMS]
+    if unknown:
+        raise InputError(
+            f"transforms {unknown[0]}: there is no such transform; there are {', '.join(TRANSFORMS)}"
+        )
+    # The original is the yardstick of every other row and calibrates the thresholds.
+    return tuple(TRANSFORMS[name] for name in dict.fromkeys(("original", *(names or TRANSFORMS))))
 
 
 def study_transforms(
     collection: Collection,
     encoder: StudyEncoder,
-    plan: TransformPlan | None = None,
+    settings: TransformSettings | None = None,
     *,
     views: Views | None = None,
     parts: Parts | None = None,
@@ -234,21 +218,19 @@ def study_transforms(
     quiet: bool = False,
 ) -> TransformStudy:
     """Every rate of the study for one encoder, and for the cascade where there is a ``judge``."""
-    plan = plan or TransformPlan()
-    transforms = plan.chosen()
-    if plan.shortlist < 1 or plan.block < 1:
-        raise InputError("a study needs a shortlist of 1 or more and blocks of 1 or more pictures")
+    settings = settings or TransformSettings()
+    transforms = _chosen(settings.transforms)
     rest: Collection = collection
     strangers: tuple[Item, ...] = ()
     if any(transform.others for transform in transforms):
-        rest, strangers = _reserve(collection, plan.seed)
-    positions = rest.sample(plan.queries, plan.seed)
+        rest, strangers = _reserve(collection, settings.seed)
+    positions = rest.sample(settings.queries, settings.seed)
     if len(rest) < 2 or not positions:
         raise InputError(
             f"{collection.name} has {len(collection)} usable pictures; the study needs at least "
             f"8 to compare and to fill figures with"
         )
-    maker = QueryMaker(transforms, strangers, plan.seed)
+    maker = QueryMaker(transforms, strangers, settings.seed)
     with tempfile.TemporaryDirectory(prefix="heldout-lab-") as folder:
         queries = encode_queries(
             rest,
@@ -258,20 +240,20 @@ def study_transforms(
             Path(folder),
             views=views,
             parts=parts,
-            side=plan.side,
+            side=settings.side,
             quiet=quiet,
         )
         width = queries.rows.shape[2]
-        blocks = encode_collection(rest, encoder, plan.block, parts=parts, quiet=quiet)
+        blocks = encode_collection(rest, encoder, settings.block, parts=parts, quiet=quiet)
         pools = _pools(transforms)
-        depth = max(plan.shortlist, -(-plan.pairs // len(positions)))
+        depth = max(settings.nearest, -(-settings.pairs // len(positions)))
         counted = tally(
             queries,
             blocks,
             [[column] for column in range(len(transforms))] + list(pools.values()),
-            plan.degrees or {},
+            settings.degrees or {},
             depth,
-            _groups(rest) if plan.group else None,
+            _groups(rest) if settings.group else None,
         )
     clusters = [rest.items[position].cluster for position in positions]
     judged = None
@@ -283,13 +265,13 @@ def study_transforms(
             counted,
             judge,
             engine,
-            shortlist=plan.shortlist,
-            side=plan.side,
+            shortlist=settings.nearest,
+            side=settings.side,
             quiet=quiet,
         )
     original = counted.curve([0])
-    thresholds = _thresholds(original, plan)
-    figures = Figures(counted, queries.area_kept, clusters, thresholds, judged, plan.shortlist)
+    thresholds = _thresholds(original, settings)
+    figures = Figures(counted, queries.area_kept, clusters, thresholds, judged, settings.nearest)
     measured = [
         measure(figures, transform.name, transform.family, transform.description, [column], column)
         for column, transform in enumerate(transforms)
@@ -300,12 +282,12 @@ def study_transforms(
     ]
     return TransformStudy(
         collection=collection.name,
-        side=plan.side,
+        side=settings.side,
         encoder=encoder.identity,
         views=width,
         judge=judge.identity if judge else None,
-        shortlist=plan.shortlist,
-        group=plan.group,
+        shortlist=settings.nearest,
+        group=settings.group,
         searched_only=sum(item.searched_only for item in rest.items),
         pictures=len(rest),
         strangers=len(strangers),
@@ -313,7 +295,7 @@ def study_transforms(
         unusable=sum(entry.reason != "duplicate image" for entry in collection.dropped),
         queries=len(positions),
         clusters=len(set(clusters)),
-        seed=plan.seed,
+        seed=settings.seed,
         thresholds=thresholds,
         transforms=measured,
         pools=pooled,
@@ -352,13 +334,13 @@ def _groups(collection: Collection) -> NDArray[np.intp]:
     return np.array([names.index(item.group) if item.group else -1 for item in collection.items])
 
 
-def _thresholds(original: SimilarityCurve, plan: TransformPlan) -> list[OperatingThreshold]:
+def _thresholds(original: SimilarityCurve, settings: TransformSettings) -> list[OperatingThreshold]:
     thresholds = [
         OperatingThreshold(name=name, value=value, kind="degree")
-        for name, value in (plan.degrees or {}).items()
+        for name, value in (settings.degrees or {}).items()
     ]
     pairs = int(original.negatives.sum())
-    for target in plan.fpr_targets:
+    for target in settings.fpr_targets:
         index = original.threshold_at(target)
         reason = "" if index is not None else f"{pairs:,} pairs cannot resolve a rate of {target:g}"
         value = None if index is None else threshold_of_bin(index)

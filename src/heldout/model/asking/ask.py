@@ -12,7 +12,7 @@ from typing import Any
 
 import polars as pl
 
-from heldout.benchmark import Benchmark, ReadCall, prepare_run, read_benchmark
+from heldout.benchmark import Benchmark, prepare_run, read_benchmark, verb_call
 from heldout.errors import InputError, counted
 from heldout.model.asking.prompts import Journal, write_paraphrases
 from heldout.model.asking.question import picture_digest
@@ -43,7 +43,7 @@ from heldout.model.request import Asker
 from heldout.model.score import check_run, opened_benchmark
 from heldout.model.scoring import claim_model, stage_folder
 from heldout.model.settings import SENTENCE_TOKENS, AskSettings
-from heldout.store import Dropped, Run, open_run, python_command
+from heldout.store import Dropped, Run, open_run
 
 PUBLISHED_TWINS = "twin/publish.json"  # written by heldout twin
 
@@ -372,9 +372,7 @@ def ask(
     chosen = AskSettings.choose(settings, values)
     chosen.require_source(chosen.recorded)
     benchmark = opened_benchmark(benchmark, quiet=quiet)
-    call = command or python_command(
-        "ask", ReadCall(benchmark), **chosen.model_dump(mode="json", exclude_defaults=True)
-    )
+    call = command or verb_call("ask", benchmark, chosen)
     if chosen.recorded is not None:
         run = open_run(run, "ask", benchmark.name, command=call, seed=chosen.seed)
         with run.writing():

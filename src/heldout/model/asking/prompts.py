@@ -162,8 +162,8 @@ def ask_prompts(
     with journal, progress(title, len(prompts), unit, done=done, disabled=quiet) as step:
         try:
             # Closed before the journal, whatever happens here: replies under way are still kept.
-            with contextlib.closing(asker.ask(open_prompts(), keep)) as given:
-                for result in given:
+            with contextlib.closing(asker.ask(open_prompts(), keep)) as results:
+                for result in results:
                     step()
                     if isinstance(result, Reply):
                         made.fresh.append(result)
@@ -242,14 +242,14 @@ def write_paraphrases(
         if (text := caption_of(example))
     }
     journal = Journal(run.path / "stages" / "ask" / "paraphrases.jsonl")
-    given = ask_prompts(
+    answered = ask_prompts(
         provider, prompts, journal, _no_pictures, stage=STAGE, title="rewording", quiet=quiet
     )
-    if given.ended is not None:
-        raise given.ended
-    made = Paraphrases(missing=dict(given.lost))
+    if answered.ended is not None:
+        raise answered.ended
+    made = Paraphrases(missing=dict(answered.lost))
     originals = {example.id: caption_of(example) for example in examples}
-    for name, reply in given.replies.items():
+    for name, reply in answered.replies.items():
         read = read_paraphrase(reply, originals[name])
         if isinstance(read, Dropped):
             made.missing[name] = read

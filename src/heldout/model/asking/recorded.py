@@ -261,7 +261,7 @@ class _Items:
         base = original(example)
         variant = row.variant or ""
         if variant.startswith(_OTHER_GOLD):
-            return self._told(example, row)
+            return self._question_of(example, row)
         if isinstance(base, Dropped):
             return base
         question = base
@@ -311,7 +311,7 @@ class _Items:
             known.append(order)
         return f"shuffle-{known.index(order) + 1}"
 
-    def _told(self, example: Example, row: RecordedRow) -> Question | Dropped:
+    def _question_of(self, example: Example, row: RecordedRow) -> Question | Dropped:
         """A twin or a slot is right about something else: the row has to say about what."""
         assert row.variant is not None
         if row.gold is None:

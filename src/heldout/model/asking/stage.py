@@ -86,13 +86,13 @@ def ask_questions(
 ) -> AnswerSet:
     """``digest`` names a picture by its content, so that a changed one is another prompt."""
     prompts = {q.id: Prompt(write(q, thought=thought), len(q.options)) for q in questions}
-    given = ask_prompts(asker, prompts, journal, digest, stage=STAGE, title=title, quiet=quiet)
+    answered = ask_prompts(asker, prompts, journal, digest, stage=STAGE, title=title, quiet=quiet)
     dropped = [
         Dropped(STAGE, question.benchmark_id, lost.reason, f"{question.variant}: {lost.detail}")
         for question in questions
-        if (lost := given.lost.get(question.id)) is not None
+        if (lost := answered.lost.get(question.id)) is not None
     ]
-    return AnswerSet(given.replies, dropped, given.fresh, given.ended)
+    return AnswerSet(answered.replies, dropped, answered.fresh, answered.ended)
 
 
 # Rows of the ``answers`` table: a question, what was said to it, and the grade.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from PIL import Image
 
@@ -103,7 +103,9 @@ def _served(connection: Connection) -> tuple[tuple[str, ...], str]:
     except RefusedError as refused:
         if refused.status == 404:
             return (), "unknown"
-        message = f"{refused.told} (status {refused.status})" if refused.status else refused.told
+        message = (
+            f"{refused.detail} (status {refused.status})" if refused.status else refused.detail
+        )
         raise EndpointError(
             f"{connection.url}{MODELS}: {message}. Is this the address of an OpenAI-compatible API?"
         ) from refused
@@ -127,9 +129,11 @@ def _ability(
         prompt = ask()
     except RefusedError as refused:
         status = f" (status {refused.status})" if refused.status else ""
-        return Ability(False, f"{refused.told}{status}"), None
+        return Ability(False, f"{refused.detail}{status}"), None
     problem = judge(prompt, redact)
-    return Ability(not problem, problem or f"{len(prompt.tokens)} tokens told"), prompt
+    return Ability(
+        not problem, problem or f"{len(prompt.tokens)} tokens with log-probabilities"
+    ), prompt
 
 
 def _answers(prompt: PromptTokens, redact: Callable[[str], str]) -> str:
@@ -175,54 +179,3 @@ def as_json(can: Capabilities) -> dict[str, Any]:
             for name, ability in abilities.items()
         },
     }
-
-
-# Which detectors an endpoint's log-probabilities are enough for, and what the others lack.
-
-
-#: need nothing but the answers' log-probabilities; what else they need, in words
-ANSWERS = {
-    "order-trend": "",
-    "loss": "and items that nobody can have seen",
-    "min-k": "and items that nobody can have seen",
-    "zlib": "and items that nobody can have seen",
-    "perplexity-ratio": "and a reference model scored the same way",
-    "tail-enrichment": "and three models scored the same way",
-    "top-k-overlap": "and two models scored the same way",
-}
-DOCUMENTS = ("order-joint", "order-neighbour")
-VOCABULARY = ("min-k++", "max-renyi-k")
-NOTHING = ("blind",)
-
-
-class DetectorSupport(NamedTuple):
-    detector: str
-    enabled: bool
-    reason: str
-
-
-def enables(can: Capabilities) -> list[DetectorSupport]:
-    answers = can.chat.works or can.completions.works
-    if can.chat.works and can.images.works:
-        how = "answers after picture and question"
-    elif can.chat.works:
-        how = f"text-only benchmarks alone: pictures: {can.images.reason}"
-    elif answers:
-        how = "text-only benchmarks alone, as plain documents without the model's chat template"
-    else:
-        how = f"no log-probabilities of answers: {can.chat.reason}"
-    plain = can.completions
-    documents = "text documents, without pictures" if plain.works else f"plain text: {plain.reason}"
-    vocabulary = (
-        "the mean and spread of log p over the whole vocabulary, which no endpoint tells: score "
-        "a local copy of the model"
-    )
-    return [
-        *(DetectorSupport(detector, plain.works, documents) for detector in DOCUMENTS),
-        *(
-            DetectorSupport(detector, answers, f"{how} {more}".strip())
-            for detector, more in ANSWERS.items()
-        ),
-        *(DetectorSupport(detector, False, f"needs {vocabulary}") for detector in VOCABULARY),
-        *(DetectorSupport(detector, True, "needs no model") for detector in NOTHING),
-    ]

@@ -258,7 +258,7 @@ class ChatEndpoint:
                 except RefusedError:
                     continue
                 with self._lock:
-                    self.refused |= dict.fromkeys(without, refused.told)
+                    self.refused |= dict.fromkeys(without, refused.detail)
                 break
             else:
                 raise
@@ -276,11 +276,11 @@ class ChatEndpoint:
 
     def _refused(self, request: Request, refused: RefusedError) -> Dropped:
         broken = refused.status >= 500 or refused.status == 0
-        long = any(words in refused.told.lower() for words in _TOO_LONG)
-        message = f"status {refused.status}: {refused.told}" if refused.status else refused.told
+        long = any(words in refused.detail.lower() for words in _TOO_LONG)
+        message = f"status {refused.status}: {refused.detail}" if refused.status else refused.detail
         if refused.status == 404:
             raise EndpointError(
-                f"{self.connection.url} does not serve {self.model}: {refused.told}"
+                f"{self.connection.url} does not serve {self.model}: {refused.detail}"
             )
         # A long prompt is the item's fault, however many there are.
         self._watch.refused(self.connection, refused, self._again, counts=not long)
@@ -307,7 +307,7 @@ class ChatEndpoint:
 
 def _about_the_request(refused: RefusedError) -> bool:
     """Whether leaving a field out may help: not for a broken server, unless it names the field."""
-    message = refused.told.lower()
+    message = refused.detail.lower()
     if refused.status >= 500:
         return any(word in message for word in _OPTIONAL_WORDS)
     return refused.status in (400, 415, 422) and not any(words in message for words in _TOO_LONG)

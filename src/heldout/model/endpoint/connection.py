@@ -144,12 +144,12 @@ class EndpointError(InputError):
 
 
 class UnansweredError(EndpointError):
-    """No answer in all attempts: the server may be gone, or this one request too much for it. ``told``:
-    how far it came, for whoever goes on with the next request."""
+    """No answer in all attempts: the server may be gone, or this one request too much for it. ``detail``
+    is the last reason, for callers that go on with the next request."""
 
     def __init__(self, message: str, text: str) -> None:
         super().__init__(message)
-        self.told = text
+        self.detail = text
 
 
 class TimedOutError(UnansweredError):
@@ -162,7 +162,7 @@ class RefusedError(Exception):
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
         self.status = status
-        self.told = text
+        self.detail = text
 
 
 @dataclass(frozen=True)
@@ -354,7 +354,7 @@ class ServerWatch:
         """The failure of this one item; raises ``error`` where the server is gone."""
         if not isinstance(error, TimedOutError) and not self._is_alive(connection, again):
             raise error
-        return RefusedError(0, error.told)
+        return RefusedError(0, error.detail)
 
     def refused(
         self,
@@ -381,7 +381,7 @@ class ServerWatch:
         doubtful = counts and failed >= _FAILURES and (broken or again is None)
         if not doubtful or self._is_alive(connection, again, failed):
             return
-        message = f"status {refused.status}: {refused.told}" if refused.status else refused.told
+        message = f"status {refused.status}: {refused.detail}" if refused.status else refused.detail
         more = ", nor does it answer again what it answered before" if again is not None else ""
         raise EndpointError(
             f"{connection.url} failed on {failed} {units} in a row, the last with {message}{more}. "

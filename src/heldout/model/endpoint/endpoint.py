@@ -146,12 +146,12 @@ class Endpoint:
     def _refused(self, request: Request, refused: RefusedError) -> Dropped:
         if refused.status == 404:
             raise EndpointError(
-                f"{self.connection.url} does not serve {self.model}: {refused.told}"
+                f"{self.connection.url} does not serve {self.model}: {refused.detail}"
             )
         self._watch.refused(self.connection, refused, self._again, units="requests")
         broken = refused.status >= 500 or refused.status == 0
         reason = FAILED if broken else "refused by the endpoint"
-        message = f"status {refused.status}: {refused.told}" if refused.status else refused.told
+        message = f"status {refused.status}: {refused.detail}" if refused.status else refused.detail
         return Dropped(STAGE, request.id, reason, message)
 
     @property
@@ -178,15 +178,17 @@ def read_score(
             detail = "the server's tokens do not spell what was sent"
             return Dropped(STAGE, request.id, "document not found in the prompt", detail)
         places, whole = _scored_places(request, text, spans)
-    given = [place for place in places if tokens_read.logprobs[place] is not None]
-    if len(given) < len(places) - (1 if text else 0) or not given:
-        detail = f"{len(places) - len(given)} of {len(places)} tokens have no log-probability"
+    scored = [place for place in places if tokens_read.logprobs[place] is not None]
+    if len(scored) < len(places) - (1 if text else 0) or not scored:
+        detail = f"{len(places) - len(scored)} of {len(places)} tokens have no log-probability"
         return Dropped(STAGE, request.id, "no log-probabilities", detail)
-    logprobs = tuple(value for place in given if (value := tokens_read.logprobs[place]) is not None)
+    logprobs = tuple(
+        value for place in scored if (value := tokens_read.logprobs[place]) is not None
+    )
     cut = tokens_read.prompt_tokens is not None and tokens_read.prompt_tokens > len(
         tokens_read.tokens
     )
-    tokens = tuple(tokens_read.tokens[place] for place in given)
+    tokens = tuple(tokens_read.tokens[place] for place in scored)
     return Score(request.id, tokens, logprobs, span_ok=whole, truncated=cut)
 
 
@@ -264,18 +266,18 @@ def check_parity(
     ours = {score.id: score for score in local.score(requests)}
     largest, compared = 0.0, 0
     for request in requests:
-        told, text = endpoint.tell(request)
+        served, text = endpoint.tell(request)
         redact = endpoint.connection.redact
-        if redact(spelled := "".join(told.tokens)) != spelled:
+        if redact(spelled := "".join(served.tokens)) != spelled:
             problem = f"item {request.id}: the prompt that the server read holds the key of its API"
             return Parity(False, problem, compared, largest, limit)
-        theirs, mine = read_score(request, told, text), ours[request.id]
+        theirs, mine = read_score(request, served, text), ours[request.id]
         if isinstance(theirs, Dropped) or isinstance(mine, Dropped):
             why = theirs if isinstance(theirs, Dropped) else mine
             assert isinstance(why, Dropped)
             problem = f"item {request.id}: {why.reason}: {why.detail}"
             return Parity(False, problem, compared, largest, limit)
-        read = told.tokens[: len(told.tokens) - (1 if text else 0)]
+        read = served.tokens[: len(served.tokens) - (1 if text else 0)]
         problem = _same_prompt(request, read, local.tokens(request))
         problem = problem or _same_answer(request, theirs, mine)
         if not problem:

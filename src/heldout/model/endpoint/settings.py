@@ -40,6 +40,8 @@ class ModelServer(Settings):
     @model_validator(mode="before")
     @classmethod
     def _address_alone(cls, value: Any) -> Any:
+        if isinstance(value, ModelServer) and not isinstance(value, cls):
+            return value.model_dump(exclude_unset=True)  # roles differ in their defaults
         return {"url": value} if isinstance(value, str) else value
 
     @model_validator(mode="after")
@@ -69,6 +71,15 @@ class ModelServer(Settings):
             pace=Pace(self.requests_per_second),
             role=role,
         )
+
+
+class ProbedServer(ModelServer):
+    """A server that is only looked at: somebody waits for the answer, and can ask again."""
+
+    timeout: Annotated[float, Field(gt=0)] = 60.0
+    """Seconds that one whole request may take."""
+    attempts: Annotated[int, Field(ge=1, le=100)] | None = 2
+    """Attempts at a request that fails, before the server counts as gone."""
 
 
 class ModelEndpoint(ModelServer):

@@ -112,9 +112,9 @@ def halving(
     batch: list[Numbered], run: Callable[[list[Numbered]], Any], passes: Passes
 ) -> Iterator[tuple[list[Numbered], Any]]:
     """Each part of the batch with what ``run`` gave for it; None for a row that does not fit alone."""
-    given = passes.fitting(lambda: run(batch))
-    if given is not None or len(batch) == 1:
-        yield batch, given
+    output = passes.fitting(lambda: run(batch))
+    if output is not None or len(batch) == 1:
+        yield batch, output
         return
     middle = len(batch) // 2
     yield from halving(batch[:middle], run, passes)
@@ -310,7 +310,7 @@ class Forward:
             model = self._reader
             inputs["eos_token_id"] = list(self.stops) or None
         with torch.inference_mode():
-            given = model.generate(
+            output = model.generate(
                 **inputs,
                 max_new_tokens=most,
                 do_sample=False,
@@ -320,7 +320,7 @@ class Forward:
                 return_dict_in_generate=True,
             )
         # Some families repeat the prompt, or a token to begin with, before what they wrote.
-        return given.sequences[0].tolist()[-len(given.logits) :], given.logits[0][0]
+        return output.sequences[0].tolist()[-len(output.logits) :], output.logits[0][0]
 
     def lines(self, logits: Any, targets: Sequence[int]) -> list[list[float]]:
         import torch

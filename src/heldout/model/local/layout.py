@@ -233,7 +233,7 @@ class Layout:
         overheard = _Overheard(self._tokenizer)
         self._processor.tokenizer = overheard
         try:
-            given = self._processor(
+            processed = self._processor(
                 text=text if before else [text],
                 images=list(pictures) if before else [list(pictures)],
                 return_tensors="pt",
@@ -244,12 +244,14 @@ class Layout:
             raise UnwritableError("picture not processed", detail) from error
         finally:
             self._processor.tokenizer = self._tokenizer
-        ids = given["input_ids"][0].tolist()
-        tensors = {name: value for name, value in given.items() if name not in _PER_TOKEN}
-        types = next((n for n in ("mm_token_type_ids", "token_type_ids") if n in given), None)
+        ids = processed["input_ids"][0].tolist()
+        tensors = {name: value for name, value in processed.items() if name not in _PER_TOKEN}
+        types = next((n for n in ("mm_token_type_ids", "token_type_ids") if n in processed), None)
         marked = frozenset(
             number
-            for number, kind in zip(ids, given[types][0].tolist() if types else [], strict=False)
+            for number, kind in zip(
+                ids, processed[types][0].tolist() if types else [], strict=False
+            )
             if kind
         )
         return PictureFeatures(tensors, types, marked), (overheard.texts or [text])[0], ids

@@ -155,7 +155,7 @@ class RunningModel:
 
         for planned in batches(rows, self._parts.batch_tokens):
             for batch, lines in halving(planned, run, passes):
-                yield from self._told(ready, batch, lines)
+                yield from self._answers_of(ready, batch, lines)
 
     def _shared(self, rows: Sequence[Row], features: PictureFeatures) -> int:
         """How many tokens to read once for all rows; 0 where that is not valid or saves nothing."""
@@ -168,7 +168,7 @@ class RunningModel:
         shown = any(parts.image_id in row.ids[shared:] for row in rows)
         return 0 if shown else max(shared, 0)
 
-    def _told(
+    def _answers_of(
         self, ready: _Ready, batch: list[Numbered], lines: list[list[float]] | None
     ) -> Iterator[Score | Dropped]:
         at = 0

@@ -161,8 +161,8 @@ class Writer:
             except UnwritableError:
                 return "", ""
             inside = rendered.partition(_BETWEEN[0])[2].partition(_BETWEEN[1])[0]
-            before, found, after = inside.partition(self.placeholder)
-            if found:
+            before, placeholder, after = inside.partition(self.placeholder)
+            if placeholder:
                 return before, after
         return "", ""
 

@@ -184,7 +184,7 @@ CHANGED = 0.3  # residual in the worst window
 BLOCK = 8  # pixels a side, of JPEG
 BLOCKY = 1.08  # steps of the difference between blocks, against those inside
 RECOMPRESSED, SLIGHTLY = "re-compressed", "slightly changed"
-SAID_OF_THE_SAME = ([], [RECOMPRESSED], [SLIGHTLY])
+SAID_OF_THE_SAME: tuple[list[str], ...] = ([], [RECOMPRESSED], [SLIGHTLY])
 FRAMED = 0.01  # of the picture: a border is at least as large
 
 
@@ -313,7 +313,7 @@ BLANK = 2.0  # contrast, in grey levels, below which a picture shows nothing
 def relation(
     query: PictureFeatures, candidate: PictureFeatures, alignment: Alignment | None
 ) -> tuple[Relation, str]:
-    """Copy, other subject, unrelated or undecided, and why it is undecided."""
+    """Copy, look-alike, unrelated or undecided, and why it is undecided."""
     if min(query.contrast, candidate.contrast) < BLANK:
         return Relation.UNDECIDED, TOO_PLAIN
     if alignment is not None:
@@ -335,9 +335,9 @@ def relation(
             min(agreement.query_overlap, agreement.candidate_overlap) >= VIEW_OVERLAP
             and agreement.correlation >= VIEW_CORRELATION
         ):
-            return Relation.OTHER_SUBJECT, ""
+            return Relation.LOOK_ALIKE, ""
     shading = float(np.max(candidate.shadings[0] @ query.shadings.T))
-    return Relation.OTHER_SUBJECT if shading >= VIEW_CORRELATION else Relation.UNRELATED, ""
+    return Relation.LOOK_ALIKE if shading >= VIEW_CORRELATION else Relation.UNRELATED, ""
 
 
 def is_small(query: PictureFeatures, candidate: PictureFeatures) -> bool:

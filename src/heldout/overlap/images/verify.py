@@ -97,7 +97,7 @@ NO_OPENCV = (
 NO_PICTURE = "the corpus holds an embedding of this picture, not the picture"
 TEMPLATE = "shares a template"
 _REMEMBERED = 384  # pictures of the benchmark, about a megabyte each
-_SHOWN = (*COPIES, Relation.UNDECIDED, Relation.OTHER_SUBJECT)
+_SHOWN = (*COPIES, Relation.UNDECIDED, Relation.LOOK_ALIKE)
 
 
 def can_register() -> bool:
@@ -153,7 +153,7 @@ class PairVerifier:
         registration = _in_doubt(register(_features(ref), theirs), ref, image)
         if candidate.template and registration.reason == IN_PART:
             # Many pictures agree in these parts: they are the template's, and the rest differs.
-            registration = replace(registration, relation=Relation.OTHER_SUBJECT, reason=TEMPLATE)
+            registration = replace(registration, relation=Relation.LOOK_ALIKE, reason=TEMPLATE)
         if registration.relation not in _SHOWN:
             return PairVerdict(registration, own)
         self._show(own, image)  # report and review lay it on the query by the registration's warp

@@ -392,8 +392,8 @@ def bibtex(case: ExportCase) -> str:
     )
     uses: dict[str, list[str]] = {}
     entries = {ours.key: ours}
-    found = [(entry, finding["detector"]) for finding in case.findings for entry in _cited(finding)]
-    for entry, use in (*found, *methods_of_data(case), *methods_of_statistics(case)):
+    cited = [(entry, finding["detector"]) for finding in case.findings for entry in _cited(finding)]
+    for entry, use in (*cited, *methods_of_data(case), *methods_of_statistics(case)):
         entries.setdefault(entry.key, entry)
         names = uses.setdefault(entry.key, [])
         if use not in names:

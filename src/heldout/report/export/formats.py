@@ -45,7 +45,7 @@ def figures_to_pdf(run: Run, out: Path | None = None) -> list[Path]:
         raise InputError(f"{run.path} has no figures: only calibrations and models make some")
     folder = out if out is not None else run.path / "figures"
     folder.mkdir(parents=True, exist_ok=True)
-    browser = next((found for name in BROWSERS if (found := shutil.which(name))), None)
+    browser = next((program for name in BROWSERS if (program := shutil.which(name))), None)
     if browser is None and importlib.util.find_spec("cairosvg") is None:
         raise PrerequisiteError(
             "making PDF needs Chromium or Chrome on the path, or the package 'cairosvg'. Install it with: "

@@ -248,27 +248,29 @@ def flag_fraction_chart(
     _, last = axes.points(ends, ends)
     aside = text(last[0] - 6, last[1] + 56, "rate = α: chance", anchor="end", fill=SOFT, halo=True)
     entries = []
-    for index, one in enumerate(series):
+    for index, plotted in enumerate(series):
         colour, dash = SERIES[index % len(SERIES)], DASHES[index % len(DASHES)]
         band = [
-            *axes.points(one.alphas, one.highs),
-            *reversed(axes.points(one.alphas, one.lows)),
+            *axes.points(plotted.alphas, plotted.highs),
+            *reversed(axes.points(plotted.alphas, plotted.lows)),
         ]
-        if len(one.alphas) == 1:
-            (alpha,), (low,), (high,) = one.alphas, one.lows, one.highs
+        if len(plotted.alphas) == 1:
+            (alpha,), (low,), (high,) = plotted.alphas, plotted.lows, plotted.highs
             marks.append(
                 line(axes.x(alpha), axes.y(low), axes.x(alpha), axes.y(high), stroke=colour)
             )
         else:
             marks.append(path(band, fill=colour, opacity=0.16, closed=True))
-        marks.append(path(axes.points(one.alphas, one.rates), stroke=colour, dash=dash))
-        for alpha, rate, low, high in zip(one.alphas, one.rates, one.lows, one.highs, strict=True):
-            tip = f"{one.name}: {rate:.2%} [{low:.2%}, {high:.2%}] flagged at α = {alpha:.2g}"
+        marks.append(path(axes.points(plotted.alphas, plotted.rates), stroke=colour, dash=dash))
+        for alpha, rate, low, high in zip(
+            plotted.alphas, plotted.rates, plotted.lows, plotted.highs, strict=True
+        ):
+            tip = f"{plotted.name}: {rate:.2%} [{low:.2%}, {high:.2%}] flagged at α = {alpha:.2g}"
             fill = colour if rate > 0 else CARD
             marks.append(
                 circle(axes.x(alpha), axes.y(rate), 3.2, fill=fill, stroke=colour, tip=tip)
             )
-        entries.append((one.name, colour, dash))
+        entries.append((plotted.name, colour, dash))
     if any(rate == 0 for curve in series for rate in curve.rates):
         x, y = axes.x(ends[1]) - 6, axes.height - axes.bottom - 8
         marks.append(text(x, y, "hollow: none flagged", anchor="end", fill=SOFT, halo=True))

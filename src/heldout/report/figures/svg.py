@@ -257,15 +257,15 @@ def _round_steps(low: float, high: float, about: int = 6) -> list[float]:
 def _decades(low: float, high: float) -> list[float]:
     first, last = math.ceil(math.log10(low) - 1e-9), math.floor(math.log10(high) + 1e-9)
     every = max(1, math.ceil((last - first + 1) / 8))
-    found = [10.0**power for power in range(last, first - 1, -every)][::-1]
+    ticks = [10.0**power for power in range(last, first - 1, -every)][::-1]
     if last - first > 2:
-        return found
+        return ticks
     if last <= first:  # about one decade: its round values
         steps = [step * 10.0**power for power in (first - 1, first) for step in (1, 2, 3, 5, 7)]
         return [value for value in steps if low <= value <= high]
     # Few decades: a third mark in each, where the eye expects the middle.
     return sorted(
-        {*found, *(3 * 10.0**p for p in range(first - 1, last + 1) if low <= 3 * 10.0**p <= high)}
+        {*ticks, *(3 * 10.0**p for p in range(first - 1, last + 1) if low <= 3 * 10.0**p <= high)}
     )
 
 

@@ -7,7 +7,7 @@ const at = (path) => (kind ? `${path}?kind=${encodeURIComponent(kind)}` : path);
 
 export class Refused extends Error {
   constructor(status, body) {
-    super(body?.told ?? `the server answered ${status}`);
+    super(body?.message ?? `the server answered ${status}`);
     this.status = status;
     this.body = body;
   }

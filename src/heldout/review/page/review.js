@@ -37,12 +37,12 @@ async function start() {
   await go(first < 0 ? 0 : first);
 }
 
-function progress(told) {
-  judged = told.judged;
+function progress(counts) {
+  judged = counts.judged;
   const count = Object.keys(judged).length;
-  $("bar").max = told.total;
+  $("bar").max = counts.total;
   $("bar").value = count;
-  $("count").textContent = `${count} of ${told.total} judged`;
+  $("count").textContent = `${count} of ${counts.total} judged`;
 }
 
 // --- one card
@@ -74,7 +74,7 @@ async function go(place) {
 
 async function pictures(index, place) {
   if (session.kind === "texts") {
-    texts($("stage"), $("legend"), card.told);
+    texts($("stage"), $("legend"), card.content);
     seen(index); // it is the words that are judged
     const found = await Promise.all(card.pictures.map((one, place) => picture(index, place))).catch(() => []);
     if (card.index === index) beside($("stage"), found.map((one, place) => ({ ...one, ...card.pictures[place] })));
@@ -86,7 +86,7 @@ async function pictures(index, place) {
   if (!loaded) return fail(new Error("the server does not answer"));
   const shown = loaded.map((one, side) => ({ ...one, side: card.pictures[side].side, label: label(card.pictures[side]) }));
   stage.fit();
-  stage.show(shown, { laid: card.told.laid ?? null, inverted: card.told.inverted, overlays: session.kind === "matches" && shown.length === 2 });
+  stage.show(shown, { laid: card.content.laid ?? null, inverted: card.content.inverted, overlays: session.kind === "matches" && shown.length === 2 });
   modes();
   seen(index);
   const next = order[place + 1];
@@ -164,11 +164,11 @@ async function undo() {
   if (busy) return;
   busy = true;
   try {
-    const told = await post("/api/undo", { index: done.pop() ?? null });
-    progress(told.progress);
-    if (told.index === null) return say("There is nothing to undo.");
+    const undone = await post("/api/undo", { index: done.pop() ?? null });
+    progress(undone.progress);
+    if (undone.index === null) return say("There is nothing to undo.");
     quiet();
-    await go(placeOf(told.index));
+    await go(placeOf(undone.index));
     say("Taken back.");
   } catch (error) {
     fail(error);
@@ -264,13 +264,13 @@ function fail(error) {
 
 async function agreement() {
   try {
-    const { tables, told } = await get("/api/agreement");
+    const { tables, message } = await get("/api/agreement");
     const drawn = tables.map((table) =>
       make("div", { class: "scroll" }, make("table", {}, make("caption", {}, table.title),
         make("thead", {}, make("tr", {}, table.columns.map((name) => make("th", { scope: "col" }, name)))),
         make("tbody", {}, table.rows.map((row) => make("tr", {}, row.map((cell) => make("td", {}, cell)))))),
         table.note && make("p", { class: "soft small" }, table.note)));
-    $("tables").replaceChildren(...(drawn.length ? drawn : [make("p", {}, told || "Nobody judged anything yet.")]));
+    $("tables").replaceChildren(...(drawn.length ? drawn : [make("p", {}, message || "Nobody judged anything yet.")]));
     $("agreement").showModal();
     $("agreement").scrollTop = 0; // focus is on the button at its end
   } catch (error) {
@@ -289,7 +289,7 @@ function keys() {
 }
 
 function buildHelp() {
-  $("keys").append(...keys().flatMap(([name, told]) => [make("dt", {}, name.split(" ").map((one) => [key(one), " "]).flat()), make("dd", {}, told)]));
+  $("keys").append(...keys().flatMap(([name, meaning]) => [make("dt", {}, name.split(" ").map((one) => [key(one), " "]).flat()), make("dd", {}, meaning)]));
 }
 
 function onKey(event) {

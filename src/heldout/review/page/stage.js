@@ -59,9 +59,9 @@ export class Stage {
     this.panes = mode === "side" ? this.pictures.map((one, place) => this.single(one, place)) : [this.overlay(mode)];
     this.root.replaceChildren(...this.panes.map((pane) => pane.element));
     this.swipe.hidden = mode !== "swipe";
-    const told = mode === "side" ? (this.overlays && this.aligned ? LEGEND.aligned : this.overlays ? LEGEND.side : "") : LEGEND[mode];
+    const text = mode === "side" ? (this.overlays && this.aligned ? LEGEND.aligned : this.overlays ? LEGEND.side : "") : LEGEND[mode];
     const guess = this.overlays && !this.registered && mode !== "side" ? " No registration: stretched to the same frame." : "";
-    this.legend.textContent = told + guess;
+    this.legend.textContent = text + guess;
     if (mode === "blink") {
       this.over = true;
       const still = matchMedia("(prefers-reduced-motion: reduce)").matches;

@@ -4,12 +4,12 @@ import { make } from "./text.js";
 const LEAKED = { full: "with question and answer", "image and question": "with the question", "image only": "picture alone" };
 
 export function words(session, card) {
-  const parts = { matches: matchWords, texts: textWords, twins: twinWords, items: itemWords }[session.kind](card.told, card.hint);
+  const parts = { matches: matchWords, texts: textWords, twins: twinWords, items: itemWords }[session.kind](card.content, card.hint);
   return [...parts, ...others(card)];
 }
 
-function matchWords(told, hint) {
-  const { query, neighbour } = told;
+function matchWords(content, hint) {
+  const { query, neighbour } = content;
   const asked = query.questions.flatMap((one, place) => [place ? make("hr") : null, ...question(one)]);
   return [
     ...(hint ? [heading("The tool says"), ...opinion(hint)] : []),
@@ -61,28 +61,28 @@ function opinion(hint) {
   return [make("div", { class: "tags" }, tags, beside), listed(numbers)];
 }
 
-function twinWords(told, hint) {
+function twinWords(content, hint) {
   return [
     heading("Question"),
-    make("p", { class: "ask" }, told.question),
-    options(told.options, told.new_answer),
+    make("p", { class: "ask" }, content.question),
+    options(content.options, content.new_answer),
     make("div", { class: "answers" },
-      make("div", {}, make("small", {}, "answer before"), told.old_answer),
+      make("div", {}, make("small", {}, "answer before"), content.old_answer),
       make("span", { "aria-hidden": "true" }, "→"),
-      make("div", {}, make("small", {}, "answer of the twin"), told.new_answer)),
-    ...(told.caption ? [heading("The twin should show"), make("p", {}, told.caption)] : []),
+      make("div", {}, make("small", {}, "answer of the twin"), content.new_answer)),
+    ...(content.caption ? [heading("The twin should show"), make("p", {}, content.caption)] : []),
     heading("Where it comes from"),
-    listed({ item: told.id, image: told.image_name, renderer: told.renderer }),
+    listed({ item: content.id, image: content.image_name, renderer: content.renderer }),
     ...(hint?.verifier ? [heading("The verifier says"), make("div", { class: "tags" }, make("span", { class: "tag strong" }, hint.verifier)), make("p", {}, hint.reason)] : []),
   ];
 }
 
-function itemWords(told, hint) {
+function itemWords(content, hint) {
   return [
     heading("Item"),
-    ...question(told),
+    ...question(content),
     heading("Where it comes from"),
-    listed({ item: told.id, ...told.metadata }),
+    listed({ item: content.id, ...content.metadata }),
     ...(hint?.rubric?.length ? [heading("The verifier's rubric"), rubric(hint)] : []),
   ];
 }

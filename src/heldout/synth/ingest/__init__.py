@@ -20,6 +20,7 @@ from heldout.synth.ingest.articles import (
     shard_figures,
 )
 from heldout.synth.ingest.images import (
+    DUPLICATE,
     TABLES,
     SeenFigures,
     caption_table,
@@ -31,8 +32,7 @@ from heldout.synth.ledger import StageWriter
 from heldout.synth.settings import SynthSettings, SynthStage
 
 STAGE = "ingest"
-RULES = "heldout-ingest/3"  # raise with any change of what is read or refused
-DUPLICATE = "duplicate figure"
+RULES = "heldout-ingest/4"  # raise with any change of what is read or refused
 SCENES = "scenes"  # a source that is rendered, not read
 
 
@@ -51,8 +51,7 @@ def _ingest(context: StageContext, writer: StageWriter) -> None:
                 continue
             figures += 1
             reason = refusal(figure, settings)
-            if reason is None and (known := seen.known(figure)):
-                reason = (DUPLICATE, f"{figure.source}: the same figure as {known}")
+            reason = reason or seen.refusal(figure)
             if reason is not None:
                 writer.drop(Dropped(STAGE, figure.id, *reason))
             elif not seen.waits(figure):

@@ -99,7 +99,13 @@ def package_articles(path: Path, shortest: int) -> Iterator[PaperFigure | Droppe
                 stem = path.name.partition(".")[0]
                 yield from _figures(read(name), f"{path}!{name}", stem, images, read, shortest)
     except BROKEN as error:
-        yield Dropped(STAGE, str(path), "unreadable package", f"{error}", scope="many")
+        yield Dropped(STAGE, str(path), "unreadable package", _one_line(error), scope="many")
+
+
+def _one_line(error: BaseException) -> str:
+    """What is wrong with an archive; of several attempts to open it the first line alone."""
+    lines = [line.strip(" -:") for line in str(error).splitlines()] or [type(error).__name__]
+    return lines[0] if len(lines) == 1 else f"{lines[0]} ({lines[-1]})"
 
 
 def _figures(
@@ -227,7 +233,7 @@ def shard_figures(path: Path, shortest: int, most_images: int) -> Iterator[Paper
                     continue
                 groups.setdefault((image.article, image.caption), []).append(image)
     except BROKEN as error:
-        yield Dropped(STAGE, str(path), "unreadable shard", f"{error}", scope="many")
+        yield Dropped(STAGE, str(path), "unreadable shard", _one_line(error), scope="many")
     for images in groups.values():
         yield _joined(images, path, most_images)
 

@@ -80,6 +80,7 @@ def store(run: Path, image: FigureImage, data: bytes) -> bool:
 # Figures that a source holds twice: a package given twice, an article as XML and in a shard.
 
 
+DUPLICATE, DUPLICATE_ID = "duplicate figure", "duplicate id"
 _SIDE = 32
 _MEAN, _MOST = 3.0, 24.0  # levels of 255: re-encoding stays far below, another picture far above
 _EARLIER = 8  # figures of one caption to compare with: what comes more often is a stock caption
@@ -94,20 +95,22 @@ class SeenFigures:
     where a caption comes again with other bytes, many at a time: an archive is then read once for all."""
 
     def __init__(self) -> None:
-        self._ids: set[bytes] = set()
+        self._ids: dict[bytes, set[bytes]] = {}  # by id what tells the figure: caption, images
         self._bytes: dict[bytes, str] = {}
         self._captions: dict[bytes, list[Known]] = {}
         self._waiting: list[tuple[PaperFigure, tuple[Known, ...]]] = []
 
-    def known(self, figure: PaperFigure) -> str:
-        """The figure that has this id or these very images; empty for a new one."""
-        name = _digest(figure.id)
-        if name in self._ids:
-            return figure.id
-        self._ids.add(name)
+    def refusal(self, figure: PaperFigure) -> tuple[str, str] | None:
+        """Reason and detail of a figure whose id or very images are known; None for a new one."""
         key = _digest(*sorted(image.sha256 for image in figure.images))
+        marks = {key, _digest(normal(figure.caption))}
+        known = self._ids.setdefault(_digest(figure.id), marks)
+        if known is not marks and not known & marks:
+            return DUPLICATE_ID, f"{figure.source}: another figure has this id, with other words"
         earlier = self._bytes.setdefault(key, figure.id)
-        return "" if earlier == figure.id else earlier
+        if known is not marks or earlier != figure.id:
+            return DUPLICATE, f"{figure.source}: the same figure as {earlier}"
+        return None
 
     def waits(self, figure: PaperFigure) -> bool:
         """Whether earlier figures with as many images have this caption: ``compared`` will tell."""

@@ -186,7 +186,8 @@ def _changed(finding: Finding) -> list[Control]:
         return []
     share = known["count"] / (known["count"] + known["others"])
     outcome: Literal["passed", "failed"] = "failed" if share > MOST_UNCHANGED else "passed"
-    return [Control(name=CHANGED, outcome=outcome, reason=known["told"])]
+    sentence = known.get("sentence") or known["told"]  # findings of older runs call it "told"
+    return [Control(name=CHANGED, outcome=outcome, reason=sentence)]
 
 
 def _judged(finding: Finding) -> list[Control]:
@@ -222,12 +223,14 @@ def _recorded(finding: Finding) -> list[Control]:
     if not partial:
         return []
     few = [
-        name for name, one in partial.items() if one["recorded"] < LEAST_RECORDED * one["possible"]
+        name
+        for name, count in partial.items()
+        if count["recorded"] < LEAST_RECORDED * count["possible"]
     ]
     message = "; ".join(
-        f"answers to {one['recorded']:,} of {one['possible']:,} {finding.details['pairs']} are recorded"
+        f"answers to {count['recorded']:,} of {count['possible']:,} {finding.details['pairs']} are recorded"
         f"{'' if name == finding.cell.model else f' for {name}'}"
-        for name, one in partial.items()
+        for name, count in partial.items()
         if not few or name in few
     )
     if not few:

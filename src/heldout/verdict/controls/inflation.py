@@ -78,23 +78,23 @@ def run_inflation(
     frame = next(iter(together.values())).frame
     ids, clusters = frame["benchmark_id"].to_list(), frame["cluster"].to_list()
     strata = covariate(frame, stratum)
-    found: dict[str, list[Inflation]] = {}
+    inflations: dict[str, list[Inflation]] = {}
     for corpus, leaked in tables.leaked.items():
         flags = [item in leaked for item in ids]
-        found[corpus] = []
+        inflations[corpus] = []
         for model, scored in together.items():
             other = baseline if baseline in together and model != baseline else None
             if other is not None and tables.comparable(model, other) is not None:
                 other = None
             scores = {model: scored.means} | ({other: together[other].means} if other else {})
-            found[corpus] += [
+            inflations[corpus] += [
                 inflation
                 for inflation in overlap_inflation(
                     scores, flags, clusters, baseline=other, strata=strata, seed=seed
                 )
                 if inflation.model == model
             ]
-    return found
+    return inflations
 
 
 # Where an effect lives: a mean with its clustered interval, stratum by stratum.
@@ -126,7 +126,7 @@ def run_strata(
     tables: ScoreTables, baseline: str | None = None
 ) -> dict[str, dict[str, list[Stratum]]]:
     """Per model and field of the benchmark: mean log p per token, less the baseline's where it may be."""
-    found: dict[str, dict[str, list[Stratum]]] = {}
+    strata: dict[str, dict[str, list[Stratum]]] = {}
     for model in tables.models:
         other = baseline if baseline in tables.models and baseline != model else None
         if other is not None and tables.comparable(model, other) is not None:
@@ -136,8 +136,8 @@ def run_strata(
             continue
         values = scored[0].means - (scored[1].means if other is not None else 0.0)
         frame = scored[0].frame
-        found[model] = {
+        strata[model] = {
             field: by_stratum(values, scored[0].clusters, labels)
             for field, labels in covariates(frame)[0].items()
         }
-    return found
+    return strata
