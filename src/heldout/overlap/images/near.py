@@ -292,7 +292,12 @@ class NearSearcher:
             place=near.embeddings,
             quiet=self.quiet,
         )
-        settings = {**settings, "encoder": self.encoder.identity, "nearest": near.nearest}
+        settings = {
+            **settings,
+            "encoder": self.encoder.identity,
+            "nearest": near.nearest,
+            "aspects": [(aspect.name, aspect.least) for aspect in self.encoder.aspects],
+        }
         stage = self.run.stage(f"neighbours/{folder}", settings)
         failed = dict(rows.failed)
         title = f"neighbours in {corpus.name}"
