@@ -184,6 +184,7 @@ class Aspect:
     name: str
     columns: slice
     least: float = -1.0  # similarity below which no pair is worth verifying
+    sure: float | None = None  # from which on every pair is, however many there are
     views: frozenset[str] | None = None  # of a query that it compares; None for all
 
     @property

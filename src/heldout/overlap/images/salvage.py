@@ -66,7 +66,7 @@ def nearest_overall(rows: Iterable[Mapping[str, Any]], nearest: int) -> list[Map
 
     Items that show one picture are one picture here, however often a corpus repeats it. A pair that
     several aspects propose is one row. Of an aspect that is one of several, the nearest is kept, and
-    those after it that stand out from the last.
+    those after it that stand out from the last; and all that are as similar as no two strangers.
     """
     best: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
     kept = list(rows)
@@ -78,7 +78,8 @@ def nearest_overall(rows: Iterable[Mapping[str, Any]], nearest: int) -> list[Map
     chosen = {key: _outstanding(record, nearest, several) for key, record in best.items()}
     pairs: dict[tuple[str, int, str], Mapping[str, Any]] = {}
     for row in kept:
-        if (row["digest"] or row["corpus_id"]) in chosen[row["picture"], row.get("aspect") or ""]:
+        shown = row["digest"] or row["corpus_id"]
+        if row.get("sure") or shown in chosen[row["picture"], row.get("aspect") or ""]:
             pair = (row["picture"], row["shard"], row["corpus_id"])
             known = pairs.get(pair)
             if known is None or (row["similarity"], row["view"]) > (
