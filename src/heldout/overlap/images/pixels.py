@@ -272,9 +272,9 @@ class PixelsEncoder(Encoder):
     # A crop of a radiograph has the layout of many others: its words alone tell it. No stranger among
     # 60 x 1,361 radiographs shares .31 of the words, none of 456,462 pairs is .6 similar as a whole.
     aspects = (
-        Aspect("whole", slice(None), sure=0.6),
+        Aspect("whole", slice(None), sure=0.6, selective=True),
         Aspect("words", slice(LAYOUT_DIMENSION, None), sure=0.33),
-        Aspect("layout", slice(0, LAYOUT_DIMENSION)),
+        Aspect("layout", slice(0, LAYOUT_DIMENSION), selective=True),
     )
 
     def __init__(self) -> None:
