@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import html
 import shutil
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -92,6 +93,11 @@ class AuditResult:
             own = frame([record.model_validate(row) for row in rows])
             frames.append(own.select(pl.lit(benchmark).alias("audited"), pl.all()))
         return pl.concat(frames, how="vertical_relaxed") if frames else frame([])
+
+    def __repr__(self) -> str:
+        statuses = Counter(cell.status for cell in self.overall.cells)
+        cells = ", ".join(f"{status} {count:,}" for status, count in statuses.items())
+        return f"<Audit of {', '.join(self.runs)}: {cells}, {self.verdict.parent}>"
 
     def _repr_html_(self) -> str:
         rows = "".join(

@@ -74,7 +74,7 @@ def read_benchmark(
     settings = find_preset(preset or parsed.location, by_name=preset is not None)
     unique, repeated = _unique_ids(examples)
     return Benchmark(
-        name=name or _name(parsed, preset),
+        name=name or default_name(parsed, preset),
         examples=unique,
         repeated_ids=repeated,
         split=parsed.split or _split_of_source(parsed, settings, splits),
@@ -365,9 +365,11 @@ def _unique_ids(examples: list[Example]) -> tuple[tuple[Example, ...], tuple[str
     return tuple(unique), tuple(repeated)
 
 
-def _name(source: BenchmarkSource, preset: str | None) -> str:
+def default_name(source: str | BenchmarkSource, preset: str | None) -> str:
+    """What a benchmark is called that nobody gave a name."""
     if preset:
         return preset
+    source = parse_source(source)
     path = source.path
     stem = path.stem if path.is_file() else path.name
     selection = "-".join(source.selection.values())

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         direction_of,
         model_finding,
         not_testable,
+        rate_interval,
     )
     from heldout.detect.image_nearness import LEVEL, adjust, image_nearness
     from heldout.detect.image_overlap import POSSIBLE_IMAGES, image_overlap, joined_leakage
@@ -146,6 +147,7 @@ __all__ = [
     "no_scores",
     "not_testable",
     "probe_detector",
+    "rate_interval",
     "run_detectors",
     "self_checks",
     "shard_gains",

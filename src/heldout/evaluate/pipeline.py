@@ -52,12 +52,12 @@ def evaluate(
         engine: ``local``, ``ray`` or ``ray://HOST:PORT``: where local models run.
         workers: Workers that each hold the model; default: this process alone, or the whole cluster.
         quiet: Show no progress.
-        **values: Fields of ``EvaluateSettings``.
+        **values: Fields of ``heldout.evaluate.EvaluateSettings``.
 
     Returns:
         Accuracies, disagreements with published scorers, ranks and paired comparisons.
     """
-    chosen = settings if settings is not None else EvaluateSettings.read(values)
+    chosen = EvaluateSettings.choose(settings, values)
     suite, folder = read_suite(chosen.suite)
     files = recorded_files(chosen, suite)
     benchmarks = open_benchmarks(suite, folder, chosen, quiet=quiet)

@@ -101,6 +101,10 @@ class Evaluation:
             },
         }
 
+    def __repr__(self) -> str:
+        scores = ", ".join(f"{model} {self.mean(model).value:.1%}" for model in self.models)
+        return f"<Evaluation on {self.suite}: {scores}, run {self.run.path}>"
+
     def _repr_html_(self) -> str:
         rows = "".join(
             f"<tr><td>{html.escape(accuracy.model)}</td><td>{html.escape(accuracy.benchmark)}</td>"

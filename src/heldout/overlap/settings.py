@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+from importlib.metadata import entry_points
 from typing import Annotated, NamedTuple, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from heldout.errors import InputError
 from heldout.model import ModelEndpoint
@@ -103,6 +104,23 @@ class OverlapSettings(Settings):
     (default: columns called patient_id, study_id, series_id and the like, and the ids in DICOM files)."""
     second_encoders: tuple[Name, ...] = ()
     """Encoders to calibrate with besides the first, to show where they disagree."""
+
+    @field_validator("encoder", "second_encoders", "text_encoder")
+    @classmethod
+    def _known(
+        cls, specs: str | tuple[str, ...] | None, info: ValidationInfo
+    ) -> str | tuple[str, ...] | None:
+        from heldout.overlap.images import encoder
+        from heldout.overlap.texts import encoders
+
+        home = encoders if info.field_name == "text_encoder" else encoder
+        for spec in [specs] if isinstance(specs, str) else specs or ():
+            kind, known = spec.partition(":")[0], [*home.BUILT_IN, NO_ENCODER]
+            if kind not in known:
+                known[-1:] = sorted(point.name for point in entry_points(group=home.GROUP))
+            if kind not in known:
+                raise ValueError(f"there is no encoder '{kind}'; expected {', '.join(known)}")
+        return specs
 
     @field_validator("degrees")
     @classmethod

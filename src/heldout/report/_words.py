@@ -26,7 +26,7 @@ def word_sections(
     matches: pl.DataFrame,
     text_matches: pl.DataFrame | None,
 ) -> list[dict[str, Any]]:
-    """One per corpus whose texts were searched; ``texts`` is the manifest's record of that."""
+    """One per corpus whose texts were compared; ``texts`` is the manifest's record of the search."""
     if text_matches is None:
         return []
     kinds = text_kinds(text_matches, matches)
@@ -39,6 +39,7 @@ def word_sections(
             "methods": [
                 {"method": method, "finding": by_id[f"text-overlap/{corpus}/{method}"]}
                 for method in scanned["methods"]
+                if f"text-overlap/{corpus}/{method}" in by_id
             ],
             "kinds": count_kinds(kinds, corpus),
             "judge": scanned.get("judge"),
@@ -51,6 +52,7 @@ def word_sections(
             ),
         }
         for corpus, scanned in texts.items()
+        if any(f"text-overlap/{corpus}/{method}" in by_id for method in scanned["methods"])
     ]
 
 

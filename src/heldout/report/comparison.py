@@ -98,6 +98,13 @@ class Comparison:
     def is_empty(self) -> bool:
         return all(is_empty(record) for record in self.changes)
 
+    def __repr__(self) -> str:
+        names = ", ".join(record["benchmark"] for record in self.changes)
+        return (
+            f"<Comparison of {names}: {self.claims.height:,} claims and {self.findings.height:,} "
+            f"findings changed>"
+        )
+
     def _repr_html_(self) -> str:
         return "<p>nothing changed</p>" if self.is_empty else self.claims._repr_html_()
 

@@ -168,12 +168,21 @@ def _statuses(top: Sequence[Mapping[str, Any]], rows: Mapping[str, Any]) -> list
     return [status for status in PRESSING if status in met]
 
 
-def _rungs(evidence: Mapping[str, int]) -> dict[str, str]:
+def _rungs(cell: Cell) -> dict[str, str]:
     """Items by the highest rung they reach: those that make up the rate, and those that do not."""
+
+    compared = cell.get("answers_compared", True)
+
+    def words(rung: str, count: int) -> str:
+        name = rung_words(rung, answers_compared=compared)
+        if not cell.get("asked", True):
+            name = name.replace("answer", "label")
+        return f"{name}s" if rung in (Rung.UNDECIDED, Rung.LOOK_ALIKE) and count != 1 else name
+
     return {
         kind: " · ".join(
-            f"{count:,} {rung_words(rung)}{'s' if rung == Rung.UNDECIDED and count != 1 else ''}"
-            for rung, count in evidence.items()
+            f"{count:,} {words(rung, count)}"
+            for rung, count in cell["evidence"].items()
             if (rung in PROVEN) is (kind == "proven")
         )
         for kind in ("proven", "open")
@@ -240,7 +249,7 @@ def _summary(cell: Cell) -> dict[str, Any]:
         "rate": f"{percent(rate['value'])}, 95 % interval {_interval(rate['interval'])}"
         if proven
         else "",
-        "rungs": _rungs(cell["evidence"]),
+        "rungs": _rungs(cell),
         "why": "" if proven else why,
         "claim": speaking[0]["id"] if speaking else None,
         "benchmark": cell["benchmark"],
@@ -316,7 +325,9 @@ def _leaked(cells: Sequence[Cell]) -> dict[str, Any]:
             f"{counted(cell['leak_rate']['items'], 'item', 'items')}"
             f"{' of ' + cell['benchmark'] if several else ''} into {cell['corpus']}"
             f"{_believed(cell.get('by_people', 0))}{_up_to(cell['leak_rate'])}",
-            "rungs": _rungs(cell["evidence"]),
+            "rungs": _rungs(cell),
+            "conflicts": cell.get("label_conflicts", 0),
+            "asked": cell.get("asked", True),
         }
         for cell in hit[:TOP]
     ]

@@ -124,7 +124,7 @@ def open_review(
         settings: All settings; or give them by name as further arguments.
         out: Where judgements go; default: the run folder, or ``NAME-review`` for a benchmark.
         browser: Open the page in a browser.
-        **values: Fields of ``ReviewSettings``.
+        **values: Fields of ``heldout.review.ReviewSettings``.
 
     Returns:
         The page: ``.url``, ``.judgements``, ``.agreement``, ``.close()``; a context manager.

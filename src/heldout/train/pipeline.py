@@ -78,6 +78,9 @@ class TrainResult:
             "warnings": list(self.warnings),
         }
 
+    def __repr__(self) -> str:
+        return f"<Training on {self.rows:,} rows: gate {self.gate.verdict}, run {self.run.path}>"
+
     def _repr_html_(self) -> str:
         record = {
             "rows": f"{self.rows:,}",
@@ -114,12 +117,12 @@ def train(
         gate_from: Run folder of a training whose comparisons with benchmarks are taken over where they
             are of the same rows and benchmarks.
         benchmarks: What ``against`` names, already read; default: each is read as a benchmark.
-        **values: Fields of ``TrainSettings``.
+        **values: Fields of ``heldout.train.TrainSettings``.
 
     Returns:
         The run, the trained checkpoint, what the gate said, and the tables as data frames.
     """
-    chosen = settings if settings is not None else TrainSettings.read(values)
+    chosen = TrainSettings.choose(settings, values)
     if to not in ("", VERL):
         raise InputError(f"to {to}: expected verl, or nothing to train here")
     if to == VERL:

@@ -59,7 +59,8 @@ if TYPE_CHECKING:
     from heldout.verdict.published_claims import PublishedMap, published_map
     from heldout.verdict.published_map import Reading
     from heldout.verdict.rules import ANSWERS, COPIES
-    from heldout.verdict.text_claims import text_claim
+    from heldout.verdict.source_claims import source_claim
+    from heldout.verdict.text_claims import text_claim, words_compared
 
 __all__ = [
     "ACCURACY",
@@ -115,9 +116,11 @@ __all__ = [
     "rung_words",
     "save_examination",
     "shipped_rates",
+    "source_claim",
     "text_claim",
     "with_people",
     "with_people_on_words",
+    "words_compared",
 ]
 
 __getattr__ = load_on_first_use(__name__, __file__)

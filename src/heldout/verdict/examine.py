@@ -339,12 +339,25 @@ class Detection:
 
     def __repr__(self) -> str:
         made = self.examination
+        cells = [outcome.cell for outcome in made.findings] + [
+            outcome.cell for outcome in made.untested
+        ]
+        names = ", ".join(dict.fromkeys(cell.benchmark for cell in cells))
         return (
-            f"Detection({len(made.findings)} findings, {len(made.claims)} claims, {self.run.path})"
+            f"<Detection of {names}: {len(made.findings):,} findings, {len(made.claims):,} "
+            f"claims, {len(made.untested):,} not testable, run {self.run.path}>"
         )
 
     def _repr_html_(self) -> str:
-        return claims_html(self.examination.claims)
+        rows = "".join(
+            f"<tr><td>{html.escape(row['detector'])}</td><td>{html.escape(row['model'] or '')}</td>"
+            f"<td style='text-align:left'>{html.escape(row['reason'])}</td></tr>"
+            for row in self.untested.to_dicts()
+        )
+        head = "<tr><th>not testable</th><th>model</th><th>reason</th></tr>"
+        untested = f"<table>{head}{rows}</table>" if rows else ""
+        claims = claims_html(self.examination.claims) if self.examination.claims else ""
+        return f"{claims}{untested}" or "<p>no detector was run</p>"
 
 
 def detect_run(
@@ -364,7 +377,7 @@ def detect_run(
         detectors: Names of detectors; default: all that the run has the tables for.
         rates: Measured rates of your own ``heldout lab power``; default: those that come with heldout.
         settings: All settings; or give them by name as further arguments.
-        **values: Fields of ``DetectSettings``: ``baselines``, ``unseen``, ``strata``, …
+        **values: Fields of ``heldout.detect.DetectSettings``: ``baselines``, ``unseen``, ``strata``, …
 
     Returns:
         Findings and claims as data frames, and the run.
@@ -372,7 +385,7 @@ def detect_run(
     Raises:
         InputError: The run has no scores and no answers, or a setting does not fit it.
     """
-    chosen = settings if settings is not None else DetectSettings.read(values)
+    chosen = DetectSettings.choose(settings, values)
     known = shipped_rates() if rates is None else read_rates(Path(rates))
     opened = run if isinstance(run, Run) else Run.open(run)
     looked = look(ScoreTables.load(opened), detectors, chosen)

@@ -120,7 +120,7 @@ def _undecided_pairs(images: Finding) -> list[Control]:
     have = counted(_undecided(images), "picture has", "pictures have")
     message = f"{have} an undecided match in the corpus and no proven copy"
     reasons = images.details.get("undecided_because", {})
-    listed = ", ".join(f"{count:,} {reason}" for reason, count in reasons.items())
+    listed = ", ".join(f"{count:,} {reason}" for reason, count in reasons.items() if reason)
     return [
         Control(
             name="undecided pairs",
@@ -207,7 +207,7 @@ def _sentence(
         return f"No image of {benchmark} is in {corpus} as {_an(_kind(images))}." + _similar(images)
     return (
         f"{_count(images, f'images of {benchmark} ')} are in {corpus} as {_copies(images)}"
-        f"{_carried(images, items)}; {_answers(items, answers)}."
+        f"{_carried(images, items)}; {_answers(images, items, answers)}."
         + _conflicts(images, items)
         + _if_copies(images, possible)
         + _similar(images)
@@ -230,8 +230,10 @@ def _carried(images: Finding, items: Finding) -> str:
     return f"; they {verb} {of} ({items.effect.value:.1%})"
 
 
-def _answers(items: Finding, answers: Finding | None) -> str:
+def _answers(images: Finding, items: Finding, answers: Finding | None) -> str:
     asked = items.unit == "questions"
+    if answers is None and images.details.get("answers_in_another_script"):
+        return "answers were not compared, since the corpus is written in another script"
     if answers is None and asked:
         return "answers were not compared, since the corpus has no answer fields"
     if answers is None:

@@ -7,7 +7,16 @@ from typing import NamedTuple
 
 from heldout.verdict._model_claims import FIRES_ALONE
 from heldout.verdict.claim import Claim, Control
-from heldout.verdict.rules import ANSWERS, COHORT, COPIES, MEMBERSHIP, NEARNESS, ORDER, WORDS
+from heldout.verdict.rules import (
+    ANSWERS,
+    COHORT,
+    COPIES,
+    MEMBERSHIP,
+    NEARNESS,
+    ORDER,
+    SOURCES,
+    WORDS,
+)
 
 
 class RequiredControl(NamedTuple):
@@ -32,7 +41,7 @@ REQUIRED: tuple[RequiredControl, ...] = (
     ),
     RequiredControl(
         "corpus coverage",
-        (COPIES, WORDS),
+        (COPIES, WORDS, SOURCES),
         "was the corpus read?",
         "make readable what the dropped table lists, and run the audit again",
         "make readable what the dropped table lists, and give the same command again",
@@ -66,6 +75,13 @@ REQUIRED: tuple[RequiredControl, ...] = (
         (WORDS,),
         "could the items have been found by their words?",
         "compare the pictures, too: these words are too common or too short",
+    ),
+    RequiredControl(
+        "rewordings",
+        (WORDS,),
+        "were rewordings looked for?",
+        "install an encoder (pip install 'heldout[text]') and run the audit again",
+        "install an encoder (pip install 'heldout[text]') and give the same command again",
     ),
     RequiredControl(
         "registration of what is flagged",

@@ -37,10 +37,11 @@ def text_claim(
     ``pictured``: the corpus shows pictures, so that what words cannot tell, these may.
     """
     cell = joined.cell
-    control = _coverage(scanned)
+    control = text_coverage(scanned)
     documents = int(scanned["counts"].get("text_documents", 0))
     # A shared source is a hint where to look: names of files and of articles repeat.
     words = [finding for finding in findings if not finding.id.endswith("/provenance")]
+    evidence = words_compared(words or findings, scanned)
     together = findings[0].details["all_methods"] if findings else dict.fromkeys(_TOGETHER, 0)
     reach = _reach(together)
     rewordings = _rewordings(scanned)
@@ -56,10 +57,18 @@ def text_claim(
         status=status,
         why=_why(status, together, documents, (control, reach, rewordings), words, whole),
         rule=rule_id(WORDS, rule),
-        findings=[*(word.id for word in words or findings), joined.id],
+        findings=[*(finding.id for finding in evidence), joined.id] if evidence else [],
         controls=[control, reach, rewordings, *_wordless(together, documents, control)],
         next_step=_next_step(status, together, documents, reach, control, rewordings, pictured),
     )
+
+
+def words_compared(findings: Sequence[Finding], scanned: Mapping[str, Any]) -> list[Finding]:
+    """Those of ``findings`` that have a rate: none where one side has no words, besides shared sources."""
+    both = scanned["counts"].get("text_documents", 0) and any(
+        finding.details["all_methods"]["items"] for finding in findings
+    )
+    return [finding for finding in findings if both or finding.statistic.value]
 
 
 _NEXT: Mapping[Status, str] = {
@@ -140,7 +149,7 @@ def _wordless(together: Mapping[str, Any], documents: int, control: Control) -> 
     return [Control(name=NOTHING_TO_COMPARE, outcome="missing", reason=reason)]
 
 
-def _coverage(scanned: Mapping[str, Any]) -> Control:
+def text_coverage(scanned: Mapping[str, Any]) -> Control:
     counts, failed = scanned["counts"], scanned["failed"]
     read = int(counts.get("text_items", 0))
     lost, archives = (

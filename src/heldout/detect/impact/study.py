@@ -79,6 +79,12 @@ class Study:
         ]
         return pl.DataFrame(rows, infer_schema_length=None)
 
+    def __repr__(self) -> str:
+        models = ", ".join(dict.fromkeys(impact.model for impact in self.impacts))
+        return (
+            f"<Study of {self.benchmark}: impact of leaks on {models}, {self.path or 'not kept'}>"
+        )
+
     def _repr_html_(self) -> str:
         return self.lines._repr_html_()
 

@@ -240,7 +240,7 @@ def impact(
         workers: Processes for encoders.
         quiet: Show no progress.
         settings: All settings; or give them by name as further arguments.
-        **values: Fields of ``ImpactSettings``: ``metric``, ``baseline``, ``encoder``, …
+        **values: Fields of ``heldout.detect.ImpactSettings``: ``metric``, ``baseline``, ``encoder``, …
 
     Returns:
         Scores and differences as data frames (``lines``, ``differences``), and where they were kept.
@@ -248,7 +248,7 @@ def impact(
     Raises:
         InputError: Nothing says what leaked, or a file or setting does not fit.
     """
-    chosen = settings if settings is not None else ImpactSettings.read(values)
+    chosen = ImpactSettings.choose(settings, values)
     if run is None and leaks is None:
         raise InputError("what leaked? Give a run of heldout overlap (run), or labels (leaks)")
     if benchmark is not None and (run is not None or leaks is None):

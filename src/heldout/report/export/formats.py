@@ -140,6 +140,10 @@ class Export:
         """All documents, one after the other."""
         return "\n".join(self.documents.values())
 
+    def __repr__(self) -> str:
+        files = ", ".join(map(str, self.written)) or "not written"
+        return f"<Export of {', '.join(self.documents)}: {files}>"
+
     def __str__(self) -> str:
         return self.text
 
