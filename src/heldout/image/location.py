@@ -20,8 +20,8 @@ from urllib.parse import unquote_to_bytes
 from PIL import Image
 
 from heldout.errors import blame_the_machine
+from heldout.image._dicom import header_ids
 from heldout.image.decode import decode
-from heldout.image.dicom import header_ids
 from heldout.image.problem import MAX_BYTES, ImageError, ending
 
 # A base64 image is one field; the csv module's default limit is 128 KiB.
