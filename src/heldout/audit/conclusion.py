@@ -34,6 +34,7 @@ from heldout.verdict import (
     Control,
     nearness_claims,
     overlap_claims,
+    source_claim,
     text_claim,
     with_people,
     with_people_on_words,
@@ -164,6 +165,10 @@ def _words(
             per_method, joined, count_kinds(kinds, corpus), scanned, pictured=pictured
         )
         claims.append(with_people_on_words(with_judge(claim, scanned), text_matches, items))
+        for finding in per_method:
+            if finding.id.endswith("/provenance"):
+                shared = source_claim(finding, text_matches, len(items), scanned)
+                claims += [shared] if shared is not None else []
     return findings, claims
 
 

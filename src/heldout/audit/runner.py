@@ -37,11 +37,13 @@ from heldout.verdict import (
     Overall,
     benchmark_verdict,
     claims_frame,
+    earlier_looks,
     findings_frame,
     judge,
     look,
     overall_verdict,
     read_rates,
+    record_looks,
     save_examination,
     shipped_rates,
 )
@@ -389,6 +391,11 @@ class _Journey:
                 for name, recording in recorded.items()
                 if recording.answered and recording.entry.base in recorded
             ),
+            families=tuple(
+                (name, recording.entry.family)
+                for name, recording in recorded.items()
+                if recording.entry.family is not None
+            ),
             degrees=tuple(
                 (name, recording.entry.degree)
                 for name, recording in recorded.items()
@@ -410,8 +417,9 @@ class _Journey:
 
         def work() -> list[str]:
             looked = self.looked.get(case.name) or self._look(case, run)
-            made = judge(looked, family, self.rates)
+            made = judge(looked, family, self.rates, earlier_looks(run, looked))
             save_examination(run, made)
+            record_looks(run, looked, made)
             return [claim.id for claim in made.claims]
 
         inputs = {

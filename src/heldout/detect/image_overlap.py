@@ -19,6 +19,7 @@ from heldout.benchmark import BYTES_ONLY
 from heldout.detect.finding import Cell, Finding, rate_finding
 from heldout.evidence import (
     COPIES,
+    LABEL_CONFLICTS,
     PICTURED,
     PROVEN,
     SUREST,
@@ -31,7 +32,6 @@ from heldout.evidence import (
 NAME = "image-overlap"
 TEXT = "leaked text without its image"
 POSSIBLE_IMAGES = "images, with the undecided"  # the unit of the upper end
-CONFLICTS = ("different", "conflicting")  # label relations of an item whose copy has another label
 HASHES_ARE_BLIND_TO = [
     "copies cropped by more than a few per cent, framed, tilted or changed in part",
     "copies inside compound figures",
@@ -156,7 +156,7 @@ def _images(
         "by_label_relation": _count(questions, "label_relation"),
         "label_conflicts": 0
         if foreign
-        else int(questions["label_relation"].is_in(CONFLICTS).sum()),
+        else int(questions["label_relation"].is_in(LABEL_CONFLICTS).sum()),
         "answers_in_another_script": foreign,
     }
 

@@ -90,10 +90,8 @@ PICTURED = frozenset({Rung.COPY, Rung.FULL})
 UNPROVEN_WORDS = frozenset({Rung.SIMILAR, Rung.WORDING, Rung.BESIDE_ANOTHER, Rung.UNCOMPARED})
 
 
-#: of undecided matches whose run does not say more
-NOT_EXPLAINED = "registration did not decide"
-#: reasons that speak of the pictures, as registration gives them
-TOO_SMALL, TOO_PLAIN = "too small to decide", "too plain to decide"
+#: label relations of an item whose copy has another answer or label
+LABEL_CONFLICTS = ("different", "conflicting")
 DIGEST, REGISTRATION, PEOPLE = "digest", "registration", "people"  # what shows a copy
 _QUESTIONS = (SAME_ITEM, SAME_QUESTION, EDITED)
 # Relations of a text match that mean the same words, not merely the same subject.
@@ -385,13 +383,13 @@ def evidence_of(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def undecided_because(row: Mapping[str, Any]) -> tuple[str, str]:
-    """(picture, what keeps an undecided match from being decided)."""
+    """(picture, what keeps an undecided match from being decided); "" where its run does not say."""
     evidence = evidence_of(row)
     registration = evidence.get("registration") or {}
     if "people" in evidence:
         reason = _not_agreed(row) or "people are unsure"
     else:
-        reason = evidence.get("unverified") or registration.get("reason") or NOT_EXPLAINED
+        reason = evidence.get("unverified") or registration.get("reason") or row["transform"] or ""
     return str(evidence.get("benchmark_pixels", "")), str(reason)
 
 

@@ -27,6 +27,7 @@ LEAKED = {
     Modality.IMAGE_AND_QUESTION: "image and question",
     Modality.IMAGE_ONLY: "image only",
 }
+LABELLED = "image and label"  # of items without a question
 QUESTIONS = 8  # of one picture; the table holds all
 _LONGEST = 400  # characters of somebody else's text in one card
 
@@ -75,7 +76,7 @@ def _pair(group: dict[str, Any], items: dict[str, dict[str, Any]]) -> dict[str, 
         "method": group["method"][0],
         "relation": group["relation"][0],
         "transform": group["transform"][0],
-        "leaked": LEAKED.get(group["modality"][0], ""),
+        "leaked": _leaked(group["modality"][0], questions),
         "full": group["modality"][0] == Modality.FULL,
         "label": CONFLICT
         if "different" in group["label_relation"]
@@ -95,6 +96,12 @@ def _pair(group: dict[str, Any], items: dict[str, dict[str, Any]]) -> dict[str, 
         "questions": questions[:QUESTIONS],
         "asked": len(questions),
     }
+
+
+def _leaked(modality: str, questions: Sequence[Mapping[str, Any]]) -> str:
+    if modality == Modality.FULL and not any(record["question"] for record in questions):
+        return LABELLED
+    return LEAKED.get(Modality(modality), "")
 
 
 def _short(words: str | None) -> str:
@@ -296,7 +303,7 @@ def _counts(values: Iterator[str] | Any) -> dict[str, int]:
     counts: dict[str, int] = {}
     for value in values:
         counts[value] = counts.get(value, 0) + 1
-    order = list(LEAKED.values())
+    order = [LABELLED, *LEAKED.values()]
     return dict(
         sorted(counts.items(), key=lambda entry: order.index(entry[0]) if entry[0] in order else 0)
     )

@@ -168,13 +168,20 @@ def _statuses(top: Sequence[Mapping[str, Any]], rows: Mapping[str, Any]) -> list
     return [status for status in PRESSING if status in met]
 
 
-def _rungs(cell: Mapping[str, Any]) -> dict[str, str]:
+def _rungs(cell: Cell) -> dict[str, str]:
     """Items by the highest rung they reach: those that make up the rate, and those that do not."""
+
     compared = cell.get("answers_compared", True)
+
+    def words(rung: str, count: int) -> str:
+        name = rung_words(rung, answers_compared=compared)
+        if not cell.get("asked", True):
+            name = name.replace("answer", "label")
+        return f"{name}s" if rung in (Rung.UNDECIDED, Rung.LOOK_ALIKE) and count != 1 else name
+
     return {
         kind: " · ".join(
-            f"{count:,} {rung_words(rung, answers_compared=compared)}"
-            f"{'s' if rung == Rung.UNDECIDED and count != 1 else ''}"
+            f"{count:,} {words(rung, count)}"
             for rung, count in cell["evidence"].items()
             if (rung in PROVEN) is (kind == "proven")
         )
@@ -319,6 +326,8 @@ def _leaked(cells: Sequence[Cell]) -> dict[str, Any]:
             f"{' of ' + cell['benchmark'] if several else ''} into {cell['corpus']}"
             f"{_believed(cell.get('by_people', 0))}{_up_to(cell['leak_rate'])}",
             "rungs": _rungs(cell),
+            "conflicts": cell.get("label_conflicts", 0),
+            "asked": cell.get("asked", True),
         }
         for cell in hit[:TOP]
     ]

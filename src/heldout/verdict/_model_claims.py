@@ -13,7 +13,8 @@ from heldout.verdict.claim import Claim, Control, Status
 from heldout.verdict.rules import ANSWERS, COHORT, MEMBERSHIP, Rule, decide, rule_id
 
 BASELINE = "external baseline"
-PERMUTATIONS = "permutations"
+ATTAINABLE = "attainable p"
+OWN_INTERVAL = "own interval"
 LAB = "measured false positives"
 FIRES_TOO = "fires too"  # how the reason of a failed baseline says that it shows the effect, too
 FIRES_ALONE = (
@@ -49,7 +50,7 @@ def smallest_p(claims: dict[str, list[Finding]]) -> dict[str, float]:
     }
 
 
-def corrected(claims: dict[str, float], others: Sequence[float] = ()) -> dict[str, float]:
+def corrected(claims: Mapping[str, float], others: Sequence[float] = ()) -> dict[str, float]:
     """The claims' p corrected over these and all ``others`` planned with them, however dependent."""
     family = adjust([*claims.values(), *others], "by")
     return dict(zip(claims, family, strict=False))
@@ -135,8 +136,9 @@ def facts_of(controls: Sequence[Control]) -> dict[str, bool]:
         "covariates explain it": any(control.name == "covariates" for control in failed),
         "clean lab models fire too": any(control.name == LAB for control in failed),
         "a control failed": bool(failed),
-        "at the floor of its permutations": any(
-            control.name == PERMUTATIONS for control in controls
+        "no effect could have fired": any(control.name == ATTAINABLE for control in controls),
+        "its interval excludes no effect": any(
+            control.name == OWN_INTERVAL for control in controls
         ),
         "a control is missing": any(control.outcome == "missing" for control in controls),
     }
@@ -170,10 +172,15 @@ def _sentence(
         + (f", corrected p = {q:.2g}" if finding.p is not None else ", no p without a baseline")
         + _beside(finding)
     )
+    if status == "not testable":
+        return (
+            f"Whether {model} {have} seen {benchmark} cannot be told by {what} tests: no effect could "
+            f"have been significant ({message})."
+        )
     if status == "clean":
         return (
             f"No sign in {what} tests that {model} {have} seen {benchmark} ({message}; an effect of "
-            f"{finding.minimum_detectable_effect:.2g} would have shown by itself, before correction)."
+            f"{finding.minimum_detectable_effect:.2g} would have shown after correction)."
         )
     if status == "collapses" and not _looks_seen(finding):
         return (
@@ -195,6 +202,8 @@ def _sentence(
         return (
             f"{model} on {benchmark} departs from chance on the side away from memory ({message})."
         )
+    if finding.effect.low > 0 and finding.p is not None and not q <= ALPHA:
+        return f"{model} may have seen {benchmark}, which correction leaves open ({message})."
     if not (q <= ALPHA or finding.details.get("flagged")):
         return f"No effect found for {model} on {benchmark} in {what} tests ({message})."
     return f"{model} may have seen {benchmark} ({message})."

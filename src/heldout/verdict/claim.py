@@ -56,8 +56,8 @@ class Claim(BaseModel):
 
 
 _TOLD = {
-    Rung.COPY: "same image or transformed copy, no answer",
-    Rung.FULL: "same image or transformed copy, with answer",
+    Rung.COPY: "same image or transformed copy, without its answer",
+    Rung.FULL: "same image or transformed copy, with its answer",
 }
 #: from the highest rung down; the others prove too little to act on, and ``heldout sanitize`` lists them
 ACTIONS = {

@@ -9,14 +9,23 @@ from typing import Any
 
 import polars as pl
 
-from heldout.detect import Cell
+from heldout.detect import Cell, rate_interval
 from heldout.errors import counted
-from heldout.evidence import OPEN, PEOPLE, PROVEN, REGISTRATION, Rung, leaks
-from heldout.stats import Interval, cluster_rate_interval
+from heldout.evidence import (
+    LABEL_CONFLICTS,
+    OPEN,
+    PEOPLE,
+    PICTURED,
+    PROVEN,
+    REGISTRATION,
+    Rung,
+    leaks,
+)
+from heldout.stats import Interval
 from heldout.store import Run
 from heldout.verdict.claim import ACTIONS, Claim, Status
 from heldout.verdict.required import settled_by
-from heldout.verdict.rules import COHORT, COPIES, RULES, rule_id
+from heldout.verdict.rules import COHORT, COPIES, RULES, SOURCES, rule_id
 from heldout.verdict.text_claims import WITHIN_REACH
 
 # Recommendations: sentences made from claims, each with the claims it rests on.
@@ -73,11 +82,11 @@ def _items(verdict: BenchmarkVerdict) -> Iterator[Advice]:
         )
         told_all = _advice("items", left, claims, verdict.benchmark)
         yield {**told_all, "action": REPLACE, "items": proven}
+    asked = all(cell.asked for cell in verdict.cells)
     for rung in sorted(counts, reverse=True):
         items = counted(counts[rung], "item", "items")
-        sentence = (
-            f"{record[rung].format(items, verdict.benchmark)}; they are listed in actions.jsonl."
-        )
+        action = record[rung] if asked else record[rung].replace("answer", "label")
+        sentence = f"{action.format(items, verdict.benchmark)}; they are listed in actions.jsonl."
         yield {
             **_advice("items", sentence, claims, verdict.benchmark),
             "action": ACTIONS[rung],
@@ -316,6 +325,8 @@ class CellVerdict:
         True  # False: nobody knows whether a leaked picture has its answer there
     )
     rendered: bool = False  # heldout drew the benchmark's pictures: rates of its lab hold for them
+    asked: bool = True  # items have questions; else their answers are labels
+    label_conflicts: int = 0  # items whose copy has another answer or label
 
     @property
     def pair(self) -> bool:
@@ -338,6 +349,8 @@ class CellVerdict:
             "by_registration": self.by_registration,
             "answers_compared": self.answers_compared,
             "rendered": self.rendered,
+            "asked": self.asked,
+            "label_conflicts": self.label_conflicts,
             "claims": [
                 {**claim.model_dump(mode="json"), "settled_by": settled_by(claim, self.audited)}
                 for claim in self.claims
@@ -391,8 +404,8 @@ def compared_answers(claims: Sequence[Claim]) -> bool:
 
 
 def is_leak(claim: Claim) -> bool:
-    """Nearness is never a leak, whatever its status."""
-    return not claim.id.startswith(NEARNESS)
+    """Nearness is never a leak, whatever its status, and nor is a source that both sides name."""
+    return not (claim.id.startswith(NEARNESS) or claim.rule.startswith(f"{SOURCES}/"))
 
 
 def benchmark_verdict(
@@ -404,7 +417,9 @@ def benchmark_verdict(
     """
     claims = [Claim.model_validate(claim) for claim in run.read_json("claims.json")["claims"]]
     leaked = leaks(run)
-    clusters = {row["benchmark_id"]: row["cluster"] for row in run.read_table("items").to_pylist()}
+    items = run.read_table("items").to_pylist()
+    clusters = {row["benchmark_id"]: row["cluster"] for row in items}
+    asked = all(row["question"] for row in items)
     groups: dict[tuple[str | None, str | None], list[Claim]] = {}
     for claim in claims:
         groups.setdefault((claim.cell.corpus, claim.cell.model), []).append(claim)
@@ -414,12 +429,14 @@ def benchmark_verdict(
     audited = (run.path / "audit.yaml").exists()
     rendered = bool(run.manifest()["inputs"].get("benchmark", {}).get("rendered", False))
     for (corpus, model), mine in groups.items():
-        leak, evidence, how = None, {}, Counter[str | None]()
+        leak, evidence, how, conflicts = None, {}, Counter[str | None](), 0
         if corpus is not None:
             there = leaked.filter(pl.col("corpus") == corpus)
             leak = _rate(dict(there.select("benchmark_id", "rung").iter_rows()), clusters)
             counts, how = Counter(there["rung"]), Counter(there["shown_by"])
             evidence = {rung.value: counts[rung] for rung in ACTIONS if counts[rung]}
+            other = pl.col("label_relation").is_in(LABEL_CONFLICTS) & pl.col("rung").is_in(PICTURED)
+            conflicts = len(there.filter(other))
         cell = Cell(benchmark=name, corpus=corpus, model=model)
         cells.append(
             CellVerdict(
@@ -433,6 +450,8 @@ def benchmark_verdict(
                 audited,
                 compared_answers(mine),
                 rendered,
+                asked,
+                conflicts,
             )
         )
     return BenchmarkVerdict(name, str(run.path), cells, leaked, corrected)
@@ -452,7 +471,7 @@ def overall_verdict(benchmarks: Sequence[BenchmarkVerdict], family: Mapping[str,
 def _rate(there: Mapping[str, Any], clusters: Mapping[str, str]) -> LeakRate:
     def rate(rungs: frozenset[Rung]) -> LeakRate:
         marks = [float(there.get(item) in rungs) for item in clusters]
-        interval = cluster_rate_interval(marks, list(clusters.values()))
+        interval = rate_interval(marks, list(clusters.values()))
         return LeakRate(int(sum(marks)), len(marks), interval)
 
     proven, possible = rate(PROVEN), rate(PROVEN | OPEN)

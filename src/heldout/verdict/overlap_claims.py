@@ -120,7 +120,7 @@ def _undecided_pairs(images: Finding) -> list[Control]:
     have = counted(_undecided(images), "picture has", "pictures have")
     message = f"{have} an undecided match in the corpus and no proven copy"
     reasons = images.details.get("undecided_because", {})
-    listed = ", ".join(f"{count:,} {reason}" for reason, count in reasons.items())
+    listed = ", ".join(f"{count:,} {reason}" for reason, count in reasons.items() if reason)
     return [
         Control(
             name="undecided pairs",

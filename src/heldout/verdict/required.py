@@ -7,7 +7,16 @@ from typing import NamedTuple
 
 from heldout.verdict._model_claims import FIRES_ALONE
 from heldout.verdict.claim import Claim, Control
-from heldout.verdict.rules import ANSWERS, COHORT, COPIES, MEMBERSHIP, NEARNESS, ORDER, WORDS
+from heldout.verdict.rules import (
+    ANSWERS,
+    COHORT,
+    COPIES,
+    MEMBERSHIP,
+    NEARNESS,
+    ORDER,
+    SOURCES,
+    WORDS,
+)
 
 
 class RequiredControl(NamedTuple):
@@ -32,7 +41,7 @@ REQUIRED: tuple[RequiredControl, ...] = (
     ),
     RequiredControl(
         "corpus coverage",
-        (COPIES, WORDS),
+        (COPIES, WORDS, SOURCES),
         "was the corpus read?",
         "make readable what the dropped table lists, and run the audit again",
         "make readable what the dropped table lists, and give the same command again",
@@ -68,6 +77,13 @@ REQUIRED: tuple[RequiredControl, ...] = (
         "compare the pictures, too: these words are too common or too short",
     ),
     RequiredControl(
+        "rewordings",
+        (WORDS,),
+        "were rewordings looked for?",
+        "install an encoder (pip install 'heldout[text]') and run the audit again",
+        "install an encoder (pip install 'heldout[text]') and give the same command again",
+    ),
+    RequiredControl(
         "registration of what is flagged",
         (NEARNESS,),
         "are flagged pictures copies?",
@@ -101,11 +117,25 @@ REQUIRED: tuple[RequiredControl, ...] = (
         "score or ask a model that cannot have seen it, then heldout detect RUN --baseline MODEL",
     ),
     RequiredControl(
-        "permutations",
+        "attainable p",
         (ORDER, MEMBERSHIP, COHORT, ANSWERS),
         "could a perfect effect have fired?",
-        "give more permutations: heldout audit --plan says how many the family needs",
-        "give more: heldout detect RUN --permutations N",
+        "record more images, shards or shuffles, or give more permutations (heldout audit --plan)",
+        "record more images, shards or shuffles, or heldout detect RUN --permutations N",
+    ),
+    RequiredControl(
+        "own interval",
+        (ORDER, MEMBERSHIP, COHORT, ANSWERS),
+        "does its interval contain no effect, where nothing fires?",
+        "record more items, or plan fewer claims together",
+        "record more items",
+    ),
+    RequiredControl(
+        "earlier looks",
+        (ORDER, MEMBERSHIP, COHORT, ANSWERS),
+        "were the same models looked at before, with other detectors, settings or data?",
+        "plan all detectors and baselines in one audit",
+        "give all detectors and baselines in one call",
     ),
     RequiredControl(
         "covariates",
@@ -152,11 +182,18 @@ REQUIRED: tuple[RequiredControl, ...] = (
         "score the model again in higher precision, or a cohort as noisy as it is",
     ),
     RequiredControl(
+        "shared difficulty",
+        (COHORT,),
+        "do two clean models find the same items easy, too?",
+        "name the family of every model, and baselines of at least three families",
+        "name families: heldout detect RUN --family MODEL=FAMILY, with baselines of at least three",
+    ),
+    RequiredControl(
         "spread of clean models",
-        (ANSWERS,),
+        (ORDER, ANSWERS),
         "do clean models differ as much among themselves?",
-        "name at least three baselines that were asked the same",
-        "give at least three that were asked the same: heldout detect RUN --baseline MODEL …",
+        "name baselines of at least three families that were asked or scored the same (family: of models)",
+        "give such baselines of at least three: heldout detect RUN --baseline MODEL --family MODEL=FAMILY …",
     ),
     RequiredControl(
         "skill of the references",

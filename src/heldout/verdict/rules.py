@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 from heldout.verdict.claim import Status
 
-COPIES, WORDS, NEARNESS = "copies", "words", "nearness"
+COPIES, WORDS, SOURCES, NEARNESS = "copies", "words", "sources", "nearness"
 ORDER, MEMBERSHIP, COHORT, ANSWERS = "order", "membership", "cohort", "answers"
 OF_MODELS = (ORDER, MEMBERSHIP, COHORT, ANSWERS)
-KINDS = (COPIES, WORDS, NEARNESS, *OF_MODELS)
+KINDS = (COPIES, WORDS, SOURCES, NEARNESS, *OF_MODELS)
 
 
 class Rule(NamedTuple):
@@ -147,6 +147,21 @@ RULES: tuple[Rule, ...] = (
         "none found, but nobody looked for rewordings",
     ),
     Rule("none-found", (WORDS,), {}, "clean", "none found, and most items could have been"),
+    # A source that both sides name is where they come from, and no leak by itself.
+    Rule(
+        "source-named",
+        (SOURCES,),
+        {"an article or address is named": True},
+        "qualified",
+        "one article, DOI or address on both sides: what is asked of it may be known from the corpus",
+    ),
+    Rule(
+        "file-named",
+        (SOURCES,),
+        {},
+        "qualified",
+        "only names of files are the same, and these repeat",
+    ),
     # Nearness is never a leak, whatever its status: copies have a claim of their own.
     Rule(
         "no-threshold",
@@ -235,11 +250,18 @@ RULES: tuple[Rule, ...] = (
         "it drops by itself, and so do clean models, as much",
     ),
     Rule(
-        "floor",
+        "own-interval",
         OF_MODELS,
-        {"fires": False, "at the floor of its permutations": True},
+        {"fires": False, "its interval excludes no effect": True},
         "qualified",
-        "as far from chance as its permutations can show, and too few of them for the family",
+        "nothing fires once corrected, but an interval lies above no effect",
+    ),
+    Rule(
+        "out-of-reach",
+        OF_MODELS,
+        {"fires": False, "no effect could have fired": True},
+        "not testable",
+        "the smallest p that could have come out is too large for the family",
     ),
     Rule(
         "no-reference",

@@ -37,7 +37,7 @@ def text_claim(
     ``pictured``: the corpus shows pictures, so that what words cannot tell, these may.
     """
     cell = joined.cell
-    control = _coverage(scanned)
+    control = text_coverage(scanned)
     documents = int(scanned["counts"].get("text_documents", 0))
     # A shared source is a hint where to look: names of files and of articles repeat.
     words = [finding for finding in findings if not finding.id.endswith("/provenance")]
@@ -149,7 +149,7 @@ def _wordless(together: Mapping[str, Any], documents: int, control: Control) -> 
     return [Control(name=NOTHING_TO_COMPARE, outcome="missing", reason=reason)]
 
 
-def _coverage(scanned: Mapping[str, Any]) -> Control:
+def text_coverage(scanned: Mapping[str, Any]) -> Control:
     counts, failed = scanned["counts"], scanned["failed"]
     read = int(counts.get("text_items", 0))
     lost, archives = (

@@ -93,7 +93,7 @@ def test_twins_that_are_their_originals_convict_nobody(tmp_path: Path) -> None:
     assert (claim.status, claim.rule) == ("not testable", "answers/untested")
     assert "80 of 80 twins show the same picture as their original" in claim.why
     for page in ("report.html", "trees/report.html", "trees/report.md"):
-        assert "80 of 80 twins show the very picture" in (out / page).read_text()
+        assert "80 of 80 twins show the same picture" in (out / page).read_text()
 
 
 def test_where_most_twins_are_their_originals_the_rest_settles_nothing(tmp_path: Path) -> None:

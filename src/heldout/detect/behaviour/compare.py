@@ -286,6 +286,8 @@ def compare(
         table="answers",
         details={
             "p_tied": main.p_tied,
+            "permutations": main.permutations or None,
+            "least_p": main.least,
             "test": main.method if tested else "none: a clean model shows a difference, too",
             **_details(probe, measured, settings),
             "pairs": probe.counted,

@@ -84,7 +84,7 @@ def _write_decoder(file: Path, model: Any, shape: Decoder, stored: str) -> None:
     import torch
     from transformers import DynamicCache
 
-    class Reader(torch.nn.Module):  # type: ignore[misc]
+    class CachedDecoder(torch.nn.Module):  # type: ignore[misc]
         """Tokens after what was read before; ``slots`` says where a line of the pictures stands.
 
         A past of one row serves all rows. Rows are padded on the right, where causality hides it.
@@ -140,7 +140,7 @@ def _write_decoder(file: Path, model: Any, shape: Decoder, stored: str) -> None:
     axes |= {name: {0: "past_rows", 2: "past"} for name in past}
     axes |= {name: {0: "rows", 2: "present"} for name in present}
     names = [IDS, SLOTS, PICTURES, ROWS, PLACES, *past]
-    _write(file, Reader().eval(), inputs, names, [LOGITS, *present], axes, stored)
+    _write(file, CachedDecoder().eval(), inputs, names, [LOGITS, *present], axes, stored)
 
 
 def _write(

@@ -17,7 +17,7 @@ import numpy as np
 
 from heldout.image import ImageError
 from heldout.model.local.forward import Numbered, Passes, Prefix, halving
-from heldout.model.local.layout import Group, Layout, PictureFeatures, Row, groups
+from heldout.model.local.layout import Group, Layout, PictureInputs, Row, groups
 from heldout.model.local.load import Family
 from heldout.model.local.writing import UnwritableError, Writer
 from heldout.model.request import CUT, STOPPED, Prompt, Reply
@@ -69,7 +69,7 @@ class Greedy:
             for number, tokens in enumerate(said)
         ]
 
-    def whole(self, row: Row, features: PictureFeatures) -> Said:
+    def whole(self, row: Row, features: PictureInputs) -> Said:
         """From the row's beginning, for families whose prompt cannot be read in two parts."""
         tokens, first = self._passes.generate(row, features, self._most)
         ended = next((n for n, token in enumerate(tokens) if token in self._stops), None)
@@ -148,11 +148,9 @@ class LocalAsker:
             if waiting is not None:
                 yield from self._said(waiting.result(), letters, keep)
 
-    def _prepare(
-        self, group: Group
-    ) -> list[tuple[list[str], PictureFeatures, list[Row]] | Dropped]:
+    def _prepare(self, group: Group) -> list[tuple[list[str], PictureInputs, list[Row]] | Dropped]:
         """Ids, pictures and rows that belong together; what cannot be asked, with its reason."""
-        made: list[tuple[list[str], PictureFeatures, list[Row]] | Dropped] = []
+        made: list[tuple[list[str], PictureInputs, list[Row]] | Dropped] = []
         names, written = [], []
         for request in group.requests:
             try:
@@ -180,7 +178,7 @@ class LocalAsker:
 
     def _said(
         self,
-        prepared: Sequence[tuple[list[str], PictureFeatures, list[Row]] | Dropped],
+        prepared: Sequence[tuple[list[str], PictureInputs, list[Row]] | Dropped],
         letters: Mapping[str, int],
         keep: Callable[[Reply], None],
     ) -> Iterator[Reply | Dropped]:
@@ -211,7 +209,7 @@ class LocalAsker:
                 yield reply
 
     def _run(
-        self, rows: list[Numbered], features: PictureFeatures
+        self, rows: list[Numbered], features: PictureInputs
     ) -> Iterator[tuple[int, Said | None]]:
         if not rows:
             return
@@ -230,7 +228,7 @@ class LocalAsker:
                 for place, (number, _) in enumerate(batch):
                     yield number, None if replies is None else replies[place]
 
-    def _alone(self, row: Row, features: PictureFeatures) -> Said:
+    def _alone(self, row: Row, features: PictureInputs) -> Said:
         """One row from its beginning: by its own prefix, or as the model's own code generates."""
         if self._able() and len(row.ids) > 1:
             prefix = self._parts.passes.read(row.ids[:-1], features)
@@ -254,7 +252,7 @@ class LocalAsker:
     def _able(self) -> bool:
         return self._parts.family.prefix and not self._parts.replies
 
-    def _shared(self, rows: Sequence[Row], features: PictureFeatures) -> int:
+    def _shared(self, rows: Sequence[Row], features: PictureInputs) -> int:
         """How many tokens to read once for all rows, each keeping its last; 0 where that is not valid."""
         if not (self._parts.sharing and self._able()):
             return 0

@@ -315,10 +315,10 @@ class _Work:
         nearest.neighbour[nearest.similarity >= self.duplicates] = -1
         if role == "null":  # one picture of each study: a volume of many slices is one draw
             study_seen: set[str] = set()
-            for place, study in enumerate(taken.studies):
+            for row, study in enumerate(taken.studies):
                 if study in study_seen:
-                    nearest.neighbour[place] = -1
-                elif study and nearest.neighbour[place] >= 0:
+                    nearest.neighbour[row] = -1
+                elif study and nearest.neighbour[row] >= 0:
                     study_seen.add(study)
         result = self.result(role, label, taken.ids, taken.rows, nearest, taken.studies)
         if role == "null":

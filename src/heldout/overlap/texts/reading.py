@@ -11,35 +11,40 @@ there, and far less likeness is needed.
 
 from __future__ import annotations
 
-import functools
 import json
-import re
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import polars as pl
+import scipy.sparse
 from numpy.typing import NDArray
 
 from heldout.engine import progress
 from heldout.overlap.images.encoder import Floats
 from heldout.overlap.relations import COPIES
+from heldout.overlap.texts.candidates import (
+    FEW,
+    Candidate,
+    Chances,
+    same_amounts,
+    stem,
+    told_by_numbers,
+)
 from heldout.overlap.texts.encoders import DEFAULT, READER, open_text_encoder
 from heldout.overlap.texts.index import TextIndex
-from heldout.overlap.texts.ledger import AGREEING
 from heldout.overlap.texts.normalise import loose
 from heldout.overlap.texts.relation import PARAPHRASE, SHOWN
 
-OWN_ALPHA = 0.03  # chance that another question beside the own picture, with its answer, passes
+ALONE_ALPHA = 0.005  # chance from which on a candidate counts whatever else is there
+OWN_ALPHA = 0.04  # chance that another question beside the own picture, with its answer, passes
 _LISTED = 5.0  # candidates are listed up to so many times the chance that counts
-_FEW = 30  # different texts below which a null says nothing
 _SAMPLE = 3000  # texts of the benchmark that are compared with each other
 _NEXT = 3  # next-nearest texts of either side, of which the middle one is what a candidate stands out from
 _BATCH = 512  # texts between two steps of the progress bar
 _FEWEST_WORDS = 3  # "15" rewords nothing
 _SHORTER = 0.25  # nor does a text of a quarter of the words
+_WORDS = 0.2  # of a cosine: what two texts with the same rare words are nearer
 _HALF = 0.5  # chances above it are those of different texts (Storey's lambda)
 #: cosines from which on texts count where no null is large enough: alone, and beside the own picture
 SETTLED: Mapping[str, tuple[float, float]] = {READER: (0.90, 0.72), DEFAULT: (0.85, 0.50)}
@@ -48,45 +53,6 @@ _SURE, _LIKELY = (
     0.001,
     0.3,
 )  # chances that are taken for granted then, above the first and the second
-
-_SPELLED = (  # "one" mostly counts nothing
-    "two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
-    "eighteen nineteen twenty"
-)
-_WORD_NUMBERS = {word: str(2 + place) for place, word in enumerate(_SPELLED.split())} | {
-    "thirty": "30",
-    "forty": "40",
-    "fifty": "50",
-    "sixty": "60",
-    "hundred": "100",
-    "dozen": "12",
-}
-_NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
-_SHARED = 0.5  # of the numbers of either text: below it they are two texts
-
-
-@dataclass
-class Candidate:
-    """One row of text_matches that may be a rewording."""
-
-    row: dict[str, Any]
-    evidence: dict[str, Any]
-    own: bool  # beside a copy of the item's picture
-    score: float = 0.0
-    p: float = 1.0
-    possible: bool = True
-
-    @property
-    def item(self) -> str:
-        return str(self.row["benchmark_id"])
-
-    @property
-    def document(self) -> tuple[str, str, str]:
-        return str(self.row["corpus"]), str(self.row["corpus_id"]), self.evidence["corpus_text"]
-
-    @property
-    def answer(self) -> str:
-        return str(self.row["answer_relation"])
 
 
 class Null:
@@ -101,7 +67,7 @@ class Null:
 
     @property
     def known(self) -> bool:
-        return len(self) >= _FEW
+        return len(self) >= FEW
 
     def p(self, score: float, cosine: float) -> float:
         """How often a different text scores as high; without a null, by the cosine alone."""
@@ -149,20 +115,35 @@ def settle_rewordings(
 
 
 class _Reading:
-    """Scores of candidates, and of texts of the benchmark with each other, by one encoder."""
+    """Scores of pairs of texts: the cosine of one encoder, and a little for the rare words they share."""
 
     def __init__(self, name: str, identity: str, vectors: Mapping[str, Floats]) -> None:
-        self.name, self.identity, self.vectors = name, identity, vectors
+        self.name, self.identity = name, identity
+        self._place = {text: place for place, text in enumerate(vectors)}
+        self._vectors: Floats = (
+            np.stack(list(vectors.values())) if vectors else np.zeros((0, 1), np.float32)
+        )
+        vocabulary: dict[str, int] = {}
+        rows, columns = [], []
+        for place, text in enumerate(vectors):
+            for word in sorted({stem(word) for word in loose(text).split()}):
+                rows.append(place)
+                columns.append(vocabulary.setdefault(word, len(vocabulary)))
+        shape = len(vectors), max(1, len(vocabulary))
+        has = scipy.sparse.csr_matrix((np.ones(len(rows), np.float32), (rows, columns)), shape)
+        count = np.asarray(has.sum(axis=0)).ravel()
+        rarity = np.log2((len(vectors) + 1) / (count + 1)).astype(np.float32)
+        self._words: Any = has.multiply(np.sqrt(np.maximum(rarity, 0.0))[None]).tocsr()
+        self._bits = np.asarray(self._words.multiply(self._words).sum(axis=1)).ravel()
 
     @classmethod
     def of(cls, candidates: Sequence[Candidate], index: TextIndex, quiet: bool) -> _Reading:
         name = index.search.reader or index.search.encoder
         assert name is not None
         encoder = open_text_encoder(name)
-        ours = dict.fromkeys(index.entries[entry].text for entry in _asked(index))
         texts = sorted(
             {
-                *ours,
+                *(index.entries[entry].text for entry in _asked(index)),
                 *(entry.evidence["benchmark_text"] for entry in candidates),
                 *(entry.evidence["corpus_text"] for entry in candidates),
             }
@@ -176,13 +157,23 @@ class _Reading:
                 step(len(batch))
         reading = cls(name, encoder.identity, vectors)
         for entry in candidates:
-            entry.score = reading.score(
-                entry.evidence["benchmark_text"], entry.evidence["corpus_text"]
-            )
+            pair = [entry.evidence["benchmark_text"]], [entry.evidence["corpus_text"]]
+            entry.similarity = float(reading.cosines(*pair)[0, 0])
+            entry.score = float(reading.scores(*pair)[0, 0])
         return reading
 
-    def score(self, text: str, other: str) -> float:
-        return min(1.0, float(self.vectors[text] @ self.vectors[other]))
+    def cosines(self, texts: Sequence[str], others: Sequence[str]) -> Floats:
+        ours, theirs = ([self._place[text] for text in side] for side in (texts, others))
+        cosines: Floats = np.minimum(1.0, self._vectors[ours] @ self._vectors[theirs].T)
+        return cosines
+
+    def scores(self, texts: Sequence[str], others: Sequence[str]) -> NDArray[np.float64]:
+        ours, theirs = ([self._place[text] for text in side] for side in (texts, others))
+        shared = (self._words[ours] @ self._words[theirs].T).toarray()
+        every = self._bits[ours][:, None] + self._bits[theirs][None] - shared
+        scores: NDArray[np.float64] = self.cosines(texts, others).astype(np.float64)
+        scores += _WORDS * shared / np.maximum(every, 1e-6)
+        return scores
 
 
 def _asked(index: TextIndex) -> list[int]:
@@ -199,21 +190,24 @@ def _settle(candidates: Sequence[Candidate], reading: _Reading, index: TextIndex
     alone = Null(among.margins, settled)
     contradicting = [e.score for e in candidates if e.own and e.answer == "different"]
     beside = Null(
-        contradicting if len(contradicting) >= _FEW else among.together, (settled[1], settled[1])
+        contradicting if len(contradicting) >= FEW else among.together, (settled[1], settled[1])
     )
-    chances = _Chances(candidates, index)
+    chances = Chances(candidates, index)
     best_item = _nearest_items(candidates)
     margins = among.stand_out(candidates)
+    documents = len({entry.document for entry in candidates if not entry.own})
+    fewer = min(1.0, documents / max(1, len(alone)))
     for entry, margin in zip(candidates, margins, strict=True):
         if entry.own:
-            entry.p = beside.p(entry.score, entry.score) * chances.of(entry)
+            entry.p = beside.p(entry.score, entry.similarity) * chances.of(entry)
         else:
-            # Of the texts that have the item's answer by chance, the nearest is nearer than this one.
-            entry.p = 1.0 - (1.0 - alone.p(margin, entry.score)) ** chances.of(entry)
+            # The nearest of a few texts is less near than that of many: those with the item's answer, and
+            # those of a corpus smaller than the benchmark.
+            entry.p = 1.0 - (1.0 - alone.p(margin, entry.similarity)) ** (fewer * chances.of(entry))
         if search.threshold is not None:
-            entry.p = 0.0 if entry.score >= search.threshold else 1.0
+            entry.p = 0.0 if entry.similarity >= search.threshold else 1.0
         entry.possible = _may_count(entry, best_item)
-    cut = _cut(candidates, search.fdr, len(index.ids))
+    cut = max(ALONE_ALPHA, _cut(candidates, search.fdr, min(len(index.ids), documents)))
     for entry in candidates:
         limit = OWN_ALPHA if entry.own else cut
         counts = entry.possible and entry.p <= limit
@@ -222,7 +216,7 @@ def _settle(candidates: Sequence[Candidate], reading: _Reading, index: TextIndex
         )
         entry.row["degree"] = "soft" if counts else "none" if listed else "dropped"
         entry.evidence["reading"] = {
-            "similarity": round(entry.score, 4),
+            "similarity": round(entry.similarity, 4),
             "chance": float(f"{entry.p:.2g}"),
             "own_picture": entry.own,
         }
@@ -245,7 +239,8 @@ def _cut(candidates: Sequence[Candidate], fdr: float, items: int) -> float:
             chance = entry.p if entry.possible else 1.0
             best[entry.item] = min(best.get(entry.item, 1.0), chance)
     chances = np.sort(np.fromiter(best.values(), np.float64))
-    different = items - len(chances) + int((chances > _HALF).sum())
+    chances = chances[: max(1, items)]  # a document rewords no more than one text
+    different = max(0, items - len(chances)) + int((chances > _HALF).sum())
     null = min(1.0, (1 + different) / (_HALF * max(1, items)))
     false = null * items * chances / np.arange(1, len(chances) + 1)
     passing = np.flatnonzero(false <= fdr)
@@ -267,12 +262,8 @@ class _Neighbours:
     def __init__(self, reading: _Reading, index: TextIndex) -> None:
         self._reading, self._index = reading, index
         self._asked = _asked(index)
-        self._rows: Floats = (
-            np.stack([reading.vectors[index.entries[k].text] for k in self._asked])
-            if self._asked
-            else np.zeros((0, 1), np.float32)
-        )
-        self._place = {index.entries[k].text: place for place, k in enumerate(self._asked)}
+        self._texts = [index.entries[k].text for k in self._asked]
+        self._place = {text: place for place, text in enumerate(self._texts)}
         self._clusters = [
             {index.clusters[item] for item in index.entries[k].items} for k in self._asked
         ]
@@ -291,7 +282,7 @@ class _Neighbours:
         for place, known in enumerate(answers):
             for answer in known:
                 by_answer.setdefault(answer, []).append(place)
-        scores = np.minimum(1.0, self._rows @ self._rows.T).astype(np.float64)
+        scores = self._reading.scores(self._texts, self._texts)
         nearest: list[tuple[int, float]] = []
         for place, known in enumerate(answers):
             same = [other for answer in known for other in by_answer[answer]]
@@ -316,10 +307,11 @@ class _Neighbours:
         for entry in candidates:
             around.setdefault(entry.evidence["benchmark_text"], []).append(entry.score)
         theirs: dict[str, NDArray[np.float64]] = {}
-        for text in {entry.evidence["corpus_text"] for entry in candidates}:
-            theirs[text] = _highest(
-                (self._rows @ self._reading.vectors[text]).astype(np.float64), _NEXT + 1
-            )
+        texts = list(dict.fromkeys(entry.evidence["corpus_text"] for entry in candidates))
+        for first in range(0, len(texts), _BATCH):
+            batch = texts[first : first + _BATCH]
+            for text, scores in zip(batch, self._reading.scores(batch, self._texts), strict=True):
+                theirs[text] = _highest(scores, _NEXT + 1)
         margins = []
         for entry in candidates:
             text = entry.evidence["benchmark_text"]
@@ -353,47 +345,6 @@ def _middle(scores: NDArray[np.float64]) -> float:
 _EQUAL = 1e-4  # rounding of one product computed twice
 
 
-class _Chances:
-    """How likely answer, options and numbers agree by chance, from what candidates are like."""
-
-    def __init__(self, candidates: Sequence[Candidate], index: TextIndex) -> None:
-        self._index = index
-        self._place = {identifier: place for place, identifier in enumerate(index.ids)}
-        self._answers: dict[bool, Counter[str]] = {True: Counter(), False: Counter()}
-        self._documents = {True: 0, False: 0}
-        different, agreeing = 0, 0
-        for entry in candidates:
-            # Chosen for their answer, they say nothing about how common it is.
-            if entry.evidence.get("way") != AGREEING and entry.evidence["corpus_answers"]:
-                self._answers[entry.own].update(set(entry.evidence["corpus_answers"]))
-                self._documents[entry.own] += 1
-            if entry.answer == "different" and _told_by_numbers(entry) is not None:
-                different += 1
-                agreeing += bool(_told_by_numbers(entry))
-        self._numbers = (1 + agreeing) / (1 + max(_FEW, different))
-        self._options = Counter(texts.options for texts in index.items if texts.options)
-
-    def of(self, entry: Candidate) -> float:
-        texts = self._index.items[self._place[entry.item]]
-        chance = 1.0
-        if entry.answer == "same":
-            known = self._answers[entry.own][texts.answer]
-            chance *= min(1.0, (1 + known) / (1 + max(_FEW, self._documents[entry.own])))
-        if entry.evidence.get("options"):
-            chance *= (1 + self._options[texts.options]) / (2 + self._options.total())
-        if _told_by_numbers(entry):
-            chance *= self._numbers
-        return chance
-
-
-def _told_by_numbers(entry: Candidate) -> bool | None:
-    """Do both name the same numbers, two or more? None where they do not name so many."""
-    ours, theirs = (amounts(entry.evidence[side]) for side in ("benchmark_text", "corpus_text"))
-    if min(len(ours), len(theirs)) < 2:
-        return None
-    return ours == theirs
-
-
 def _may_count(entry: Candidate, best_item: Mapping[tuple[str, str, str], float]) -> bool:
     """What no likeness makes up for."""
     if (
@@ -404,7 +355,7 @@ def _may_count(entry: Candidate, best_item: Mapping[tuple[str, str, str], float]
         return False
     if entry.own:
         return True
-    told = entry.answer == "same" and (entry.evidence.get("options") or _told_by_numbers(entry))
+    told = entry.answer == "same" and (entry.evidence.get("options") or told_by_numbers(entry))
     if entry.evidence["generic"] and not told:
         return False  # asked of several pictures: it identifies none
     if entry.evidence["short"] and entry.answer != "same":
@@ -419,22 +370,6 @@ def _too_short(entry: Candidate) -> bool:
     return theirs < _FEWEST_WORDS or theirs < _SHORTER * ours
 
 
-def same_amounts(text: str, other: str) -> bool:
-    """Do both name much the same numbers, as figures or words? A rewording keeps them."""
-    ours, theirs = amounts(text), amounts(other)
-    if not ours or not theirs:
-        return True
-    return len(ours & theirs) >= _SHARED * min(len(ours), len(theirs))
-
-
-@functools.lru_cache(maxsize=2**14)
-def amounts(text: str) -> frozenset[str]:
-    figures = (match.replace(",", "") for match in _NUMBER.findall(text))
-    values = {f"{float(figure):g}" for figure in figures if figure.count(".") <= 1}
-    words = {_WORD_NUMBERS[word] for word in loose(text).split() if word in _WORD_NUMBERS}
-    return frozenset(values | words)
-
-
 def _settled_row(entry: Candidate) -> dict[str, Any]:
     evidence = {
         **entry.evidence,
@@ -443,6 +378,6 @@ def _settled_row(entry: Candidate) -> dict[str, Any]:
     }
     return {
         **entry.row,
-        "similarity": entry.score,
+        "similarity": entry.similarity,
         "evidence": json.dumps(evidence, ensure_ascii=False),
     }

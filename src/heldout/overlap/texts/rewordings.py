@@ -144,18 +144,21 @@ class RewordingPass:
     def rows(self, corpus: str) -> Iterator[dict[str, Any]]:
         """Candidates, one row per item and corpus item and way; degree none until they are read."""
         best: dict[tuple[int, str], tuple[int, float, int, Document]] = {}
+        near: set[tuple[int, str]] = set()  # found for their nearness, whatever else
         for way, item, row, position, cosine in self._candidates():
             document = self._documents[position]
             entry = self._index.embedded[row]
             if document.field not in COMPARABLE[self._index.entries[entry].field]:
                 continue
             key = item, document.corpus_id
+            near |= {key} if way != AGREEING else set()
             candidate = (-_WAYS.index(way), cosine, entry, document)
             if key not in best or candidate[:2] > best[key][:2]:
                 best[key] = candidate
-        for (item, _), (rank, cosine, entry, document) in best.items():
-            pair = Pair(document, min(1.0, cosine), {"way": _WAYS[-rank]})
-            match = match_row(self._index, corpus, "embedding", entry, item, pair)
+        for key, (rank, cosine, entry, document) in best.items():
+            evidence = {"way": _WAYS[-rank], "near": key in near}
+            pair = Pair(document, min(1.0, cosine), evidence)
+            match = match_row(self._index, corpus, "embedding", entry, key[0], pair)
             if match["relation"] == PARAPHRASE or cosine >= PUBLISHED:
                 yield match
 

@@ -10,14 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-import numpy as np
-from scipy import special
-
 from heldout.detect import ALPHA, DetectSettings, Finding
 from heldout.verdict._model_claims import BASELINE, FIRES_ALONE, FIRES_TOO, strongest_of
 from heldout.verdict.claim import Control
+from heldout.verdict.controls.families import SPREAD, spread_control
 
-SPREAD = "spread of clean models"
 UNREAD = "unreadable replies"
 PLACE = "place of the right option"
 SKILL = "skill of the references"
@@ -31,7 +28,6 @@ MOST_LOST = 0.2  # of a model's replies; with more of them unreadable nothing is
 LEAST_RECORDED = 0.9
 LARGEST = 0.5  # an effect this large that need not have shown leaves nothing to call clean
 MOST_UNCHANGED = 0.5  # of a set of twins; who made more of them wrong made the others, too
-ENOUGH = 3  # references whose spread is worth an interval
 
 
 def behaviour_controls(
@@ -52,7 +48,7 @@ def behaviour_controls(
         ]
     return [
         *references,
-        _spread(strongest),
+        _spread(strongest, settings),
         *_skill(strongest),
         *_changed(strongest),
         *_judged(strongest),
@@ -123,7 +119,11 @@ def _references(finding: Finding, settings: DetectSettings) -> list[Control]:
         message = f"the difference to {name} is {_written(above)}, p = {above['p']:.2g}"
         named = f"{name}, named as a model that cannot have seen it,"
         corrected = min(1.0, above["p"] * len(details["references"]))
-        if corrected <= ALPHA and above["value"] > 0:
+        if corrected <= ALPHA and above["value"] > 0 and own["direction"] == "seen":
+            # What both show is not memory, and the better model has more to lose by a bad twin.
+            reason = f"{name} shows it as well, though less ({_written(own)}); {message}"
+            made.append(Control(name=label, outcome="missing", reason=reason))
+        elif corrected <= ALPHA and above["value"] > 0:
             made.append(Control(name=label, outcome="passed", reason=message))
         elif own["direction"] == "seen" and _away(finding):
             reason = (
@@ -140,26 +140,14 @@ def _references(finding: Finding, settings: DetectSettings) -> list[Control]:
     return made
 
 
-def _spread(finding: Finding) -> Control:
+def _spread(finding: Finding, settings: DetectSettings) -> Control:
     """A drop of its own needs no spread: what clean models show lies on the other side."""
     own = finding.details["own"]
     if own["direction"] == "seen":
         reason = f"its own difference is {_written(own)}: not only less of a gain than others'"
         return Control(name=SPREAD, outcome="passed", reason=reason)
-    theirs = [drop["value"] for drop in finding.details["references_own"].values()]
-    if len(theirs) < ENOUGH:
-        reason = (
-            f"its own difference is {_written(own)}, and {len(theirs)} clean reference"
-            f"{'' if len(theirs) == 1 else 's'} do not show how much clean models differ: name at "
-            f"least {ENOUGH}"
-        )
-        return Control(name=SPREAD, outcome="missing", reason=reason)
-    mean, spread = float(np.mean(theirs)), float(np.std(theirs, ddof=1))
-    freedom = len(theirs) - 1
-    reach = float(special.stdtrit(freedom, 1 - ALPHA / 2)) * spread * np.sqrt(1 + 1 / len(theirs))
-    message = f"{own['value']:.3g}, where another clean model would reach up to {mean + reach:.3g}"
-    outside = own["value"] > mean + reach
-    return Control(name=SPREAD, outcome="passed" if outside else "failed", reason=message)
+    theirs = {name: drop["value"] for name, drop in finding.details["references_own"].items()}
+    return spread_control(own["value"], theirs, settings)
 
 
 def _skill(finding: Finding) -> list[Control]:
