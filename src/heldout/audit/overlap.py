@@ -161,7 +161,7 @@ def audit_overlap(
             "against: no corpus was given: give what the benchmark may have leaked into"
         )
     corpora = [opened_corpus(source) for source in several]
-    opened = open_engine(engine, workers) if isinstance(engine, str) else None
+    opened = open_engine(engine, workers) if isinstance(engine, str) else engine
 
     def call(folder: Path) -> Sequence[str]:
         inputs = {
@@ -174,8 +174,8 @@ def audit_overlap(
             ],
             "seed": seed,
         }
-        given = {name: value for name, value in inputs.items() if value}
-        return command or verb_call("overlap", benchmark, settings, **given)
+        arguments = {name: value for name, value in inputs.items() if value}
+        return command or verb_call("overlap", benchmark, settings, **arguments)
 
     run = open_run(run, "overlap", benchmark.name, command=call, seed=seed)
     title = f"reading the images of {benchmark.name}"
@@ -189,14 +189,14 @@ def audit_overlap(
     if not settings.exact and settings.near_encoder is None and not can_register():
         notify(f"pairs that look alike will be listed, not verified: {NO_OPENCV}")
     with contextlib.ExitStack() as stack:
-        if opened is not None:
-            engine = stack.enter_context(opened)
+        if isinstance(engine, str):
+            stack.enter_context(opened)
         stack.enter_context(run.writing())
         ended = search_corpora(
             benchmark,
             corpora,
             run,
-            engine,
+            opened,
             settings,
             calibration,
             judge=ModelJudge.of(run, asker, quiet=quiet) if asker is not None else own,

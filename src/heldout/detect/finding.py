@@ -164,12 +164,12 @@ def around_correlation(value: float, error: float, method: str) -> Interval:
     return Interval(*ends, 0.95, f"{method}, Fisher's z")
 
 
-def _pair(detector: str, given: Any) -> Interval:
+def _pair(detector: str, bounds: Any) -> Interval:
     try:
-        low, high = map(float, given)
+        low, high = map(float, bounds)
     except (TypeError, ValueError):
         raise InputError(
-            f"{detector}: the effect's interval is {given!r:.60}: expected heldout.stats.Interval, or its two "
+            f"{detector}: the effect's interval is {bounds!r:.60}: expected heldout.stats.Interval, or its two "
             f"ends"
         ) from None
     return Interval(low, high, 0.95, "as the detector gives it")
@@ -213,8 +213,8 @@ def model_finding(
         details: Anything else that JSON can hold.
         direction: ``seen``, ``not seen`` or ``none``; default: by ``p`` and the sign of the effect.
     """
-    name, value, given = effect
-    interval = given if isinstance(given, Interval) else _pair(detector, given)
+    name, value, bounds = effect
+    interval = bounds if isinstance(bounds, Interval) else _pair(detector, bounds)
     return Finding(
         id=f"{detector}/{model}",
         detector=detector,

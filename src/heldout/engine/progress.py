@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Protocol, TextIO
+from typing import IO, Protocol, TextIO
 
 from rich.console import Console
 from rich.progress import BarColumn, ProgressColumn, SpinnerColumn, TextColumn
@@ -157,7 +157,7 @@ def _show(
             return
 
 
-def _rewrite(work: Progress, file: TextIO, finished: threading.Event) -> None:
+def _rewrite(work: Progress, file: IO[str], finished: threading.Event) -> None:
     """One line of a notebook's output, each second in the place of the last, and gone at the end."""
     width = 0
     while not finished.is_set():

@@ -339,7 +339,7 @@ class Detection:
 
     def __repr__(self) -> str:
         made = self.examination
-        outcomes = [*made.findings, *made.untested]
+        outcomes: list[Finding | NotTestable] = [*made.findings, *made.untested]
         names = ", ".join(dict.fromkeys(outcome.cell.benchmark for outcome in outcomes))
         return (
             f"<Detection of {names}: {len(made.findings):,} findings, {len(made.claims):,} "
