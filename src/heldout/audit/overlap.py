@@ -161,7 +161,9 @@ def audit_overlap(
             "against: no corpus was given: give what the benchmark may have leaked into"
         )
     corpora = [opened_corpus(source) for source in several]
-    opened = open_engine(engine, workers) if isinstance(engine, str) else engine
+    opened = (
+        open_engine(engine, workers) if isinstance(engine, str) else contextlib.nullcontext(engine)
+    )
 
     def call(folder: Path) -> Sequence[str]:
         inputs = {
@@ -189,14 +191,13 @@ def audit_overlap(
     if not settings.exact and settings.near_encoder is None and not can_register():
         notify(f"pairs that look alike will be listed, not verified: {NO_OPENCV}")
     with contextlib.ExitStack() as stack:
-        if isinstance(engine, str):
-            stack.enter_context(opened)
+        working = stack.enter_context(opened)
         stack.enter_context(run.writing())
         ended = search_corpora(
             benchmark,
             corpora,
             run,
-            opened,
+            working,
             settings,
             calibration,
             judge=ModelJudge.of(run, asker, quiet=quiet) if asker is not None else own,

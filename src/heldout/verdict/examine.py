@@ -339,8 +339,10 @@ class Detection:
 
     def __repr__(self) -> str:
         made = self.examination
-        outcomes: list[Finding | NotTestable] = [*made.findings, *made.untested]
-        names = ", ".join(dict.fromkeys(outcome.cell.benchmark for outcome in outcomes))
+        cells = [outcome.cell for outcome in made.findings] + [
+            outcome.cell for outcome in made.untested
+        ]
+        names = ", ".join(dict.fromkeys(cell.benchmark for cell in cells))
         return (
             f"<Detection of {names}: {len(made.findings):,} findings, {len(made.claims):,} "
             f"claims, {len(made.untested):,} not testable, run {self.run.path}>"
