@@ -69,7 +69,8 @@ def nested_settings(annotation: Any) -> type[Settings] | None:
     return next(filter(None, map(nested_settings, get_args(annotation))), None)
 
 
-def _plain_words(message: str) -> str:
+def plain_words(message: str) -> str:
+    """What Pydantic says of a value, as every face of heldout says it."""
     for pydantic, ours in _WORDS.items():
         message = message.replace(pydantic, ours)
     return message
@@ -79,6 +80,7 @@ _WORDS = {
     "Value error, ": "",
     "Input should be a valid number, unable to parse string as a number": "expected a number",
     "Input should be a valid integer, unable to parse string as an integer": "expected a whole number",
+    "Input should be a valid integer": "expected a whole number",
     "Input should be a valid boolean, unable to interpret input": "expected true or false",
     "Input should be a valid tuple": "expected a list",
     "Input should be a valid string": "expected a text",
@@ -104,7 +106,7 @@ def _sentence(error: ValidationError, settings: type[Settings]) -> str:
         return f"{name}: there is no such setting; {hint}"
     if problem["type"] == "missing":
         return f"{name}: this setting is needed"
-    message = _plain_words(problem["msg"])
+    message = plain_words(problem["msg"])
     if inner is not None:
         for own in inner.model_fields:  # a complaint about a nested model names its settings
             ending = r"\b" if "_" in own else ": "

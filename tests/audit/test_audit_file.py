@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import polars as pl
 import pytest
 
 from heldout.audit.audit_file import parse_gate, shut
+from heldout.audit.cases import open_cases
 from heldout.audit.reader import read_audit
-from heldout.detect import Cell
+from heldout.detect import Cell, DetectSettings, detectors
 from heldout.errors import InputError
+from heldout.model import parse_variants
+from heldout.overlap import OverlapSettings
 from heldout.stats import Interval
 from heldout.store import empty_table
 from heldout.verdict import Claim
@@ -46,7 +50,7 @@ def _read(folder: Path, text: str) -> str:
 
 
 def test_a_good_file_is_read_and_its_folder_found(tmp_path: Path) -> None:
-    (tmp_path / "audit.yaml").write_text(GOOD)
+    (tmp_path / "audit.yaml").write_text(GOOD + "permutations: 99\n")
     (tmp_path / "bench.jsonl").write_text("")
     audit = read_audit(tmp_path)
     assert audit.file.baselines == ["clean"]
@@ -64,16 +68,19 @@ def test_a_good_file_is_read_and_its_folder_found(tmp_path: Path) -> None:
         (GOOD.replace("[clean]", "[claen]"), 9, "did you mean 'clean'?"),
         (GOOD + "search: {encodr: pixels}\n", 10, "did you mean 'encoder'?"),
         (GOOD + "search: {encoder: pixels, degrees: hard=2}\n", 10, "expected two similarities"),
-        (GOOD + "search: {degrees: published}\n", 10, "search.degrees: "),
-        (GOOD + "search: {alpha: 0.7}\n", 10, "search.alpha: "),
+        (GOOD + "search: {degrees: published, encoder: none}\n", 10, "search.degrees: "),
+        (GOOD + "search: {alpha: 0.7}\n", 10, "search.alpha: expected a number less than 0.5"),
+        (GOOD + "search: {encoder: pixl}\n", 10, "there is no encoder 'pixl'"),
+        (GOOD + "search: {text_encoder: nobody}\n", 10, "there is no encoder 'nobody'"),
+        (GOOD + "permutations: 98\n", 10, "expected a number not below 99"),
         (SERVED.replace("timeout: 9", "timeout: -1"), 7, "models[1].endpoint.timeout: "),
         (SERVED.replace("timeout: 9", "timeuot: 9"), 7, "did you mean 'timeout'?"),
         (SERVED.replace("timeout: 9", "api_key_env: sk-1 2"), 7, "api_key_env: "),
         (GOOD + "search:\n  encoder: pixels\n  exact: true\n", 12, "search.exact: "),
-        (GOOD + "search:\n  judge: http://h/v1\n", 11, "search.judge: "),
+        (GOOD + "search:\n  judge: http://h/v1\n  text: false\n", 11, "search.judge: "),
         (GOOD + "search:\n  judge: {url: http://h/v1, modle: m}\n", 11, "did you mean 'model'?"),
-        (GOOD + "budget: {items: 0}\n", 10, "greater than or equal to 1"),
-        (GOOD + "budget: {items: ten}\n", 10, "valid integer"),
+        (GOOD + "budget: {items: 0}\n", 10, "expected a number not below 1"),
+        (GOOD + "budget: {items: ten}\n", 10, "expected a whole number"),
         (GOOD + "detectors: [order-tend]\n", 10, "did you mean 'order-trend'?"),
         (GOOD + "fail_on: [leaks]\n", 10, "leak-rate>SHARE"),
         (GOOD + "seed: 1\nseed: 2\n", 11, "given in line 10 already"),
@@ -98,6 +105,27 @@ def test_a_mistake_is_named_with_its_line(tmp_path: Path, wrong: str, line: int,
     message = _read(tmp_path, wrong)
     assert f"audit.yaml, line {line}:" in message
     assert told in message
+
+
+def test_bounds_are_said_in_the_same_words_in_python() -> None:
+    with pytest.raises(InputError, match="^alpha: expected a number less than 0.5; got 0.7$"):
+        OverlapSettings.read({"alpha": 0.7})
+    with pytest.raises(InputError, match="^permutations: expected a number not below 99; got 98$"):
+        DetectSettings.read({"permutations": 98})
+
+
+def test_a_named_detector_s_variants_are_asked_for_beside_the_model_s_own(tmp_path: Path) -> None:
+    row = {"id": "1", "question": "q?", "options": ["a", "b"], "answer": "a"}
+    (tmp_path / "bench.jsonl").write_text(json.dumps(row) + "\n")
+    served = "{name: tested, endpoint: {url: http://h/v1}, variants: original}"
+    name, asks = next((name, d.asks) for name, d in detectors().items() if d.asks)
+    text = f"benchmarks: [{{name: bench, source: bench.jsonl}}]\nmodels: [{served}]\n"
+    for listed in ("", f"detectors: [{name}]\n"):
+        (tmp_path / "audit.yaml").write_text(text + listed)
+        (case,) = open_cases(read_audit(tmp_path))
+        asked = [variant.name for variant in case.recordings[0].variants]
+        wanted = {variant.name for variant in parse_variants(asks)} if listed else set()
+        assert set(asked) == {"original"} | wanted and len(asked) == len(set(asked))
 
 
 def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:

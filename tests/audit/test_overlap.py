@@ -223,7 +223,7 @@ def test_settings_are_named_in_errors(bench: Path, tmp_path: Path) -> None:
     for values, start in (
         ({"alpha": 0.7}, "alpha: "),
         ({"encodr": "pixels"}, "encodr: "),
-        ({"judge": "http://h/v1"}, "judge: "),
+        ({"judge": "http://h/v1", "text": False}, "judge: "),
         ({"encoder": "pixl"}, "encoder: "),
         ({"text_encoder": "nobody"}, "text_encoder: "),
         ({"encoder": "pixels", "second_encoders": ["pixl"]}, "second_encoders: "),

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 import heldout
+from heldout.detect import Cell, Detector, ImpactSettings, NotTestable
 from heldout.errors import InputError
+from heldout.lab import null_calibration
 from heldout.store import Run, invocation
+from heldout.verdict import Detection, Examination
 
 
 def test_detect_report_compare_and_export_from_python(finished_folder: Path) -> None:
@@ -53,6 +58,14 @@ def test_impact_from_python_is_kept_beside_the_run(finished_folder: Path) -> Non
     assert study.run is not None and study.path == folder / "impact-predictions.json"
     assert {"leaked", "non-leaked"} <= set(study.lines["subset"])
     assert "\n" not in repr(study) and str(study.path) in repr(study)
+    for frame in (study.lines, study.differences):
+        assert pl.Null not in frame.schema.values()
+    other = finished_folder / "other.jsonl"
+    other.write_text('{"id": "nobody", "prediction": "yes"}\n')
+    with pytest.raises(InputError, match="the setting map"):
+        heldout.impact(other, run=folder)
+    with pytest.raises(InputError, match="^metric: give settings, or single ones"):
+        heldout.impact(predictions, run=folder, settings=ImpactSettings(), metric="accuracy")
     with pytest.raises(InputError, match="what leaked"):
         heldout.impact(predictions)
     with pytest.raises(InputError, match="^templates: "):
@@ -66,3 +79,26 @@ def test_a_run_says_which_function_made_it(tmp_path: Path, monkeypatch: pytest.M
     assert run.manifest()["commands"] == [["python", f"heldout.Run.create({str(run.path)!r})"]]
     with pytest.raises(InputError):
         heldout.detect(run, baselines=["x"])  # type: ignore[operator]
+
+
+def test_a_detection_without_claims_shows_why(tmp_path: Path) -> None:
+    run = Run.create(tmp_path / "run")
+    cell = Cell(benchmark="bench", model="<m>")
+    reason = NotTestable(id="d/m", detector="d", cell=cell, reason="nothing was <recorded>")
+    shown = Detection(run, Examination([], [reason], [], {}))._repr_html_()
+    assert "nothing was &lt;recorded&gt;" in shown and "&lt;m&gt;" in shown and "<m>" not in shown
+    assert Detection(run, Examination([], [], [], {}))._repr_html_() == "<p>no detector was run</p>"
+
+
+def test_the_detectors_of_the_page_can_be_copied() -> None:
+    page = Path(__file__).resolve().parents[2] / "docs/own-detector.md"
+    blocks = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.S)
+    made = []
+    for block in (block for block in blocks if "DETECTOR = " in block):
+        names: dict[str, object] = {}
+        exec(block, names)
+        made.append(names["DETECTOR"])
+    assert len(made) == 3
+    for detector in made:
+        assert isinstance(detector, Detector)
+    assert null_calibration(made[-1], 3).cells == 3  # type: ignore[arg-type]

@@ -99,6 +99,7 @@ def test_a_second_run_does_nothing_and_says_the_same(
     assert set(again.claims["audited"]) == set(again.runs)
     assert set(again.claims["status"]) and again.findings.height >= again.claims.height
     assert "<table>" in again._repr_html_()
+    assert "\n" not in repr(again) and len(repr(again)) < 400
     assert len(again.kept) == 16
     assert done.made == []  # not even after the whole folder was copied elsewhere
     assert (finished_folder / "out/verdict.json").read_bytes() == first

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
-from heldout.detect.finding import around, around_correlation
+from heldout.detect import model_finding
+from heldout.detect.finding import Effect, around, around_correlation
+from heldout.errors import InputError
 from heldout.stats.grouping import trend_test
 from heldout.stats.paired import paired_test
 
@@ -42,3 +46,29 @@ def test_an_effect_with_bounds_has_an_interval_within_them() -> None:
 def test_a_difference_of_shares_has_an_interval_within_its_range() -> None:
     paired = paired_test([1.0, 1.0, -0.5], ["a", "b", "c"])
     assert -1.0 <= paired.interval.low < paired.interval.high == 1.0
+
+
+def test_a_detector_may_give_the_two_ends_of_an_interval() -> None:
+    def finding(interval: Any) -> Effect:
+        return model_finding(
+            "own",
+            "bench",
+            "m",
+            unit="questions",
+            statistic=("mean", 1.0),
+            effect=("difference", 1.0, interval),
+            error=0.5,
+            p=0.2,
+            n=9,
+            clusters=9,
+            blind_to=[],
+            seed=0,
+            table="scores",
+            details={},
+        ).effect
+
+    effect = finding((0.0, np.float64(2.0)))
+    assert (effect.low, effect.high, effect.level) == (0.0, 2.0, 0.95)
+    for wrong in (None, 0.3, (1.0,), "wide"):
+        with pytest.raises(InputError, match="^own: the effect's interval"):
+            finding(wrong)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import os
 import pty
@@ -11,6 +12,7 @@ import sys
 import time
 
 import pytest
+from rich.console import Console
 
 from heldout.engine.progress import Progress, progress
 
@@ -43,6 +45,18 @@ def test_lines_come_again_after_their_interval() -> None:
     lines = file.getvalue().splitlines()
     assert lines[0] == "reading: 0 items"
     assert lines[-1].startswith("reading: 1 items · ")
+
+
+def test_a_notebook_gets_one_line_that_is_written_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    notebook = functools.partial(Console, force_jupyter=True)
+    monkeypatch.setattr(sys.modules["heldout.engine.progress"], "Console", notebook)
+    file = io.StringIO()
+    with progress("reading", 9, file=file, appears_after=0.0) as step:
+        step(3)
+        while "reading: 3/9" not in file.getvalue():
+            time.sleep(0.02)
+    assert "\n" not in file.getvalue()
+    assert file.getvalue().startswith("\rreading: ") and file.getvalue().endswith(" \r")
 
 
 def test_disabled_progress_counts_and_says_nothing() -> None:

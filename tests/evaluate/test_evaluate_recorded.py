@@ -317,6 +317,7 @@ def test_two_models_in_one_run_are_ranked(suite_file: Path, tmp_path: Path) -> N
     ]
     assert (len(made.pairs), made.comparisons.height) == (3, 9)
     assert "<table>" in made._repr_html_()
+    assert "\n" not in repr(made) and len(repr(made)) < 400
     kept = json.loads((tmp_path / "run/evaluation.json").read_text())
     assert kept["evaluation_version"] == 1
     renamed = evaluated(suite_file, tmp_path / "renamed", files[1], name="other")

@@ -247,6 +247,7 @@ def test_from_python_twins_are_frames_and_the_run_answers_to_twin(
     assert made.twins.height == made.stages.filter(stage="render")["items"].item() > 0
     assert made.published is not None and made.published.exists()
     assert "publish" in made._repr_html_()
+    assert "\n" not in repr(made) and len(repr(made)) < 400
     twins = read_twins(parse_variants("twin"), read_benchmark(scenes), made.run)
     assert len(twins["twin"]) == made.twins.height
     with pytest.raises(InputError, match="^edges: "):

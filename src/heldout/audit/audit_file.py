@@ -146,7 +146,7 @@ class AuditFile(Keys):
     strata: list[Text] = Field(default_factory=lambda: ["answer_type", "answer_length"])
     category: Text | None = None
     rates: Text | None = None  # detector-rates.json of an own `heldout lab power`
-    permutations: Annotated[StrictInt, Field(ge=100, le=1_000_000)] = PERMUTATIONS
+    permutations: Annotated[StrictInt, Field(ge=99, le=1_000_000)] = PERMUTATIONS
     search: Search = Field(default_factory=Search)
     budget: Budget = Field(default_factory=Budget)
     synth: list[SynthSettings] = Field(default_factory=list)  # fresh items, one dataset each

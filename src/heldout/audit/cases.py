@@ -150,8 +150,11 @@ def _recording(audit: Audit, case: AuditCase, model: ModelEntry, place: int) -> 
         variants = (
             chosen.parsed_variants
             if model.variants is not None
-            else [*default_variants(case.benchmark), *_for_detectors(audit, case)]
+            else default_variants(case.benchmark)
         )
+        named = {variant.name for variant in variants}
+        needed = _for_detectors(audit)
+        variants = [*variants, *(variant for variant in needed if variant.name not in named)]
         asked = {variant.name for variant in variants}
         variants += [
             Variant(name, source=str(twin.source))
@@ -177,7 +180,7 @@ def _recording(audit: Audit, case: AuditCase, model: ModelEntry, place: int) -> 
     )
 
 
-def _for_detectors(audit: Audit, case: AuditCase) -> list[Variant]:
+def _for_detectors(audit: Audit) -> list[Variant]:
     """Variants that a detector needs which the audit file asks for by name."""
     named = [detector for name, detector in detectors().items() if name in audit.file.detectors]
     texts = [detector.asks for detector in named if detector.asks]

@@ -176,8 +176,8 @@ def audit_overlap(
             ],
             "seed": seed,
         }
-        passed = {name: value for name, value in inputs.items() if value}
-        return command or verb_call("overlap", benchmark, settings, **passed)
+        arguments = {name: value for name, value in inputs.items() if value}
+        return command or verb_call("overlap", benchmark, settings, **arguments)
 
     run = open_run(run, "overlap", benchmark.name, command=call, seed=seed)
     title = f"reading the images of {benchmark.name}"

@@ -27,6 +27,7 @@ from heldout.detect import detectors
 from heldout.errors import InputError
 from heldout.model import ONNX, ModelEndpoint, ModelServer, onnx_folder, parse_variants
 from heldout.overlap import JudgeEndpoint
+from heldout.settings import plain_words
 from heldout.synth import MODEL_ROLES, SynthSettings
 
 # YAML with the line of every key: safe types only, no key twice, no file that unfolds without end.
@@ -192,7 +193,7 @@ def problem_of(error: Mapping[str, Any], lines: Mapping[Place, int]) -> Problem:
         wanted = place[-1]
         here = lines.get(place[:-1], 1)
         return here, f"{_named(place[:-1])} needs the key '{wanted}'"
-    message = error["msg"].removeprefix("Value error, ")
+    message = plain_words(error["msg"])
     setting, colon, rest = message.partition(": ")
     if (
         colon and (*known, setting) in lines

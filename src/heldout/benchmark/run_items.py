@@ -91,12 +91,12 @@ def verb_call(verb: str, benchmark: Benchmark, settings: Settings, **inputs: Any
         settings: Those that are not defaults are written.
         **inputs: Further arguments.
     """
-    reading_settings = dict(benchmark.settings)
+    arguments = dict(benchmark.settings)
     if benchmark.source and benchmark.name != default_name(
-        benchmark.source, reading_settings.get("preset")
+        benchmark.source, arguments.get("preset")
     ):
-        reading_settings["name"] = benchmark.name
-    reading = "".join(f", {name}={value!r}" for name, value in reading_settings.items())
+        arguments["name"] = benchmark.name
+    reading = "".join(f", {name}={value!r}" for name, value in arguments.items())
     source = repr(benchmark.source) if benchmark.source else "benchmark"  # made in Python
     reading = reading if benchmark.source else ""
     return python_command(

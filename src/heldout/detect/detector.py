@@ -69,7 +69,7 @@ class Detector:
         requires: What it needs beside its table; an audit says beforehand what is missing.
         variants: Answers it reads. Each entry has to be there; ``|`` separates alternatives, ``*`` stands for
             anything.
-        asks: Variants that an audit asks for if it names this detector, as ``heldout ask --variants`` takes them.
+        asks: Variants that an audit asks for if it names this detector, as the setting ``variants`` takes them.
         of: What one finding speaks of: a model, a pair of models, several models together, or the
             benchmark alone.
         claims: Whether its findings make claims.

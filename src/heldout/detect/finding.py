@@ -9,6 +9,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from heldout.detect.settings import ALPHA
+from heldout.errors import InputError
 from heldout.stats import Interval, binomial_interval, cluster_rate_interval
 
 
@@ -120,6 +121,14 @@ Outcome = Finding | NotTestable
 
 
 def not_testable(detector: str, benchmark: str, model: str, reason: str) -> NotTestable:
+    """What a detector yields where it can say nothing of a model.
+
+    Args:
+        detector: The detector's name.
+        benchmark: The benchmark's name: ``tables.benchmark``.
+        model: The model's name.
+        reason: Why, as a sentence for the user; a ``NotRecorded`` where something has to be recorded first.
+    """
     cell = Cell(benchmark=benchmark, model=model)
     return NotTestable(
         id=f"{detector}/{model}",
@@ -155,6 +164,17 @@ def around_correlation(value: float, error: float, method: str) -> Interval:
     return Interval(*ends, 0.95, f"{method}, Fisher's z")
 
 
+def _pair(detector: str, bounds: Any) -> Interval:
+    try:
+        low, high = map(float, bounds)
+    except (TypeError, ValueError):
+        raise InputError(
+            f"{detector}: the effect's interval is {bounds!r:.60}: expected heldout.stats.Interval, or its two "
+            f"ends"
+        ) from None
+    return Interval(low, high, 0.95, "as the detector gives it")
+
+
 def model_finding(
     detector: str,
     benchmark: str,
@@ -162,7 +182,7 @@ def model_finding(
     *,
     unit: str,
     statistic: tuple[str, float],
-    effect: tuple[str, float, Interval],
+    effect: tuple[str, float, Interval | tuple[float, float]],
     error: float,
     p: float | None,
     n: int,
@@ -173,7 +193,28 @@ def model_finding(
     details: dict[str, Any],
     direction: Direction | None = None,
 ) -> Finding:
-    name, value, interval = effect
+    """What a detector yields for a model that it could test.
+
+    Args:
+        detector: The detector's name.
+        benchmark: The benchmark's name: ``tables.benchmark``.
+        model: The model's name.
+        unit: What ``n`` counts: questions, images.
+        statistic: Name and value of what was tested.
+        effect: Name, value and interval of the effect; higher means more likely seen. The interval is a
+            ``heldout.stats.Interval``, or the two ends of a 95 % interval.
+        error: Standard error of the effect, from which the smallest detectable effect is computed.
+        p: Two-sided, permutations counted with one added; None where nothing was tested.
+        n: How many units.
+        clusters: How many groups of dependent items (images, patients).
+        blind_to: What the detector cannot see, in words.
+        seed: Seed of random draws; None where there were none.
+        table: The table of the run that it was computed from: scores or answers.
+        details: Anything else that JSON can hold.
+        direction: ``seen``, ``not seen`` or ``none``; default: by ``p`` and the sign of the effect.
+    """
+    name, value, bounds = effect
+    interval = bounds if isinstance(bounds, Interval) else _pair(detector, bounds)
     return Finding(
         id=f"{detector}/{model}",
         detector=detector,

@@ -1,4 +1,5 @@
-"""Progress on standard error for long work: a bar on a terminal, a plain line now and then elsewhere."""
+"""Progress on standard error for long work: a bar on a terminal, one line in a notebook that is written
+over, a plain line now and then elsewhere."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Protocol, TextIO
+from typing import IO, Protocol, TextIO
 
 from rich.console import Console
 from rich.progress import BarColumn, ProgressColumn, SpinnerColumn, TextColumn
@@ -142,6 +143,9 @@ def _show(
             finally:
                 _terminal.release()
         return
+    if console.is_jupyter:
+        _rewrite(work, console.file, finished)
+        return
     while True:
         console.file.write(f"{work.title}: {work.describe()}\n")
         console.file.flush()
@@ -151,6 +155,19 @@ def _show(
                 console.file.write(f"{work.title}: {work.describe()}\n")
                 console.file.flush()
             return
+
+
+def _rewrite(work: Progress, file: IO[str], finished: threading.Event) -> None:
+    """One line of a notebook's output, each second in the place of the last, and gone at the end."""
+    width = 0
+    while not finished.is_set():
+        line = f"{work.title}: {work.describe()}"
+        file.write(f"\r{line:<{width}}")
+        file.flush()
+        width = len(line)
+        finished.wait(1.0)
+    file.write(f"\r{'':<{width}}\r")
+    file.flush()
 
 
 def _draw(work: Progress, console: Console, finished: threading.Event) -> None:

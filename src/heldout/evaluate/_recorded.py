@@ -61,7 +61,12 @@ def read_suite_answers(
             file = replace(file, rows=[replace(row, model=None) for row in file.rows])
         for opened, belongs in _shares(path, file, chosen):
             answers = read_answers(
-                path, opened.benchmark, file=file, model=settings.name, belongs=belongs
+                path,
+                opened.benchmark,
+                file=file,
+                model=settings.name,
+                belongs=belongs,
+                setting="mapping",
             )
             for model, recorded_answers in answers.items():
                 if any(other.name == opened.name for other, _, _ in recorded_suite[model]):

@@ -16,6 +16,7 @@ from heldout.benchmark import RELEASED, Example, letter
 from heldout.errors import InputError
 from heldout.evaluate.scorers import SCORERS
 from heldout.model import Question, Request, Text, placed, template_name, write
+from heldout.settings import plain_words
 from heldout.train import CHOICE, MEDVLTHINKER, OPEN
 
 # What a model reads: prompts as texts with places for the question and its options.
@@ -242,7 +243,7 @@ def _suite(value: Any, where: str) -> Suite:
         place = ".".join(
             str(part + 1) if isinstance(part, int) else str(part) for part in first["loc"]
         )
-        said = first["msg"].removeprefix("Value error, ")
+        said = plain_words(first["msg"])
         if first["type"] == "too_short":
             said = "list at least one"
         if first["type"] == "extra_forbidden":

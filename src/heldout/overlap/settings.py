@@ -160,6 +160,8 @@ class OverlapSettings(Settings):
             )
         if self.text_encoder is not None and not self.text:
             raise ValueError("text_encoder: of a text search, and the setting text is off")
+        if self.judge is not None and not self.text:
+            raise ValueError("judge: of a text search, and the setting text is off")
         if self.judge is not None and installed_text_encoder(self.text_encoder) is None:
             raise ValueError(
                 "judge: reads paraphrases, which only the setting text_encoder finds, for example "

@@ -13,7 +13,7 @@ from heldout.verdict import ACCURACY, CLEAN, correct_scores
 
 LACKING = (
     "Not known: no model's answers to this benchmark are recorded. heldout ask records them into this run "
-    "folder; predictions you already have go through heldout impact --run."
+    "folder; predictions you already have go through heldout impact PREDICTIONS --run RUN."
 )
 UNSEARCHED = (
     "Not known: answers are recorded, but no corpus was searched, so it is not known which items leaked. "

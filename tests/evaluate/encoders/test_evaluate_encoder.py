@@ -76,6 +76,7 @@ def test_every_item_is_measured_as_by_hand(clip: str, tmp_path: Path) -> None:
     assert found.items.height == 18 * 7
     assert found.summary.filter(found.summary["measure"] == "top-1")["value"][0] == np.mean(right)
     assert "R@10" in found._repr_html_()
+    assert "\n" not in repr(found) and len(repr(found)) < 400
 
 
 def test_a_run_keeps_rows_and_a_second_call_encodes_nothing(

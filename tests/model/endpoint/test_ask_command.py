@@ -404,6 +404,7 @@ def test_from_python_answers_and_accuracy_are_frames_and_a_run_is_made(
     assert result.accuracy["items"].to_list() == [22, 22]
     assert result.run.manifest()["commands"][0][-1].startswith("import heldout; heldout.ask(")
     assert result.models[0].model in result._repr_html_()
+    assert "\n" not in repr(result) and len(repr(result)) < 400
     again = heldout.ask(bench, endpoint=server.url(), run=result.run, quiet=True, limit=2)
     assert again.models[0].reused >= 4
     with pytest.raises(InputError, match="^tolerance: "):

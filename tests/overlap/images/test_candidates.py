@@ -60,6 +60,8 @@ def test_tasks_hold_every_pair_once_and_never_tear_a_picture() -> None:
         judged = {(c.picture, c.digest) for c in task.candidates}
         assert len(judged) <= PAIRS + 1
         assert len(task.candidates) == 3 * len(judged)  # items that show one picture come for free
+    sizes = [len({(c.picture, c.digest) for c in task.candidates}) for task in tasks[:4]]
+    assert sizes == [4, 8, 16, 32]  # the first are small: progress soon moves
     homes: dict[str, set[int]] = {}
     for task in tasks:
         for candidate in task.candidates:

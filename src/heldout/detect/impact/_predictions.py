@@ -159,7 +159,8 @@ def _answers(
 ) -> dict[str, RecordedAnswers]:
     """As `heldout ask --recorded` reads them. Where the benchmark has no answers, those of the file."""
     try:
-        return read_answers(path, _with_answers(benchmark, rows, columns), mapping=mapping)
+        asked = _with_answers(benchmark, rows, columns)
+        return read_answers(path, asked, mapping=mapping, setting="map")
     except InputError:
         if required:
             raise

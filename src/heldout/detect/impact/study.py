@@ -67,7 +67,7 @@ class Study:
             for impact in self.impacts
             for line in impact.lines
         ]
-        return pl.DataFrame(rows, infer_schema_length=None)
+        return _numbers_as_such(pl.DataFrame(rows, infer_schema_length=None))
 
     @property
     def differences(self) -> pl.DataFrame:
@@ -77,7 +77,7 @@ class Study:
             for impact in self.impacts
             for owed in impact.owed
         ]
-        return pl.DataFrame(rows, infer_schema_length=None)
+        return _numbers_as_such(pl.DataFrame(rows, infer_schema_length=None))
 
     def __repr__(self) -> str:
         models = ", ".join(dict.fromkeys(impact.model for impact in self.impacts))
@@ -128,6 +128,11 @@ class Study:
                 for model, dropped in self.dropped.items()
             },
         }
+
+
+def _numbers_as_such(frame: pl.DataFrame) -> pl.DataFrame:
+    """Columns in which no row has a number are columns of numbers all the same."""
+    return frame.with_columns(pl.col(pl.Null).cast(pl.Float64))
 
 
 def _flat(record: Line | ScoreDifference) -> dict[str, Any]:

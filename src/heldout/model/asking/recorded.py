@@ -153,7 +153,7 @@ def _options(values: Mapping[str, Any], listed: Any) -> tuple[str, ...]:
 
 
 _CIRCULAR = 1_000_000  # VLMEvalKit numbers the k-th rotation of item i as i + k million
-_HOW = "with the setting columns; in an audit file: map: {id: COLUMN, prediction: COLUMN}"
+_HOW = "with the setting {setting}; in an audit file: map: {{id: COLUMN, prediction: COLUMN}}"
 _OTHER_GOLD = ("twin", "slot", "confused-choices")  # variants in which the row says what is right
 
 
@@ -181,23 +181,25 @@ def read_answers(
     mapping: Mapping[str, str] | None = None,
     variant: str | None = None,
     belongs: Callable[[RecordedRow], bool] | None = None,
+    setting: str = "columns",
 ) -> dict[str, RecordedAnswers]:
     """By model: the one the row names, else ``model``, else the file's own name.
 
     ``file``: what ``source`` holds, where somebody has read it already. ``variant``: what was shown in
     rows that do not say so. ``belongs``: which rows are about this benchmark, where a file holds answers
-    to several.
+    to several. ``setting``: what the verb calls ``mapping``, for its errors.
     """
+    how = _HOW.format(setting=setting)
     if file is None:
         file = read_recorded_rows(source, mapping or {}, {example.id for example in benchmark})
     if file.rows and file.columns.of("prediction") is None:
-        raise InputError(_no_predictions(source, file))
+        raise InputError(_no_predictions(source, file, how))
     answers: dict[str, RecordedAnswers] = defaultdict(
         lambda: RecordedAnswers(graded_by=file.graded_by)
     )
     seen: dict[tuple[str, str], tuple[str, str]] = {}
     unreadable = [dataclasses.replace(drop, stage=STAGE) for drop in file.dropped]
-    items = _Items(benchmark)
+    items = _Items(benchmark, how)
     # A request that failed names no model: where the others name one, it is theirs.
     named = {row.model for row in file.rows if row.model}
     default = model or (named.pop() if len(named) == 1 else source.stem)
@@ -230,7 +232,7 @@ def read_answers(
         if not row.reply.strip():
             answers[name].empty.append(made.benchmark_id)
     if not any(recorded_answers.pairs for recorded_answers in answers.values()):
-        raise InputError(_nothing(source, benchmark, answers, unreadable))
+        raise InputError(_nothing(source, benchmark, answers, unreadable, how))
     for recorded_answers in answers.values():
         recorded_answers.dropped += unreadable
         answered = {question.benchmark_id for question, _ in recorded_answers.pairs}
@@ -249,7 +251,8 @@ def read_answers(
 
 
 class _Items:
-    def __init__(self, benchmark: Benchmark) -> None:
+    def __init__(self, benchmark: Benchmark, how: str) -> None:
+        self._how = how  # columns are named
         self._examples = benchmark.examples
         self._by_id = {example.id: example for example in benchmark}
         self._shuffles: dict[str, list[tuple[int, ...]]] = defaultdict(list)
@@ -296,7 +299,7 @@ class _Items:
         if row.id is None and row.position is not None and question is None:
             detail = (
                 f"{row.where}: no question confirms that the item there is meant; where doc_id is the "
-                f"item's id, name it: id=doc_id ({_HOW})"
+                f"item's id, name it: id=doc_id ({self._how})"
             )
             return Dropped(STAGE, f"position {row.position}", "unknown item", detail)
         named = row.id if row.id is not None else f"position {row.position}"
@@ -380,14 +383,14 @@ def _left(row: RecordedRow, reason: str, variant: str, item: str | None = None) 
     return Dropped(STAGE, item or row.id or row.where, reason, detail)
 
 
-def _no_predictions(source: Path, file: RecordedFile) -> str:
+def _no_predictions(source: Path, file: RecordedFile, how: str) -> str:
     message = f"{source}: no column holds predictions. It has: {', '.join(file.columns.present)}"
     gold = file.columns.of("answer")
     if (
         gold is not None
     ):  # as files of the VQA challenge have it; as a copy of the benchmark has it, too
-        return f"{message}. If '{gold}' is what the model said, name it: prediction={gold} ({_HOW})"
-    return f"{message}. Name the columns: id=COLUMN and prediction=COLUMN ({_HOW})"
+        return f"{message}. If '{gold}' is what the model said, name it: prediction={gold} ({how})"
+    return f"{message}. Name the columns: id=COLUMN and prediction=COLUMN ({how})"
 
 
 def _nothing(
@@ -395,6 +398,7 @@ def _nothing(
     benchmark: Benchmark,
     answers_by_model: Mapping[str, RecordedAnswers],
     unreadable: Sequence[Dropped],
+    how: str,
 ) -> str:
     lost = [
         *unreadable,
@@ -410,5 +414,5 @@ def _nothing(
     return (
         f"{source}: no row is an answer to an item of {benchmark.name}. The first: {lost[0].id}: "
         f"{lost[0].reason} ({lost[0].detail}). The benchmark's ids are like {ours}; name the "
-        f"columns that hold them: id=COLUMN and prediction=COLUMN ({_HOW})"
+        f"columns that hold them: id=COLUMN and prediction=COLUMN ({how})"
     )

@@ -28,6 +28,7 @@ from heldout.store import (
 
 
 PAIRS = 64  # pairs of pictures of one task; each task reads its shard once more
+_FIRST_PAIRS = 4  # of the first task; the next have twice as many each, so that progress soon moves
 
 
 class CandidateOrigin(NamedTuple):
@@ -241,7 +242,7 @@ def verify_tasks(
         ):
             waiting += group
             judged += len({candidate.picture for candidate in group})
-            if judged >= PAIRS:
+            if judged >= min(PAIRS, _FIRST_PAIRS << index):
                 yield VerifyTask(index, shards[number], tuple(waiting))
                 index, waiting, judged = index + 1, [], 0
         if waiting:
