@@ -1,6 +1,6 @@
 """Rewordings found and wrongly found: word problems, programs, and VQA-RAD's linked questions.
 
-    python bench/text_rewordings.py --shared ../shared/data [--only problems programs linked negatives]
+    python bench/text_rewordings.py --shared ../shared/data [--only problems programs linked negatives speed]
 
 Runs `heldout overlap` as users do. Nothing here settled the calibration but the sets marked *settling*:
 word problems of even skeletons, and VQA-RAD's pictures of one half (by a hash of their names). Prints
@@ -13,6 +13,7 @@ import argparse
 import hashlib
 import json
 import tempfile
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,10 @@ import polars as pl
 
 import heldout
 from heldout.benchmark import normal, read_benchmark
-from heldout.overlap import PARAPHRASE
+from heldout.corpus import open_corpus
+from heldout.overlap import PARAPHRASE, open_text_encoder
+from heldout.overlap.texts.index import TextSearch, build_text_index
+from heldout.overlap.texts.scan import scan_text_shard
 from heldout.stats import binomial_interval
 from rewording_sets import problems, programs
 from text_precision import examples_of
@@ -204,6 +208,31 @@ def _linked(folder: Path, given: argparse.Namespace, settings: Row) -> None:
     )
 
 
+def _speed(folder: Path, given: argparse.Namespace, settings: Row) -> None:
+    """Texts a second of processor time, one core: reading, and comparing by words or by meaning, too."""
+    source = examples_of(given.shared / "pathvqa" / "pvqa_train.json")
+    path = folder / "speed.jsonl"
+    rows = ({"id": k, "question": x.question, "answer": x.answer} for k, x in enumerate(source))
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    benchmark = read_benchmark(f"{given.shared / 'vqa_rad'}#split=test")
+    print("\n| one core, processor time | texts/s |\n|---|--:|")
+    for name, search in (
+        ("all passes but rewordings", TextSearch()),
+        ("with `wordllama` proposing rewordings", TextSearch(encoder="wordllama")),
+    ):
+        index, _ = build_text_index(benchmark, search)
+        begun = time.process_time()
+        corpus = open_corpus(path)
+        for shard in corpus.shards():
+            scan_text_shard(index, corpus, shard)
+        print(f"| {name} | {len(source) / (time.process_time() - begun):,.0f} |", flush=True)
+    encoder = open_text_encoder(settings.get("text_reader", "bge-small"))
+    texts = [str(example.question) for example in source[:500]]
+    begun = time.process_time()
+    encoder.embed(texts)
+    print(f"| `bge-small` reading | {len(texts) / (time.process_time() - begun):,.0f} |")
+
+
 def _half(image: str) -> int:
     return hashlib.md5(image.encode()).digest()[-1] % 2
 
@@ -220,6 +249,7 @@ PARTS: dict[str, Callable[[Path, argparse.Namespace, Row], None]] = {
     "programs": _programs,
     "linked": _linked,
     "negatives": _negatives,
+    "speed": _speed,
 }
 
 

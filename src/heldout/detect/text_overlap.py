@@ -36,7 +36,7 @@ _BLIND: Mapping[str, list[str]] = {
         "paraphrases, translations, re-ordered sentences, texts inside longer ones",
     ],
     "embedding": [
-        "paraphrases below the threshold, and all of texts shorter than 8 words",
+        "free rewordings, and those of short texts without their answer or picture",
         "translations, unless the encoder is multilingual",
         "texts inside longer ones",
     ],
