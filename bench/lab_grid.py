@@ -84,7 +84,7 @@ def releases(args: Any) -> None:
 
 
 def one_release(job: Any) -> None:
-    from heldout.lab.demo.sheets import prepare_demo
+    from heldout.lab.demo._sheets import prepare_demo
 
     folder, size, seed, images = job
     prepare_demo(folder, size, seeds=[seed], images=images, tell=say)

@@ -193,12 +193,12 @@ def chart(template: int, draw: Draw, size: tuple[int, int] = (640, 480)) -> Pict
         ]
         if template % 4 == 2:
             pen.line(spots, fill=ink, width=3)
-            for x, y in spots:
-                pen.ellipse((x - 4, y - 4, x + 4, y + 4), fill=ink)
+            for across, height in spots:
+                pen.ellipse((across - 4, height - 4, across + 4, height + 4), fill=ink)
         else:
-            for x, y in spots:
-                start = x - step * 0.35 + series * step * 0.35
-                pen.rectangle((start, y, start + step * 0.33, bottom), fill=ink)
+            for across, height in spots:
+                start = across - step * 0.35 + series * step * 0.35
+                pen.rectangle((start, height, start + step * 0.33, bottom), fill=ink)
         pen.rectangle(
             (right - 90, top + 6 + 20 * series, right - 76, top + 18 + 20 * series), fill=ink
         )

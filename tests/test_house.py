@@ -89,6 +89,31 @@ def test_a_room_is_entered_through_its_door() -> None:
                 )
 
 
+# Folders of modules of one kind that a registry of their room lists.
+FAMILIES = {
+    "benchmark": {"check", "readers", "writers"},
+    "corpus": {""},
+    "detect": {"", "behaviour"},
+    "report": {"export", "figures"},
+    "twin": {""},
+    "verdict": {"controls", ""},
+}
+
+
+@pytest.mark.parametrize(
+    "room", [room for room in ROOMS if room not in {"cli", "overlap", "synth"}]
+)
+def test_a_module_that_only_its_room_uses_starts_with_an_underscore(room: str) -> None:
+    door = (SOURCE / room / "__init__.py").read_text()
+    shown = set(re.findall(r"from heldout\.([\w.]+) import", door))
+    for path in sorted((SOURCE / room).rglob("*.py")):
+        place = path.relative_to(SOURCE).with_suffix("")
+        folder = "/".join(place.parts[1:-1])
+        if path.name.startswith("_") or folder in FAMILIES.get(room, set()):
+            continue
+        assert ".".join(place.parts) in shown, f"{place}.py: no other room uses it"
+
+
 def test_every_room_is_in_the_list() -> None:
     rooms = {path.parent.name for path in SOURCE.glob("*/__init__.py")}
     assert rooms == set(ROOMS)
@@ -158,13 +183,13 @@ OPTIONS = {
     "engine/ray_engine.py": "a command of Ray",
     "lab/leaks/page.py": "parts of a whole command of heldout",
     "model/endpoint/endpoint.py": "a command of vLLM",
-    "model/inspect_log.py": "a command of inspect",
+    "model/_inspect_log.py": "a command of inspect",
     "model/prediction_files.py": "an option of lmms-eval",
     "report/export/formats.py": "options of a browser",
     "report/figures/svg.py": "variables of CSS",
     "report/first_screen.py": "parts of a whole command of heldout",
-    "report/reproduce.py": "recorded commands are read",
-    "train/verl.py": "a command of verl",
+    "report/_reproduce.py": "recorded commands are read",
+    "train/_verl.py": "a command of verl",
 }
 
 

@@ -49,6 +49,12 @@ def test_names_complete_before_they_are_loaded() -> None:
     assert set(heldout.__all__) <= set(dir(heldout))
 
 
+@pytest.mark.parametrize("room", LAZY)
+def test_completion_lists_what_is_exported_and_no_modules(room: str) -> None:
+    package = importlib.import_module(f"heldout.{room}")
+    assert {name for name in dir(package) if not name.startswith("__")} == set(package.__all__)
+
+
 def test_asking_loads_neither_reports_nor_slow_statistics() -> None:
     script = (
         "import sys, heldout.cli.ask; "

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import os
+import pydoc
 import re
 import subprocess
 import sys
@@ -34,6 +36,36 @@ def test_an_exported_function_documents_every_parameter(name: str) -> None:
     assert section is not None, f"{name} has no Args: section"
     named = re.findall(r"^    \**(\w+): \S", section[1], re.M)
     assert named == list(inspect.signature(function).parameters), name
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in FUNCTIONS if isinstance(getattr(heldout, name), ModuleType)]
+)
+def test_a_package_that_is_a_verb_shows_the_verbs_parameters(name: str) -> None:
+    package, function = getattr(heldout, name), _function(name)
+    assert inspect.signature(package) == inspect.signature(function)
+    text = inspect.getdoc(package) or ""
+    summary, _, rest = (inspect.getdoc(function) or "").partition("\n")
+    assert text.startswith(f"{summary}\n\nheldout.{name}(")
+    assert rest in text
+    assert name in pydoc.plain(pydoc.render_doc(package))
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_settings_that_a_docstring_names_can_be_imported_from_there(name: str) -> None:
+    text = inspect.getdoc(_function(name)) or ""
+    for path in re.findall(r"ields of ``([\w.]+)``", text):
+        package, _, settings = path.rpartition(".")
+        documentation = inspect.getdoc(getattr(importlib.import_module(package), settings))
+        fields = getattr(importlib.import_module(package), settings).model_fields
+        named = re.findall(r"^    (\w+): \S", documentation or "", re.M)
+        assert named == list(fields), path
+
+
+def test_completion_shows_what_is_public() -> None:
+    shown = {name for name in dir(heldout) if not name.startswith("__")}
+    assert shown == {*heldout.__all__, "errors", "lab"}
+    assert heldout.errors.InputError and heldout.lab.LeakSettings
 
 
 def test_the_python_page_names_everything_that_is_exported() -> None:

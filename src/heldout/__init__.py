@@ -10,6 +10,8 @@ from heldout.lazy import load_on_first_use
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from heldout import errors as errors
+    from heldout import lab as lab
     from heldout.audit import (
         audit_overlap,
         conclude,
@@ -103,11 +105,13 @@ _load = load_on_first_use(__name__, __file__)
 
 
 def __getattr__(name: str) -> Any:
-    # Rooms that can be called like the verbs.
+    # Rooms that can be called like the verbs, the experiments of the laboratory, and the errors.
     if name in (
         "audit",
         "detect",
+        "errors",
         "evaluate",
+        "lab",
         "overlap",
         "report",
         "review",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import textwrap
 from collections.abc import Mapping
 from typing import Annotated, Any, Self, Union, get_args, get_origin
 
@@ -16,6 +17,24 @@ class Settings(BaseModel):
     """Base of every verb's settings: each default, bound and sentence of help stands here once."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **_: Any) -> None:
+        """``help(SETTINGS)`` shows the help of every field."""
+        sentences = [
+            textwrap.fill(
+                f"{name}: {' '.join(field.description.split())}",
+                100,
+                initial_indent="    ",
+                subsequent_indent="        ",
+                break_on_hyphens=False,
+            )
+            for name, field in cls.model_fields.items()
+            if field.description
+        ]
+        if sentences:
+            summary = (cls.__doc__ or "").partition("\n\nArgs:\n")[0]
+            cls.__doc__ = "\n".join([summary, "", "Args:", *sentences, ""])
 
     @classmethod
     def read(cls, values: Mapping[str, Any]) -> Self:

@@ -18,7 +18,9 @@ from heldout.benchmark import read_benchmark
 from heldout.corpus import open_corpus
 from heldout.engine import LocalEngine
 from heldout.errors import InputError
+from heldout.evidence import COPIES
 from heldout.store import Run
+from heldout.verdict import benchmark_verdict, recommend, rung_words
 
 Picture = Callable[..., bytes]
 
@@ -137,8 +139,10 @@ def test_a_benchmark_compared_with_itself_agrees_with_its_own_answers(
     ]
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "test.parquet")
     audit(tmp_path / "test.parquet", tmp_path / "run", f"self={tmp_path}/test.parquet")
-    matches = Run.open(tmp_path / "run").read_table("matches").to_pylist()
-    assert [(m["modality"], m["label_relation"]) for m in matches] == [("full", "same")] * 4
+    matches = Run.open(tmp_path / "run").frame("matches").filter(pl.col("relation").is_in(COPIES))
+    assert [(m["modality"], m["label_relation"]) for m in matches.to_dicts()] == [
+        ("full", "same")
+    ] * 4
 
 
 def test_a_corpus_of_which_every_shard_fails_gets_a_report(
@@ -186,7 +190,8 @@ def test_from_python_with_a_folder_of_its_own(
     )
     assert result.run.path == Path("heldout-runs/overlap-bench-1")
     assert str(result.run.path) in capsys.readouterr().err
-    assert set(result.matches["benchmark_id"]) == {"0", "1"}
+    copies = result.matches.filter(pl.col("relation").is_in(COPIES))
+    assert set(copies["benchmark_id"]) == {"0", "1"}
     assert result.leaks.filter(pl.col("corpus") == "c1").height >= 2
     assert set(result.claims["corpus"]) == {"c1", "<b>"}
     assert {"survives"} <= set(result.claims["status"])
@@ -206,6 +211,10 @@ def test_from_python_with_a_folder_of_its_own(
     assert len(read_benchmark(clean.sources["clean"])) == 4
     gate = heldout.gate(result.run.path)
     assert not gate.passed and gate.removed.height == gate.rows == 4
+    for made in (result, result.run, result.conclusion, clean, gate):
+        assert "\n" not in repr(made) and len(repr(made)) < 200
+    assert str(result.run.path) in repr(result) and "survives 2" in repr(result)
+    assert str(result.run.path) in repr(result.run)
     rates = heldout.matrix([result.run.path])
     assert rates.filter(pl.col("kind") == "copy")["leaked"].to_list() == [2, 2, 2, 2]
 
@@ -215,9 +224,121 @@ def test_settings_are_named_in_errors(bench: Path, tmp_path: Path) -> None:
         ({"alpha": 0.7}, "alpha: "),
         ({"encodr": "pixels"}, "encodr: "),
         ({"judge": "http://h/v1"}, "judge: "),
+        ({"encoder": "pixl"}, "encoder: "),
+        ({"text_encoder": "nobody"}, "text_encoder: "),
+        ({"encoder": "pixels", "second_encoders": ["pixl"]}, "second_encoders: "),
+        ({"engine": "moon"}, "engine: "),
         ({"null": "x"}, "null: "),
         ({"controls": ["x:y"], "encoder": "pixels"}, "controls: "),
     ):
         with pytest.raises(InputError, match=f"^{start}"):
             heldout.overlap(bench, against=[bench], run=tmp_path / "run", **values)
     assert not (tmp_path / "run").exists()
+
+
+def test_the_recorded_call_makes_the_same_run(
+    bench: Path, tmp_path: Path, picture: Picture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_tar(tmp_path / "c/0.tar", [picture(0)])
+    monkeypatch.chdir(tmp_path)
+    named = read_benchmark(bench, name="mine")
+    run = heldout.overlap(named, "c", workers=1, seed=3, exact=True, quiet=True).run
+    (*_, call), manifest = run.manifest()["commands"][-1], run.manifest()
+    kept = run.path.rename("kept")
+    exec(call.replace("heldout.overlap(", "heldout.overlap(quiet=True, workers=1, benchmark="))
+    again = Run.open(run.path).manifest()
+    for key in ("seed", "inputs"):
+        assert again[key] == manifest[key]
+    assert again["inputs"]["benchmark"]["name"] == "mine" and kept.is_dir()
+    # A run that is passed on records what was done with it, too.
+    heldout.overlap(named, "c", run, workers=1, exact=True, quiet=True, text=False)
+    assert "text=False" in run.manifest()["commands"][-1][2]
+
+
+def test_what_is_no_benchmark_or_corpus_is_one_sentence(bench: Path, tmp_path: Path) -> None:
+    run, frame = tmp_path / "run", pl.DataFrame({"question": ["q"] * 99})
+    with pytest.raises(InputError, match="^against: no corpus"):
+        heldout.overlap(bench, [], run)
+    for benchmark, corpus, named in (
+        (bench, frame, "polars.*Parquet"),
+        (bench, None, "NoneType"),
+        (bench, [None], "NoneType"),
+        (frame, bench, "polars.*Parquet"),
+        (frame.to_pandas(), bench, "pandas.*Parquet"),
+        (None, bench, "NoneType"),
+    ):
+        with pytest.raises(InputError, match=named) as error:
+            heldout.overlap(benchmark, corpus, run)
+        assert len(str(error.value)) < 250 and "\n" not in str(error.value)
+    assert not run.exists()
+
+
+@pytest.mark.parametrize("verb", ["evaluate", "synth", "train"])
+def test_a_verb_without_a_folder_makes_one_once_its_settings_are_right(
+    verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    needed = {
+        "evaluate": {"suite": "nothing.yaml", "models": ["m"]},
+        "synth": {"source": "nothing", "stages": ["ingest"]},
+    }
+    needed["train"] = {"data": "nothing.jsonl", "model": "nothing", "against": ["nothing.json"]}
+    with pytest.raises(InputError, match="this setting is needed"):
+        getattr(heldout, verb)()
+    with pytest.raises(InputError, match="nothing"):
+        getattr(heldout, verb)(**needed[verb])
+    assert not list(Path().glob("heldout-runs/*"))
+
+
+def test_answers_that_nobody_compared_are_not_called_absent(
+    bench: Path, tmp_path: Path, picture: Picture
+) -> None:
+    write_tar(tmp_path / "c/0.tar", [picture(0), picture(1)])
+    for name, question, answer in (("same", "Why?", "no"), ("other", "这是什么器官？", "肺")):
+        folder = tmp_path / name
+        (folder / "images").mkdir(parents=True)
+        (folder / "images/0.png").write_bytes(picture(0))
+        row = {"id": "0", "image": "0.png", "question": question, "answer": answer}
+        (folder / "train.jsonl").write_text(json.dumps(row) + "\n")
+    against = [f"{name}={tmp_path / name}" for name in ("c", "same", "other")]
+    result = heldout.overlap(bench, against, tmp_path / "run", workers=1, exact=True, quiet=True)
+    verdict = benchmark_verdict(result.run, "bench", {})
+    compared = {cell.cell.corpus: cell.answers_compared for cell in verdict.cells}
+    assert compared == {"c": False, "same": True, "other": False}
+    assert [cell.as_json()["answers_compared"] for cell in verdict.cells] == [*compared.values()]
+    assert {
+        finding.cell.corpus
+        for finding in result.conclusion.findings
+        if finding.unit == "questions with their answer"
+    } == {"same"}
+    sentences = {
+        claim.cell.corpus: claim.sentence
+        for claim in result.conclusion.claims
+        if claim.id.startswith("overlap/")
+    }
+    assert "no answer fields" in sentences["c"] and "another script" in sentences["other"]
+    assert "0 of these questions leaked together" in sentences["same"]
+    assert "not compared" in rung_words("same image", answers_compared=False)
+    advice = [entry["sentence"] for entry in recommend([verdict]) if entry["kind"] == "items"]
+    assert "without the answer, or with one that was not compared" in advice[0]
+    alone = heldout.overlap(bench, against[0], tmp_path / "2", workers=1, exact=True, quiet=True)
+    advice = [
+        entry["sentence"]
+        for entry in recommend([benchmark_verdict(alone.run, "bench", {})])
+        if entry["kind"] == "items"
+    ]
+    assert "was not compared" in advice[0] and "without the answer" not in advice[0]
+
+
+def test_words_that_were_not_compared_have_no_rate(
+    bench: Path, tmp_path: Path, picture: Picture
+) -> None:
+    write_tar(tmp_path / "c/0.tar", [picture(0), picture(1)])
+    against = f"c={tmp_path / 'c'}"
+    result = heldout.overlap(bench, against, tmp_path / "run", workers=1, exact=True, quiet=True)
+    words = next(claim for claim in result.conclusion.claims if claim.id == "text/c")
+    assert words.status == "not testable" and not words.findings
+    assert "text-overlap" not in set(result.findings["detector"])
+    kept = json.loads((result.run.path / "findings.json").read_text())["findings"]
+    assert not [finding for finding in kept if finding["detector"] == "text-overlap"]
+    assert "could have" not in (result.run.path / "report.md").read_text().partition("words")[2]

@@ -29,6 +29,9 @@ def test_detect_report_compare_and_export_from_python(finished_folder: Path) -> 
     assert card.written == () and "@software{heldout" in str(card)
     written = heldout.export(folder, "hf-card", out=folder / "cards" / "card.md")
     assert [path.read_text() for path in written.written] == [written.text]
+    for made in (detection, report, comparison, written, heldout.Run.open(folder)):
+        assert "\n" not in repr(made) and len(repr(made)) < 300
+        assert made is comparison or str(folder) in repr(made)
     with pytest.raises(InputError, match="^to: "):
         heldout.export(folder, "word")
     with pytest.raises(InputError, match="^rank_by: "):
@@ -49,6 +52,7 @@ def test_impact_from_python_is_kept_beside_the_run(finished_folder: Path) -> Non
     study = heldout.impact(predictions, run=folder)
     assert study.run is not None and study.path == folder / "impact-predictions.json"
     assert {"leaked", "non-leaked"} <= set(study.lines["subset"])
+    assert "\n" not in repr(study) and str(study.path) in repr(study)
     with pytest.raises(InputError, match="what leaked"):
         heldout.impact(predictions)
     with pytest.raises(InputError, match="^templates: "):

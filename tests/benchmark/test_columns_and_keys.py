@@ -11,9 +11,9 @@ import pytest
 from typer.testing import CliRunner
 
 from heldout.benchmark import Benchmark, Example, read_benchmark
+from heldout.benchmark._option_list import take_list
+from heldout.benchmark._option_values import read_options, take_unlettered
 from heldout.benchmark.check import check
-from heldout.benchmark.option_list import take_list
-from heldout.benchmark.option_values import read_options, take_unlettered
 from heldout.benchmark.readers.headerless import column_names
 from heldout.cli.app import app
 from heldout.errors import InputError

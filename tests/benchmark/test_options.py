@@ -10,14 +10,14 @@ import pytest
 from typer.testing import CliRunner
 
 from heldout.benchmark import Benchmark, Example, read_benchmark
+from heldout.benchmark._option_list import list_left, take_list
+from heldout.benchmark._option_values import UnreadableOptionsError, read_options
 from heldout.benchmark.benchmark import RELEASED
 from heldout.benchmark.check import check
-from heldout.benchmark.option_list import list_left, take_list
-from heldout.benchmark.option_values import UnreadableOptionsError, read_options
 from heldout.benchmark.writers.base import open_tables
 from heldout.cli.app import app
 from heldout.corpus import CorpusItem
-from heldout.cure.files import chosen_by_table, compare, write_file
+from heldout.cure._files import chosen_by_table, compare, write_file
 from heldout.overlap.texts.fields import document_texts, item_texts
 
 LETTER = "Answer with the option's letter from the given choices directly."

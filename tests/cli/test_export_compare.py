@@ -18,7 +18,7 @@ from PIL import Image
 
 from command_line import run_inside
 from heldout.overlap.judgements import match_subject
-from heldout.report.scores_owed import NOT_CLEAN, corrected_of, rankings_without, score_rows
+from heldout.report._scores_owed import NOT_CLEAN, corrected_of, rankings_without, score_rows
 from heldout.store import Run, make_table
 from heldout.store.judgements import MATCH, Judgement, append
 

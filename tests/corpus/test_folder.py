@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from heldout.corpus import CorpusItem, corpus_fingerprint, listing, open_corpus
+from heldout.corpus import CorpusItem, corpus_fingerprint, open_corpus
+from heldout.corpus import _listing as listing
 from heldout.corpus.corpus import LARGEST, SMALLEST, shard_work
 from heldout.corpus.folder import FolderCorpus
 from heldout.store import Dropped

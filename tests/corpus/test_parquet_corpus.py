@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from heldout.corpus import CorpusItem, open_corpus
-from heldout.corpus.listing import FileSet
+from heldout.corpus._listing import FileSet
 from heldout.corpus.parquet_corpus import ParquetCorpus
 from heldout.errors import InputError
 from heldout.image import ImageError

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from heldout.corpus import CorpusItem, open_corpus
-from heldout.corpus.listing import FileSet
+from heldout.corpus._listing import FileSet
 from heldout.corpus.zip_corpus import ZipCorpus, zip_entries, zip_spans
 from heldout.image import ImageError
 from heldout.store import Dropped

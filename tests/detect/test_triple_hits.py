@@ -14,8 +14,8 @@ from heldout.detect import DetectSettings, ScoreTables
 from heldout.detect.triple_hits import highest, triple_hits
 from heldout.model.scoring import forget_detections
 from heldout.overlap.nearness.nearest import ITSELF
-from heldout.report.models import model_sections
-from heldout.report.reproduce import templates
+from heldout.report._models import model_sections
+from heldout.report._reproduce import templates
 from heldout.store import SCHEMAS, Run, make_table
 from heldout.verdict import examine, save_examination
 

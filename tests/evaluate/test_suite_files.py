@@ -243,9 +243,9 @@ def test_a_trained_model_is_evaluated_with_the_prompt_of_its_training() -> None:
     from heldout.benchmark import Example
     from heldout.evaluate.suite import SuitePrompt
     from heldout.model.asking.question import Question, original
+    from heldout.train._training_set import TrainingItem
     from heldout.train.prompts import asked
     from heldout.train.reward import Solution
-    from heldout.train.training_set import TrainingItem
 
     for options in (("left", "right"), ()):
         item = Example("1", (), "Where is it?", options, "left", 0 if options else None)

@@ -17,7 +17,7 @@ import pytest
 from command_line import run_inside
 from heldout.benchmark.readers.base import FileRow
 from heldout.errors import InputError
-from heldout.model import inspect_log
+from heldout.model import _inspect_log as inspect_log
 from heldout.model.prediction_files import open_predictions
 
 HEADER = json.dumps({"version": 2, "eval": {"model": "openai/gpt", "task": "t"}})

@@ -10,8 +10,8 @@ import pytest
 
 from heldout.detect import Citation, citations
 from heldout.report.export import bibtex as methods
+from heldout.report.export._case import ExportCase
 from heldout.report.export.bibtex import bibtex
-from heldout.report.export.case import ExportCase
 from heldout.store import Run
 
 REQUIRED = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 
-from heldout.report.reproduce import commands_shown
+from heldout.report._reproduce import commands_shown
 
 
 def test_a_stage_that_was_done_again_shows_its_last_command() -> None:

@@ -6,7 +6,7 @@ import polars as pl
 from made_up_run import made_up_run
 
 from heldout.audit import conclude
-from heldout.report.nearness import degree_figures
+from heldout.report._nearness import degree_figures
 from heldout.store import Run
 
 

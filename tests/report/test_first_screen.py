@@ -42,7 +42,7 @@ def test_a_model_that_has_seen_it_is_told_once_with_its_tests() -> None:
     advice = recommend([verdict])
     told = [one["sentence"] for one in advice if one["kind"] == "model"]
     assert told == [
-        "Say that m has seen b wherever you report it: 2 tests stood every control (twin-drop, "
+        "Say that m has seen b wherever you report it: 2 tests passed every control (twin-drop, "
         "option-order).",
         "Do not read the order effect of m on b as memory: a model that cannot have seen it shows it as "
         "much: the release has structure.",
@@ -50,7 +50,7 @@ def test_a_model_that_has_seen_it_is_told_once_with_its_tests() -> None:
     cells = [cell.as_json() for cell in verdict.cells]
     screen = first_screen(cells, advice, {"b": {"models": []}})
     shown = {row["name"]: row["cells"][0] for row in screen["grid"]["rows"]}
-    assert shown["m"]["why"] == "2 tests stood every control: twin-drop, option-order"
+    assert shown["m"]["why"] == "2 tests passed every control: twin-drop, option-order"
     assert shown["m"]["claim"] == "twin-drop/m"
     assert screen["statuses"] == ["survives", "re-attributed", "clean"]
 

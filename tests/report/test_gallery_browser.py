@@ -11,7 +11,7 @@ import pytest
 from made_up_run import RELATIONS, made_up_run
 
 from heldout.audit import conclude
-from heldout.report.gallery import PER_PAGE
+from heldout.report._gallery import PER_PAGE
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="drives a browser")
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome") or shutil.which("chrome")

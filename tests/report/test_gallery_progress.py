@@ -8,7 +8,7 @@ import pytest
 from made_up_run import made_up_run
 
 from heldout.engine import progress as shown
-from heldout.report import gallery
+from heldout.report import _gallery as gallery
 
 
 def test_pairs_are_counted_while_the_gallery_is_made(

@@ -13,9 +13,9 @@ import pytest
 from heldout.detect import ScoreTables
 from heldout.lab.power.planted_answers import ASKED, planted_answers
 from heldout.lab.power.planted_scores import PLANTED, planted_scores
+from heldout.report._models import model_figures, model_sections
+from heldout.report._reproduce import templates
 from heldout.report.figures import Slope, Strip, for_paper, heat_map, null_strips, slope_chart
-from heldout.report.models import model_figures, model_sections
-from heldout.report.reproduce import templates
 from heldout.store import SCHEMAS, Run
 from heldout.verdict import examine, save_examination
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from heldout.report.gallery import laid_on
+from heldout.report._gallery import laid_on
 
 
 def moved(matrix: str, x: float, y: float) -> tuple[float, float]:

@@ -16,8 +16,8 @@ from heldout.benchmark import Benchmark, Example
 from heldout.corpus import open_corpus
 from heldout.engine import LocalEngine
 from heldout.image import ImageRef, InlineBytes
-from heldout.report.gallery import PER_PAGE
-from heldout.report.reproduce import visible
+from heldout.report._gallery import PER_PAGE
+from heldout.report._reproduce import visible
 from heldout.store import Run
 
 Picture = Callable[..., bytes]
@@ -69,11 +69,11 @@ def test_the_first_screen_says_what_leaked_into_what_how_sure_and_what_to_do(
     above = unescape(html.partition('<section id="claims">')[0])
     first = " ".join(re.sub(r"<[^>]+>", " ", above).split())
     assert (
-        "100.0 % 5 of 5 items into c Of these: 2 same image or transformed copy, with answer"
+        "100.0 % 5 of 5 items into c Of these: 2 same image or transformed copy, with its answer"
         in first
     )
-    assert "with answer · 3 same image or transformed copy, no answer." in first
-    assert "survives it stood every control it has to meet" in first.partition("All the words")[0]
+    assert "with its answer · 3 same image or transformed copy, without its answer." in first
+    assert "survives passed all required controls" in first.partition("All the words")[0]
     assert "Certain: every copy counted is proven by equal bytes or equal pixels." in first
     assert "Not known: no model's answers to this benchmark are recorded." in first
     assert "Remove 2 items of b that leaked with picture and answer." in first

@@ -14,9 +14,9 @@ from typer.testing import CliRunner
 from heldout.cli.app import app
 from heldout.errors import InputError, PrerequisiteError
 from heldout.review import ReviewCard, open_desks, serve
+from heldout.review._items import verifier_of
+from heldout.review._tables import agreement_tables
 from heldout.review.card import CLAIMS, EVIDENCE, match_orders
-from heldout.review.items import verifier_of
-from heldout.review.tables import agreement_tables
 from heldout.store.judgements import ITEM, MATCH, Judgement, append, current, history
 
 # MedVLSynther, Table 10: acceptable, correctness, clarity, grounding, options.

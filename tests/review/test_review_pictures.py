@@ -20,9 +20,10 @@ from heldout.audit import audit_overlap
 from heldout.benchmark import read_benchmark
 from heldout.engine import LocalEngine
 from heldout.image import ImageError, byte_digest
-from heldout.review import open_desks, pictures
-from heldout.review.matches import laid_on_query
-from heldout.review.pictures import FULL, MISSING, THUMBNAIL, locations
+from heldout.review import _pictures as pictures
+from heldout.review import open_desks
+from heldout.review._matches import laid_on_query
+from heldout.review._pictures import FULL, MISSING, THUMBNAIL, locations
 from heldout.store import Run
 
 

@@ -17,7 +17,7 @@ from heldout.errors import InputError
 from heldout.evidence import Rung, leaks_of
 from heldout.overlap.judgements import TEXT_RELATIONS, read_text_matches, text_majority
 from heldout.review import Desk, open_desks
-from heldout.review.matches import marked_words
+from heldout.review._matches import marked_words
 from heldout.store import Run, make_table
 from heldout.store.judgements import TEXT, current, history
 from heldout.verdict import Claim

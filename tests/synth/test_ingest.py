@@ -506,6 +506,19 @@ def test_a_killed_ingest_leaves_no_half_table(tmp_path: Path, picture: Picture) 
 # Captioned folders
 
 
+def test_a_run_inside_its_source_does_not_change_it(tmp_path: Path, picture: Picture) -> None:
+    tar(tmp_path / "a.tar.gz", {"a/x.nxml": article(fig("f1")), "a/f1.png": picture(1, (60, 50))})
+    values: dict[str, Any] = {"source": str(tmp_path), "stages": ("ingest",), "quiet": True}
+    made = synth(out=tmp_path / "run", **values)
+    path = made.run.path / "synth/ingest.parquet"
+    before = path.stat().st_ino  # a table that is written again is another file
+    synth(out=tmp_path / "run", **values)
+    assert path.stat().st_ino == before
+    tar(tmp_path / "b.tar.gz", {"b/x.nxml": article(fig("f2"), number="7"), "b/f2.png": b""})
+    synth(out=tmp_path / "run", **values)
+    assert path.stat().st_ino != before
+
+
 def test_a_licence_that_asks_for_attribution_needs_one(tmp_path: Path, picture: Picture) -> None:
     rows = [
         {"id": "m0", "licence": "CC BY 4.0"},

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -76,7 +77,7 @@ def test_broken_characters_in_the_replies_of_older_versions(
 ) -> None:
     """Names and texts of journals: half of a surrogate pair is escaped there, and is in no table."""
     assert Reply("1", f"a{HALF}", model=f"m{HALF}", fingerprint=HALF).model == "m?"
-    values = {
+    values: dict[str, Any] = {
         "source": captioned,
         "generator": {"url": item_server.url("plain", "writer")},
         "verifier": {"url": item_server.url("plain", "referee")},

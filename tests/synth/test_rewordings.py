@@ -62,7 +62,8 @@ def test_the_judge_decides_about_rewordings_alone(
     assert _removed(made) == {"same", "reworded", "distant"}
     (report,) = made.run.read_json("synth/contamination.json")["benchmarks"]
     assert report["questions"]["judge"] == {"model": "judge", "same": 2}
-    assert "judge read 2 pairs" in read_facts(made.run).contamination[0]["words"]
+    words = read_facts(made.run).contamination[0]["words"]
+    assert "Of 2 pairs of questions" in words and "(judge) called 2 same." in words
     assert made.models.filter(made.models["role"] == "judge")["replies"].to_list() == [2]
     assert [(cost.stage, cost.requests) for cost in made.spent] == [("judge", 2)]
     asked = item_server.counts()["answered"]

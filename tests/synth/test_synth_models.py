@@ -28,7 +28,7 @@ from heldout.engine import open_engine
 from heldout.errors import InputError
 from heldout.model import ModelEndpoint, open_endpoint
 from heldout.model.endpoint import Backoff, settings
-from heldout.model.endpoint.read import data_url
+from heldout.model.endpoint._read import data_url
 from heldout.model.request import Prompt, Reply, Request, Text
 from heldout.report.synthesis import read_facts
 from heldout.scenes import write_benchmark

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import io
@@ -22,9 +23,9 @@ from heldout.corpus import open_corpus
 from heldout.store import Dropped
 from heldout.synth import LETTERS, Synthesis, SynthStage, synth
 from heldout.synth.ledger import writing
+from heldout.train._training_set import read_training_set
 from heldout.train.prompts import asked
 from heldout.train.reward import compute_score, grade
-from heldout.train.training_set import read_training_set
 
 ORGANS = ("liver", "spleen", "kidney", "heart", "lung")
 FIELDS = {
@@ -178,6 +179,10 @@ def test_the_hub_library_reads_the_lines(dataset: Path, tmp_path: Path, name: st
     assert loaded.num_rows == 12
     images = loaded["image" if name == "llava" else "images"]
     assert sorted(map(len, images)) == [1] * 9 + [2] * 3
+    if name == "trl":  # as TRL needs them, from the folder of the dataset
+        with contextlib.chdir(dataset):
+            opened = loaded.cast_column("images", datasets.List(datasets.Image()))
+            assert opened[0]["images"][0].size == (48, 40)
 
 
 def test_subsets_are_the_first_rows_and_statistics_count_them(dataset: Path) -> None:

@@ -17,8 +17,8 @@ from heldout.errors import InputError
 from heldout.report.training import model_card, read_training
 from heldout.store import Run
 from heldout.train import GateError, GateRecord, TrainSettings
+from heldout.train._training_set import TrainingSet, read_training_set
 from heldout.train.gate import guard, take_comparisons
-from heldout.train.training_set import TrainingSet, read_training_set
 
 
 def through_gate(

@@ -13,10 +13,10 @@ from pydantic import ValidationError
 
 from heldout.errors import InputError
 from heldout.train import TrainSettings
+from heldout.train._trainers import UpdatePace, save_steps
+from heldout.train._training_set import read_training_set
+from heldout.train._verl import config, write_verl
 from heldout.train.running import planned_steps
-from heldout.train.trainers import UpdatePace, save_steps
-from heldout.train.training_set import read_training_set
-from heldout.train.verl import config, write_verl
 
 
 def settings(**values: object) -> TrainSettings:

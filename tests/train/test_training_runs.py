@@ -15,11 +15,13 @@ from safetensors.torch import load_file
 import heldout
 from heldout.errors import InputError, MachineError
 from heldout.model.local.load import load
-from heldout.train import running, trainers, watching
+from heldout.train import _trainers as trainers
+from heldout.train import _watching as watching
+from heldout.train import running
+from heldout.train._rows import supervised_rows
+from heldout.train._training_set import read_training_set
 from heldout.train.prompts import ChatForm, reply_to
-from heldout.train.rows import supervised_rows
 from heldout.train.settings import TrainSettings
-from heldout.train.training_set import read_training_set
 
 SMALL: dict[str, Any] = {
     "open_gate": "a test",
@@ -320,7 +322,7 @@ def test_a_reply_is_read_with_its_special_tokens(
     checkpoint: Path, rows: Path, tmp_path: Path
 ) -> None:
     """Text that decoding would hide is part of the reply: a hidden second turn is no whole reply."""
-    from heldout.train.watching import StepJournal
+    from heldout.train._watching import StepJournal
 
     loaded = load(
         str(checkpoint), revision=None, dtype="float32", device="cpu", trust_remote_code=False

@@ -8,7 +8,7 @@ import pytest
 
 from heldout.engine.progress import Progress
 from heldout.errors import InputError
-from heldout.train.watching import COMPLETE, StepJournal, Watch
+from heldout.train._watching import COMPLETE, StepJournal, Watch
 
 
 def watch(folder: Path, said: list[str]) -> Watch:

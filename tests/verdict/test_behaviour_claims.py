@@ -77,9 +77,15 @@ def test_a_smaller_gain_than_one_reference_has_is_only_qualified() -> None:
 
 def test_three_references_tell_how_much_clean_models_differ() -> None:
     tables = planted_answers(4, dose=1.0, easier=2.5, clusters=200)
-    settings = QUICK.model_copy(update={"baselines": (BASELINE, REFERENCE, "base")})
+    references = (BASELINE, REFERENCE, "base")
+    settings = QUICK.model_copy(update={"baselines": references})
     (finding,) = (f for f in examine(tables, DROP, settings).findings if f.cell.model == TARGET)
     assert finding.details["own"]["direction"] != "seen"
+    controls = {one.name: one for one in behaviour_controls([finding], True, settings)}
+    assert (
+        controls["spread of clean models"].outcome == "missing"
+    )  # three of one lineage, for all we know
+    settings = settings.model_copy(update={"families": tuple((name, name) for name in references)})
     controls = {one.name: one for one in behaviour_controls([finding], True, settings)}
     assert controls["spread of clean models"].outcome == "passed"
     wider = _with_spread(finding, 0.5)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from heldout.detect import Cell
-from heldout.report.summaries import claims_junit
+from heldout.report._summaries import claims_junit
 from heldout.verdict import Claim, Control
 from heldout.verdict.claim import Status
 

@@ -135,7 +135,8 @@ def test_the_published_survivor_is_gone_within_what_slake_is_grouped_by(slake: S
     made = examine(slake, ("order-trend",), settings)
     qwen = next(f for f in made.findings if f.cell.model == "Qwen2.5-VL-7B")
     assert qwen.p is not None
-    assert qwen.p < 0.001
+    assert qwen.p < 0.01
+    assert qwen.details["run"] > 1  # neighbouring images are alike: they are dealt out together
     assert (qwen.n, qwen.clusters) == (1061, 96)
     claim = next(one for one in made.claims if one.id == "order/Qwen2.5-VL-7B")
     assert claim.status == "re-attributed"

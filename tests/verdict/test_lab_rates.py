@@ -62,17 +62,17 @@ def test_a_claim_made_against_references_is_not_capped_by_the_rate_without_them(
 
 
 def test_a_detector_that_is_off_does_not_cap_what_the_others_of_its_family_say() -> None:
-    off = measured("order-neighbour", (34, 34), (82, 83))
-    assert _order(off, "order-neighbour").status == "qualified"
+    off = measured("order-joint", (34, 34), (82, 83))
+    assert _order(off, "order-joint").status == "qualified"
     claim = _order(off, "order-joint", "order-neighbour")
     assert claim.status == "survives"
-    assert "order-joint" in claim.sentence
+    assert "order-neighbour" in claim.sentence
 
 
 def test_a_rate_that_may_be_the_level_caps_nothing_and_is_told() -> None:
-    claim = _order(measured("order-joint", (3, 34), (60, 83)), "order-joint")
+    claim = _order(measured("order-neighbour", (3, 34), (60, 83)), "order-neighbour")
     assert claim.status == "survives"
-    assert "on 34 clean lab models order-joint fired on 3" in claim.why
+    assert "on 34 clean lab models order-neighbour fired on 3" in claim.why
 
 
 def _by_benchmark() -> MeasuredRates:

@@ -145,7 +145,7 @@ def test_a_clean_claim_says_what_was_not_looked_for() -> None:
 def test_a_proven_copy_makes_a_claim_no_less_careful_about_what_is_undecided() -> None:
     found = claim(leaked=12, undecided=45, because={"too small to decide": 40, "agrees in part": 5})
     assert found.status == "survives"
-    assert "12 of 100 (12.0% [6.4%, 20.0%]) images of bench are in web" in found.sentence
+    assert "12 of 100 images of bench (12.0% [6.4%, 20.0%]) are in web" in found.sentence
     assert (
         "45 more images are undecided: if all undecided ones are copies, it is 57 of 100 "
         "(57.0% [46.7%, 66.9%])." in found.sentence
@@ -154,7 +154,8 @@ def test_a_proven_copy_makes_a_claim_no_less_careful_about_what_is_undecided() -
     assert "have people judge the undecided pairs" in found.next_step
     controls = {control.name: control for control in found.controls}
     assert controls["undecided pairs"].reason.endswith("(40 too small to decide, 5 agrees in part)")
-    assert "40 pictures are" in controls["size of the pictures"].reason
+    assert "40 pictures or their matches are too small" in controls["size of the pictures"].reason
+    assert "or their matches" not in found.why  # said once
     assert "content of the pictures" not in controls
     none = {control.name for control in claim(undecided=45).controls}
     assert none < set(controls)  # what is asked without a copy is asked beside one, too

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from heldout.cli.app import app
 from heldout.errors import InputError
-from heldout.verdict.published import hits_that_chance_gives
+from heldout.verdict._published import hits_that_chance_gives
 from heldout.verdict.published_claims import published_map
 
 

@@ -69,7 +69,7 @@ def test_what_would_settle_a_claim_is_told_for_each_control_it_lacks() -> None:
     told = settled_by(claim)
     assert len(told) == 2
     assert "under baselines" in told[0]
-    assert "three baselines" in told[1]  # not what would settle the cohort's own "spread"
+    assert "three families" in told[1]  # not what would settle the cohort's own "spread"
     assert settled_by(claim.model_copy(update={"status": "survives"})) == []
 
 

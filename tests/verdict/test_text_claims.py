@@ -17,7 +17,7 @@ from heldout.overlap.texts.index import METHODS, TextSearch, build_text_index
 from heldout.overlap.texts.normalise import settle_degrees
 from heldout.overlap.texts.scan import scan_text_shard
 from heldout.store import SCHEMAS
-from heldout.verdict import Claim, text_claim
+from heldout.verdict import Claim, is_leak, source_claim, text_claim
 
 LONG = [
     "Which vascular structure is most likely occluded in this patient with acute aphasia?",
@@ -56,6 +56,7 @@ def claim(
     methods: tuple[str, ...] = METHODS[:4],
     pictured: bool = True,
     whole: int = 0,
+    encoder: str | None = "an encoder",
     **lost: int,
 ) -> Claim:
     """One search, and the claim about it; ``lost`` are counts of what could not be read."""
@@ -85,7 +86,8 @@ def claim(
     by_modality = {**joined.details["by_modality"], "full": whole}
     joined = joined.model_copy(update={"details": {**joined.details, "by_modality": by_modality}})
     counts = {**result.counts, **lost}
-    return text_claim(found, joined, {}, {"counts": counts, "failed": {}}, pictured=pictured)
+    scanned = {"counts": counts, "failed": {}, "encoder": encoder}
+    return text_claim(found, joined, {}, scanned, pictured=pictured)
 
 
 def test_advice_does_not_send_to_pictures_where_there_are_none(tmp_path: Path) -> None:
@@ -114,7 +116,7 @@ def test_question_and_answer_word_for_word_survive(tmp_path: Path) -> None:
     made = claim(tmp_path, asked(*LONG), [*asked(*LONG[:2]), PAGE])
     assert made.status == "survives"
     assert made.why.startswith(
-        "2 items that say enough to be told by words alone stand there word for word"
+        "2 items that can be identified by their words alone are there word for word"
     )
     assert "chance" not in made.why
     half = claim(tmp_path, asked(*LONG), [*asked(*LONG[:2]), PAGE], text_lost_containers=1)
@@ -167,11 +169,24 @@ def test_nothing_found_is_clean_where_the_items_could_have_been_found(tmp_path: 
     assert "pictures" in fewer.next_step
 
 
+def test_nothing_is_clean_where_nobody_looked_for_rewordings(tmp_path: Path) -> None:
+    searched = claim(tmp_path, asked(*LONG), [PAGE])
+    unsearched = claim(tmp_path, asked(*LONG), [PAGE], encoder=None)
+    assert (searched.status, unsearched.status) == ("clean", "qualified")
+    assert unsearched.rule == "words/rewordings-unsearched"
+    assert "Rewordings were not looked for" in unsearched.sentence
+    assert "heldout[text]" in unsearched.next_step
+    (control,) = [control for control in unsearched.controls if control.name == "rewordings"]
+    assert control.outcome == "missing"
+
+
 def test_short_questions_inside_pages_are_not_testable(tmp_path: Path) -> None:
     pages = [{"text": f"Quiz. {question} finding. More words follow here."} for question in SHORT]
     made = claim(tmp_path, asked(*SHORT), pages)
     assert made.status == "not testable"
-    assert made.sentence.startswith("None of the 8 items of bench with words can be told by them")
+    assert made.sentence.startswith(
+        "None of the 8 items of bench with words can be identified by them"
+    )
     assert "8: too few or too common words" in made.why
     assert not made.idle  # there were words on both sides: the question stays open
     # Beside questions with answers, equal ones would have shown; inside pages still none.
@@ -197,3 +212,35 @@ def test_a_side_without_words_has_nothing_to_compare(tmp_path: Path) -> None:
     assert (made.status, made.idle, made.why) == ("not testable", True, "one side has no text")
     made = claim(tmp_path, asked(*LONG), [{"id": "x"}])
     assert (made.status, made.idle, made.why) == ("not testable", True, "one side has no text")
+
+
+def test_a_shared_article_is_a_claim_of_its_own(tmp_path: Path) -> None:
+    items = [
+        {"question": text, "metadata": {"source": f"PMC{k}12345"}} for k, text in enumerate(LONG)
+    ]
+    pages = [{"text": "A page about PMC112345, and about little else."}, PAGE]
+    examples = [Example(str(k), **row) for k, row in enumerate(items)]
+    benchmark = Benchmark("bench", tuple(examples))
+    path = tmp_path / "web.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in pages))
+    index, _ = build_text_index(benchmark, TextSearch(methods=("provenance",)))
+    corpus = open_corpus(path, name="web")
+    (shard,) = corpus.shards()
+    result = scan_text_shard(index, corpus, shard)
+    matches = frame(result.tables["text_matches"])
+    (finding,) = text_overlap(
+        frame(items_table(benchmark)),
+        matches,
+        frame(result.tables["text_queries"]),
+        benchmark="bench",
+        corpus="web",
+        methods=("provenance",),
+        documents=2,
+    )
+    scanned = {"counts": result.counts, "failed": {}}
+    made = source_claim(finding, matches, len(items), scanned)
+    assert made is not None and not is_leak(made)
+    assert (made.rule, made.status) == ("sources/source-named", "qualified")
+    assert made.sentence.startswith(f"1 item of {len(items)} (")
+    assert "with and without these items" in made.next_step
+    assert source_claim(finding, matches.clear(), len(items), scanned) is None

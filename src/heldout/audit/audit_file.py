@@ -77,6 +77,7 @@ class ModelEntry(Keys):
     allow_missing: StrictBool = False  # of recorded scores
     map: dict[Text, Text] = Field(default_factory=dict)  # of recorded answers: field: column
     base: Text | None = None  # the language model it was made from, by its name here
+    family: Text | None = None  # its lineage: models of one base are one family of references
     degree: float | None = None  # how often it is known to have seen the benchmarks
 
     def ask_settings(self, file: AuditFile, location: str = "") -> AskSettings:

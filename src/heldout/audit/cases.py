@@ -68,7 +68,7 @@ class AuditCase:
 
 
 def open_cases(audit: Audit) -> list[AuditCase]:
-    """Everything that can be wrong with the inputs is said here, before any work is done."""
+    """Mistakes in the inputs are reported here, before any work is done."""
     cases: list[AuditCase] = []
     places = {corpus_entry.name: place for place, corpus_entry in enumerate(audit.file.corpora)}
     for number, entry in enumerate(audit.file.benchmarks):

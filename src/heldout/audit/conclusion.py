@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,9 +34,11 @@ from heldout.verdict import (
     Control,
     nearness_claims,
     overlap_claims,
+    source_claim,
     text_claim,
     with_people,
     with_people_on_words,
+    words_compared,
 )
 
 
@@ -45,6 +48,17 @@ class Conclusion:
     findings: list[Finding]
     claims: list[Claim]
     report: Path
+
+    @property
+    def summary(self) -> str:
+        """One line: the benchmark, how many claims have which status, and the run."""
+        names = ", ".join(dict.fromkeys(claim.cell.benchmark for claim in self.claims))
+        counts = Counter(claim.status for claim in self.claims)
+        claims = ", ".join(f"{status} {count:,}" for status, count in counts.items())
+        return f"{names or 'a benchmark'}: {claims or 'no claims'}, run {self.run.path}"
+
+    def __repr__(self) -> str:
+        return f"<Conclusion of {self.summary}>"
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -145,12 +159,16 @@ def _words(
             answered=scanned["counts"].get("text_answers", 0) > 0,
         )
         joined = joined_leakage(items, leaked, benchmark=benchmark, corpus=corpus)
-        findings += [*per_method, joined]
+        findings += [*words_compared(per_method, scanned), joined]
         pictured = corpus not in wordy
         claim = text_claim(
             per_method, joined, count_kinds(kinds, corpus), scanned, pictured=pictured
         )
         claims.append(with_people_on_words(with_judge(claim, scanned), text_matches, items))
+        for finding in per_method:
+            if finding.id.endswith("/provenance"):
+                shared = source_claim(finding, text_matches, len(items), scanned)
+                claims += [shared] if shared is not None else []
     return findings, claims
 
 
@@ -178,7 +196,7 @@ CROSS_CHECK = "cross-check of paraphrases"
 
 def with_judge(claim: Claim, scanned: Mapping[str, Any]) -> Claim:
     """``claim`` with the judge as one of its controls, where ``scanned`` (the manifest's record of the
-    corpus) names one. Its opinion is told, and changes no status: what it called different is already
+    corpus) names one. Its opinion is reported, and changes no status: what it called different is already
     out of the tables, and what it called the same is no harder for it."""
     record = scanned.get("judge")
     if record is None or not record["pairs"]:

@@ -92,6 +92,9 @@ class DemoResult:
     audit_file: Path
     missing: str = ""
 
+    def __repr__(self) -> str:
+        return f"<Demo: {self.audited!r}>"
+
     @property
     def report(self) -> Path:
         return self.audited.verdict.with_name("report.html")
@@ -144,7 +147,7 @@ def run_demo(
         corpus: Whether a corpus is audited, too, or the models alone.
         tell: Receives a line for every stage that begins.
         quiet: Show no progress.
-        **values: Fields of ``DemoSettings``.
+        **values: Fields of ``heldout.audit.DemoSettings``.
     """
     demo = DemoSettings.choose(settings, values if out is None else {"out": out, **values})
     folder, seed = demo.out, demo.seed

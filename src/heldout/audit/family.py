@@ -14,7 +14,7 @@ from heldout.store import Run, write_atomic
 from heldout.verdict import ANSWERS, ONE_FORM, CorrectedScores, actions, correct_scores
 
 _LACKING = {
-    Need.UNSEEN: "no items that nobody can have seen: clean_references.items",
+    Need.UNSEEN: "needs items that no model can have seen: clean_references.items",
     Need.VOCABULARY: (
         "no mean and spread over the vocabulary: only a local model gives them, or a file"
     ),

@@ -193,7 +193,7 @@ def audit_text(inputs: InputFiles) -> str:
             "# models above that cannot have seen any benchmark; without one, no model claim survives",
             "baselines: []",
             "",
-            "clean_references: {}  # what nobody can have seen:",
+            "clean_references: {}  # what no model can have seen:",
             "#   items: {origin: fresh}      # a metadata field and its value",
             "#   model: blip2                # of the perplexity ratio",
             "#   pictures: path/to/pictures  # a null for nearness",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import html
 import re
 import shutil
@@ -91,6 +92,9 @@ class OverlapResult:
     def as_json(self) -> dict[str, Any]:
         return self.conclusion.as_json()
 
+    def __repr__(self) -> str:
+        return f"<Overlap of {self.conclusion.summary}>"
+
     def _repr_html_(self) -> str:
         page = html.escape(str(self.report))
         return f"{claims_html(self.conclusion.claims)}<p>report: {page}</p>"
@@ -135,7 +139,7 @@ def audit_overlap(
         quiet: Show no progress.
         command: What the run records as its command; default: this call.
         notify: Receives warnings before the search; default: standard error.
-        **values: Fields of ``OverlapSettings``.
+        **values: Fields of ``heldout.overlap.OverlapSettings``.
 
     Returns:
         The run, with matches, leaks, claims and findings as data frames.
@@ -143,9 +147,7 @@ def audit_overlap(
     own = judge if isinstance(judge, Judge) else None
     if own is None and judge is not None:
         values["judge"] = judge
-    if settings is not None and values:
-        raise InputError(f"{next(iter(values))}: give settings, or single ones by name, not both")
-    settings = settings if settings is not None else OverlapSettings.read(values)
+    settings = OverlapSettings.choose(settings, values)
     notify = notify or _to_standard_error
     calibration = _calibration(settings, null, controls)
     asker = open_judge(settings)
@@ -154,10 +156,30 @@ def audit_overlap(
     several = (
         against if isinstance(against, Sequence) and not isinstance(against, str) else [against]
     )
+    if not several:
+        raise InputError(
+            "against: no corpus was given: give what the benchmark may have leaked into"
+        )
     corpora = [opened_corpus(source) for source in several]
-    named = [f"{corpus.name}={corpus.source}" for corpus in corpora]
-    call = verb_call("overlap", benchmark, settings, against=named)
-    run = open_run(run, "overlap", benchmark.name, command=command or call, seed=seed)
+    opened = (
+        open_engine(engine, workers) if isinstance(engine, str) else contextlib.nullcontext(engine)
+    )
+
+    def call(folder: Path) -> Sequence[str]:
+        inputs = {
+            "against": [f"{corpus.name}={corpus.source}" for corpus in corpora],
+            "run": str(folder),
+            "null": calibration.null.source if calibration.null is not None else None,
+            "controls": [
+                f"{control.corpus.name}={control.corpus.source}:{control.domain.replace(' ', '-')}"
+                for control in calibration.controls
+            ],
+            "seed": seed,
+        }
+        passed = {name: value for name, value in inputs.items() if value}
+        return command or verb_call("overlap", benchmark, settings, **passed)
+
+    run = open_run(run, "overlap", benchmark.name, command=call, seed=seed)
     title = f"reading the images of {benchmark.name}"
     with progress(title, len(benchmark.images), "images", disabled=quiet) as step:
         benchmark.identify(step)
@@ -169,14 +191,13 @@ def audit_overlap(
     if not settings.exact and settings.near_encoder is None and not can_register():
         notify(f"pairs that look alike will be listed, not verified: {NO_OPENCV}")
     with contextlib.ExitStack() as stack:
-        if isinstance(engine, str):
-            engine = stack.enter_context(open_engine(engine, workers))
+        working = stack.enter_context(opened)
         stack.enter_context(run.writing())
         ended = search_corpora(
             benchmark,
             corpora,
             run,
-            engine,
+            working,
             settings,
             calibration,
             judge=ModelJudge.of(run, asker, quiet=quiet) if asker is not None else own,
@@ -224,7 +245,10 @@ def search_corpora(
     calibrate(benchmark, corpora, run, engine, near=calibrated, plan=plan, quiet=quiet)
     ended = None
     if settings.text:
-        text = TextSearch(encoder=settings.text_encoder)
+        installed = TextSearch.installed(settings.text_encoder, settings.text_reader)
+        text = dataclasses.replace(
+            installed, fdr=settings.text_fdr, threshold=settings.text_threshold
+        )
         scan_texts(benchmark, corpora, run, engine, text, quiet=quiet)
         if judge is not None:
             ended = judge_texts(run, judge, every=settings.judge_all).ended
@@ -247,7 +271,9 @@ def calibration_plan(
     controls: Sequence[ControlSet] = (),
 ) -> CalibrationPlan:
     others = tuple(spec for spec in settings.second_encoders if spec != settings.calibrated_encoder)
-    return CalibrationPlan(settings.alpha, null, tuple(controls), others)
+    return CalibrationPlan(
+        settings.alpha, null, tuple(controls), others, column=settings.cluster_column
+    )
 
 
 def _calibration(
@@ -276,8 +302,10 @@ def _control(text: str) -> ControlSet:
 def opened_corpus(source: CorpusSource) -> Corpus:
     """A corpus as it is, or the one at ``NAME=SOURCE`` or ``SOURCE``; an existing path is never taken
     apart."""
-    if not isinstance(source, str | Path):
+    if isinstance(source, Corpus):
         return source
+    if not isinstance(source, str):
+        return open_corpus(source)
     named = re.fullmatch(r"([A-Za-z0-9_.-]+)=(.+)", str(source))
     if named is None or Path(source).exists():
         return open_corpus(source)

@@ -132,7 +132,7 @@ class Audit:
 
     @contextmanager
     def at(self, *place: str | int) -> Iterator[None]:
-        """What is wrong with an input is told with the line that names it."""
+        """A mistake in an input is reported with the line that names it."""
         try:
             yield
         except InputError as error:
@@ -208,7 +208,7 @@ def problem_of(error: Mapping[str, Any], lines: Mapping[Place, int]) -> Problem:
 
 
 def _gates(texts: Any, lines: Mapping[Place, int]) -> Iterator[Problem]:
-    """Gates nobody can read; what is no list of texts is told by the schema."""
+    """Gates that cannot be read; the schema reports anything that is no list of texts."""
     for place, text in enumerate(texts if isinstance(texts, list) else []):
         try:
             if isinstance(text, str):

@@ -70,6 +70,9 @@ class Report:
         made = self.conclusion
         return {"report": str(self.page)} if made is None else made.as_json()
 
+    def __repr__(self) -> str:
+        return f"<Report: {len(self._claims()):,} claims, page {self.page}>"
+
     def _repr_html_(self) -> str:
         page = html.escape(str(self.page))
         claims = claims_html(self._claims()) if self.conclusion is not None else ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import html
 import shutil
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,15 +13,15 @@ from typing import Any
 
 import polars as pl
 
+from heldout.audit._ledger import AuditLedger, file_digest, fingerprint, refuse_changed
+from heldout.audit._recording import forget_loaded, inputs_of, record
 from heldout.audit.audit_file import Search
 from heldout.audit.cases import AuditCase, open_cases, open_controls
 from heldout.audit.conclusion import conclude, share_nearness
 from heldout.audit.family import CORRECTED, write_corrections
-from heldout.audit.ledger import AuditLedger, file_digest, fingerprint, refuse_changed
 from heldout.audit.overlap import calibration_plan, open_judge, search_corpora
 from heldout.audit.plan import Plan, make_plan, refuse_over_budget
 from heldout.audit.reader import Audit, read_audit
-from heldout.audit.recording import forget_loaded, inputs_of, record
 from heldout.audit.verbs import FreshItems, fresh_steps, open_fresh_items, synthesize
 from heldout.corpus import corpus_fingerprint
 from heldout.detect import DetectSettings, Finding, ScoreTables, detectors
@@ -36,11 +37,13 @@ from heldout.verdict import (
     Overall,
     benchmark_verdict,
     claims_frame,
+    earlier_looks,
     findings_frame,
     judge,
     look,
     overall_verdict,
     read_rates,
+    record_looks,
     save_examination,
     shipped_rates,
 )
@@ -90,6 +93,11 @@ class AuditResult:
             own = frame([record.model_validate(row) for row in rows])
             frames.append(own.select(pl.lit(benchmark).alias("audited"), pl.all()))
         return pl.concat(frames, how="vertical_relaxed") if frames else frame([])
+
+    def __repr__(self) -> str:
+        statuses = Counter(cell.status for cell in self.overall.cells)
+        cells = ", ".join(f"{status} {count:,}" for status, count in statuses.items())
+        return f"<Audit of {', '.join(self.runs)}: {cells}, {self.verdict.parent}>"
 
     def _repr_html_(self) -> str:
         rows = "".join(
@@ -383,6 +391,11 @@ class _Journey:
                 for name, recording in recorded.items()
                 if recording.answered and recording.entry.base in recorded
             ),
+            families=tuple(
+                (name, recording.entry.family)
+                for name, recording in recorded.items()
+                if recording.entry.family is not None
+            ),
             degrees=tuple(
                 (name, recording.entry.degree)
                 for name, recording in recorded.items()
@@ -404,8 +417,9 @@ class _Journey:
 
         def work() -> list[str]:
             looked = self.looked.get(case.name) or self._look(case, run)
-            made = judge(looked, family, self.rates)
+            made = judge(looked, family, self.rates, earlier_looks(run, looked))
             save_examination(run, made)
+            record_looks(run, looked, made)
             return [claim.id for claim in made.claims]
 
         inputs = {

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from heldout.audit._ledger import file_digest
 from heldout.audit.cases import AuditCase, folder_name
-from heldout.audit.ledger import file_digest
 from heldout.audit.plan import COUNTED, PlanStep
 from heldout.audit.reader import Audit
 from heldout.benchmark import Benchmark, find_preset, read_benchmark
@@ -21,7 +21,7 @@ from heldout.evaluate import (
     suite_benchmarks,
 )
 from heldout.report import write_evaluation_report, write_synthesis_report, write_training_report
-from heldout.store import Run
+from heldout.store import Run, new_folder
 from heldout.synth import (
     SCENES,
     Synthesis,
@@ -38,7 +38,7 @@ from heldout.train import TrainResult, TrainSettings, train
 def evaluate_suite(
     settings: EvaluateSettings | None = None,
     *,
-    out: str | Path,
+    out: str | Path | None = None,
     engine: str = "local",
     workers: int | None = None,
     quiet: bool = False,
@@ -50,16 +50,19 @@ def evaluate_suite(
 
     Args:
         settings: All settings; or give them by name as further arguments.
-        out: Run folder, new or of the same suite: replies that are there are not asked for again.
+        out: Run folder, new or of the same suite: replies that are there are not asked for again. Default: a new
+            one below ``heldout-runs``.
         engine: ``local``, ``ray`` or ``ray://HOST:PORT``: where local models run.
         workers: Workers that each hold the model; default: this process alone, or the whole cluster.
         quiet: Show no progress.
-        **values: Fields of ``EvaluateSettings``.
+        **values: Fields of ``heldout.evaluate.EvaluateSettings``.
 
     Returns:
         Accuracies, disagreements with published scorers, ranks and paired comparisons.
     """
-    made = evaluate(settings, out=out, engine=engine, workers=workers, quiet=quiet, **values)
+    chosen = EvaluateSettings.choose(settings, values)
+    with new_folder(out, "evaluate", Path(chosen.suite).stem) as folder:
+        made = evaluate(chosen, out=folder, engine=engine, workers=workers, quiet=quiet)
     with made.run.writing():
         write_evaluation_report(made.run)
     return made
@@ -71,7 +74,7 @@ def evaluate_suite(
 def train_model(
     settings: TrainSettings | None = None,
     *,
-    out: str | Path,
+    out: str | Path | None = None,
     engine: str = "local",
     workers: int | None = None,
     quiet: bool = False,
@@ -85,29 +88,31 @@ def train_model(
 
     Args:
         settings: All settings; or give them by name as further arguments.
-        out: Run folder, new or of the same training: finished updates are not made again.
+        out: Run folder, new or of the same training: finished updates are not made again. Default: a new
+            one below ``heldout-runs``.
         engine: Where the comparison runs: ``local``, ``ray`` or ``ray://HOST:PORT``.
         workers: Processes of the comparison; default: one per core.
         quiet: Show no progress.
         to: ``verl`` writes a configuration and data for verl in place of training here.
         gate_from: Run folder of a training whose comparisons with benchmarks are taken over where they
             are of the same rows and benchmarks.
-        **values: Fields of ``TrainSettings``.
+        **values: Fields of ``heldout.train.TrainSettings``.
 
     Returns:
         The run, the trained checkpoint, what the gate said, and the tables as data frames.
     """
-    chosen = settings if settings is not None else TrainSettings.read(values)
-    made = train(
-        chosen,
-        out=out,
-        engine=engine,
-        workers=workers,
-        quiet=quiet,
-        to=to,
-        gate_from=gate_from,
-        benchmarks=_benchmarks(chosen.against, quiet=quiet),
-    )
+    chosen = TrainSettings.choose(settings, values)
+    with new_folder(out, "train", Path(chosen.data).stem) as folder:
+        made = train(
+            chosen,
+            out=folder,
+            engine=engine,
+            workers=workers,
+            quiet=quiet,
+            to=to,
+            gate_from=gate_from,
+            benchmarks=_benchmarks(chosen.against, quiet=quiet),
+        )
     if made.model is not None:
         with made.run.writing():
             write_training_report(made.run)
@@ -141,7 +146,7 @@ MANIFEST = "manifest.json"
 def synthesize(
     settings: SynthSettings | None = None,
     *,
-    out: str | Path,
+    out: str | Path | None = None,
     engine: str = "local",
     workers: int | None = None,
     quiet: bool = False,
@@ -155,27 +160,29 @@ def synthesize(
 
     Args:
         settings: All settings; or give them by name as further arguments.
-        out: Run folder, new or of the same synthesis: finished work is not done again.
+        out: Run folder, new or of the same synthesis: finished work is not done again. Default: a new one
+            below ``heldout-runs``.
         engine: ``local``, ``ray`` or ``ray://HOST:PORT``.
         workers: Processes to use; default: one per core.
         quiet: Show no progress.
         plan: Read and select figures only, and estimate requests, tokens, price and time of the rest.
         benchmarks: Opened benchmarks by names in ``against``; other names there are read as sources.
-        **values: Fields of ``SynthSettings``.
+        **values: Fields of ``heldout.synth.SynthSettings``.
 
     Returns:
         The run, the funnel, and the tables of all stages as data frames.
     """
-    made = synth(
-        settings,
-        out=out,
-        engine=engine,
-        workers=workers,
-        quiet=quiet,
-        plan=plan,
-        benchmarks=benchmarks,
-        **values,
-    )
+    chosen = SynthSettings.choose(settings, values)
+    with new_folder(out, "synth", chosen.name) as folder:
+        made = synth(
+            chosen,
+            out=folder,
+            engine=engine,
+            workers=workers,
+            quiet=quiet,
+            plan=plan,
+            benchmarks=benchmarks,
+        )
     if not plan:
         with made.run.writing():
             write_synthesis_report(made.run)

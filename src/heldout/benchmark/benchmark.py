@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
-from heldout.image import Digests, ImageError, ImageRef, byte_digest, digest_image
+from heldout.image import Digests, ImageError, ImageRef, byte_digest, dicom_ids, digest_image
 from heldout.store import Dropped
 
 # Example: one item of a benchmark, as the benchmark's authors released it.
@@ -220,7 +220,8 @@ class Benchmark:
         """For every item the group it belongs to: items that share a picture or a patient.
 
         Any shared picture joins two items, not the first one alone, and so does an equal value of
-        the cluster column; a row whose value is empty stays with the pictures it shows.
+        the cluster column; a row whose value is empty stays with the pictures it shows. DICOM files that
+        name one patient, study or series belong together, too.
         """
         parent: dict[str, str] = {}
 
@@ -232,6 +233,9 @@ class Benchmark:
         keys = []
         for example in self.examples:
             own = [self._picture(ref) for ref in example.images]
+            own += [
+                f"{kind}:{name}" for ref in example.images for kind, name in dicom_ids(ref).items()
+            ]
             if example.cluster:
                 own.append(f"cluster:{example.cluster}")
             own = own or [f"item:{example.id}"]

@@ -45,7 +45,19 @@ _NAMES: dict[str, tuple[str, ...]] = {
         "caption",
         "captions",
     ),
-    "cluster": ("cluster", "patient_id", "study_id", "case_id", "slide_id"),
+    "cluster": (
+        "cluster",
+        "patient_id",
+        "patientid",
+        "subject_id",
+        "study_id",
+        "studyinstanceuid",
+        "case_id",
+        "series_id",
+        "seriesinstanceuid",
+        "volume_id",
+        "slide_id",
+    ),
 }
 OPTION_NAMES = frozenset(_NAMES["options"])
 ANSWER_NAMES = frozenset(_NAMES["answer"])

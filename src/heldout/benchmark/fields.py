@@ -8,11 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from heldout.benchmark.benchmark import RELEASED, Example, canonical_value, normal
-from heldout.benchmark.columns import NUMBERED_OPTION, columns_by_field
-from heldout.benchmark.image_finder import ImageFinder
-from heldout.benchmark.option_list import take_list
-from heldout.benchmark.option_values import (
+from heldout.benchmark._option_list import take_list
+from heldout.benchmark._option_values import (
     Choices,
     UnreadableOptionsError,
     labelled_with_gaps,
@@ -21,6 +18,9 @@ from heldout.benchmark.option_values import (
     take_unlettered,
     unlabelled,
 )
+from heldout.benchmark.benchmark import RELEASED, Example, canonical_value, normal
+from heldout.benchmark.columns import NUMBERED_OPTION, columns_by_field
+from heldout.benchmark.image_finder import ImageFinder
 from heldout.image import ImageRef
 
 _INSTRUCTIONS = ("instruction", "text")  # they may hold the tag of the image

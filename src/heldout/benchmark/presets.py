@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from heldout.benchmark._natural import joined_labels, natural_bench
 from heldout.benchmark.fields import FieldMap
-from heldout.benchmark.natural import joined_labels, natural_bench
 from heldout.benchmark.readers import FileRow
 from heldout.benchmark.source import ALIASES, BenchmarkSource
 from heldout.errors import InputError

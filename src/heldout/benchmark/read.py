@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from heldout.benchmark._natural import is_group, natural_bench, natural_twins
+from heldout.benchmark._option_values import UnreadableOptionsError
 from heldout.benchmark.benchmark import Benchmark, Example, canonical_value
 from heldout.benchmark.fields import FieldMap
 from heldout.benchmark.hub import hub_name, hub_rows
 from heldout.benchmark.image_finder import ImageFinder
 from heldout.benchmark.locate import DataFile, locate, unreadable
-from heldout.benchmark.natural import is_group, natural_bench, natural_twins
-from heldout.benchmark.option_values import UnreadableOptionsError
 from heldout.benchmark.presets import Preset, find_preset
 from heldout.benchmark.readers import FileRow
 from heldout.benchmark.readers.delimited import DelimitedReader
@@ -74,7 +74,7 @@ def read_benchmark(
     settings = find_preset(preset or parsed.location, by_name=preset is not None)
     unique, repeated = _unique_ids(examples)
     return Benchmark(
-        name=name or _name(parsed, preset),
+        name=name or default_name(parsed, preset),
         examples=unique,
         repeated_ids=repeated,
         split=parsed.split or _split_of_source(parsed, settings, splits),
@@ -365,9 +365,11 @@ def _unique_ids(examples: list[Example]) -> tuple[tuple[Example, ...], tuple[str
     return tuple(unique), tuple(repeated)
 
 
-def _name(source: BenchmarkSource, preset: str | None) -> str:
+def default_name(source: str | BenchmarkSource, preset: str | None) -> str:
+    """What a benchmark is called that nobody gave a name."""
     if preset:
         return preset
+    source = parse_source(source)
     path = source.path
     stem = path.stem if path.is_file() else path.name
     selection = "-".join(source.selection.values())

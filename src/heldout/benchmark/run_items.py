@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from heldout.benchmark.benchmark import Benchmark, canonical_metadata
+from heldout.benchmark.read import default_name
 from heldout.image import Digests, ImageError, ImageRef, byte_digest
 from heldout.settings import Settings
 from heldout.store import Run, dropped_table, make_table, python_command
@@ -90,8 +91,14 @@ def verb_call(verb: str, benchmark: Benchmark, settings: Settings, **inputs: Any
         settings: Those that are not defaults are written.
         **inputs: Further arguments.
     """
-    reading = "".join(f", {name}={value!r}" for name, value in benchmark.settings.items())
-    source = repr(benchmark.source)
+    reading_settings = dict(benchmark.settings)
+    if benchmark.source and benchmark.name != default_name(
+        benchmark.source, reading_settings.get("preset")
+    ):
+        reading_settings["name"] = benchmark.name
+    reading = "".join(f", {name}={value!r}" for name, value in reading_settings.items())
+    source = repr(benchmark.source) if benchmark.source else "benchmark"  # made in Python
+    reading = reading if benchmark.source else ""
     return python_command(
         verb,
         f"heldout.read_benchmark({source}{reading})" if reading else source,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -66,6 +67,13 @@ class BenchmarkSource:
 def parse_source(text: str | Path | BenchmarkSource) -> BenchmarkSource:
     if isinstance(text, BenchmarkSource):
         return text
+    if not isinstance(text, str | os.PathLike):
+        kind = type(text)
+        frame = "; write the frame to a Parquet or JSON Lines file and give its path"
+        raise InputError(
+            f"expected a path or a name, or an opened Benchmark or Corpus; got {kind.__module__}."
+            f"{kind.__qualname__}{frame if hasattr(text, 'columns') else ''}"
+        )
     text = str(text)
     if not text.strip():
         raise InputError("empty path: name a file, a folder or a dataset ('.' is this folder)")

@@ -192,7 +192,7 @@ def _end(message: str, code: int) -> NoReturn:
 
 
 def _sentence(error: Exception) -> str:
-    """What is said of an error that nobody expected."""
+    """The sentence for an unexpected error."""
     trouble = machine_trouble(error)
     if trouble is not None:
         return _and_again(trouble)

@@ -113,7 +113,7 @@ def _print(made: Sequence[Asking], out: Path, prices: Mapping[str, float], as_js
     if any(asking.unread.many for asking in made):
         message = f"look at the replies before anything else: {out}/tables/answers.parquet"
         console().print(Text(f"\n{plain(message)}", "yellow"), soft_wrap=True)
-        why = "what detectors find in replies that nobody could read says nothing about the model"
+        why = "findings from unreadable replies are not evidence about the model"
         console().print(Text(f"then: heldout detect {out}; {why}"), soft_wrap=True)
         return None
     console().print(f"\nnext: heldout detect {out}", soft_wrap=True)

@@ -150,7 +150,9 @@ def _word(cell: CellVerdict | None) -> Text:
         low, high = cell.leak.interval.low, cell.leak.interval.high
         text.append(f"\n{cell.leak.value:.1%} of items [{low:.1%}, {high:.1%}]", "dim")
     for evidence, count in cell.evidence.items():
-        text.append(f"\n{count:,} {rung_words(evidence)}", "dim")
+        text.append(
+            f"\n{count:,} {rung_words(evidence, answers_compared=cell.answers_compared)}", "dim"
+        )
     for claim in cell.claims:
         if not is_leak(claim) and claim.status in ("survives", "qualified"):
             text.append(f"\nnearness {claim.status}", "dim")

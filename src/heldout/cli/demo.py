@@ -47,7 +47,7 @@ def _show(result: DemoResult) -> None:
     out.rule("2  what was planted in the corpus, and what was found", align="left")
     out.print(_planted(result))
     out.print(
-        "changed copies and words alone are harder, and not all of them are found; decoys are no copies"
+        "changed copies and words alone are harder, and not all of them are found; decoys are not copies"
     )
     out.rule("3  the verdict", align="left")
     out.print(_verdict(result))
@@ -57,9 +57,7 @@ def _show(result: DemoResult) -> None:
             soft_wrap=True,
         )
     else:
-        out.print(
-            "the audit was not told which model is which; what is true was looked up afterwards"
-        )
+        out.print("the audit did not know which model is which; the truth was looked up afterwards")
     out.print(f"\naudit file: {plain(str(result.audit_file))}", soft_wrap=True, markup=False)
     out.print(f"report: {plain(str(result.report))}", soft_wrap=True, markup=False)
 
@@ -101,5 +99,7 @@ def _because(model: Suspect) -> str:
     if model.survives:
         return f"{' and '.join(model.survives)} passed every control: {message}"
     if model.status == "clean":
-        return f"nothing; an effect of {model.least:.2f} would have shown, before correction: {message}"
+        return (
+            f"nothing; an effect of {model.least:.2f} would have shown after correction: {message}"
+        )
     return message

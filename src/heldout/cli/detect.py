@@ -24,6 +24,7 @@ EXAMPLE = "Example: heldout detect runs/slake --baseline blip2 --detector order-
 
 SHOWN = (
     Shown("baselines", "MODEL", "--baseline"),
+    Shown("families", "MODEL=FAMILY", "--family"),
     Shown("reference", "MODEL"),
     Shown("unseen", "FIELD=VALUE", convert=str),
     Shown("strata", "FIELD", "--stratum"),

@@ -246,9 +246,9 @@ def _print_pair(pair: PairedComparison) -> None:
 
 
 def _sentence(difference: PairedDifference) -> str:
-    columns = {
-        UNCLEAR: "may differ, but that is not clear: the test says so, and the interval contains 0"
-    }.get(difference.reading, difference.reading)
+    columns = {UNCLEAR: "may differ: the test is significant, but the interval contains 0"}.get(
+        difference.reading, difference.reading
+    )
     many = (
         f", corrected over {difference.family:,} pairs (Holm) {_p(difference.p_adjusted, sign=True)}"
         if difference.family > 1

@@ -17,7 +17,7 @@ class Verb:
 
     name: str
     summary: str  # one line, in the list of verbs
-    module: str = ""  # in heldout.cli; the name itself where nothing is said
+    module: str = ""  # in heldout.cli; default: the name itself
     function: str = ""
     resumes: bool = False  # whether the same command goes on where it was ended
 

@@ -47,6 +47,9 @@ SHOWN = (
     *panel(
         "Paraphrases",
         "text_encoder E",
+        "text_reader E",
+        "text_fdr",
+        "text_threshold",
         Shown("judge.url", "URL", help=OverlapSettings.model_fields["judge"].description or ""),
         "judge.model NAME",
         "judge.api_key_env VAR",
@@ -63,7 +66,12 @@ SHOWN = (
         "judge.token_field",
         "judge_all",
     ),
-    *panel(CALIBRATION, "alpha", Shown("second_encoders", "E", flag="--second-encoder")),
+    *panel(
+        CALIBRATION,
+        "alpha",
+        "cluster_column COLUMN",
+        Shown("second_encoders", "E", flag="--second-encoder"),
+    ),
 )
 
 

@@ -146,7 +146,7 @@ def _show(made: Twinning, bench: str, out: Path, last: str) -> None:
     if (faint := made.stages.get(EDGES, {}).get("faint", 0.0)) > 0.1:
         screen.print(
             Text(
-                f"the edge maps of {faint:.0%} of the items are all but empty inside, and keep no layout: "
+                f"the edge maps of {faint:.0%} of the items are almost empty inside, and keep no layout: "
                 f"look at {out}/twin/edges, and lower --edges",
                 "yellow",
             ),
@@ -157,8 +157,8 @@ def _show(made: Twinning, bench: str, out: Path, last: str) -> None:
     if made.policy == "unfiltered":
         screen.print(
             Text(
-                "nobody judged these twins: they are marked unfiltered, and a drop on them may be the "
-                "pictures' fault",
+                "these twins were not judged: they are marked unfiltered, and bad pictures may "
+                "cause a drop on them",
                 "yellow",
             )
         )

@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from heldout.corpus.columns import find_columns
+from heldout.corpus._columns import find_columns
+from heldout.corpus._listing import digest, file_key
 from heldout.corpus.corpus import CorpusItem, Shard
-from heldout.corpus.listing import digest, file_key
 from heldout.corpus.parquet_corpus import FAILURES, open_parquet, read_columns, rows
 from heldout.errors import InputError
 from heldout.image import readable

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from heldout.benchmark import too_deep
-from heldout.corpus.columns import Words, decode_words, find_columns
+from heldout.corpus._columns import Words, decode_words, find_columns
+from heldout.corpus._listing import HIDDEN, RUN_FOLDER, UNREADABLE, FolderEntry, walk
 from heldout.corpus.corpus import FILE_WORK, CorpusItem, Shard, shard_work
-from heldout.corpus.listing import HIDDEN, RUN_FOLDER, UNREADABLE, FolderEntry, walk
 from heldout.errors import blame_the_machine
 from heldout.image import (
     HEAD,

@@ -19,11 +19,11 @@ from heldout.benchmark import (
     unreadable,
 )
 from heldout.corpus import parquet_corpus, webdataset, zip_corpus
-from heldout.corpus.captions import caption_files
+from heldout.corpus._captions import caption_files
+from heldout.corpus._listing import FileSet, is_pattern, is_run_folder, with_loose_images
 from heldout.corpus.corpus import Corpus
 from heldout.corpus.embeddings import LaionEmbeddings, matrices
 from heldout.corpus.folder import FolderCorpus
-from heldout.corpus.listing import FileSet, is_pattern, is_run_folder, with_loose_images
 from heldout.corpus.parquet_corpus import ParquetCorpus
 from heldout.corpus.streams import FAILURES, Span, lines
 from heldout.corpus.table import TableCorpus

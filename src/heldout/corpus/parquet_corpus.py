@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from heldout.benchmark import ALIASES, ColumnKinds, ImageFinder, canonical_value
-from heldout.corpus.columns import CorpusColumns, decode_words, find_columns, lost_row, row_items
+from heldout.corpus._columns import CorpusColumns, decode_words, find_columns, lost_row, row_items
+from heldout.corpus._listing import FileSet, digest, file_key
 from heldout.corpus.corpus import CorpusItem, Shard, unique_ids
-from heldout.corpus.listing import FileSet, digest, file_key
 from heldout.errors import InputError, blame_the_machine
 from heldout.image import readable
 from heldout.store import Dropped

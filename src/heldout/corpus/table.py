@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from heldout.benchmark import BenchmarkSource, Example, locate, read_examples
+from heldout.corpus._listing import digest, file_key
 from heldout.corpus.corpus import CorpusItem, Shard, unique_ids
-from heldout.corpus.listing import digest, file_key
 from heldout.errors import InputError
 from heldout.image import readable
 from heldout.store import Dropped

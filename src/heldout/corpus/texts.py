@@ -19,9 +19,8 @@ from heldout.benchmark import (
     json_line,
     split_of,
 )
-from heldout.corpus.columns import Words, find_columns, lost_row, row_items
-from heldout.corpus.corpus import CorpusItem, Shard, shard_work, unique_ids
-from heldout.corpus.listing import (
+from heldout.corpus._columns import Words, find_columns, lost_row, row_items
+from heldout.corpus._listing import (
     FILE,
     HIDDEN,
     LINK,
@@ -35,6 +34,7 @@ from heldout.corpus.listing import (
     is_run_folder,
     walk,
 )
+from heldout.corpus.corpus import CorpusItem, Shard, shard_work, unique_ids
 from heldout.corpus.streams import (
     COMPRESSED,
     FAILURES,
@@ -56,7 +56,7 @@ from heldout.image import (
 )
 from heldout.store import Dropped
 
-# The files of a corpus of words: which of a folder are read, and what is said about the others.
+# The files of a corpus of words: which files of a folder are read, and why others are not.
 
 
 LINES = (".jsonl", ".ndjson")

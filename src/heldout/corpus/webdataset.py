@@ -16,10 +16,10 @@ from typing import Any, BinaryIO
 
 import pyarrow.parquet as pq
 
-from heldout.corpus.columns import STATUS, Words, decode_words, find_columns, not_downloaded
+from heldout.corpus._columns import STATUS, Words, decode_words, find_columns, not_downloaded
+from heldout.corpus._listing import FileSet, file_key
 from heldout.corpus.corpus import CorpusItem, Shard, unique_ids
 from heldout.corpus.folder import MAX_TEXT, FolderCorpus, read_metadata
-from heldout.corpus.listing import FileSet, file_key
 from heldout.corpus.parquet_corpus import FAILURES, open_parquet, rows
 from heldout.corpus.streams import FILE, FOLDER, TarCut, TarEntry, open_tar, tar_entries
 from heldout.errors import blame_the_machine

@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 
 import polars as pl
 
-from heldout.cure.files import write_list
+from heldout.cure._files import write_list
 from heldout.cure.sanitize import incomplete
 from heldout.errors import InputError, counted
 from heldout.evidence import PROVEN, Leak, Rung, leaks_of
@@ -144,6 +144,14 @@ class GateResult:
         """Training rows that people should look at."""
         return pl.read_parquet(self.files["doubtful"].with_suffix(".parquet"))
 
+    def __repr__(self) -> str:
+        names = ", ".join(protected.benchmark for protected in self.protected)
+        folder = next(iter(self.files.values())).parent if self.files else "not written"
+        return (
+            f"<Gate for {names}: {'passed' if self.passed else 'failed'}, {self.rows:,} training rows "
+            f"to remove, {folder}>"
+        )
+
     def _repr_html_(self) -> str:
         return f"<p>{html.escape(self.sentence())}</p>"
 
@@ -191,9 +199,9 @@ def write_gate(
             benchmark; several runs against the same training set share a gate.
         out: Folder to write to; default: a new one below ``heldout-runs``.
         settings: All settings; or give them by name as further arguments.
-        **values: Fields of ``GateSettings``.
+        **values: Fields of ``heldout.cure.GateSettings``.
     """
-    strict = (settings if settings is not None else GateSettings.read(values)).strict
+    strict = GateSettings.choose(settings, values).strict
     listed = [runs] if isinstance(runs, Run | str | Path) else list(runs)
     several = [Run.open(entry) if isinstance(entry, str | Path) else entry for entry in listed]
     if not several:

@@ -11,7 +11,7 @@ from typing import Any
 
 from heldout import __version__
 from heldout.benchmark import Benchmark, Example, Opened, canonical_value
-from heldout.cure.files import (
+from heldout.cure._files import (
     TableSelection,
     chosen_by_table,
     compare,

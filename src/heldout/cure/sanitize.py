@@ -14,7 +14,7 @@ import polars as pl
 
 from heldout import __version__
 from heldout.benchmark import Benchmark, Opened, open_tables
-from heldout.cure.files import (
+from heldout.cure._files import (
     RoundTrip,
     chosen_by_table,
     compare,
@@ -155,6 +155,11 @@ class CleanSplit:
     def as_json(self) -> dict[str, Any]:
         return {"out": str(self.out), **self.manifest}
 
+    def __repr__(self) -> str:
+        counts = {name: getattr(self, name).height for name in ("kept", "removed", "moved")}
+        shown = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)
+        return f"<Sanitized: {shown or 'nothing'}, {self.out}>"
+
     def _repr_html_(self) -> str:
         facts = {name: str(path) for name, path in self.sources.items()}
         if "clean" in self.manifest:
@@ -188,12 +193,12 @@ def sanitize(
         resplit: The other split or splits: make new ones of the union that share no image.
         settings: All settings; or give them by name as further arguments.
         quiet: Show no progress.
-        **values: Fields of ``SanitizeSettings``.
+        **values: Fields of ``heldout.cure.SanitizeSettings``.
 
     Returns:
         The new files, with removed, doubtful and kept items as data frames.
     """
-    settings = settings if settings is not None else SanitizeSettings.read(values)
+    settings = SanitizeSettings.choose(settings, values)
     others = (
         list(resplit)
         if isinstance(resplit, Sequence) and not isinstance(resplit, str)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from heldout.detect.easiest import EASIEST, TopItems, easiest_items
     from heldout.detect.endpoint_support import DetectorSupport, supported_detectors
     from heldout.detect.finding import (
+        DETECTABLE,
         Cell,
         Effect,
         Finding,
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
         direction_of,
         model_finding,
         not_testable,
+        rate_interval,
     )
     from heldout.detect.image_nearness import LEVEL, adjust, image_nearness
     from heldout.detect.image_overlap import POSSIBLE_IMAGES, image_overlap, joined_leakage
@@ -79,6 +81,7 @@ __all__ = [
     "ALPHA",
     "CANONICAL",
     "COPY",
+    "DETECTABLE",
     "DRAWS",
     "EASIEST",
     "LABELLED",
@@ -144,6 +147,7 @@ __all__ = [
     "no_scores",
     "not_testable",
     "probe_detector",
+    "rate_interval",
     "run_detectors",
     "self_checks",
     "shard_gains",

@@ -171,7 +171,7 @@ def _folds(names: Sequence[str]) -> NDArray[np.int64]:
 DETECTOR = Detector(
     NAME,
     "blind",
-    "what words and metadata tell without any model",
+    "what words and metadata predict without any model",
     find,
     requires=frozenset({Need.UNSEEN}),
     of="benchmark",

@@ -132,7 +132,7 @@ class Detector:
         Args:
             tables: A run's tables.
             model: The model.
-            recorded: By table, the tokens that whoever made it counted. Without, a scored item is taken to
+            recorded: By table, the tokens that its maker counted. Without, a scored item is taken to
                 be as long as the same question asked with its picture.
         """
         if self.of in ("models", "benchmark"):

@@ -7,6 +7,8 @@ images are undecided, a second finding counts them as copies: the two are the en
 
 from __future__ import annotations
 
+import json
+import unicodedata
 from collections import Counter
 from collections.abc import Collection
 from typing import Any
@@ -17,6 +19,7 @@ from heldout.benchmark import BYTES_ONLY
 from heldout.detect.finding import Cell, Finding, rate_finding
 from heldout.evidence import (
     COPIES,
+    LABEL_CONFLICTS,
     PICTURED,
     PROVEN,
     SUREST,
@@ -29,7 +32,6 @@ from heldout.evidence import (
 NAME = "image-overlap"
 TEXT = "leaked text without its image"
 POSSIBLE_IMAGES = "images, with the undecided"  # the unit of the upper end
-CONFLICTS = ("different", "conflicting")  # label relations of an item whose copy has another label
 HASHES_ARE_BLIND_TO = [
     "copies cropped by more than a few per cent, framed, tilted or changed in part",
     "copies inside compound figures",
@@ -78,15 +80,42 @@ def image_overlap(
         if asked
         else ("items", "items with their label")
     )
+    foreign = _another_script(items, hits)
     findings = [
-        *_images(items, hits, here, shown, corpus_images, common),
+        *_images(items, hits, here, shown, corpus_images, common, foreign),
         _items(unit, f"{NAME}/{corpus}/{unit}", items, pictured, pictured, common),
     ]
-    if corpus_answers or (hits["label_relation"] != "unknown").any():
+    full = bool((shown["rung"] == Rung.FULL).any())
+    if full or (not foreign and (corpus_answers or (hits["label_relation"] != "unknown").any())):
         answered = set(shown.filter(pl.col("rung") == Rung.FULL)["benchmark_id"])
         name = f"{NAME}/{corpus}/answers"
         findings.append(_items(with_answer, name, items, pictured, answered, common))
     return findings
+
+
+def _another_script(items: pl.DataFrame, hits: pl.DataFrame) -> bool:
+    """Whether the words beside every copy are written in another script than the item's own: then no
+    answer there can be equal, whatever it says."""
+    words = pl.concat_str("question", "answer", ignore_nulls=True, separator=" ")
+    own = dict(items.select("benchmark_id", words.alias("words")).iter_rows())
+    pairs = {
+        (
+            _script(own[identifier]),
+            _script(f"{theirs['corpus_question']} {theirs['corpus_answer']}"),
+        )
+        for identifier, evidence in hits.select("benchmark_id", "evidence").iter_rows()
+        if "corpus_question" in (theirs := json.loads(evidence))
+    }
+    known = [(mine, theirs) for mine, theirs in pairs if mine and theirs]
+    return bool(known) and all(mine != theirs for mine, theirs in known)
+
+
+def _script(text: str) -> str:
+    """The script of most letters, as Unicode names it: LATIN, CJK, CYRILLIC; "" without letters."""
+    letters = Counter(
+        unicodedata.name(sign, "").partition(" ")[0] for sign in text if sign.isalpha()
+    )
+    return letters.most_common(1)[0][0] if letters else ""
 
 
 def _images(
@@ -96,6 +125,7 @@ def _images(
     questions: pl.DataFrame,
     corpus_images: int,
     common: dict[str, Any],
+    foreign: bool,
 ) -> list[Finding]:
     """Images with a proven copy; where some are undecided, also with these counted as copies."""
     corpus = common["cell"].corpus
@@ -124,7 +154,10 @@ def _images(
         "undecided_because": _reasons(here, undecided),
         "by_modality": _count(questions, "modality"),
         "by_label_relation": _count(questions, "label_relation"),
-        "label_conflicts": int(questions["label_relation"].is_in(CONFLICTS).sum()),
+        "label_conflicts": 0
+        if foreign
+        else int(questions["label_relation"].is_in(LABEL_CONFLICTS).sum()),
+        "answers_in_another_script": foreign,
     }
 
     def counting(digests: Collection[str], **names: Any) -> Finding:

@@ -22,13 +22,21 @@ from heldout.detect.finding import Outcome, model_finding, not_testable
 from heldout.detect.settings import DetectSettings
 from heldout.detect.tables import Floats, ModelScores, ScoreTables, metadata_column, strata
 from heldout.errors import InputError
-from heldout.stats import area, cluster_contrast, group_test
+from heldout.stats import (
+    Contrast,
+    area,
+    cluster_contrast,
+    group_test,
+    stratum_overlap,
+    within_strata,
+)
 
 Mask = NDArray[np.bool_]
 NEEDS = (
     "an item score has no reference of its own. Testable with items that no model can have seen: name "
     "them with the setting unseen. Without them, order tests and overlap inflation are what is left"
 )
+LEAST_OVERLAP = 0.25  # of a comparison's precision that must be left within strata
 DRAWS = 1_999  # of the interval: its ends are read to two digits
 BLIND_TO = [
     "single items: an item score near chance is expected, the set is what is tested",
@@ -89,19 +97,22 @@ class _SetTest:
         if settings.unseen is None:
             return not_testable(self.name, tables.benchmark, scored.model, NEEDS)
         suspects = ~unseen_items(scored, settings)
-        contrast = cluster_contrast(
-            values, suspects, scored.clusters, draws=DRAWS, seed=settings.seed
-        )
+        labels = strata(scored.frame, settings.strata)
+        overlap = stratum_overlap(suspects, labels)
+        contrast = _contrast(values, suspects, scored.clusters, labels, settings.seed)
         tested = group_test(
             values,
             suspects,
             scored.clusters,
-            strata(scored.frame, settings.strata),
+            labels,
             permutations=settings.permutations,
             seed=settings.seed,
         )
         if contrast is None or tested is None:
             reason = "fewer than 5 clusters of suspect, or of unseen items: too few to compare"
+            return not_testable(self.name, tables.benchmark, scored.model, reason)
+        if overlap < LEAST_OVERLAP:
+            reason = _apart(overlap, settings)
             return not_testable(self.name, tables.benchmark, scored.model, reason)
         return model_finding(
             self.name,
@@ -109,7 +120,11 @@ class _SetTest:
             scored.model,
             unit="questions",
             statistic=(f"area under the curve over {tested.unit}", tested.auc),
-            effect=("mean score of suspect less unseen items", contrast.value, contrast.interval),
+            effect=(
+                "mean score of suspect less unseen items, within strata",
+                contrast.value,
+                contrast.interval,
+            ),
             error=contrast.error,
             p=tested.test.p,
             n=len(scored),
@@ -122,9 +137,11 @@ class _SetTest:
                 "suspect_items": contrast.n[0],
                 "unseen_items": contrast.n[1],
                 "item_auc": area(values, suspects),
+                "stratum_overlap": overlap,
                 "blind_auc": _blind(tables, scored, suspects),
                 "p_tied": tested.test.p_tied,
                 "permutations": tested.test.evaluated,
+                "least_p": tested.test.least,
                 "strata": list(settings.strata),
             },
         )
@@ -141,12 +158,15 @@ class _SetTest:
         if len(known) < 2:
             return next(value for value in values if isinstance(value, str))
         gap, suspects = known[0] - known[1], ~unseen_items(cells[0], settings)
-        contrast = cluster_contrast(gap, suspects, cells[0].clusters, seed=settings.seed)
+        labels = strata(cells[0].frame, settings.strata)
+        if (overlap := stratum_overlap(suspects, labels)) < LEAST_OVERLAP:
+            return _apart(overlap, settings)
+        contrast = _contrast(gap, suspects, cells[0].clusters, labels, settings.seed)
         tested = group_test(
             gap,
             suspects,
             cells[0].clusters,
-            strata(cells[0].frame, settings.strata),
+            labels,
             permutations=settings.permutations,
             seed=settings.seed,
         )
@@ -154,6 +174,33 @@ class _SetTest:
             return "too few clusters in common"
         what = "suspect less unseen items, model less baseline, in standard deviations"
         return Difference(model, baseline, contrast.value, contrast.interval, tested.test.p, what)
+
+
+def _contrast(
+    values: Floats,
+    suspects: Mask,
+    clusters: Sequence[str],
+    labels: Sequence[str] | None,
+    seed: int,
+) -> Contrast | None:
+    """The difference within strata; wider the less of the comparison is left within them."""
+    left = within_strata(values, suspects, labels)
+    made = cluster_contrast(left, suspects, clusters, draws=DRAWS, seed=seed)
+    if made is None:
+        return None
+    wider = max(stratum_overlap(suspects, labels), LEAST_OVERLAP) ** -0.5
+    ends = (made.value + wider * (end - made.value) for end in made.interval[:2])
+    low, high = ends
+    interval = made.interval._replace(low=low, high=high)
+    return made._replace(error=made.error * wider, interval=interval)
+
+
+def _apart(overlap: float, settings: DetectSettings) -> str:
+    return (
+        f"suspect and unseen items hardly share strata of {' and '.join(settings.strata)}: within them "
+        f"{overlap:.0%} of the comparison is left, and {LEAST_OVERLAP:.0%} are needed. Testable with unseen "
+        "items of the same kinds, or with fewer fields under strata"
+    )
 
 
 def _standard(values: Floats) -> Floats:

@@ -69,6 +69,7 @@ def find(tables: ScoreTables, settings: DetectSettings) -> Iterator[Outcome]:
                 "p_greater": test.p_greater,
                 "p_tied": test.p_tied,
                 "permutations": test.evaluated,
+                "least_p": test.least,
                 "alternatives_per_item": float(np.mean(gains["alternatives"].to_numpy())),
             },
         )

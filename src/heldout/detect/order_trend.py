@@ -34,7 +34,10 @@ def find(tables: ScoreTables, settings: DetectSettings) -> Iterator[Outcome]:
             seed=settings.seed,
         )
         if trend is None:
-            reason = f"fewer than {FEWEST} clusters, or scores that do not vary within their strata"
+            reason = (
+                f"fewer than {FEWEST} clusters, or runs of clusters with like scores, or scores that do "
+                "not vary within their strata"
+            )
             yield not_testable(NAME, tables.benchmark, model, reason)
             continue
         yield model_finding(
@@ -61,6 +64,8 @@ def find(tables: ScoreTables, settings: DetectSettings) -> Iterator[Outcome]:
                 "p_later_easier": trend.test.p_less,
                 "p_tied": trend.test.p_tied,
                 "permutations": trend.test.evaluated,
+                "least_p": trend.test.least,
+                "run": trend.run,
                 "strata": list(settings.strata),
             },
         )

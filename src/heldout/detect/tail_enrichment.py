@@ -22,6 +22,7 @@ from heldout.detect.tables import Floats, ScoreTables, covariates
 from heldout.stats import (
     Interval,
     Permuted,
+    cluster_mean,
     cluster_rate_interval,
     equal_sizes,
     expected_meeting,
@@ -62,7 +63,9 @@ def find(tables: ScoreTables, settings: DetectSettings) -> Iterator[Outcome]:
         others = [index for index in rows if index != row]
         rate = float(tails[row].mean())
         interval = cluster_rate_interval(tails[row].astype(float), clusters)
-        test = _against(tails, row, others, clusters, settings) if others else None
+        gap = _gap(tails, row, others) if others else None
+        test = _against(gap, clusters, settings) if gap is not None else None
+        above = cluster_mean(gap, clusters) if gap is not None else None
         flagged = rate > settings.flag
         yield model_finding(
             NAME,
@@ -71,7 +74,8 @@ def find(tables: ScoreTables, settings: DetectSettings) -> Iterator[Outcome]:
             unit="questions",
             statistic=("largest Δ", float(delta[row].max())),
             effect=(f"share of items with Δ > {settings.tail:g}", rate, interval),
-            error=(interval.high - interval.low) / 3.92,
+            # Of what is tested: the share above the baselines', where there are any.
+            error=above[1] if above else (interval.high - interval.low) / 3.92,
             p=test.p if test else None,
             n=len(clusters),
             clusters=len(set(clusters)),
@@ -88,6 +92,10 @@ def find(tables: ScoreTables, settings: DetectSettings) -> Iterator[Outcome]:
                 "flagged": flagged,
                 **quantiles(delta[row]),
                 "p_tied": test.p_tied if test else None,
+                "above_baselines": above
+                and {"value": above[0], "low": above[2].low, "high": above[2].high},
+                "permutations": test.evaluated if test else None,
+                "least_p": test.least if test else None,
             },
         )
 
@@ -106,15 +114,13 @@ def quantiles(delta: Floats) -> dict[str, float]:
     }
 
 
-def _against(
-    tails: NDArray[np.bool_],
-    row: int,
-    baselines: list[int],
-    clusters: list[str],
-    settings: DetectSettings,
-) -> Permuted:
+def _gap(tails: NDArray[np.bool_], row: int, baselines: list[int]) -> Floats:
+    """In the tail of the model or not, less the share of the baselines."""
+    return np.asarray(tails[row].astype(np.float64) - tails[baselines].mean(axis=0))
+
+
+def _against(difference: Floats, clusters: list[str], settings: DetectSettings) -> Permuted:
     """Model and baseline change places cluster by cluster, if neither has seen anything."""
-    difference = tails[row].astype(np.float64) - tails[baselines].mean(axis=0)
     known = {name: code for code, name in enumerate(dict.fromkeys(clusters))}
     codes = np.fromiter((known[name] for name in clusters), np.int64, len(clusters))
     sums = np.bincount(codes, weights=difference)

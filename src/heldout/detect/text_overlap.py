@@ -108,7 +108,7 @@ def _together(
 
 
 def _beside(evident: pl.DataFrame) -> dict[str, int]:
-    """Items whose question and answer stand there, but only beside another or an unknown picture."""
+    """Items whose question and answer are in the corpus, but only beside another or an unknown picture."""
     whole = evident.filter(pl.col("relation") == SAME_ITEM)
     hard = whole.filter(pl.col("degree") == "hard")["benchmark_id"]
     rest = whole.filter(~pl.col("benchmark_id").is_in(hard.implode()))
@@ -125,7 +125,7 @@ _by_people = (pl.col("evidence").str.json_path_match("$.people.tool") != SAME_IT
 
 
 def _hard(evident: pl.DataFrame) -> int:
-    """Items of which question and answer stand there; a question alone may be asked by anyone."""
+    """Items of which question and answer are in the corpus; a question alone may be asked by anyone."""
     whole = (pl.col("degree") == "hard") & (pl.col("relation") == SAME_ITEM)
     return evident.filter(whole)["benchmark_id"].n_unique()
 

@@ -2,7 +2,8 @@
 
 Chance is K²/N for independent rankings of unrelated items, and a hypergeometric tail. Items of one
 image are easy together, so the finding's p deals one model's clusters out anew among clusters of equal
-size. Neither knows that some items are easy for everybody: that is what baselines are for.
+size. Neither knows that some items are easy for everybody, or for all models of one lineage: a claim asks
+for pairs of baselines of other lineages that overlap less.
 """
 
 from __future__ import annotations
@@ -127,6 +128,7 @@ def find(tables: ScoreTables, settings: DetectSettings) -> Iterator[Outcome]:
                 "p_greater": test.p_greater,
                 "p_tied": test.p_tied,
                 "permutations": test.evaluated,
+                "least_p": test.least,
                 "models": [models[a], models[b]],
             },
         )
@@ -146,5 +148,5 @@ DETECTOR = Detector(
     "do two models find the same items easiest?",
     find,
     of="pair",
-    controls=("pairs with the baseline",),
+    controls=("pairs with the baseline", "shared difficulty"),
 )

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from multiprocessing import connection, resource_tracker, spawn
 from typing import Any, Generic, Protocol, Self
 
+from heldout.engine._worker_main import BROKEN, FUNCTION, READY, STOP, TASK, VALUE, work
 from heldout.engine.cores import shared_threads, usable_cores
 from heldout.engine.engine import (
     TRIES,
@@ -24,7 +25,6 @@ from heldout.engine.engine import (
     describe_error,
     until_exhausted,
 )
-from heldout.engine.worker_main import BROKEN, FUNCTION, READY, STOP, TASK, VALUE, work
 from heldout.errors import HeldoutError, InputError
 
 # Worker: the parent's handle on one worker process and the tasks it holds.

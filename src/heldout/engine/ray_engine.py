@@ -16,6 +16,7 @@ from typing import Any, Generic, Self
 from urllib.parse import urlsplit
 
 import heldout
+from heldout.engine._ray_task import BROKEN, ERROR, MISSING, Reply, make_runner
 from heldout.engine.engine import (
     TRIES,
     Outcome,
@@ -25,7 +26,6 @@ from heldout.engine.engine import (
     describe_error,
     until_exhausted,
 )
-from heldout.engine.ray_task import BROKEN, ERROR, MISSING, Reply, make_runner
 from heldout.errors import InputError, PrerequisiteError, require
 
 # Joining a Ray cluster, or starting one on this machine, with errors that say what to do.

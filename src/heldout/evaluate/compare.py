@@ -13,7 +13,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from heldout.errors import InputError
-from heldout.evaluate.detectable import ClusterDifferences, detectable_difference
+from heldout.evaluate._detectable import ClusterDifferences, detectable_difference
 from heldout.evaluate.suite import MEAN
 from heldout.evaluate.table import ItemGrades, combined
 from heldout.stats import (

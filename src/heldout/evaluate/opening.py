@@ -10,7 +10,7 @@ from pathlib import Path
 from heldout.benchmark import Benchmark, BenchmarkSource, find_preset, parse_source, read_benchmark
 from heldout.engine import progress
 from heldout.errors import InputError
-from heldout.evaluate.closed import closed_as_choices, only_choices
+from heldout.evaluate._closed import closed_as_choices, only_choices
 from heldout.evaluate.settings import EvaluateSettings
 from heldout.evaluate.suite import Suite, SuiteBenchmark, SuitePrompt, read_suite
 from heldout.image import ImageError

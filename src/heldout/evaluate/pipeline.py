@@ -9,18 +9,18 @@ from typing import Any
 
 from heldout.engine import open_engine
 from heldout.errors import InputError
-from heldout.evaluate.answers import CellAnswers, ask_model, keep_recorded
-from heldout.evaluate.leaked import read_leaks
-from heldout.evaluate.opening import OpenedBenchmark, open_benchmarks
-from heldout.evaluate.origins import (
+from heldout.evaluate._answers import CellAnswers, ask_model, keep_recorded
+from heldout.evaluate._leaked import read_leaks
+from heldout.evaluate._origins import (
     AnswerOrigin,
     check_origins,
     keep_origin,
     moved_remarks,
     server_origin,
 )
-from heldout.evaluate.recorded import read_suite_answers, recorded_files
-from heldout.evaluate.remote import EngineAsker, LocalModelSpec
+from heldout.evaluate._recorded import read_suite_answers, recorded_files
+from heldout.evaluate._remote import EngineAsker, LocalModelSpec
+from heldout.evaluate.opening import OpenedBenchmark, open_benchmarks
 from heldout.evaluate.result import (
     FOLDER,
     SECTION,
@@ -52,12 +52,12 @@ def evaluate(
         engine: ``local``, ``ray`` or ``ray://HOST:PORT``: where local models run.
         workers: Workers that each hold the model; default: this process alone, or the whole cluster.
         quiet: Show no progress.
-        **values: Fields of ``EvaluateSettings``.
+        **values: Fields of ``heldout.evaluate.EvaluateSettings``.
 
     Returns:
         Accuracies, disagreements with published scorers, ranks and paired comparisons.
     """
-    chosen = settings if settings is not None else EvaluateSettings.read(values)
+    chosen = EvaluateSettings.choose(settings, values)
     suite, folder = read_suite(chosen.suite)
     files = recorded_files(chosen, suite)
     benchmarks = open_benchmarks(suite, folder, chosen, quiet=quiet)

@@ -310,7 +310,7 @@ def _uncountable(tables: PublishedTables) -> list[str]:
                 neither.setdefault(benchmark.name, []).append(value)
     if averaged:
         messages.append(
-            f"{sum(averaged.values())} accuracies are no whole number of right answers but the mean of "
+            f"{sum(averaged.values())} accuracies are not a whole number of right answers but the mean of "
             f"{RUNS} runs. They stand in {len(averaged)} of {len(tables.rows)} rows: "
             f"{', '.join(averaged)}. The other rows are single runs."
         )

@@ -11,8 +11,8 @@ from typing import Any
 import polars as pl
 
 from heldout.errors import InputError
+from heldout.evaluate._leaked import ItemLabels
 from heldout.evaluate.compare import PairedComparison, comparison_frame, rank_models
-from heldout.evaluate.leaked import ItemLabels
 from heldout.evaluate.suite import MEAN
 from heldout.evaluate.table import (
     ALL,
@@ -100,6 +100,10 @@ class Evaluation:
                 for name, leak in self.leaks.items()
             },
         }
+
+    def __repr__(self) -> str:
+        scores = ", ".join(f"{model} {self.mean(model).value:.1%}" for model in self.models)
+        return f"<Evaluation on {self.suite}: {scores}, run {self.run.path}>"
 
     def _repr_html_(self) -> str:
         rows = "".join(

@@ -41,7 +41,7 @@ _THEN = "Think between <think> and </think>, then give"
 DIRECT = "direct"  # as `heldout ask` asks
 PROMPTS: dict[str, PromptText | None] = {
     DIRECT: None,
-    "train": PromptText(  # as `heldout train` asks where nothing else is said
+    "train": PromptText(  # as `heldout train` asks by default
         f"{{question}}\n{{options}}\n\n{CHOICE}", f"{{question}}\n\n{OPEN}", verbatim=True
     ),
     "medvlthinker": PromptText(

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from heldout.benchmark import OUTCOMES
-from heldout.evaluate.leaked import CLEAN, LEAKED, ItemLabels
+from heldout.evaluate._leaked import CLEAN, LEAKED, ItemLabels
 from heldout.evaluate.scorers import SCORERS, explained
 from heldout.evaluate.suite import MEAN
 from heldout.model import Question

@@ -14,13 +14,12 @@ if TYPE_CHECKING:
         read_leak_labels,
     )
     from heldout.evidence.leaks import (
+        LABEL_CONFLICTS,
         OPEN,
         PEOPLE,
         PICTURED,
         PROVEN,
         REGISTRATION,
-        TOO_PLAIN,
-        TOO_SMALL,
         UNPROVEN_WORDS,
         ItemLeaks,
         Leak,
@@ -38,6 +37,8 @@ if TYPE_CHECKING:
         GRAVEST,
         POSSIBLE_COPIES,
         SUREST,
+        TOO_PLAIN,
+        TOO_SMALL,
         Modality,
         Relation,
     )
@@ -48,6 +49,7 @@ __all__ = [
     "COPIES",
     "GRAVEST",
     "KINDS",
+    "LABEL_CONFLICTS",
     "NOT_VERIFIED",
     "OPEN",
     "PEOPLE",

@@ -24,6 +24,7 @@ from heldout.overlap import (
     DISMISSED_ALONE,
     EDITED,
     NO_PICTURE,
+    PARAPHRASE,
     SAME_CAPTION,
     SAME_ITEM,
     SAME_QUESTION,
@@ -89,10 +90,8 @@ PICTURED = frozenset({Rung.COPY, Rung.FULL})
 UNPROVEN_WORDS = frozenset({Rung.SIMILAR, Rung.WORDING, Rung.BESIDE_ANOTHER, Rung.UNCOMPARED})
 
 
-#: of undecided matches whose run does not say more
-NOT_EXPLAINED = "registration did not decide"
-#: reasons that speak of the pictures, as registration gives them
-TOO_SMALL, TOO_PLAIN = "too small to decide", "too plain to decide"
+#: label relations of an item whose copy has another answer or label
+LABEL_CONFLICTS = ("different", "conflicting")
 DIGEST, REGISTRATION, PEOPLE = "digest", "registration", "people"  # what shows a copy
 _QUESTIONS = (SAME_ITEM, SAME_QUESTION, EDITED)
 # Relations of a text match that mean the same words, not merely the same subject.
@@ -326,8 +325,9 @@ def _matched(
 
 
 def _with_image(row: Mapping[str, Any], item: ItemLeaks) -> Leak | None:
-    """The full leak of an image whose corpus item asks the question in slightly other words."""
-    if row["relation"] not in _SAME_WORDS or row["answer_relation"] != "same":
+    """The full leak of an image whose corpus item asks the question in other words."""
+    reworded = row["relation"] == PARAPHRASE and row["degree"] != "none"
+    if not (reworded or row["relation"] in _SAME_WORDS) or row["answer_relation"] != "same":
         return None
     place = str(row["corpus"]), str(row["corpus_id"])
     for leak in item.leaks:
@@ -383,13 +383,13 @@ def evidence_of(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def undecided_because(row: Mapping[str, Any]) -> tuple[str, str]:
-    """(picture, what keeps an undecided match from being decided)."""
+    """(picture, what keeps an undecided match from being decided); "" where its run does not say."""
     evidence = evidence_of(row)
     registration = evidence.get("registration") or {}
     if "people" in evidence:
         reason = _not_agreed(row) or "people are unsure"
     else:
-        reason = evidence.get("unverified") or registration.get("reason") or NOT_EXPLAINED
+        reason = evidence.get("unverified") or registration.get("reason") or row["transform"] or ""
     return str(evidence.get("benchmark_pixels", "")), str(reason)
 
 

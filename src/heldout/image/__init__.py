@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         TarMember,
         TextField,
         arrow_table,
+        dicom_ids,
         split_list,
     )
     from heldout.image.problem import (
@@ -80,6 +81,7 @@ __all__ = [
     "decode",
     "decode_shrunk",
     "decoded_digest",
+    "dicom_ids",
     "digest_bytes",
     "digest_image",
     "ending",

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageFile, ImageOps, UnidentifiedImageError
 
-from heldout.image.dicom import decode_dicom, dicom_size, is_dicom
+from heldout.image._dicom import decode_dicom, dicom_size, is_dicom
 from heldout.image.problem import MAX_BYTES, MAX_PIXELS, ImageError
 from heldout.store import OUT_OF_MEMORY
 

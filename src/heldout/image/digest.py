@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from PIL import Image, _imaging
 from PIL import __version__ as pillow_version
 
+from heldout.image._dicom import is_dicom
 from heldout.image.decode import ORIENTATION, REDUCED, decode, open_image
-from heldout.image.dicom import is_dicom
 from heldout.image.location import ImageRef
 from heldout.image.problem import JPEG, MAX_PIXELS, image_error
 

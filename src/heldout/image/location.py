@@ -20,8 +20,9 @@ from urllib.parse import unquote_to_bytes
 from PIL import Image
 
 from heldout.errors import blame_the_machine
+from heldout.image._dicom import header_ids
 from heldout.image.decode import decode
-from heldout.image.problem import MAX_BYTES, ImageError
+from heldout.image.problem import MAX_BYTES, ImageError, ending
 
 # A base64 image is one field; the csv module's default limit is 128 KiB.
 csv.field_size_limit(max(csv.field_size_limit(), MAX_BYTES))
@@ -307,3 +308,20 @@ class ImageRef:
     def source(self) -> str:
         """Where a person finds it: a path, ``archive.tar!member``, ``file.tsv row 12``."""
         return self.location.describe()
+
+
+_DICOM = (".dcm", ".dicom", ".ima")
+
+
+def dicom_ids(ref: ImageRef) -> dict[str, str]:
+    """Patient, study and series of a DICOM file, the widest first; {} of any other picture.
+
+    Only files with an ending of DICOM's, or on disk with none, are read.
+    """
+    bare = not ending(ref.name) and isinstance(ref.location, FileOnDisk)
+    if not bare and ending(ref.name) not in _DICOM:
+        return {}
+    try:
+        return header_ids(ref.read())
+    except ImageError:
+        return {}

@@ -23,7 +23,7 @@ from heldout.benchmark import (
     load_object,
 )
 from heldout.errors import InputError
-from heldout.model.inspect_log import inspect_json_rows, inspect_rows, is_inspect_json
+from heldout.model._inspect_log import inspect_json_rows, inspect_rows, is_inspect_json
 from heldout.store import Dropped
 
 # Rows of an .xlsx file, as VLMEvalKit writes its predictions: the first sheet, its first row the names.
@@ -175,7 +175,7 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "loglik": ("loglik", "log_likelihood", "mean_logprob", "logprob", "sum_logprob"),
     "answer": ("gold", "answer", "gt_answer", "gold_answer", "ground_truth", "target"),
     "question": ("question",),
-    "prompt": ("prompt",),  # the question with what was said around it
+    "prompt": ("prompt",),  # the question with the text around it
     "options": ("options", "choices"),
     "variant": ("variant",),
     "draw": ("draw",),
@@ -299,7 +299,7 @@ def columns_of(rows: Iterable[FileRow], mapping: Mapping[str, str] | None = None
 def prediction_rows(
     path: Path, wanted: Collection[str] = frozenset()
 ) -> Iterator[FileRow | Dropped]:
-    """Rows as flat fields, whoever wrote them. ``wanted``: columns that the user named."""
+    """Rows as flat fields, whatever program wrote them. ``wanted``: columns that the user named."""
     for row in _rows(path):
         if isinstance(row, Dropped):
             yield row

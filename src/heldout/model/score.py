@@ -33,7 +33,7 @@ from heldout.store import Run, open_run
 
 @dataclass
 class Scoring:
-    """What came of it. ``checks`` are the model's self-checks, as `heldout detect` will see them."""
+    """The result of scoring. ``checks`` are the model's self-checks, as `heldout detect` will see them."""
 
     model: str
     items: int
@@ -76,7 +76,7 @@ def score_benchmark(
             seed=settings.seed,
         )
         tell(joint.plan.sentence())
-    # Until they are made the scores do not stand: whoever is killed here leaves a failed check.
+    # Without them the scores do not count: a process killed here leaves a failed check.
     pending = SelfCheck("ablation", False, "not finished: give the same `heldout score` again")
     keep_checks(run, model, [pending])
     scored, truncated = score_items(benchmark, examples, scorer, run, model, folder, **how)
@@ -178,6 +178,10 @@ class ScoreResult:
         models = [scoring.as_json() for scoring in self.models]
         return {"run": str(self.run.path), "models": models}
 
+    def __repr__(self) -> str:
+        scored = ", ".join(f"{s.model} {s.rows.get('scores', 0):,} items" for s in self.models)
+        return f"<Scores of {scored}, run {self.run.path}>"
+
     def _repr_html_(self) -> str:
         rows = "".join(
             f"<tr><td>{html.escape(scoring.model)}</td><td>{scoring.rows.get('scores', 0):,}</td>"
@@ -211,7 +215,7 @@ def score(
         quiet: Show no progress.
         command: What the run records as its command; default: this call.
         notify: Receives the cost of order-joint before it is spent; default: standard error.
-        **values: Fields of ``ScoreSettings``.
+        **values: Fields of ``heldout.ScoreSettings``.
 
     Returns:
         The run, with scores and checks as data frames.
@@ -219,7 +223,10 @@ def score(
     chosen = ScoreSettings.choose(settings, values)
     chosen.require_source(chosen.recorded)
     benchmark = opened_benchmark(benchmark, quiet=quiet)
-    call = command or verb_call("score", benchmark, chosen)
+
+    def call(folder: Path) -> Sequence[str]:
+        return command or verb_call("score", benchmark, chosen, run=str(folder))
+
     if chosen.recorded is not None:
         run = open_run(run, "score", benchmark.name, command=call, seed=chosen.seed)
         with run.writing():

@@ -25,6 +25,8 @@ class Relation(StrEnum):
 COPIES = frozenset({Relation.SAME_IMAGE, Relation.TRANSFORMED_COPY})
 #: relations of a picture that is, or may be, a copy
 POSSIBLE_COPIES = COPIES | {Relation.UNDECIDED}
+#: why registration leaves a pair undecided, where that is the pictures' doing
+TOO_SMALL, TOO_PLAIN = "too small to decide", "too plain to decide"
 #: methods that prove a copy: an eye that sees none is mistaken
 BY_DIGEST = ("bytes", "pixels")
 #: for sorting: the surest first

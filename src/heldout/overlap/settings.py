@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+from importlib.metadata import entry_points
 from typing import Annotated, NamedTuple, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from heldout.errors import InputError
 from heldout.model import ModelEndpoint
@@ -15,6 +16,7 @@ NEAREST = 5  # corpus images that are looked at for each of ours, in each aspect
 ALPHA = 0.01
 DEFAULT_ENCODER = "pixels"
 NO_ENCODER = "none"
+TEXT_FDR = 0.02
 PUBLISHED = "published"
 Name = Annotated[str, Field(min_length=1)]
 
@@ -81,16 +83,44 @@ class OverlapSettings(Settings):
     text: bool = True
     """Also look for the questions, options, answers and captions in the corpora (default: on)."""
     text_encoder: Name | None = None
-    """Also look for paraphrases: wordllama (small, needs the extra text) or transformers:NAME, for example
-    transformers:BAAI/bge-m3."""
+    """Proposes rewordings: wordllama, bge-small (both in the extra text), onnx:DIR, transformers:NAME (for
+    example transformers:BAAI/bge-m3), or none; default: wordllama where it is installed."""
+    text_reader: Name | None = None
+    """Reads the proposed rewordings again: a text encoder, or none; default: bge-small where it is
+    installed and text_encoder is not given."""
+    text_fdr: Annotated[float, Field(gt=0, lt=0.5)] = TEXT_FDR
+    """Share of what counts as a rewording that may be another text, as estimated from texts known to
+    differ."""
+    text_threshold: Annotated[float, Field(gt=0, le=1)] | None = None
+    """Similarity from which on texts count as rewordings; default: calibrated on texts known to differ."""
     judge: JudgeEndpoint | None = None
     """Model that reads every paraphrase that counts; what it calls different no longer counts."""
     judge_all: bool = False
     """The judge also reads candidates that do not count anyway."""
     alpha: Annotated[float, Field(gt=0, lt=0.5)] = ALPHA
     """Share of different images that the nearness threshold may flag; of a search whose encoder is named."""
+    cluster_column: Name | None = None
+    """Column of nulls, controls and corpora that names a study, patient or volume, whose pictures count once
+    (default: columns called patient_id, study_id, series_id and the like, and the ids in DICOM files)."""
     second_encoders: tuple[Name, ...] = ()
     """Encoders to calibrate with besides the first, to show where they disagree."""
+
+    @field_validator("encoder", "second_encoders", "text_encoder")
+    @classmethod
+    def _known(
+        cls, specs: str | tuple[str, ...] | None, info: ValidationInfo
+    ) -> str | tuple[str, ...] | None:
+        from heldout.overlap.images import encoder
+        from heldout.overlap.texts import encoders
+
+        home = encoders if info.field_name == "text_encoder" else encoder
+        for spec in [specs] if isinstance(specs, str) else specs or ():
+            kind, known = spec.partition(":")[0], [*home.BUILT_IN, NO_ENCODER]
+            if kind not in known:
+                known[-1:] = sorted(point.name for point in entry_points(group=home.GROUP))
+            if kind not in known:
+                raise ValueError(f"there is no encoder '{kind}'; expected {', '.join(known)}")
+        return specs
 
     @field_validator("degrees")
     @classmethod
@@ -116,6 +146,8 @@ class OverlapSettings(Settings):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
+        from heldout.overlap.texts.encoders import installed_text_encoder
+
         if self.exact and self.calibrated_encoder is not None:
             raise ValueError("exact: finds nothing an encoder does; leave out the setting encoder")
         if self.near_encoder is None:
@@ -128,7 +160,7 @@ class OverlapSettings(Settings):
             )
         if self.text_encoder is not None and not self.text:
             raise ValueError("text_encoder: of a text search, and the setting text is off")
-        if self.judge is not None and self.text_encoder is None:
+        if self.judge is not None and installed_text_encoder(self.text_encoder) is None:
             raise ValueError(
                 "judge: reads paraphrases, which only the setting text_encoder finds, for example "
                 "wordllama"

@@ -12,11 +12,11 @@ from markupsafe import Markup
 
 from heldout.errors import InputError
 from heldout.overlap import KINDS
+from heldout.report._reproduce import templates
+from heldout.report._scores_owed import LACKING, have_seen, score_rows
 from heldout.report.figures import heat_map, standalone
 from heldout.report.first_screen import first_screen
 from heldout.report.page import MEANINGS
-from heldout.report.reproduce import templates
-from heldout.report.scores_owed import LACKING, have_seen, score_rows
 from heldout.store import write_atomic, write_json
 
 _ANSWERS = {

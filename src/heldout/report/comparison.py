@@ -14,7 +14,7 @@ import polars as pl
 from heldout.errors import InputError
 from heldout.evidence import COPIES, Relation
 from heldout.overlap import match_subject, read_matches
-from heldout.report.scores_owed import corrected_of
+from heldout.report._scores_owed import corrected_of
 from heldout.store import Run
 
 SCHEMA_VERSION = 1
@@ -97,6 +97,13 @@ class Comparison:
     @property
     def is_empty(self) -> bool:
         return all(is_empty(record) for record in self.changes)
+
+    def __repr__(self) -> str:
+        names = ", ".join(record["benchmark"] for record in self.changes)
+        return (
+            f"<Comparison of {names}: {self.claims.height:,} claims and {self.findings.height:,} "
+            f"findings changed>"
+        )
 
     def _repr_html_(self) -> str:
         return "<p>nothing changed</p>" if self.is_empty else self.claims._repr_html_()
@@ -294,7 +301,7 @@ def _matches(before: Run, after: Run) -> Changes:
     appeared = [key for key in different if key not in old]
     gone = [key for key in different if key not in new]
     changed = [key for key in different if key in old and key in new]
-    # The pair stands in both runs, and what differs is what people said of it.
+    # The pair is in both runs; people judged it differently.
     by_people = {key for key in changed if old[key].people != new[key].people}
     copies = [[key for key in pairs if pairs[key].relation in COPIES] for pairs in (old, new)]
     leaked = [{key[0] for key in copy} for copy in copies]

@@ -10,9 +10,9 @@ from typing import Any
 import polars as pl
 
 from heldout.evaluate import ALL, MEAN, SECTION, SUBSETS, Evaluation, read_evaluation
+from heldout.report._models import Figure
+from heldout.report._reproduce import commands_shown, templates
 from heldout.report.figures import RateBar, for_paper, rate_chart
-from heldout.report.models import Figure
-from heldout.report.reproduce import commands_shown, templates
 from heldout.store import Run, write_atomic
 
 _EXAMPLES = 10  # disagreements shown per scorer; the table keeps all

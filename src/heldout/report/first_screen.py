@@ -15,8 +15,8 @@ from pydantic import BaseModel, ConfigDict
 
 from heldout.errors import counted
 from heldout.evidence import PICTURED, PROVEN, Rung
-from heldout.report.reproduce import percent
-from heldout.report.scores_owed import owed_sentences
+from heldout.report._reproduce import percent
+from heldout.report._scores_owed import owed_sentences
 from heldout.stats import binomial_interval
 from heldout.store import Run
 from heldout.verdict import (
@@ -111,7 +111,7 @@ TOP = 3
 _CORPUS = {
     "survives": "leaked",
     "qualified": "may have leaked; not settled",
-    "re-attributed": "something else explains it",
+    "re-attributed": "explained by something else",
     "collapses": "no evidence: controls show it, too",
     "clean": "nothing found",
     "not testable": "could not be tested",
@@ -168,12 +168,23 @@ def _statuses(top: Sequence[Mapping[str, Any]], rows: Mapping[str, Any]) -> list
     return [status for status in PRESSING if status in met]
 
 
-def _rungs(evidence: Mapping[str, int]) -> dict[str, str]:
+def _rungs(cell: Cell) -> dict[str, str]:
     """Items by the highest rung they reach: those that make up the rate, and those that do not."""
+
+    compared = cell.get("answers_compared", True)
+
+    def words(rung: str, count: int) -> str:
+        name = rung_words(rung, answers_compared=compared)
+        if not cell.get("asked", True):
+            name = name.replace("answer", "label")
+        if rung == Rung.LOOK_ALIKE:  # items here; the claim counts pictures
+            return "item with look-alikes" if count == 1 else "items with look-alikes"
+        return f"{name}s" if rung == Rung.UNDECIDED and count != 1 else name
+
     return {
         kind: " · ".join(
-            f"{count:,} {rung_words(rung)}{'s' if rung == Rung.UNDECIDED and count != 1 else ''}"
-            for rung, count in evidence.items()
+            f"{count:,} {words(rung, count)}"
+            for rung, count in cell["evidence"].items()
             if (rung in PROVEN) is (kind == "proven")
         )
         for kind in ("proven", "open")
@@ -232,7 +243,7 @@ def _summary(cell: Cell) -> dict[str, Any]:
     if cell["model"] is not None and cell["status"] == "survives":
         # Numbers stand in the claims; here it is which tests say so.
         tests = ", ".join(c["id"].partition("/")[0] for c in speaking)
-        why = f"{counted(len(speaking), 'test', 'tests')} stood every control: {tests}"
+        why = f"{counted(len(speaking), 'test', 'tests')} passed every control: {tests}"
     proven = bool(rate and rate["leaked"])
     return {
         "status": cell["status"],
@@ -240,7 +251,7 @@ def _summary(cell: Cell) -> dict[str, Any]:
         "rate": f"{percent(rate['value'])}, 95 % interval {_interval(rate['interval'])}"
         if proven
         else "",
-        "rungs": _rungs(cell["evidence"]),
+        "rungs": _rungs(cell),
         "why": "" if proven else why,
         "claim": speaking[0]["id"] if speaking else None,
         "benchmark": cell["benchmark"],
@@ -316,7 +327,9 @@ def _leaked(cells: Sequence[Cell]) -> dict[str, Any]:
             f"{counted(cell['leak_rate']['items'], 'item', 'items')}"
             f"{' of ' + cell['benchmark'] if several else ''} into {cell['corpus']}"
             f"{_believed(cell.get('by_people', 0))}{_up_to(cell['leak_rate'])}",
-            "rungs": _rungs(cell["evidence"]),
+            "rungs": _rungs(cell),
+            "conflicts": cell.get("label_conflicts", 0),
+            "asked": cell.get("asked", True),
         }
         for cell in hit[:TOP]
     ]
@@ -346,7 +359,7 @@ def _sure(cells: Sequence[Cell], recommendations: Sequence[Mapping[str, Any]]) -
         sentence, measured = certainty(cells)
         messages.append(sentence)
     elif stood:
-        messages.append(f"{counted(len(stood), 'claim', 'claims')} stood every control.")
+        messages.append(f"{counted(len(stood), 'claim', 'claims')} passed every control.")
     open_ = by_status.get("qualified", [])
     if open_:
         asks = next(
@@ -360,7 +373,7 @@ def _sure(cells: Sequence[Cell], recommendations: Sequence[Mapping[str, Any]]) -
         messages.append(f"Not settled: {counted(len(open_), 'claim', 'claims')}. {asks}".strip())
     fallen = len(by_status.get("re-attributed", [])) + len(by_status.get("collapses", []))
     if fallen:
-        messages.append(f"{counted(fallen, 'suspicion', 'suspicions')} did not stand a control.")
+        messages.append(f"{counted(fallen, 'suspicion', 'suspicions')} failed a control.")
     if not messages and by_status.get("clean"):
         messages.append(
             "Clean as far as these methods see; each claim says what it could have seen, and what not."
@@ -381,7 +394,7 @@ LISTED = "; they are listed in actions.jsonl."
 def advice_for(run: Run, made: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """An audit lists items in actions.jsonl; without one, `heldout sanitize` makes the clean split.
 
-    Commands are told whole: with this run's folder and, where one is read, this benchmark.
+    Commands are complete: with this run's folder and, where one is read, this benchmark.
     """
     records = [{**record, "sentence": _whole(record["sentence"], run)} for record in made]
     if (run.path / "actions.jsonl").exists():

@@ -12,20 +12,17 @@ import polars as pl
 
 from heldout.detect import Finding
 from heldout.overlap import Calibration, read_matches, read_text_matches
-from heldout.report.figures import for_paper
-from heldout.report.first_screen import advice_for, first_screen, headline
-from heldout.report.gallery import SMALL, make_gallery
-from heldout.report.models import (
+from heldout.report._gallery import SMALL, make_gallery
+from heldout.report._models import (
     Figure,
     measured_rates,
     model_figures,
     model_sections,
     tried_models,
 )
-from heldout.report.nearness import agreement, degree_figures, nearness_sections, relation_counts
-from heldout.report.reproduce import commands_shown, script, templates
-from heldout.report.robustness import robustness_sections
-from heldout.report.scores_owed import (
+from heldout.report._nearness import agreement, degree_figures, nearness_sections, relation_counts
+from heldout.report._reproduce import commands_shown, script, templates
+from heldout.report._scores_owed import (
     corrected_of,
     have_seen,
     impact_remarks,
@@ -34,16 +31,19 @@ from heldout.report.scores_owed import (
     rankings_without,
     score_rows,
 )
-from heldout.report.summaries import claims_junit, report_markdown
-from heldout.report.words import word_sections
+from heldout.report._summaries import claims_junit, report_markdown
+from heldout.report._words import word_sections
+from heldout.report.figures import for_paper
+from heldout.report.first_screen import advice_for, first_screen, headline
+from heldout.report.robustness import robustness_sections
 from heldout.store import Run, empty_table, write_atomic
 from heldout.verdict import Claim, benchmark_verdict, recommend
 
 _STRENGTH = ["survives", "qualified", "re-attributed", "collapses", "not testable", "clean"]
 MEANINGS = {
-    "survives": "it stood every control it has to meet; limits of the search are no controls of it",
-    "qualified": "it may stand: a control is missing, or failed without explaining it away",
-    "re-attributed": "it is there, and something else than a leak makes it",
+    "survives": "passed all required controls; limits of the search are not controls",
+    "qualified": "possible: a control is missing, or failed without explaining the effect",
+    "re-attributed": "the effect is there, and something other than a leak explains it",
     "collapses": "what cannot have seen the benchmark shows it as much",
     "clean": "nothing, at the effect that would have shown",
     "not testable": "no test was possible, and why; never a pass",
@@ -58,7 +58,7 @@ def write_report(
     *,
     quiet: bool = False,
 ) -> Path:
-    """``claims`` are those of corpora; what is claimed of models stands in claims.json already."""
+    """``claims`` are those of corpora; claims about models are in claims.json already."""
     manifest = run.manifest()
     items = run.frame("items")
     recorded = read_matches(run) if run.table_path("matches").exists() else None  # scores alone

@@ -1,6 +1,6 @@
 """How robust the search behind a report is: copies under every transform, as the lab measured.
 
-What stands in the run folder was measured on the user's own pictures and comes first; else the published
+A measurement in the run folder, made on the user's own images, comes first; else the published
 measurement is shown, where the run searched with the encoder it is of. A search nobody measured has none.
 """
 
@@ -15,9 +15,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from heldout.errors import InputError
 from heldout.overlap import PDQ, PHASH, RADII
+from heldout.report._models import Figure
+from heldout.report._reproduce import percent
 from heldout.report.figures import radar_chart
-from heldout.report.models import Figure
-from heldout.report.reproduce import percent
 from heldout.store import Run
 
 ROBUSTNESS_FILE = "robustness.json"

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from heldout.errors import InputError, counted
+from heldout.report._models import Figure
 from heldout.report.figures import (
     RateBar,
     WaterfallStep,
@@ -17,7 +18,6 @@ from heldout.report.figures import (
     funnel_chart,
     rate_chart,
 )
-from heldout.report.models import Figure
 from heldout.store import Run
 from heldout.synth import (
     BY_KEY,
@@ -360,10 +360,14 @@ def _judged(counts: Mapping[str, Any]) -> str:
         return ""
     verdicts = ("same", "different", "unsure")
     pairs = sum(counts.get(verdict, 0) for verdict in verdicts)
-    listed = ", ".join(f"{counts.get(verdict, 0):,} {verdict}" for verdict in verdicts)
+    if not pairs:
+        return " No pair of questions was near enough for the judge of rewordings to read."
+    listed = ", ".join(
+        f"{counts[verdict]:,} {verdict}" for verdict in verdicts if verdict in counts
+    )
     return (
-        f" {counts['model']} read {counted(pairs, 'pair', 'pairs')} of questions that might be "
-        f"rewordings: {listed}."
+        f" Of {counted(pairs, 'pair', 'pairs')} of questions that might be rewordings, the judge "
+        f"({counts['model']}) called {listed}."
     )
 
 
@@ -378,9 +382,7 @@ def _figures(
             "Every bar is as long as what the step let through; beside it what it dropped, and why."
         )
         if steps[0].lost:
-            message += (
-                " Files that could not be read stand beside the first bar; they are no figures."
-            )
+            message += " Files that could not be read are listed beside the first bar; they are not figures."
         yield Figure("funnel", funnel_chart(steps, title="From figures to items"), message)
     for key, title in _COUNTED.items():
         if len(counts := statistics.get(key, {})) > 1:  # one bar says nothing

@@ -16,8 +16,8 @@ from markupsafe import Markup
 
 from heldout.errors import counted
 from heldout.image import FileOnDisk, ImageError, ImageRef, to_rgb
+from heldout.report._reproduce import commands_shown, templates, visible
 from heldout.report.figures import for_paper
-from heldout.report.reproduce import commands_shown, templates, visible
 from heldout.report.synthesis import PROBES, SynthesisFacts, read_facts, worded
 from heldout.review import item_tables
 from heldout.store import Run, write_atomic

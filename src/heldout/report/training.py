@@ -11,9 +11,9 @@ from typing import Any
 
 from markupsafe import Markup
 
+from heldout.report._models import Figure
+from heldout.report._reproduce import commands_shown, templates, visible
 from heldout.report.figures import StepCurve, for_paper, step_chart
-from heldout.report.models import Figure
-from heldout.report.reproduce import commands_shown, templates, visible
 from heldout.store import Run, write_atomic
 from heldout.train import FOLDER as GATE
 from heldout.train import MODEL

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from heldout.evidence import BY_DIGEST, COPIES, GRAVEST, SUREST, Modality, Relation
 from heldout.overlap import RELATIONS, TEXT_RELATIONS
-from heldout.review.pictures import CardPicture
+from heldout.review._pictures import CardPicture
 from heldout.store import ITEM, MATCH, TEXT, TWIN
 
 Kind = Literal["matches", "texts", "twins", "items"]

@@ -1,4 +1,4 @@
-"""Desk: the cards one rater works through, and what was said of them; no web in here."""
+"""Desk: the cards one rater works through, and their judgements; no web code."""
 
 from __future__ import annotations
 
@@ -11,6 +11,15 @@ from typing import Any
 
 from heldout.benchmark import read_benchmark
 from heldout.errors import InputError
+from heldout.review._items import (
+    benchmark_cards,
+    is_synthesized,
+    run_cards,
+    synthesis_cards,
+    twin_cards,
+)
+from heldout.review._matches import match_cards, text_cards
+from heldout.review._tables import Table, agreement_tables
 from heldout.review.card import (
     FORMS,
     KINDS,
@@ -22,16 +31,7 @@ from heldout.review.card import (
     shuffled,
     text_orders,
 )
-from heldout.review.items import (
-    benchmark_cards,
-    is_synthesized,
-    run_cards,
-    synthesis_cards,
-    twin_cards,
-)
-from heldout.review.matches import match_cards, text_cards
 from heldout.review.settings import ReviewSettings
-from heldout.review.tables import Table, agreement_tables
 from heldout.store import ITEM, Following, Judgement, Run, append, current, log_path
 
 NOTE = 4000  # characters
@@ -157,7 +157,7 @@ class Desk:
             return self._places[subject]
 
     def tables(self) -> list[Table]:
-        """How far people agree. A blinded rater is told when all is judged, not before."""
+        """How far people agree. Hidden from a blinded rater until all is judged."""
         return agreement_tables(self.kind, self.cards, self.judgements())
 
     def judgements(self) -> dict[tuple[str, str], Judgement]:

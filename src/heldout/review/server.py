@@ -332,7 +332,7 @@ def _listening(port: int) -> socket.socket:
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind((LOOPBACK, port))
-        listening.listen()  # whoever opens the address before uvicorn is up waits, and is served
+        listening.listen()  # a browser that opens the address before uvicorn is up waits, and is served
     except (OSError, OverflowError) as error:
         listening.close()
         raise InputError(

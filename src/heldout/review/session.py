@@ -1,4 +1,4 @@
-"""``heldout.review(...)``: the page in the background of a notebook or script, with frames of what is said."""
+"""``heldout.review(...)``: the page in the background of a notebook or script, with frames of judgements."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def open_review(
         settings: All settings; or give them by name as further arguments.
         out: Where judgements go; default: the run folder, or ``NAME-review`` for a benchmark.
         browser: Open the page in a browser.
-        **values: Fields of ``ReviewSettings``.
+        **values: Fields of ``heldout.review.ReviewSettings``.
 
     Returns:
         The page: ``.url``, ``.judgements``, ``.agreement``, ``.close()``; a context manager.

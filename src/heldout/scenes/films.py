@@ -226,7 +226,7 @@ def _there(kind: str, side: str) -> Callable[[Film], str | None]:
 
 
 def _enlarged(organ: str) -> Callable[[Film], str | None]:
-    """Whether an organ of another view is enlarged cannot be told."""
+    """It is not known whether an organ of another view is enlarged."""
     return lambda film: (
         None if organ not in ORGANS[film.view] else "yes" if film.enlarged == organ else "no"
     )

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
         expected_meeting,
         group_test,
         meeting_test,
+        stratum_overlap,
+        within_strata,
     )
     from heldout.stats.grouping import (
         FEWEST,
@@ -129,11 +131,13 @@ __all__ = [
     "ranks_of",
     "shuffle_test",
     "staged",
+    "stratum_overlap",
     "subset_difference",
     "subset_mean",
     "tie_runs",
     "trend_test",
     "upper_quantile",
+    "within_strata",
 ]
 
 __getattr__ = load_on_first_use(__name__, __file__)

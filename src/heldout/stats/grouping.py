@@ -158,10 +158,12 @@ def tie_runs(values: ArrayLike, contents: Sequence[Hashable] | None = None) -> T
 #
 # A cluster is one observation: the mean of its items' ranks at its place in the order, so permuting
 # observations is permuting whole blocks. Ranks are taken within strata (answer type, answer length)
-# and centred there: where easy kinds of question stand early, that alone makes no trend.
+# and centred there: where easy kinds of question stand early, that alone makes no trend. Where neighbours
+# are alike over a run (topics stand together), runs of three times that length are the observations.
 
 
 Floats = NDArray[np.float64]
+SURE = 3.0  # standard errors of a correlation between neighbours that is none of chance
 FEWEST = 6  # clusters: four have 24 orders, so that even a perfect trend has p = .08
 
 
@@ -172,6 +174,7 @@ class Trend(NamedTuple):
     error: float
     test: Permuted
     clusters: int
+    run: int = 1  # clusters that were dealt out together
 
 
 def aligned_ranks(values: ArrayLike, strata: Sequence[Hashable] | None = None) -> Floats:
@@ -194,7 +197,11 @@ def trend_test(
     seed: int = 0,
     early: bool = True,
 ) -> Trend | None:
-    """``values`` in released order. None where nothing can be told: < FEWEST clusters, constant scores."""
+    """``values`` in released order.
+
+    None where nothing can be told: fewer than FEWEST clusters, or runs of them that are alike, or
+    constant scores.
+    """
     ranks = aligned_ranks(values, strata)
     blocks = clusters if clusters is not None else range(len(ranks))
     means, _ = block_means(ranks, blocks)
@@ -202,9 +209,42 @@ def trend_test(
     if count < FEWEST or float(np.ptp(means)) < 1e-12:
         return None
     early_places = np.linspace(1.0, -1.0, count)
-    test = shuffle_test(means, early_places, permutations=permutations, seed=seed, early=early)
-    scale = float(np.linalg.norm(means - means.mean()) * np.linalg.norm(early_places))
-    return Trend(test.statistic / scale, test.spread / scale, test, count)
+    run = run_length(means)
+    pieces = count // run
+    if pieces < FEWEST and _correlation(means, 1) > SURE / np.sqrt(count):
+        return None
+    run, pieces = min(run, count // FEWEST), max(pieces, FEWEST)
+    centred = means - means.mean()
+    sums, places = centred, early_places
+    if run > 1:
+        cuts = np.linspace(0, count, pieces + 1).astype(np.int64)[:-1]
+        sums = np.add.reduceat(centred, cuts)
+        places = np.add.reduceat(early_places, cuts) / np.diff([*cuts, count])
+    test = shuffle_test(sums, places, permutations=permutations, seed=seed, early=early)
+    scale = float(np.linalg.norm(centred) * np.linalg.norm(early_places))
+    rho = float(centred @ early_places) / scale
+    return Trend(rho, test.spread / scale, test, count, run)
+
+
+def run_length(values: Floats) -> int:
+    """How many neighbours have to be taken together so that one piece tells nothing of the next.
+
+    Three times the lag from which on the correlation with what came before is that of chance, less a trend.
+    """
+    count = len(values)
+    lag = 0
+    while lag + 1 < count and _correlation(values, lag + 1) > 1.0 / np.sqrt(count):
+        lag += 1
+    return 3 * lag if lag else 1
+
+
+def _correlation(values: Floats, lag: int) -> float:
+    """With the value so many places before, less a trend."""
+    places = np.linspace(-1.0, 1.0, len(values))
+    left = values - values.mean()
+    left = left - places * float(left @ places) / float(places @ places)
+    size = float(left @ left)
+    return float(left[lag:] @ left[:-lag]) / size if size > 0 else 0.0
 
 
 def block_means(values: Floats, clusters: Sequence[Hashable]) -> tuple[Floats, Floats]:

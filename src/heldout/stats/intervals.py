@@ -147,7 +147,7 @@ class UpperQuantile(NamedTuple):
 
 
 def draws_needed(alpha: float, design_effect: float = 1.0) -> int:
-    """The sample size from which the upper ``alpha`` quantile can be told."""
+    """The sample size from which the upper ``alpha`` quantile can be estimated."""
     return math.ceil(RESOLVED * design_effect / alpha - 1e-9)
 
 

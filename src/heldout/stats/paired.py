@@ -58,6 +58,8 @@ class PairedTest(NamedTuple):
     clusters: int
     #: variance by cluster over variance if items were independent
     design_effect: float
+    least: float = 0.0  # the smallest p that this many clusters and permutations could have given
+    permutations: int = 0  # 0 where p is exact
 
 
 def paired_table(first: ArrayLike, second: ArrayLike) -> PairedTable | None:
@@ -98,10 +100,31 @@ def paired_test(
     if count == n and np.isin(values, (-1.0, 0.0, 1.0)).all():
         mc_nemar = mcnemar(int((values > 0).sum()), int((values < 0).sum()))
         return PairedTest(
-            value, error, interval, mc_nemar.exact, mc_nemar.tied, McNEMAR, n, count, design
+            value,
+            error,
+            interval,
+            mc_nemar.exact,
+            mc_nemar.tied,
+            McNEMAR,
+            n,
+            count,
+            design,
+            mcnemar(n, 0).exact,
         )
     test = flip_test(sums, permutations=permutations, seed=seed)
-    return PairedTest(value, error, interval, test.p, test.p_tied, BY_CLUSTER, n, count, design)
+    return PairedTest(
+        value,
+        error,
+        interval,
+        test.p,
+        test.p_tied,
+        BY_CLUSTER,
+        n,
+        count,
+        design,
+        test.least,
+        test.evaluated,
+    )
 
 
 def cluster_sums(values: Floats, clusters: Sequence[Hashable]) -> tuple[Floats, Floats]:
@@ -246,7 +269,7 @@ def placed_test(
     permutations: int = PERMUTATIONS,
     seed: int = 0,
 ) -> PairedTest | None:
-    """One row per item and order of its options. None where place and release cannot be told apart."""
+    """One row per item and order of its options. None where place and release cannot be separated."""
     y = np.asarray(outcomes, dtype=np.float64)
     arm = np.asarray(released, dtype=np.float64)
     known = _codes(items)
@@ -276,7 +299,19 @@ def placed_test(
     ends = (max(centre - reach, -1.0), min(centre + reach, 1.0))  # of shares, as in `paired`
     interval = Interval(*ends, level, "cluster t, within items")
     n = len(set(items))
-    return PairedTest(value, error, interval, test.p, test.p_tied, METHOD, n, groups, 1.0)
+    return PairedTest(
+        value,
+        error,
+        interval,
+        test.p,
+        test.p_tied,
+        METHOD,
+        n,
+        groups,
+        1.0,
+        test.least,
+        test.evaluated,
+    )
 
 
 def _within(values: Floats, codes: NDArray[np.int64]) -> Floats:

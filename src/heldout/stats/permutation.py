@@ -18,11 +18,13 @@ the idea of Besag and Clifford (1991), stage by stage.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import special
 
 Floats = NDArray[np.float64]
 #: null statistics of a fresh design of about this many evaluations, the observed one left out
@@ -33,6 +35,7 @@ PERMUTATIONS = 10_000
 FIRST = 1_000
 ENOUGH = 100  # extreme evaluations from which on more of them would not change the reading
 _STEP = 10
+_MANY = 60  # powers of two from which on no number of permutations could tell the difference
 
 
 class Permuted(NamedTuple):
@@ -45,6 +48,7 @@ class Permuted(NamedTuple):
     p_tied: float  # the part of p that is exact ties: what a randomised test would draw from
     spread: float
     evaluated: int
+    least: float = 0.0  # the smallest p that this test could have given
 
 
 def shuffle_test(
@@ -58,7 +62,14 @@ def shuffle_test(
     """Is ⟨values, places⟩ larger in size than if values had been dealt out to places by chance?"""
     x, y = _centred(values), _centred(places)
     design = product_design(x, y, lambda array, rng: array[rng.permutation(len(array))])
-    return staged(float(x @ y), design, permutations=permutations, seed=seed, early=early)
+    return staged(
+        float(x @ y),
+        design,
+        permutations=permutations,
+        seed=seed,
+        early=early,
+        arrangements=min(_arrangements(x), _arrangements(y)),
+    )
 
 
 def product_design(left: Floats, right: Floats, shuffle: Shuffle) -> Design:
@@ -91,7 +102,14 @@ def flip_test(
         left[0], right[0] = 1.0, 1.0
         return np.asarray(((left * x) @ right.T).ravel()[1:], dtype=np.float64)
 
-    return staged(float(x.sum()), design, permutations=permutations, seed=seed, early=early)
+    return staged(
+        float(x.sum()),
+        design,
+        permutations=permutations,
+        seed=seed,
+        early=early,
+        arrangements=2.0 ** min(len(x) - 1, _MANY),  # all signs turned round are as far from 0
+    )
 
 
 def staged(
@@ -101,14 +119,19 @@ def staged(
     permutations: int = PERMUTATIONS,
     seed: int = 0,
     early: bool = True,
+    arrangements: float = math.inf,
 ) -> Permuted:
-    """The permutation p of ``observed`` against ``design``, no larger a design than it needs."""
+    """The permutation p of ``observed`` against ``design``, no larger a design than it needs.
+
+    ``arrangements``: how many different ones there are, so that the most extreme has 1 of so many.
+    """
+    least = max(1.0 / max(arrangements, 1.0), 1.0 / (permutations + 1))
     rng = np.random.default_rng(seed)
     count = min(FIRST, permutations) if early else permutations
     while True:
         permuted = _judged(observed, design(count, rng))
         if count >= permutations or round(permuted.p * permuted.evaluated) >= ENOUGH:
-            return permuted
+            return permuted._replace(least=least)
         count = min(count * _STEP, permutations)
 
 
@@ -132,6 +155,13 @@ def _sides(count: int) -> tuple[int, int]:
     """Rows and columns of a table with at least ``count`` entries beside the observed one."""
     rows = int(np.ceil(np.sqrt(count + 1)))
     return rows, int(np.ceil((count + 1) / rows))
+
+
+def _arrangements(values: Floats) -> float:
+    """In how many ways these values can be dealt out to places; equal ones change nothing."""
+    _, counts = np.unique(values, return_counts=True)
+    log = special.gammaln(len(values) + 1) - special.gammaln(counts + 1).sum()
+    return float(np.exp(min(float(log), float(_MANY))))
 
 
 def _centred(values: ArrayLike) -> Floats:

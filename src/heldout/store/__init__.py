@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from heldout.store.run import (
         Run,
         default_folder,
+        new_folder,
         no_new_runs,
         open_run,
         without_credentials,
@@ -63,6 +64,7 @@ __all__ = [
     "invocation",
     "log_path",
     "make_table",
+    "new_folder",
     "no_new_runs",
     "open_run",
     "python_command",

@@ -8,7 +8,7 @@ import json
 import platform
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -59,6 +59,9 @@ class Run:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+
+    def __repr__(self) -> str:
+        return f"<Run {self.path}>"
 
     @classmethod
     def create(cls, path: str | Path, *, command: list[str] | None = None, seed: int = 0) -> Run:
@@ -242,7 +245,7 @@ def open_run(
     verb: str,
     name: str,
     *,
-    command: Sequence[str],
+    command: Callable[[Path], Sequence[str]],
     seed: int = 0,
 ) -> Run:
     """The run that a verb writes to.
@@ -251,10 +254,25 @@ def open_run(
         run: A run, its folder, or None for a new folder.
         verb: What is run.
         name: The benchmark's name, for a new folder.
-        command: What a new run records as its command.
+        command: What the run in this folder records as its command.
         seed: Seed of a new run.
     """
     if isinstance(run, Run):
-        return run
-    folder = Path(run) if run is not None else default_folder(verb, name)
-    return Run.create(folder, command=list(command), seed=seed)
+        return Run.create(run.path, command=list(command(run.path)), seed=run.manifest()["seed"])
+    with new_folder(run, verb, name) as folder:
+        return Run.create(folder, command=list(command(folder)), seed=seed)
+
+
+@contextlib.contextmanager
+def new_folder(out: str | Path | None, verb: str, name: str) -> Iterator[Path]:
+    """``out``; or a new folder, which is removed if the block fails before it wrote anything there."""
+    if out is not None:
+        yield Path(out)
+        return
+    folder = default_folder(verb, name)
+    try:
+        yield folder
+    except BaseException:
+        with contextlib.suppress(OSError):
+            folder.rmdir()
+        raise

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -107,12 +108,14 @@ def require_settings(settings: SynthSettings) -> None:
             read_key(model.api_key_env, role)
 
 
-def files_digest(path: Path) -> str:
-    """Changes when a file is added, removed, renamed or modified; reads no data."""
+def files_digest(path: Path, run: Path | None = None) -> str:
+    """Changes when a file is added, removed, renamed or modified; reads no data. ``run``: a run folder,
+    whose own files do not count where it lies below ``path``."""
     hasher = hashlib.sha256()
     files = sorted(path.rglob("*")) if path.is_dir() else [path]
+    own = None if run is None else path / os.path.relpath(run, path)
     for file in files:
-        if file.is_file():
+        if file.is_file() and (own is None or own not in file.parents):
             known = file.stat()
             hasher.update(f"{file}\0{known.st_size}\0{known.st_mtime_ns}\n".encode())
     return hasher.hexdigest()

@@ -182,7 +182,7 @@ def _searches(
         with searched.writing():
             scan(queries, [corpus], searched, context.engine, near=near, quiet=context.quiet)
             if not number:
-                words = TextSearch(encoder=text_encoder(settings.text_encoder))
+                words = TextSearch.installed(settings.text_encoder)
                 scan_texts(
                     benchmark, [corpus], searched, context.engine, words, quiet=context.quiet
                 )

@@ -190,22 +190,21 @@ def synth(
         quiet: Show no progress.
         plan: Read and select figures only, and estimate requests, tokens, price and time of the rest.
         benchmarks: Opened benchmarks by names in ``against``; other names there are read as sources.
-        **values: Fields of ``SynthSettings``.
+        **values: Fields of ``heldout.synth.SynthSettings``.
 
     Returns:
         The run, the funnel, and the tables of all stages as data frames.
     """
-    if settings is not None and values:
-        raise InputError(
-            f"settings are given, and {', '.join(values)} besides: give one of the two"
-        )
-    chosen = settings if settings is not None else SynthSettings.read(values)
+    chosen = SynthSettings.choose(settings, values)
     if not plan:
         require_settings(chosen)
+    opened = open_engine(engine, workers=workers)
+    if chosen.source != SCENES and not (Path(out) / "manifest.json").exists():
+        _refuse_missing(chosen.source)
     run = Run.create(out, seed=chosen.seed)
     check_source(run, chosen.source)
     costs: list[StageCost] = []
-    with run.writing(), open_engine(engine, workers=workers) as where:
+    with run.writing(), opened as where:
         sweep(run)
         record = {"settings": chosen.model_dump(mode="json"), "source": _source(chosen.source)}
         run.update("synth", record)
@@ -248,12 +247,17 @@ def check_source(run: Run, source: str) -> None:
     if known is None or not finished(run, SynthStage.INGEST):
         return
     if not set(known.items()) & set(_source(source).items()):
-        if source != SCENES and not Path(source).exists():
-            raise InputError(f"{source} does not exist: expected a file, a folder, or 'scenes'")
+        if source != SCENES:
+            _refuse_missing(source)
         raise InputError(
             f"{run.path} holds items made from {known['path']}, not from {source}: use another folder, or "
             f"remove this one to start over"
         )
+
+
+def _refuse_missing(source: str) -> None:
+    if not Path(source).exists():
+        raise InputError(f"{source} does not exist: expected a file, a folder, or 'scenes'")
 
 
 def _open_benchmarks_once(context: StageContext) -> None:

@@ -19,9 +19,8 @@ from heldout.engine import Engine
 from heldout.errors import HeldoutError, InputError, counted
 from heldout.overlap import NearSearch, TextSearch, can_register, scan, scan_texts
 from heldout.store import Dropped, Run, write_json
-from heldout.synth import text_encoder
+from heldout.train._training_set import TrainingItem, TrainingSet
 from heldout.train.settings import TrainSettings
-from heldout.train.training_set import TrainingItem, TrainingSet
 
 FOLDER = "gate"
 _SHARD = 256
@@ -36,7 +35,7 @@ class GateError(HeldoutError):
 
 @dataclass(frozen=True)
 class GateRecord:
-    """What the gate said and what became of it, for the manifest and the model's card."""
+    """What the gate found and what was removed, for the manifest and the model's card."""
 
     benchmarks: tuple[
         dict[str, Any], ...
@@ -211,7 +210,7 @@ def _compare(
     near = None
     if settings.image_encoder is not None and can_register():
         near = NearSearch(settings.image_encoder, embeddings=run.path / FOLDER / "embeddings")
-    words = TextSearch(encoder=text_encoder(settings.text_encoder))
+    words = TextSearch.installed(settings.text_encoder)
     with searched.writing():
         scan(benchmark, [corpus], searched, engine, near=near, quiet=quiet)
         scan_texts(benchmark, [corpus], searched, engine, words, quiet=quiet)

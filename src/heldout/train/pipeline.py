@@ -12,6 +12,8 @@ from heldout.benchmark import Benchmark
 from heldout.engine import open_engine
 from heldout.errors import InputError
 from heldout.store import Run, dropped_table
+from heldout.train._training_set import TrainingSet, read_training_set, unusual
+from heldout.train._verl import check_verl, write_verl
 from heldout.train.gate import GateRecord, guard, take_comparisons
 from heldout.train.prompts import TEMPLATE
 from heldout.train.running import (
@@ -22,8 +24,6 @@ from heldout.train.running import (
     run_training,
 )
 from heldout.train.settings import TrainSettings
-from heldout.train.training_set import TrainingSet, read_training_set, unusual
-from heldout.train.verl import check_verl, write_verl
 
 if TYPE_CHECKING:
     import polars as pl
@@ -78,6 +78,9 @@ class TrainResult:
             "warnings": list(self.warnings),
         }
 
+    def __repr__(self) -> str:
+        return f"<Training on {self.rows:,} rows: gate {self.gate.verdict}, run {self.run.path}>"
+
     def _repr_html_(self) -> str:
         record = {
             "rows": f"{self.rows:,}",
@@ -114,21 +117,21 @@ def train(
         gate_from: Run folder of a training whose comparisons with benchmarks are taken over where they
             are of the same rows and benchmarks.
         benchmarks: What ``against`` names, already read; default: each is read as a benchmark.
-        **values: Fields of ``TrainSettings``.
+        **values: Fields of ``heldout.train.TrainSettings``.
 
     Returns:
         The run, the trained checkpoint, what the gate said, and the tables as data frames.
     """
-    chosen = settings if settings is not None else TrainSettings.read(values)
+    chosen = TrainSettings.choose(settings, values)
     if to not in ("", VERL):
         raise InputError(f"to {to}: expected verl, or nothing to train here")
     if to == VERL:
         check_verl(chosen)
     else:
-        from heldout.train.trainers import check_checkpoint, require_packages
+        from heldout.train._trainers import check_checkpoint, require_packages
 
         require_packages()
-    # What can be known before the comparison, which takes minutes, is said before it.
+    # Mistakes that can be known before the comparison, which takes minutes, are reported before it.
     data = read_training_set(chosen.data, limit=chosen.limit)
     check_rows(chosen, data.items)
     if not to:
@@ -171,7 +174,7 @@ def _trained_record(trained: Trained) -> dict[str, Any]:
 
 def _trained(run: Run) -> Trained | None:
     """What an earlier call finished."""
-    from heldout.train.trainers import UpdatePace
+    from heldout.train._trainers import UpdatePace
 
     trained = run.manifest()["train"].get("trained")
     if trained is None or not (run.path / MODEL / "config.json").exists():

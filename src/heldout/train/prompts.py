@@ -6,8 +6,8 @@ import re
 from typing import Any
 
 from heldout.errors import InputError
+from heldout.train._training_set import TrainingItem
 from heldout.train.reward import LETTERS
-from heldout.train.training_set import TrainingItem
 
 # Part of a trained model's identity. Raise it with any change of what a model reads.
 TEMPLATE = "heldout-train/1"
@@ -54,7 +54,7 @@ def messages(item: TrainingItem, prompt: str = "") -> list[dict[str, Any]]:
 def require_template(processor: Any, name: str) -> None:
     if not getattr(processor, "chat_template", None):
         raise InputError(
-            f"model {name}: the checkpoint has no chat template, so nobody knows how its prompts begin "
+            f"model {name}: the checkpoint has no chat template, so it is not known how its prompts begin "
             f"and its replies end. Save one with it (processor.chat_template), or start from the "
             f"instruction-tuned checkpoint of this model"
         )

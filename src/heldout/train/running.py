@@ -16,10 +16,9 @@ from typing import Any
 from heldout.engine import progress
 from heldout.errors import HeldoutError, InputError, MachineError, blame_the_machine
 from heldout.store import Run
-from heldout.train.settings import Recipe, TrainSettings
-from heldout.train.trainers import CHECKPOINTS, Training, UpdatePace, open_checkpoint
-from heldout.train.training_set import TrainingItem
-from heldout.train.watching import (
+from heldout.train._trainers import CHECKPOINTS, Training, UpdatePace, open_checkpoint
+from heldout.train._training_set import TrainingItem
+from heldout.train._watching import (
     COMPLETE,
     StepJournal,
     Watch,
@@ -27,6 +26,7 @@ from heldout.train.watching import (
     write_replies,
     write_steps,
 )
+from heldout.train.settings import Recipe, TrainSettings
 
 FOLDER = "train"
 MODEL = "model"  # the trained checkpoint, in the run folder
@@ -166,7 +166,7 @@ def _free_memory() -> None:
 
 @contextlib.contextmanager
 def _few_words() -> Iterator[None]:
-    """Within, transformers and TRL say errors alone: what a user has to know is said by heldout."""
+    """Within this block transformers and TRL print errors only; heldout prints what a user has to know."""
     from transformers.utils import logging as hub_logging
 
     before, bars = hub_logging.get_verbosity(), hub_logging.is_progress_bar_enabled()
@@ -271,7 +271,7 @@ def _explained(error: Exception, path: Path, watch: Watch) -> Exception:
         return MachineError("the disk is full, so a checkpoint could not be written")
     if "probability tensor contains either" in message:
         return InputError(
-            f"the model's probabilities are no numbers: its weights diverged. {watch.advice()}"
+            f"the model's probabilities are not numbers: its weights diverged. {watch.advice()}"
         )
     return error
 

@@ -84,10 +84,10 @@ def _scene(folder: str | Path) -> Renderer:
 
 
 def _flux(**settings: Any) -> Renderer:
+    from heldout.twin._flux_settings import FluxSettings
     from heldout.twin.flux_renderer import FluxRenderer
-    from heldout.twin.flux_settings import FluxSettings
 
-    # Made first: what is wrong with the settings is said before gigabytes are read.
+    # Made first: mistakes in the settings are reported before gigabytes are read.
     return FluxRenderer.load(FluxSettings(**settings))
 
 

@@ -210,6 +210,10 @@ class TwinResult:
     def as_json(self) -> dict[str, Any]:
         return {"run": str(self.run.path), **self.twinning.as_json()}
 
+    def __repr__(self) -> str:
+        stages = ", ".join(f"{row['stage']} {row['items']:,}" for row in self.stages.to_dicts())
+        return f"<Twins: {stages}, run {self.run.path}>"
+
     def _repr_html_(self) -> str:
         rows = "".join(
             f"<tr><td>{html.escape(row['stage'])}</td><td>{row['items']:,}</td>"
@@ -244,7 +248,7 @@ def make_twins(
         draw_with: A renderer of your own in place of the setting ``renderer``.
         quiet: Show no progress.
         command: What the run records as its command; default: this call.
-        **values: Fields of ``TwinSettings``.
+        **values: Fields of ``heldout.TwinSettings``.
 
     Returns:
         The run, with twins and stages as data frames.
@@ -263,7 +267,10 @@ def make_twins(
         describer = open_chat(chosen.describer, "describer", max_tokens=length)
     if chosen.verifier is not None and FILTER in chosen.stages:
         verifier = open_chat(chosen.verifier, "verifier", max_tokens=length)
-    call = command or verb_call("twin", benchmark, chosen)
+
+    def call(folder: Path) -> Sequence[str]:
+        return command or verb_call("twin", benchmark, chosen, run=str(folder))
+
     run = open_run(run, "twin", benchmark.name, command=call, seed=chosen.seed)
     with run.writing():
         made = run_stages(

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         look,
         save_examination,
     )
+    from heldout.verdict.looks import earlier_looks, record_looks
     from heldout.verdict.measured import (
         RAW,
         REFERENCES,
@@ -58,7 +59,8 @@ if TYPE_CHECKING:
     from heldout.verdict.published_claims import PublishedMap, published_map
     from heldout.verdict.published_map import Reading
     from heldout.verdict.rules import ANSWERS, COPIES
-    from heldout.verdict.text_claims import text_claim
+    from heldout.verdict.source_claims import source_claim
+    from heldout.verdict.text_claims import text_claim, words_compared
 
 __all__ = [
     "ACCURACY",
@@ -98,6 +100,7 @@ __all__ = [
     "claims_html",
     "correct_scores",
     "detect_run",
+    "earlier_looks",
     "examine",
     "findings_frame",
     "is_leak",
@@ -109,12 +112,15 @@ __all__ = [
     "published_map",
     "read_rates",
     "recommend",
+    "record_looks",
     "rung_words",
     "save_examination",
     "shipped_rates",
+    "source_claim",
     "text_claim",
     "with_people",
     "with_people_on_words",
+    "words_compared",
 ]
 
 __getattr__ = load_on_first_use(__name__, __file__)

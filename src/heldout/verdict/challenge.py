@@ -19,11 +19,17 @@ from heldout.detect import (
     detectors,
 )
 from heldout.errors import InputError
+from heldout.verdict._model_claims import BASELINE, fires, strongest_of
 from heldout.verdict.claim import Control
 from heldout.verdict.controls.behaviour import behaviour_controls
 from heldout.verdict.controls.cohort import fit_gains, spread_about, sweep_cohort
+from heldout.verdict.controls.families import (
+    ENOUGH_FAMILIES,
+    SPREAD,
+    outside_spread,
+    spread_control,
+)
 from heldout.verdict.controls.orders import adjusted_trend, trend_within_fields
-from heldout.verdict.model_claims import BASELINE, fires, strongest_of
 
 # External baselines: is the effect larger than in a model that cannot have seen the benchmark?
 #
@@ -197,12 +203,58 @@ def _pairs(about: ControlInput, baseline: str, name: str) -> Control:
     return Control(name=name, outcome="passed", reason=message)
 
 
+def _clean_spread(about: ControlInput) -> list[Control]:
+    """Models differ in what they make of a context or a form: would another clean one show as much?"""
+    finding = about.finding
+    theirs = {
+        name: own.effect.value
+        for name in about.settings.baselines
+        if (own := _of_baseline(about, name)) is not None
+    }
+    return [spread_control(finding.effect.value, theirs, about.settings)]
+
+
+def _shared_difficulty(about: ControlInput) -> list[Control]:
+    """Items are easy or hard for whole kinds of model: do pairs of clean models overlap as much?
+
+    Two models of one base find the same items easy whatever they have seen, so their lineages are asked for.
+    """
+    finding, settings = about.finding, about.settings
+    mine: list[str] = finding.details["models"]
+    families = [settings.family_of(name) for name in mine]
+    names = set(settings.baselines)
+    pairs = [
+        f.effect.value
+        for f in about.everything
+        if f.detector == finding.detector and names.issuperset(f.details["models"])
+    ]
+    lineages = {settings.family_of(name) for name in names}
+    reasons = []
+    if "" in families or families[0] == families[1]:
+        reasons.append(
+            f"nobody says that {' and '.join(mine)} are of different families, and models of one base "
+            "find the same items easy"
+        )
+    if len(lineages) < ENOUGH_FAMILIES:
+        reasons.append(
+            f"{len(pairs)} pair{'' if len(pairs) == 1 else 's'} of baselines from {len(lineages)} "
+            f"famil{'y' if len(lineages) == 1 else 'ies'} cannot tell how far clean models overlap"
+        )
+    if reasons:
+        return [Control(name=DIFFICULTY, outcome="missing", reason="; ".join(reasons))]
+    return [
+        outside_spread(
+            DIFFICULTY, finding.effect.value, pairs, "pair of clean models", len(lineages)
+        )
+    ]
+
+
 def _covariates(about: ControlInput) -> list[Control]:
     left = adjusted_trend(about.tables, about.model, about.settings)
     if left is None:
         return [Control(name="covariates", outcome="missing", reason="too few clusters")]
     message = (
-        f"with answer and question length taken out the released order keeps a correlation of "
+        f"adjusted for answer and question length, the released order keeps a correlation of "
         f"{left.rho:.3g} (p = {left.test.p:.2g})"
     )
     outcome: Literal["passed", "failed"] = "passed" if left.test.p <= ALPHA else "failed"
@@ -228,7 +280,7 @@ def _structure(about: ControlInput) -> list[Control]:
         )
         return [Control(name="structure", outcome="failed", reason=reason)]
     if weak:
-        reason = f"the trend cannot be told from what the release is grouped by: {message}"
+        reason = f"the trend cannot be distinguished from the grouping of the release: {message}"
         return [Control(name="structure", outcome="missing", reason=reason)]
     reason = f"the trend stays within what the release is grouped by: {message}"
     return [Control(name="structure", outcome="passed", reason=reason)]
@@ -257,7 +309,7 @@ def _blind(about: ControlInput) -> list[Control]:
         return [
             Control(name="blind", outcome="missing", reason="the blind baseline was not asked for")
         ]
-    message = f"words and metadata alone tell suspect from unseen items with AUC {blind.statistic.value:.3f}"
+    message = f"words and metadata alone separate suspect from unseen items with AUC {blind.statistic.value:.3f}"
     bad = blind.p is not None and blind.p <= ALPHA
     return [Control(name="blind", outcome="failed" if bad else "passed", reason=message)]
 
@@ -304,11 +356,14 @@ def _answers(about: ControlInput) -> list[Control]:
 
 
 ANSWERS = "answers"
+DIFFICULTY = "shared difficulty"
 #: what a detector may name; the names of the controls themselves are those of verdict/required.py
 CONTROLS: dict[str, Callable[[ControlInput], list[Control]]] = {
     BASELINE: _against_each(_baseline),
     "tail of the baseline": _against_each(_tail),
     "pairs with the baseline": _against_each(_pairs),
+    DIFFICULTY: _shared_difficulty,
+    SPREAD: _clean_spread,
     "covariates": _covariates,
     "structure": _structure,
     "conditional order test": _conditional,

@@ -56,8 +56,8 @@ class Claim(BaseModel):
 
 
 _TOLD = {
-    Rung.COPY: "same image or transformed copy, no answer",
-    Rung.FULL: "same image or transformed copy, with answer",
+    Rung.COPY: "same image or transformed copy, without its answer",
+    Rung.FULL: "same image or transformed copy, with its answer",
 }
 #: from the highest rung down; the others prove too little to act on, and ``heldout sanitize`` lists them
 ACTIONS = {
@@ -72,8 +72,10 @@ ACTIONS = {
 }
 
 
-def rung_words(rung: str) -> str:
+def rung_words(rung: str, *, answers_compared: bool = True) -> str:
     """A rung as people read it: a name that sounds like equal files says what else stands on it."""
+    if Rung(rung) is Rung.COPY and not answers_compared:
+        return "same image or transformed copy, answer not compared"
     return _TOLD.get(Rung(rung), rung)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,18 +29,15 @@ from heldout.detect import (
 from heldout.model import forget_detections
 from heldout.stats import Contrast
 from heldout.store import SCHEMAS, Run
+from heldout.verdict._model_claims import corrected, fires, model_claim, smallest_p, with_adjusted
 from heldout.verdict.challenge import challenge
-from heldout.verdict.claim import Claim
+from heldout.verdict.claim import Claim, Control
 from heldout.verdict.controls.inflation import Inflation, Stratum, run_inflation, run_strata
-from heldout.verdict.controls.lab_rates import (
-    keeping_their_level,
-    lab_control,
-    permutation_floor,
-    power_note,
-)
+from heldout.verdict.controls.lab_rates import keeping_their_level, lab_control, power_note
 from heldout.verdict.controls.orders import OrderResult, ablate_orders
+from heldout.verdict.controls.reach import at_level, needed_p, reach_controls
+from heldout.verdict.looks import NONE, EarlierLooks, earlier_looks, record_looks
 from heldout.verdict.measured import MeasuredRates, read_rates, shipped_rates
-from heldout.verdict.model_claims import corrected, fires, model_claim, smallest_p, with_adjusted
 
 
 @dataclass(frozen=True)
@@ -147,26 +144,40 @@ def look(
 
 
 def judge(
-    looked: DetectorOutcomes, others: Sequence[float] = (), rates: MeasuredRates | None = None
+    looked: DetectorOutcomes,
+    others: Sequence[float] = (),
+    rates: MeasuredRates | None = None,
+    earlier: EarlierLooks = NONE,
 ) -> Examination:
     """``others``: p of the claims that were planned together with these, 1 where one was not testable.
 
     The family is what was planned, not what happened to work: it only grows by them. ``rates``: how
     often detectors fire on models whose contamination is known; those we ship if none are given.
+    ``earlier``: looks at the same models that were made before.
     """
+    others = [*others, *earlier.others]
+    looked = _at_corrected_level(looked, others, earlier)
     chosen, sound, findings = looked.settings, looked.sound, looked.findings
+    planned = len(looked.p_values) + len(others)
     known = rates or shipped_rates()
     q_values = corrected(looked.p_values, others)
     claims = []
     for key, every in looked.groups.items():
         family = key.split("/", 1)[0]
-        outcome, q = _standing(looked, others, key, known) or (every, q_values.get(key, 1.0))
-        controls = challenge(sound, outcome, findings, q, chosen) if outcome else []
-        controls += permutation_floor(outcome, q)
-        power = power_note(outcome, controls, known)
-        if fires(outcome, q):
-            controls += lab_control(outcome, controls, known)
-        claims.append(model_claim(family, outcome, looked.reasons.get(key, []), q, controls, power))
+        standing, q = _standing(looked, others, key, known, earlier) or (
+            every,
+            _after_looks(q_values.get(key, 1.0), key, earlier),
+        )
+        controls = challenge(sound, standing, findings, q, chosen) if standing else []
+        power = power_note(standing, controls, known)
+        if fires(standing, q):
+            controls += lab_control(standing, controls, known)
+        else:
+            controls += reach_controls(standing, planned)
+        controls += _said_looks(key, earlier)
+        claims.append(
+            model_claim(family, standing, looked.reasons.get(key, []), q, controls, power)
+        )
     trends = [f.cell.model for f in findings if f.detector == order_trend.NAME and f.cell.model]
     orders = {model: ablate_orders(sound, model, chosen) for model in trends}
     baseline = next(iter(chosen.baselines), None)
@@ -193,8 +204,42 @@ def judge(
     )
 
 
+def _after_looks(q: float, key: str, earlier: EarlierLooks) -> float:
+    return min(1.0, q * earlier.number.get(key, 1) ** 2)
+
+
+def _said_looks(key: str, earlier: EarlierLooks) -> list[Control]:
+    number = earlier.number.get(key, 1)
+    if number == 1:
+        return []
+    reason = (
+        f"this is look {number} at these tests of this run, so that the corrected p was multiplied by "
+        f"{number**2} (manifest.json lists the looks)"
+    )
+    return [Control(name="earlier looks", outcome="passed", reason=reason)]
+
+
+def _at_corrected_level(
+    looked: DetectorOutcomes, others: Sequence[float], earlier: EarlierLooks
+) -> DetectorOutcomes:
+    """Detectable effects of the corrected tests, not of each by itself."""
+    claims, groups = looked.p_values, {}
+    for key, group in looked.groups.items():
+        tests = sum(finding.p is not None for finding in group)
+        needed = needed_p(key, tests, claims, others) if tests else 1.0
+        needed /= earlier.number.get(key, 1) ** 2
+        groups[key] = [at_level(finding, needed) for finding in group]
+    known = {finding.id: finding for group in groups.values() for finding in group}
+    findings = [known.get(finding.id, finding) for finding in looked.findings]
+    return replace(looked, findings=findings, groups=groups)
+
+
 def _standing(
-    looked: DetectorOutcomes, others: Sequence[float], key: str, rates: MeasuredRates
+    looked: DetectorOutcomes,
+    others: Sequence[float],
+    key: str,
+    rates: MeasuredRates,
+    earlier: EarlierLooks,
 ) -> tuple[list[Finding], float] | None:
     """The findings a claim can stand on by themselves, and its p, where some detector is off.
 
@@ -206,7 +251,7 @@ def _standing(
     if not kept or len(kept) == len(every):
         return None
     p_values = {**looked.p_values, **smallest_p({key: kept})}
-    q = corrected(p_values, others)[key]
+    q = _after_looks(corrected(p_values, others)[key], key, earlier)
     return (kept, q) if fires(kept, q) else None
 
 
@@ -294,12 +339,25 @@ class Detection:
 
     def __repr__(self) -> str:
         made = self.examination
+        cells = [outcome.cell for outcome in made.findings] + [
+            outcome.cell for outcome in made.untested
+        ]
+        names = ", ".join(dict.fromkeys(cell.benchmark for cell in cells))
         return (
-            f"Detection({len(made.findings)} findings, {len(made.claims)} claims, {self.run.path})"
+            f"<Detection of {names}: {len(made.findings):,} findings, {len(made.claims):,} "
+            f"claims, {len(made.untested):,} not testable, run {self.run.path}>"
         )
 
     def _repr_html_(self) -> str:
-        return claims_html(self.examination.claims)
+        rows = "".join(
+            f"<tr><td>{html.escape(row['detector'])}</td><td>{html.escape(row['model'] or '')}</td>"
+            f"<td style='text-align:left'>{html.escape(row['reason'])}</td></tr>"
+            for row in self.untested.to_dicts()
+        )
+        head = "<tr><th>not testable</th><th>model</th><th>reason</th></tr>"
+        untested = f"<table>{head}{rows}</table>" if rows else ""
+        claims = claims_html(self.examination.claims) if self.examination.claims else ""
+        return f"{claims}{untested}" or "<p>no detector was run</p>"
 
 
 def detect_run(
@@ -319,7 +377,7 @@ def detect_run(
         detectors: Names of detectors; default: all that the run has the tables for.
         rates: Measured rates of your own ``heldout lab power``; default: those that come with heldout.
         settings: All settings; or give them by name as further arguments.
-        **values: Fields of ``DetectSettings``: ``baselines``, ``unseen``, ``strata``, …
+        **values: Fields of ``heldout.detect.DetectSettings``: ``baselines``, ``unseen``, ``strata``, …
 
     Returns:
         Findings and claims as data frames, and the run.
@@ -327,11 +385,13 @@ def detect_run(
     Raises:
         InputError: The run has no scores and no answers, or a setting does not fit it.
     """
-    chosen = settings if settings is not None else DetectSettings.read(values)
+    chosen = DetectSettings.choose(settings, values)
     known = shipped_rates() if rates is None else read_rates(Path(rates))
     opened = run if isinstance(run, Run) else Run.open(run)
-    examination = examine(ScoreTables.load(opened), detectors, chosen, known)
+    looked = look(ScoreTables.load(opened), detectors, chosen)
+    examination = judge(looked, rates=known, earlier=earlier_looks(opened, looked))
     save_examination(opened, examination)
+    record_looks(opened, looked, examination)
     return Detection(opened, examination)
 
 

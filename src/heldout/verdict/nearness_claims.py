@@ -130,7 +130,7 @@ def _control(control_run: ControlRun, rest: Finding) -> Control:
         return Control(name=name, outcome="failed", reason=f"{message}: τ is too low for its kind")
     if control_run.domain == "in domain" and not _above(rest, control_run):
         return Control(
-            name=name, outcome="missing", reason=f"{message}: too few to tell the two apart"
+            name=name, outcome="missing", reason=f"{message}: too few to distinguish the two"
         )
     return Control(name=name, outcome="passed", reason=message)
 
@@ -140,7 +140,7 @@ def _no_control() -> Control:
         name="in-domain control",
         outcome="missing",
         reason="without pictures of the benchmark's kind that are known not to be in the corpus, "
-        "nearness of the kind cannot be told from nearness of these pictures",
+        "similarity of this kind of image cannot be distinguished from similarity of these images",
     )
 
 
@@ -181,7 +181,7 @@ def _sentence(
         return (
             f"The images of {benchmark} are farther from {corpus} than pictures of the null are from "
             f"each other: {flagged:,} of {images.n:,} lie above τ, {expected:.1f} are expected. The "
-            f"null does not fit them, and copies may lie below τ, too."
+            f"null does not fit them, and copies may be below τ, too."
         )
     if not _rises(images) and _copies(images):
         copies = counted(_copies(images), "image is a proven copy", "images are proven copies")
@@ -196,7 +196,9 @@ def _sentence(
             f"lies {side} the expected {images.details['alpha']:.1%}, so that none is not shown, either."
         )
     if not _rises(images):
-        blind = "" if status == "clean" else " But light copies would not lie above it, either."
+        blind = (
+            "" if status == "clean" else " But lightly edited copies would not be above it, either."
+        )
         return (
             f"The images of {benchmark} are no nearer to {corpus} than different pictures are: "
             f"{flagged:,} of {images.n:,} lie above τ, {expected:.1f} are expected.{blind}"
@@ -260,7 +262,7 @@ def _why(
 
 
 _NEXT: dict[Status, str] = {
-    "clean": "nothing; nearness says nothing about cropped or turned copies",
+    "clean": "nothing; nearness does not detect cropped or rotated copies",
     "re-attributed": "act on the claim about copies",
     "collapses": "give a null of the benchmark's own kind (heldout overlap … --null SOURCE; in "
     "an audit file: clean_references.pictures): this one is of another",

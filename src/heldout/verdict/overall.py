@@ -9,14 +9,23 @@ from typing import Any
 
 import polars as pl
 
-from heldout.detect import Cell
+from heldout.detect import Cell, rate_interval
 from heldout.errors import counted
-from heldout.evidence import OPEN, PEOPLE, PROVEN, REGISTRATION, Rung, leaks
-from heldout.stats import Interval, cluster_rate_interval
+from heldout.evidence import (
+    LABEL_CONFLICTS,
+    OPEN,
+    PEOPLE,
+    PICTURED,
+    PROVEN,
+    REGISTRATION,
+    Rung,
+    leaks,
+)
+from heldout.stats import Interval
 from heldout.store import Run
 from heldout.verdict.claim import ACTIONS, Claim, Status
 from heldout.verdict.required import settled_by
-from heldout.verdict.rules import COHORT, COPIES, RULES, rule_id
+from heldout.verdict.rules import COHORT, COPIES, RULES, SOURCES, rule_id
 from heldout.verdict.text_claims import WITHIN_REACH
 
 # Recommendations: sentences made from claims, each with the claims it rests on.
@@ -50,13 +59,13 @@ def _items(verdict: BenchmarkVerdict) -> Iterator[Advice]:
     record = {
         Rung.FULL: "Remove {} of {} that leaked with picture and answer",
         Rung.TEXT: "Remove {} of {} whose question and answer leaked without the picture",
-        Rung.COPY: "Down-weight {} of {} whose picture leaked without the answer, or report scores "
-        "with and without them",
+        Rung.COPY: f"Down-weight {{}} of {{}} whose picture leaked{_without_answer(verdict)}, or report "
+        "scores with and without them",
         Rung.UNDECIDED: "Have people judge the undecided pairs of {} of {} (heldout review)",
         Rung.UNCOMPARED: "Make the pictures of {} of {} readable, here and in the corpus, and audit "
-        "again: question and answer stand there beside pictures that could not be compared",
-        Rung.BESIDE_ANOTHER: "Read {} of {} whose question and answer stand there beside another "
-        "picture: no leak, unless they can be answered without theirs",
+        "again: the corpus has question and answer with pictures that could not be compared",
+        Rung.BESIDE_ANOTHER: "Read {} of {} whose question and answer are in the corpus with another "
+        "picture: no leak, unless they can be answered without their own picture",
         Rung.SOURCE_OVERLAP: "Report scores with and without {} of {} that name a source which the corpus "
         "names, too (article, study, patient or file)",
         Rung.LOOK_ALIKE: "Look at the nearest of {} of {} with look-alikes in the corpus: none is a proven "
@@ -73,16 +82,25 @@ def _items(verdict: BenchmarkVerdict) -> Iterator[Advice]:
         )
         told_all = _advice("items", left, claims, verdict.benchmark)
         yield {**told_all, "action": REPLACE, "items": proven}
+    asked = all(cell.asked for cell in verdict.cells)
     for rung in sorted(counts, reverse=True):
         items = counted(counts[rung], "item", "items")
-        sentence = (
-            f"{record[rung].format(items, verdict.benchmark)}; they are listed in actions.jsonl."
-        )
+        action = record[rung] if asked else record[rung].replace("answer", "label")
+        sentence = f"{action.format(items, verdict.benchmark)}; they are listed in actions.jsonl."
         yield {
             **_advice("items", sentence, claims, verdict.benchmark),
             "action": ACTIONS[rung],
             "items": counts[rung],
         }
+
+
+def _without_answer(verdict: BenchmarkVerdict) -> str:
+    compared = {cell.answers_compared for cell in verdict.cells if cell.evidence.get(Rung.COPY)}
+    if compared == {False}:
+        return " (whether their answers did, was not compared)"
+    return " without the answer" + (
+        ", or with one that was not compared" if False in compared else ""
+    )
 
 
 def _models(verdict: BenchmarkVerdict) -> Iterator[Advice]:
@@ -94,7 +112,7 @@ def _models(verdict: BenchmarkVerdict) -> Iterator[Advice]:
             tests = ", ".join(claim.id.partition("/")[0] for claim in stood)
             message = (
                 f"Say that {cell.cell.model} has seen {verdict.benchmark} wherever you report it: "
-                f"{counted(len(stood), 'test', 'tests')} stood every control ({tests})."
+                f"{counted(len(stood), 'test', 'tests')} passed every control ({tests})."
             )
             yield _advice("model", message, [claim.id for claim in stood], verdict.benchmark)
     for cell in single:
@@ -266,7 +284,7 @@ PRESSING: tuple[Status, ...] = (
 )
 NEARNESS = "nearness/"
 #: why a model without any claim could not be tested
-ONE_FORM = "answers in one form alone tell accuracy, not memory: add twins or variants"
+ONE_FORM = "answers in one form alone show accuracy, not memory: add twins or variants"
 
 
 @dataclass(frozen=True)
@@ -303,7 +321,12 @@ class CellVerdict:
     by_people: int = 0  # of the leaked items, those that nothing but people's word makes so
     by_registration: int = 0  # and those that registration makes so, and no equal bytes or pixels
     audited: bool = True  # an audit file made the run: advice names its keys
+    answers_compared: bool = (
+        True  # False: nobody knows whether a leaked picture has its answer there
+    )
     rendered: bool = False  # heldout drew the benchmark's pictures: rates of its lab hold for them
+    asked: bool = True  # items have questions; else their answers are labels
+    label_conflicts: int = 0  # items whose copy has another answer or label
 
     @property
     def pair(self) -> bool:
@@ -324,7 +347,10 @@ class CellVerdict:
             "evidence": self.evidence,
             "by_people": self.by_people,
             "by_registration": self.by_registration,
+            "answers_compared": self.answers_compared,
             "rendered": self.rendered,
+            "asked": self.asked,
+            "label_conflicts": self.label_conflicts,
             "claims": [
                 {**claim.model_dump(mode="json"), "settled_by": settled_by(claim, self.audited)}
                 for claim in self.claims
@@ -369,9 +395,17 @@ class Overall:
         }
 
 
+def compared_answers(claims: Sequence[Claim]) -> bool:
+    """Whether claims about a corpus rest on a count of leaked answers; True where they are of none."""
+    pictured = [claim for claim in claims if claim.id.startswith("overlap/") and claim.findings]
+    return not pictured or any(
+        finding.endswith("/answers") for claim in pictured for finding in claim.findings
+    )
+
+
 def is_leak(claim: Claim) -> bool:
-    """Nearness is never a leak, whatever its status."""
-    return not claim.id.startswith(NEARNESS)
+    """Nearness is never a leak, whatever its status, and nor is a source that both sides name."""
+    return not (claim.id.startswith(NEARNESS) or claim.rule.startswith(f"{SOURCES}/"))
 
 
 def benchmark_verdict(
@@ -383,7 +417,9 @@ def benchmark_verdict(
     """
     claims = [Claim.model_validate(claim) for claim in run.read_json("claims.json")["claims"]]
     leaked = leaks(run)
-    clusters = {row["benchmark_id"]: row["cluster"] for row in run.read_table("items").to_pylist()}
+    items = run.read_table("items").to_pylist()
+    clusters = {row["benchmark_id"]: row["cluster"] for row in items}
+    asked = all(row["question"] for row in items)
     groups: dict[tuple[str | None, str | None], list[Claim]] = {}
     for claim in claims:
         groups.setdefault((claim.cell.corpus, claim.cell.model), []).append(claim)
@@ -393,12 +429,14 @@ def benchmark_verdict(
     audited = (run.path / "audit.yaml").exists()
     rendered = bool(run.manifest()["inputs"].get("benchmark", {}).get("rendered", False))
     for (corpus, model), mine in groups.items():
-        leak, evidence, how = None, {}, Counter[str | None]()
+        leak, evidence, how, conflicts = None, {}, Counter[str | None](), 0
         if corpus is not None:
             there = leaked.filter(pl.col("corpus") == corpus)
             leak = _rate(dict(there.select("benchmark_id", "rung").iter_rows()), clusters)
             counts, how = Counter(there["rung"]), Counter(there["shown_by"])
             evidence = {rung.value: counts[rung] for rung in ACTIONS if counts[rung]}
+            other = pl.col("label_relation").is_in(LABEL_CONFLICTS) & pl.col("rung").is_in(PICTURED)
+            conflicts = len(there.filter(other))
         cell = Cell(benchmark=name, corpus=corpus, model=model)
         cells.append(
             CellVerdict(
@@ -410,7 +448,10 @@ def benchmark_verdict(
                 how[PEOPLE],
                 how[REGISTRATION],
                 audited,
+                compared_answers(mine),
                 rendered,
+                asked,
+                conflicts,
             )
         )
     return BenchmarkVerdict(name, str(run.path), cells, leaked, corrected)
@@ -430,7 +471,7 @@ def overall_verdict(benchmarks: Sequence[BenchmarkVerdict], family: Mapping[str,
 def _rate(there: Mapping[str, Any], clusters: Mapping[str, str]) -> LeakRate:
     def rate(rungs: frozenset[Rung]) -> LeakRate:
         marks = [float(there.get(item) in rungs) for item in clusters]
-        interval = cluster_rate_interval(marks, list(clusters.values()))
+        interval = rate_interval(marks, list(clusters.values()))
         return LeakRate(int(sum(marks)), len(marks), interval)
 
     proven, possible = rate(PROVEN), rate(PROVEN | OPEN)

@@ -13,6 +13,7 @@ from heldout.verdict.rules import COPIES, Rule, decide, rule_id
 
 # Above this share of unread images, "none found" is a statement about the readable part only.
 UNREAD = 0.01
+SIZE, CONTENT = "size of the pictures", "content of the pictures"  # controls
 
 
 def overlap_claims(
@@ -67,7 +68,7 @@ def _nothing_to_compare(images: Finding, why: str, worded: bool) -> Claim:
         rule=rule_id(COPIES, decide(COPIES, {"both sides have pictures": False})),
         findings=[],
         controls=[Control(name=NOTHING_TO_COMPARE, outcome="missing", reason=why)],
-        next_step="the claim about words speaks of this corpus"
+        next_step="see the claim about words for this corpus"
         if worded
         else "switch the text search on: heldout overlap … --text, or text: true in an audit file",
     )
@@ -120,12 +121,12 @@ def _undecided_pairs(images: Finding) -> list[Control]:
     have = counted(_undecided(images), "picture has", "pictures have")
     message = f"{have} an undecided match in the corpus and no proven copy"
     reasons = images.details.get("undecided_because", {})
-    counts = ", ".join(f"{count:,} {reason}" for reason, count in reasons.items())
+    listed = ", ".join(f"{count:,} {reason}" for reason, count in reasons.items() if reason)
     return [
         Control(
             name="undecided pairs",
             outcome="missing",
-            reason=f"{message} ({counts})" if counts else message,
+            reason=f"{message} ({listed})" if listed else message,
         )
     ]
 
@@ -134,14 +135,15 @@ def _what_pictures_allow(images: Finding) -> list[Control]:
     """Where size or content of the pictures, not the search, leaves matches undecided."""
     reasons = images.details.get("undecided_because", {})
     kinds = (
-        ("size of the pictures", TOO_SMALL, "too small for registration to tell a copy"),
-        ("content of the pictures", TOO_PLAIN, "too plain for registration to tell a copy"),
+        (SIZE, TOO_SMALL, "too small for registration to recognise a copy"),
+        (CONTENT, TOO_PLAIN, "too plain for registration to recognise a copy"),
     )
     return [
         Control(
             name=name,
             outcome="missing",
-            reason=f"{counted(reasons[reason], 'picture is', 'pictures are')}, or the match is, {what}",
+            reason=f"{counted(reasons[reason], 'picture or its match is', 'pictures or their matches are')} "
+            f"{what}",
         )
         for name, reason, what in kinds
         if reasons.get(reason)
@@ -163,7 +165,12 @@ def _rule(images: Finding, controls: Sequence[Control]) -> Rule:
 
 
 def _why(status: Status, images: Finding, controls: Sequence[Control]) -> str:
-    failed = "; ".join(control.reason for control in controls if control.outcome != "passed")
+    # Size and content of the pictures stand among the reasons of what is undecided.
+    failed = "; ".join(
+        control.reason
+        for control in controls
+        if control.outcome != "passed" and control.name not in (SIZE, CONTENT)
+    )
     compared = images.details["corpus_images_compared"]
     if status == "not testable":
         return failed or "nothing could be compared"
@@ -206,18 +213,18 @@ def _sentence(
     if status == "clean":
         return f"No image of {benchmark} is in {corpus} as {_an(_kind(images))}." + _similar(images)
     return (
-        f"{_rate(images)} images of {benchmark} are in {corpus} as {_copies(images)}"
-        f"{_carried(images, items)}; {_answers(items, answers)}."
+        f"{_count(images, f'images of {benchmark} ')} are in {corpus} as {_copies(images)}"
+        f"{_carried(images, items)}; {_answers(images, items, answers)}."
         + _conflicts(images, items)
         + _if_copies(images, possible)
         + _similar(images)
     )
 
 
-def _rate(finding: Finding) -> str:
+def _count(finding: Finding, what: str = "") -> str:
     effect = finding.effect
     rate = f"{effect.value:.1%} [{effect.low:.1%}, {effect.high:.1%}]"
-    return f"{int(finding.statistic.value):,} of {finding.n:,} ({rate})"
+    return f"{int(finding.statistic.value):,} of {finding.n:,} {what}({rate})"
 
 
 def _carried(images: Finding, items: Finding) -> str:
@@ -230,8 +237,10 @@ def _carried(images: Finding, items: Finding) -> str:
     return f"; they {verb} {of} ({items.effect.value:.1%})"
 
 
-def _answers(items: Finding, answers: Finding | None) -> str:
+def _answers(images: Finding, items: Finding, answers: Finding | None) -> str:
     asked = items.unit == "questions"
+    if answers is None and images.details.get("answers_in_another_script"):
+        return "answers were not compared, since the corpus is written in another script"
     if answers is None and asked:
         return "answers were not compared, since the corpus has no answer fields"
     if answers is None:
@@ -259,7 +268,7 @@ def _if_copies(images: Finding, possible: Finding | None) -> str:
     undecided = _undecided(images)
     more = "more " if images.statistic.value else ""
     are = f"{more}image is undecided" if undecided == 1 else f"{more}images are undecided"
-    return f" {undecided:,} {are}: if all undecided ones are copies, it is {_rate(possible)}."
+    return f" {undecided:,} {are}: if all undecided ones are copies, it is {_count(possible)}."
 
 
 def _verified(images: Finding) -> bool:
@@ -326,4 +335,4 @@ def _next_step(status: Status, images: Finding, answers: Finding | None) -> str:
         return f"see in the dropped table why no image of {images.cell.corpus} could be compared"
     if status == "not testable":
         return "run heldout check on the benchmark, and look at the dropped table"
-    return "this speaks of images only, and of the kinds of copies that were looked for"
+    return "this concerns images only, and the kinds of copies that were searched for"

@@ -14,15 +14,15 @@ import polars as pl
 from heldout.benchmark import Benchmark, items_table
 from heldout.detect import DetectSettings, ScoreTables
 from heldout.errors import InputError
-from heldout.verdict.claim import Claim, Status
-from heldout.verdict.examine import examine
-from heldout.verdict.published import (
+from heldout.verdict._published import (
     Remark,
     hits_that_chance_gives,
     orders_that_change_nothing,
     reread_cells,
     tied_columns,
 )
+from heldout.verdict.claim import Claim, Status
+from heldout.verdict.examine import examine
 from heldout.verdict.published_map import Reading, load, read_map
 
 AUDIT = "medvlm"  # its folder, where several published audits lie side by side

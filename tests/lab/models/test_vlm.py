@@ -13,7 +13,7 @@ pytest.importorskip("transformers")
 
 from small_models import tokenizer  # noqa: E402
 
-from heldout.lab.models.reading import embed, head, look, read  # noqa: E402
+from heldout.lab.models._reading import embed, head, look, read  # noqa: E402
 from heldout.lab.models.vlm import MEDIUM, SMALL, TOY, new_model, new_processor, save_model  # noqa: E402
 from heldout.model.local import LocalModel  # noqa: E402
 from heldout.model.request import Request, Score, Text  # noqa: E402

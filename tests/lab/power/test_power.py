@@ -11,7 +11,7 @@ from small_grid import HALF, write_small_grid
 
 from heldout.detect import ScoreTables, detectors
 from heldout.errors import InputError
-from heldout.lab.power.answers import answers
+from heldout.lab.power._answers import answers
 from heldout.lab.power.board import standings, with_truth
 from heldout.lab.power.models import (
     MARK,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
+from heldout.lab.power._rates import FiringShare
 from heldout.lab.power.board import standings
-from heldout.lab.power.rates import FiringShare
 from heldout.lab.power.requirements import dose_trend, requirements
 from heldout.lab.power.run import SCHEMA
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import special
 
-from heldout.lab.transforms.counts import (
+from heldout.lab.transforms._counts import (
     BINS,
     SimilarityCurve,
     auc_interval,

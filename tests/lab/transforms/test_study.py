@@ -32,7 +32,7 @@ from heldout.lab import (
     write_studies,
 )
 from heldout.lab.settings import TransformSettings
-from heldout.lab.transforms.counts import auc_interval
+from heldout.lab.transforms._counts import auc_interval
 from heldout.lab.transforms.result import keep_robustness, rate, refuse_another_encoder
 from heldout.overlap.images.encoder import open_encoder
 from heldout.report.robustness import own_measurement

@@ -91,9 +91,9 @@ def _claims(folder: Path, unchanged: int, count: int = 80) -> tuple[list[Claim],
 def test_twins_that_are_their_originals_convict_nobody(tmp_path: Path) -> None:
     (claim,), out = _claims(tmp_path, unchanged=80)
     assert (claim.status, claim.rule) == ("not testable", "answers/untested")
-    assert "80 of 80 twins show the very picture of their original" in claim.why
+    assert "80 of 80 twins show the same picture as their original" in claim.why
     for page in ("report.html", "trees/report.html", "trees/report.md"):
-        assert "80 of 80 twins show the very picture" in (out / page).read_text()
+        assert "80 of 80 twins show the same picture" in (out / page).read_text()
 
 
 def test_where_most_twins_are_their_originals_the_rest_settles_nothing(tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_where_most_twins_are_their_originals_the_rest_settles_nothing(tmp_path:
     assert claim.status == "qualified"
     (control,) = (one for one in claim.controls if one.name == "twins that differ")
     assert control.outcome == "failed"
-    assert "50 of 80 twins show the very picture of their original" in claim.why
+    assert "50 of 80 twins show the same picture as their original" in claim.why
 
 
 def test_a_few_twins_that_are_their_originals_are_left_out_of_the_test(tmp_path: Path) -> None:
@@ -173,5 +173,5 @@ def test_answers_in_one_form_make_a_cell_on_every_page_and_no_claim(tmp_path: Pa
     assert [(cell.on, cell.claims) for cell in done.overall.cells] == [("target", [])]
     for page in ("report.html", "trees/report.html", "trees/report.md"):
         told = (tmp_path / "out" / page).read_text()
-        assert "answers in one form alone tell accuracy, not memory" in told
+        assert "answers in one form alone show accuracy, not memory" in told
         assert "each claim" not in told.lower()

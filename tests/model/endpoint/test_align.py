@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from heldout.model.endpoint.read import ending, spell
+from heldout.model.endpoint._read import ending, spell
 
 CUT = "\N{REPLACEMENT CHARACTER}"
 

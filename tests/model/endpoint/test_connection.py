@@ -17,7 +17,8 @@ import pytest
 from hostile_server import Behaviour, Hostile, reply, serving
 
 from heldout.errors import InputError
-from heldout.model.endpoint import Backoff, Connection, EndpointError, client
+from heldout.model.endpoint import Backoff, Connection, EndpointError
+from heldout.model.endpoint import _client as client
 from heldout.model.endpoint.connection import RefusedError, ServerWatch, TimedOutError
 
 KEY = "sk-hostile-5521"

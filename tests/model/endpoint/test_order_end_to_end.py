@@ -92,4 +92,8 @@ def test_only_the_model_that_read_the_release_in_order_is_found(
         assert seen["p"] < 0.01
         assert fresh["p"] > 0.05, fresh
     claim = next(claim for claim in found["claims"] if claim["id"] == "order/order-trained")
-    assert claim["status"] == "survives", claim
+    # Whether clean models gain as much by the order takes baselines of three families to say.
+    assert claim["status"] == "qualified", claim
+    assert [one["name"] for one in claim["controls"] if one["outcome"] != "passed"] == [
+        "spread of clean models"
+    ]

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from heldout.model.endpoint.client import STRUCK, Secret
+from heldout.model.endpoint._client import STRUCK, Secret
 
 #: with what has to be escaped in addresses, JSON and HTML
 KEY = "sk-live/9d+1f\"q\\w'&<z>=_7~Zz"

@@ -24,14 +24,14 @@ from test_families import answer_tokens, compare, lines, requests_for
 from tiny_models import CODE, REMOTE, save
 from typer.testing import CliRunner
 
+from heldout.audit._recording import forget_loaded, scorer_of
 from heldout.audit.audit_file import AuditFile, BenchmarkEntry, ModelEntry
-from heldout.audit.recording import forget_loaded, scorer_of
 from heldout.cli.app import app
 from heldout.errors import InputError, PrerequisiteError
 from heldout.image import ImageRef, InlineBytes
 from heldout.model.local import LocalModel
+from heldout.model.local._remote import TiledImages
 from heldout.model.local.load import LoadedModel, load
-from heldout.model.local.remote import TiledImages
 from heldout.model.request import Prompt, Reply, Request, Text
 from heldout.store import Dropped, Run
 

@@ -15,7 +15,7 @@ import transformers as t
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers.dynamic_module_utils import get_class_from_dynamic_module
 
-from heldout.model.local.remote import names_of_transformers_4
+from heldout.model.local._remote import names_of_transformers_4
 
 WORDS = """Question: which organ is shown in this picture? Answer: the liver and the left lung
 Is there a mass? assistant\nyes assistant\nno ASSISTANT: yes ASSISTANT: no Answer: yes Answer: no

@@ -104,17 +104,17 @@ def test_replies_are_those_of_the_torch_backend(
 
 
 def test_a_prompt_of_one_token_is_answered_like_a_longer_one(folders: tuple[Path, Path]) -> None:
-    from heldout.model.local.layout import PictureFeatures, Row
+    from heldout.model.local.layout import PictureInputs, Row
 
     passes = OnnxModel.load(folders[1], device="cpu")._forward
     ids = (5, 6, 7)
-    prefix = passes.read(ids[:-1], PictureFeatures())
+    prefix = passes.read(ids[:-1], PictureInputs())
     assert prefix is not None
     cache = passes.spread(prefix, 1)
     tokens = passes.likeliest(passes.step(cache, [ids[-1:]], 2, None))
     for place in range(3):
         tokens += passes.likeliest(passes.step(cache, [tokens[-1:]], 3 + place, None))
-    whole, first = passes.generate(Row(ids, (), (), True), PictureFeatures(), 4)
+    whole, first = passes.generate(Row(ids, (), (), True), PictureInputs(), 4)
     assert whole == tokens[: len(whole)] and passes.likeliest(first[None]) == tokens[:1]
 
 

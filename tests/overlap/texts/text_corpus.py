@@ -12,9 +12,22 @@ import polars as pl
 from heldout.benchmark import Benchmark, Example
 from heldout.corpus import Corpus, open_corpus
 from heldout.overlap.texts.index import TextSearch, build_text_index
+from heldout.overlap.texts.reading import settle_rewordings
+from heldout.overlap.texts.rewordings import OwnPictures
 from heldout.overlap.texts.scan import scan_text_shard
-from heldout.store import ShardResult
+from heldout.store import SCHEMAS, ShardResult, make_table
 
+_NO_MATCH = {
+    "image_index": 0,
+    "method": "pixels",
+    "similarity": 1.0,
+    "degree": "hard",
+    "relation": "same image",
+    "transform": "",
+    "modality": "image only",
+    "label_relation": "unknown",
+    "evidence": "{}",
+}
 LONG = "Which vascular structure is most likely affected in the patient with acute infarction?"
 LONG_OPTIONS = ("left carotid artery", "right middle cerebral artery", "basilar artery")
 
@@ -32,10 +45,30 @@ def corpus(folder: Path, *rows: Mapping[str, Any] | str) -> Corpus:
     return open_corpus(path)
 
 
-def scan_all(benchmark: Benchmark, source: Corpus, search: TextSearch | None = None) -> ShardResult:
+def scan_all(
+    benchmark: Benchmark,
+    source: Corpus,
+    search: TextSearch | None = None,
+    own: OwnPictures | None = None,
+) -> ShardResult:
+    """One shard, read and settled; ``own``: corpus items that show an item's picture."""
     index, _ = build_text_index(benchmark, search)
     (shard,) = source.shards()
-    return scan_text_shard(index, source, shard)
+    result = scan_text_shard(index, source, shard, own=own)
+    if index.search.uses("embedding"):
+        pictures = [
+            {**_NO_MATCH, "benchmark_id": index.ids[item], "corpus_id": there}
+            for there, items in (own or OwnPictures()).items.items()
+            for item in items
+        ]
+        settled, _ = settle_rewordings(
+            frame(result.tables["text_matches"]),
+            frame(make_table("matches", [{**row, "corpus": source.name} for row in pictures])),
+            index,
+            quiet=True,
+        )
+        result.tables["text_matches"] = settled.to_arrow().cast(SCHEMAS["text_matches"])
+    return result
 
 
 def matches(result: ShardResult, method: str | None = None) -> list[dict[str, Any]]:

@@ -85,6 +85,11 @@ class CheckReport(BaseModel):
 
         return pl.DataFrame([problem.model_dump() for problem in self.problems])
 
+    def __repr__(self) -> str:
+        counts = Counter(problem.severity for problem in self.problems)
+        problems = ", ".join(f"{severity} {count:,}" for severity, count in counts.items())
+        return f"<CheckReport of {self.benchmark}: {problems or 'no problems'}>"
+
     def _repr_html_(self) -> str:
         rows = "".join(
             f"<tr><td>{html.escape(problem.severity)}</td><td>{html.escape(problem.rule)}</td>"

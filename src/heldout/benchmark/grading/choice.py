@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from heldout.benchmark.benchmark import normal
-from heldout.benchmark.grading.numbers import plain_math, same_formula
+from heldout.benchmark.grading._numbers import plain_math, same_formula
 
 # A reply as words: without markup, without what a model thought aloud between tags.
 
@@ -41,7 +41,7 @@ def without_thoughts(reply: str) -> str:
 
 
 def tagged(reply: str) -> str | None:
-    """What stands in the last <answer>, or in the last \\boxed{}; None without either."""
+    """The content of the last <answer>, or of the last \\boxed{}; None without either."""
     place = reply.lower().rfind(_TAG)
     if place >= 0:
         inner = reply[place + len(_TAG) :]
@@ -51,7 +51,7 @@ def tagged(reply: str) -> str | None:
 
 
 def _last_box(reply: str) -> str | None:
-    """What stands in the last \\boxed{} that is closed."""
+    """The content of the last \\boxed{} that is closed."""
     place = len(reply)
     for _ in range(_MOST_BOXES):
         place = reply.rfind(_BOXED, 0, place)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from heldout.benchmark.grading._numbers import Quantity, agree, quantity
 from heldout.benchmark.grading.choice import (
     AMBIGUOUS,
     OUTCOMES,
@@ -19,7 +20,6 @@ from heldout.benchmark.grading.choice import (
     tagged,
     without_thoughts,
 )
-from heldout.benchmark.grading.numbers import Quantity, agree, quantity
 
 # Answers that are not chosen from a list: yes or no, a number, or words compared as wholes.
 

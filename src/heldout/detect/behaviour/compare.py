@@ -84,7 +84,9 @@ def measure(
     plain = _plain(pairs, settings)
     placed = _placed(tables, mine.rows, settings)
     if probe.placed and placed is None:
-        return "the released place of the right option cannot be told from the release itself"
+        return (
+            "the released place of the right option cannot be distinguished from the release itself"
+        )
     raw = placed if probe.placed and placed is not None else plain
     others: dict[str, pl.DataFrame] = {}
     unusable: dict[str, str] = {}
@@ -209,7 +211,7 @@ def _above(
     return (placed if probe.placed else _plain(pairs, settings)), placed
 
 
-DROPS = (0.02, 0.05, 0.1, 0.2)  # for which the number of pairs needed is told
+DROPS = (0.02, 0.05, 0.1, 0.2)  # for which the number of pairs needed is reported
 SMALLEST = 10  # items of a category below which it is only counted
 
 
@@ -284,6 +286,8 @@ def compare(
         table="answers",
         details={
             "p_tied": main.p_tied,
+            "permutations": main.permutations or None,
+            "least_p": main.least,
             "test": main.method if tested else "none: a clean model shows a difference, too",
             **_details(probe, measured, settings),
             "pairs": probe.counted,

@@ -3,18 +3,27 @@
 CR is the rate of right answers as released, PCR with the options shuffled (rotated, where nobody
 shuffled them), instance leakage the share that is right before and wrong after. A model that likes one
 place is right more often where the release puts the answer there, so the tested effect has the place of
-the right option taken out.
+the right option taken out. Numbers that ascend or "none of the above" in last place help every reader:
+items whose options have a natural order are kept apart, and what they show is reported beside.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from dataclasses import replace
+from typing import Any, Literal
 
 import polars as pl
 
 from heldout.detect.behaviour.circular import is_rotation
-from heldout.detect.behaviour.compare import compare, probe_detector, rate
+from heldout.detect.behaviour.compare import (
+    compare,
+    measure,
+    probe_detector,
+    rate,
+    test_record,
+)
+from heldout.detect.behaviour.natural_order import naturally_ordered
 from heldout.detect.behaviour.probe import ORIGINAL, Arms, Probe, two_variants, with_options
 from heldout.detect.citations import SONG
 from heldout.detect.finding import NotRecorded, Outcome
@@ -26,39 +35,71 @@ SHUFFLE = "shuffle-"
 LACKING = NotRecorded(
     "needs answers with the options in another order: heldout ask --variants original,shuffle-3"
 )
+ALL_NATURAL = "the options of every item stand in a natural order, which helps any reader: nothing is left to test"
 BLIND_TO = [
     "memory of the answer's words, which moves with its option",
-    "options that are only meaningful in order, such as 'all of the above'",
+    "items whose options have a natural order (numbers, degrees, 'none of the above'): kept apart",
 ]
 
 
-def arms(tables: ScoreTables, settings: DetectSettings, model: str, leave_out: bool) -> Arms | str:
-    moved = _is_shuffle if _shuffled(tables, model) else is_rotation
-    both = two_variants(ORIGINAL, moved, LACKING)
-    return both(tables, settings, model, leave_out)
+def _probe(apart: Literal["without", "alone", "all"] = "without") -> Probe:
+    """Items with options in a natural order are left out, or taken alone, or treated like others."""
+
+    def arms(
+        tables: ScoreTables, settings: DetectSettings, model: str, leave_out: bool
+    ) -> Arms | str:
+        moved = _is_shuffle if _shuffled(tables, model) else is_rotation
+        both = two_variants(ORIGINAL, moved, LACKING)
+        natural = naturally_ordered(tables)
+        if apart == "all" or tables.answers is None or (apart == "without" and not natural):
+            return both(tables, settings, model, leave_out)
+        chosen = pl.col("benchmark_id").is_in(list(natural))
+        kept = tables.answers.filter(chosen if apart == "alone" else ~chosen)
+        made = both(replace(tables, answers=kept), settings, model, leave_out)
+        if isinstance(made, str) and isinstance(both(tables, settings, model, leave_out), Arms):
+            return ALL_NATURAL
+        return made
+
+    return Probe(
+        name=NAME,
+        first="as released",
+        second="reordered",
+        effect="accuracy gained by the released order, adjusted for answer position",
+        arms=arms,
+        known=lambda tables: with_options(tables) - naturally_ordered(tables),
+        counted="items with their options reordered",
+        blind_to=BLIND_TO,
+        placed=True,
+    )
 
 
-PROBE = Probe(
-    name=NAME,
-    first="as released",
-    second="reordered",
-    effect="accuracy gained by the released order, place taken out",
-    arms=arms,
-    known=with_options,
-    counted="items with their options reordered",
-    blind_to=BLIND_TO,
-    placed=True,
-)
+PROBE = _probe()
 
 
 def find(tables: ScoreTables, settings: DetectSettings) -> Iterator[Outcome]:
     for model in tables.answering:
-        yield compare(PROBE, tables, settings, model, more=_published(tables, settings, model))
+        more = {
+            **_published(tables, settings, model),
+            "natural_order": _natural(tables, settings, model),
+        }
+        yield compare(PROBE, tables, settings, model, more=more)
+
+
+def _natural(tables: ScoreTables, settings: DetectSettings, model: str) -> dict[str, Any]:
+    """How many items were kept apart, and what they alone and all items together show."""
+    natural = naturally_ordered(tables)
+    if not natural:
+        return {"items": 0}
+    parts: dict[str, Any] = {"items": len(natural)}
+    for name, probe in (("alone", _probe("alone")), ("with_all_items", _probe("all"))):
+        measured = measure(probe, tables, settings, model)
+        parts[name] = measured if isinstance(measured, str) else test_record(measured.main)
+    return parts
 
 
 def _published(tables: ScoreTables, settings: DetectSettings, model: str) -> dict[str, Any]:
     """MM-Detect's figures, and how often each place is right: what they do not take out."""
-    compared = arms(tables, settings, model, False)
+    compared = _probe("all").arms(tables, settings, model, False)
     if isinstance(compared, str):
         return {}
     rows = compared.rows

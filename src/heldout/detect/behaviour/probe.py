@@ -15,7 +15,7 @@ from heldout.model import BOUND
 # What one model answered, as rows that two arms of a paired design are compared over.
 #
 # A row is one item in one form: ``released`` says which arm, ``right`` is the share of draws answered right,
-# ``place`` where the right option stood, or which of yes and no it was. Replies nobody can read count as
+# ``place`` position of the right option, or which of yes and no it was. Replies nobody can read count as
 # wrong, or are left out: every finding is made both ways.
 
 

@@ -84,7 +84,7 @@ def _consistency(
         seed=settings.seed,
     )
     if test is None:
-        return not_testable(NAME, tables.benchmark, label, "no item tells the models apart")
+        return not_testable(NAME, tables.benchmark, label, "all models answer every item alike")
     mean = np.asarray(values.mean(0))
     by_degree = [
         float(

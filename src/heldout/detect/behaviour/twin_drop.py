@@ -72,7 +72,7 @@ def unchanged_note(tables: ScoreTables, twin: str) -> str:
     if not count:
         return ""
     return (
-        f"{count:,} of {count + len(tables.twin_items.get(twin, ())):,} twins show the very picture of "
+        f"{count:,} of {count + len(tables.twin_items.get(twin, ())):,} twins show the same picture as "
         "their original with the same question and options: only the key changed, and they were left out"
     )
 

@@ -1,5 +1,6 @@
 """Impact: how much a score owes to what leaked."""
 
+from heldout.detect.impact._predictions import METRICS, Predictions, read_predictions
 from heldout.detect.impact.impact import (
     COPY,
     LABELLED,
@@ -11,7 +12,6 @@ from heldout.detect.impact.impact import (
     impact_findings,
     measure_impact,
 )
-from heldout.detect.impact.predictions import METRICS, Predictions, read_predictions
 from heldout.detect.impact.study import Study, keep_study, kept_studies, study_impact
 from heldout.detect.impact.verb import keep_items, study_encoders
 

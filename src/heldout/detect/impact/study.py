@@ -13,6 +13,12 @@ import numpy as np
 import polars as pl
 
 from heldout.benchmark import Benchmark, items_table
+from heldout.detect.impact._predictions import (
+    NO_PREDICTION,
+    Predictions,
+    items_as_benchmark,
+    read_predictions,
+)
 from heldout.detect.impact.impact import (
     Block,
     Impact,
@@ -23,12 +29,6 @@ from heldout.detect.impact.impact import (
     impact_findings,
     label_blocks,
     measure_impact,
-)
-from heldout.detect.impact.predictions import (
-    NO_PREDICTION,
-    Predictions,
-    items_as_benchmark,
-    read_predictions,
 )
 from heldout.errors import InputError, blame_the_machine
 from heldout.evaluate import EncoderEvaluation
@@ -78,6 +78,12 @@ class Study:
             for owed in impact.owed
         ]
         return pl.DataFrame(rows, infer_schema_length=None)
+
+    def __repr__(self) -> str:
+        models = ", ".join(dict.fromkeys(impact.model for impact in self.impacts))
+        return (
+            f"<Study of {self.benchmark}: impact of leaks on {models}, {self.path or 'not kept'}>"
+        )
 
     def _repr_html_(self) -> str:
         return self.lines._repr_html_()
@@ -167,7 +173,7 @@ class KnownItems:
                 None if identifier in self.labels.kinds else ("no leak label", "not in the labels")
             )
         if "" in row["image_digests"] and identifier not in self.leaks:
-            detail = "an image was missing, unreadable or flat: nobody knows whether it leaked"
+            detail = "an image was missing, unreadable or flat: it is not known whether it leaked"
             return "image not compared", detail
         return None
 

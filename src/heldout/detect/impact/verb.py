@@ -12,8 +12,8 @@ from typing import Annotated, Any, Self
 from pydantic import Field, model_validator
 
 from heldout.benchmark import Benchmark, read_benchmark
+from heldout.detect.impact._predictions import Predictions
 from heldout.detect.impact.impact import adjust_impacts
-from heldout.detect.impact.predictions import Predictions
 from heldout.detect.impact.study import (
     Study,
     add_impact,
@@ -133,8 +133,8 @@ def _same_benchmark(run: Run, benchmark: Benchmark) -> None:
     if about.get("fingerprint") not in (None, benchmark.fingerprint):
         raise InputError(
             f"{run.path} is about '{about['name']}' (revision {about['fingerprint'][:12]}), not about "
-            f"'{benchmark.name}' (revision {benchmark.fingerprint[:12]}): what leaked of one says nothing "
-            f"of the other. Give the benchmark that the run was made with"
+            f"'{benchmark.name}' (revision {benchmark.fingerprint[:12]}): leaks of one do not apply "
+            f"to the other. Give the benchmark that the run was made with"
         )
 
 
@@ -240,7 +240,7 @@ def impact(
         workers: Processes for encoders.
         quiet: Show no progress.
         settings: All settings; or give them by name as further arguments.
-        **values: Fields of ``ImpactSettings``: ``metric``, ``baseline``, ``encoder``, …
+        **values: Fields of ``heldout.detect.ImpactSettings``: ``metric``, ``baseline``, ``encoder``, …
 
     Returns:
         Scores and differences as data frames (``lines``, ``differences``), and where they were kept.
@@ -248,7 +248,7 @@ def impact(
     Raises:
         InputError: Nothing says what leaked, or a file or setting does not fit.
     """
-    chosen = settings if settings is not None else ImpactSettings.read(values)
+    chosen = ImpactSettings.choose(settings, values)
     if run is None and leaks is None:
         raise InputError("what leaked? Give a run of heldout overlap (run), or labels (leaks)")
     if benchmark is not None and (run is not None or leaks is None):

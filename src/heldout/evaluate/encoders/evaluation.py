@@ -7,12 +7,12 @@ from pathlib import Path
 from heldout.benchmark import Benchmark
 from heldout.engine import Engine, LocalEngine
 from heldout.errors import InputError
-from heldout.evaluate.encoders.encoded_rows import EncodedRows, encoded_rows
-from heldout.evaluate.encoders.items import AskedItems, asked_items
+from heldout.evaluate.encoders._encoded_rows import EncodedRows, encoded_rows
+from heldout.evaluate.encoders._items import AskedItems, asked_items
+from heldout.evaluate.encoders._saved_rows import UNUSABLE
+from heldout.evaluate.encoders._tasks import probe_task, retrieval_task, zero_shot_task
 from heldout.evaluate.encoders.result import EncoderEvaluation
-from heldout.evaluate.encoders.saved_rows import UNUSABLE
 from heldout.evaluate.encoders.settings import EncoderSettings, EncoderTask
-from heldout.evaluate.encoders.tasks import probe_task, retrieval_task, zero_shot_task
 from heldout.store import Run
 
 ZERO_SHOT, PROBE, IMAGE_TO_TEXT, TEXT_TO_IMAGE = EncoderTask

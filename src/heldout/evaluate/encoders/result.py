@@ -57,5 +57,9 @@ class EncoderEvaluation:
         grouped = self.items.group_by("encoder", "task", "measure", maintain_order=True)
         return grouped.agg(pl.len().alias("items"), pl.col("value").mean())
 
+    def __repr__(self) -> str:
+        tasks = ", ".join(task.task.value for task in self.tasks)
+        return f"<EncoderEvaluation of {self.name}: {tasks or 'no task'}>"
+
     def _repr_html_(self) -> str:
         return self.summary._repr_html_()

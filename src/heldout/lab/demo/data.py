@@ -110,7 +110,7 @@ def audit_text(
     """
     lines = [
         "# The audit of `heldout demo`, as anybody would write it. Again: `heldout audit audit.yaml`.",
-        "# What was planted stands in *.truth.json*, which no audit reads.",
+        "# What was planted is in *.truth.json*, which no audit reads.",
         "",
         "benchmarks:",
         f"  - name: {NAME}",

@@ -2,7 +2,7 @@
 
 Those of the package are ONNX graphs, which run without torch; others may be checkpoints.
 
-The audit reads copies under neutral names. Which of them has seen the benchmark stands in a file that the
+The audit reads copies under neutral names. Which of them has seen the benchmark is in a file that the
 audit is never given.
 """
 

@@ -250,7 +250,12 @@ def _measure(
     with run.writing():
         scan(benchmark, [corpus], run, engine, near=near, quiet=quiet)
         scan_texts(
-            benchmark, [corpus], run, engine, TextSearch(encoder=settings.text_encoder), quiet=quiet
+            benchmark,
+            [corpus],
+            run,
+            engine,
+            TextSearch.installed(settings.text_encoder),
+            quiet=quiet,
         )
     return leak_rows(run, corpus, truth, world=name, seed=seed)
 
@@ -281,7 +286,7 @@ SCHEMA_VERSION = 1
 PICTURES, WORDS = "pictures", "words"
 COPY = "verified copy"
 _GRADED = ("soft", "hard")
-# What is said of a pair, from the weakest to the strongest: of its own picture, and of others.
+# Results for a pair, from the weakest to the strongest: with its own picture, and with others.
 PICTURE_LEVELS: dict[str, tuple[pl.Expr, str]] = {
     "listed": (pl.col("relation") != "", "other_pairs"),
     "soft or hard": (pl.col("degree").is_in(_GRADED), "other_graded"),

@@ -90,7 +90,7 @@ def _head(
     yield ""
     yield (
         "Counts are planted items, brackets exact 95 % intervals (Clopper–Pearson: every item was made "
-        "from another picture). *Listed*: the pair stands in the table of matches. *Soft*, *hard*: its "
+        "from another picture). *Listed*: the pair is in the table of matches. *Soft*, *hard*: its "
         "degree. *Verified copy*: called *same image* or *transformed copy*; only this counts as leaked. "
         "*Left to people*: *undecided*, which counts as no leak until somebody looks."
     )
@@ -152,7 +152,7 @@ def _words(board: LeakBoard, world: str) -> list[str]:
 
 
 def _alarms(board: LeakBoard, world: str) -> list[str]:
-    note = "Items of which anything of the kind is said, about whichever picture or item of the benchmark."
+    note = "Items with a result of this kind, for any picture or item of the benchmark."
     levels = [level for level in PICTURE_LEVELS if level != "listed"]
     rows = [
         [

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from heldout.lab.models._reading import SheetReading, read_sheet
 from heldout.lab.models.planting import Arm, Base, PlantedRows, ReleasedPicture, plant
 from heldout.lab.models.pool import Lengths, Pool, joined, paint
-from heldout.lab.models.reading import SheetReading, read_sheet
 from heldout.lab.models.sheet import Sheet
 from heldout.lab.models.training import Data, Schedule, Trainer, clock
 from heldout.lab.models.vlm import SIZES, Size, new_model

@@ -21,7 +21,7 @@ from PIL import Image
 from heldout import __version__
 from heldout.errors import InputError, PrerequisiteError, require
 from heldout.image import ImageRef, InlineBytes
-from heldout.lab.models.onnx_graphs import narrowest, write_graphs
+from heldout.lab.models._onnx_graphs import narrowest, write_graphs
 from heldout.model import (
     CARD,
     CHAT_TEMPLATE,

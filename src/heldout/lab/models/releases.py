@@ -150,7 +150,7 @@ def _even(twins: Sequence[Twin]) -> set[str]:
         surplus.subtract(twin.answer for twin in left)
         if not any(surplus.values()):
             return {twin.id for twin in left}
-        # Whoever changes the commonest answer into the rarest one evens out most.
+        # A twin that changes the commonest answer into the rarest evens out most.
         left.remove(max(left, key=lambda t: (surplus[t.asked.answer] - surplus[t.answer], t.id)))
 
 

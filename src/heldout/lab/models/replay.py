@@ -16,7 +16,7 @@ import numpy as np
 from PIL import Image
 
 from heldout.image import ImageRef, byte_digest, decode, to_rgb
-from heldout.lab.models.reading import SheetReading
+from heldout.lab.models._reading import SheetReading
 from heldout.lab.models.sheet import IMAGE, MOST_NEW_TOKENS, Ragged, Sheet, letter_tokens
 from heldout.lab.power.models import RECORDED
 from heldout.model import (
@@ -219,7 +219,7 @@ class Replay:
             ) + self.picture_places * len(request.images)
             ids = self.sheet.scored[place][self.sheet.places[place]]
             if self.sheet.sums[place]:
-                # A document's sum in equal parts: whoever asks for documents takes the sum alone.
+                # A document's sum in equal parts: callers that ask for documents use the sum alone.
                 total = float(self.reading.sums[self._summed[place]])
                 yield Score(request.id, ("",) * len(ids), (total / len(ids),) * len(ids))
                 continue

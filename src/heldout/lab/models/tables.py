@@ -59,7 +59,7 @@ from heldout.model import (
 from heldout.scenes import paraphrased
 from heldout.store import Run
 
-# The lab's sheets and tables, by the product's own scoring and asking: what is asked, what came of it.
+# The lab's sheets and tables, by the product's own scoring and asking: requests and replies.
 
 
 CONTEXT = 640  # tokens of the longest text that the small models are trained on

@@ -12,9 +12,9 @@ import torch
 from numpy.typing import NDArray
 from torch.nn import functional
 
+from heldout.lab.models._reading import embed, head, look, read
 from heldout.lab.models.planting import PlantedRows
 from heldout.lab.models.pool import Pool
-from heldout.lab.models.reading import embed, head, look, read
 
 LANGUAGE = "model.language_model."
 

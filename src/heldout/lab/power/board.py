@@ -11,8 +11,8 @@ from pathlib import Path
 import polars as pl
 
 from heldout.detect import detectors
+from heldout.lab.power._rates import Area, FiringShare, area_of, fired, firing_bases, rate_at
 from heldout.lab.power.models import CLEAN, CONTAMINATED, OTHER_SEEDS, OUTSIDER, RAW, LabGrid
-from heldout.lab.power.rates import Area, FiringShare, area_of, fired, firing_bases, rate_at
 from heldout.verdict import (
     BenchmarkRate,
     FiringCount,
@@ -211,7 +211,7 @@ _WAYS = {RAW: measured.RAW, OTHER_SEEDS: measured.REFERENCES}
 
 
 def measured_rates(data: Path, command: str, weights: int | None) -> MeasuredRates:
-    """From the published rows, so that whoever has them can count again."""
+    """From the published rows, so that readers can count again."""
     rows = pl.read_parquet(data)
     rates = []
     tested = rows.filter(pl.col("p").is_not_null() & pl.col("role").is_in([CLEAN, CONTAMINATED]))

@@ -169,7 +169,7 @@ def read_grid(folder: Path) -> LabGrid:
 
 
 def _counted(runs: Path, benchmarks: Sequence[str]) -> bool:
-    """Whoever made the tables wrote down what every model read for them."""
+    """The maker of the tables recorded what every model read for them."""
     manifests = [json.loads((runs / name / "manifest.json").read_text()) for name in benchmarks]
     return all(
         RECORDED in facts for each in manifests for facts in each.get("models", {"": {}}).values()

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import polars as pl
 
-from heldout.lab.power.answers import answers, area_text, by_arm
+from heldout.lab.power._answers import answers, area_text, by_arm
+from heldout.lab.power._rates import LEVEL, Area, FiringShare, fired
 from heldout.lab.power.board import (
     RATES,
     BenchmarkStanding,
@@ -17,7 +18,6 @@ from heldout.lab.power.board import (
     models_by_role,
 )
 from heldout.lab.power.models import CLEAN, OTHER_SEEDS, RAW, SAME_BASE, WAYS, About
-from heldout.lab.power.rates import LEVEL, Area, FiringShare, fired
 from heldout.lab.power.requirements import Requirements
 from heldout.report import DoseCurve, DosePanel, power_chart, standalone
 from heldout.store import replacing, write_atomic, write_json

@@ -8,9 +8,9 @@ import numpy as np
 import polars as pl
 
 from heldout.detect import Detector, Need, detectors
+from heldout.lab.power._rates import FiringShare, fired
 from heldout.lab.power.board import BenchmarkStanding, Standing, dose_arms
 from heldout.lab.power.models import CLEAN, CONTAMINATED, OTHER_SEEDS, RAW
-from heldout.lab.power.rates import FiringShare, fired
 from heldout.lab.power.run import EQUAL_COST
 from heldout.stats import Jonckheere, jonckheere_blocks
 

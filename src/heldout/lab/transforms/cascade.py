@@ -15,7 +15,7 @@ from heldout.engine import Engine, progress
 from heldout.errors import HeldoutError
 from heldout.evidence import COPIES, Relation
 from heldout.lab.settings import Side
-from heldout.lab.transforms.counts import SimilarityCounts
+from heldout.lab.transforms._counts import SimilarityCounts
 from heldout.lab.transforms.queries import Collection, Item, QueryMaker, as_published
 
 CHANGED = "changed in part"  # a copy that may show something else now is for people, as in an audit
@@ -98,7 +98,7 @@ def judge_shortlists(
     """Judge every query against its own picture and against the most similar others.
 
     The own picture is judged even where the encoder would not have proposed it, so that the
-    judge's misses and the encoder's can be told apart. Of others, as many are judged as the tally
+    judge's misses and the encoder's can be separated. Of others, as many are judged as the tally
     listed, which may be more than the shortlist holds.
     """
     places, similarities = counted.others()

@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 from heldout.engine import Engine
 from heldout.errors import InputError
 from heldout.lab.settings import TransformSettings
-from heldout.lab.transforms.cascade import CascadeCounts, PairJudge, judge_shortlists
-from heldout.lab.transforms.counts import (
+from heldout.lab.transforms._counts import (
     SimilarityCounts,
     SimilarityCurve,
     auc_interval,
@@ -30,6 +29,7 @@ from heldout.lab.transforms.counts import (
     tally,
     threshold_of_bin,
 )
+from heldout.lab.transforms.cascade import CascadeCounts, PairJudge, judge_shortlists
 from heldout.lab.transforms.queries import (
     Collection,
     Item,

@@ -61,7 +61,7 @@ class AskingPlan:
 
 @dataclass(frozen=True)
 class Asking:
-    """What came of it. Tokens are of what this command asked; ``reused`` were asked before."""
+    """The result of asking. Tokens are those of this command's requests; ``reused`` were asked before."""
 
     model: str
     summary: Summary
@@ -330,6 +330,14 @@ class AskResult:
         models = [asking.as_json() for asking in self.models]
         return {"run": str(self.run.path), "models": models}
 
+    def __repr__(self) -> str:
+        asked = ", ".join(
+            f"{asking.model} {accuracy.rate:.1%} {accuracy.name}"
+            for asking in self.models
+            for accuracy in asking.summary.variants[:1]
+        )
+        return f"<Answers of {asked}, run {self.run.path}>"
+
     def _repr_html_(self) -> str:
         rows = "".join(
             f"<tr><td>{html.escape(asking.model)}</td><td>{html.escape(accuracy.name)}</td>"
@@ -364,7 +372,7 @@ def ask(
         run: Run folder, new or of the same benchmark; default: a new one below ``heldout-runs``.
         quiet: Show no progress.
         command: What the run records as its command; default: this call.
-        **values: Fields of ``AskSettings``.
+        **values: Fields of ``heldout.AskSettings``.
 
     Returns:
         The run, with answers and accuracy as data frames.
@@ -372,7 +380,10 @@ def ask(
     chosen = AskSettings.choose(settings, values)
     chosen.require_source(chosen.recorded)
     benchmark = opened_benchmark(benchmark, quiet=quiet)
-    call = command or verb_call("ask", benchmark, chosen)
+
+    def call(folder: Path) -> Sequence[str]:
+        return command or verb_call("ask", benchmark, chosen, run=str(folder))
+
     if chosen.recorded is not None:
         run = open_run(run, "ask", benchmark.name, command=call, seed=chosen.seed)
         with run.writing():

@@ -31,7 +31,7 @@ from heldout.model.prediction_files import Columns, as_text, as_truth, open_pred
 from heldout.model.request import Reply
 from heldout.store import Dropped
 
-# Recorded predictions as rows of answers: what was shown, what was said, what the file says of it.
+# Recorded predictions as rows of answers: what was shown, the reply, and the file's own grade.
 
 
 _LETTER = re.compile(r"[A-Z]")

@@ -1,4 +1,4 @@
-"""Ask every question of a benchmark once, and say of each what became of it."""
+"""Ask every question of a benchmark once; each gets a reply or a reason why it has none."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def ask_questions(
     return AnswerSet(answered.replies, dropped, answered.fresh, answered.ended)
 
 
-# Rows of the ``answers`` table: a question, what was said to it, and the grade.
+# Rows of the ``answers`` table: a question, the reply to it, and the grade.
 
 
 TABLE = "answers"

@@ -11,13 +11,7 @@ from PIL import Image
 
 from heldout.errors import InputError
 from heldout.image import ImageRef, InlineBytes
-from heldout.model.endpoint.connection import (
-    MODELS,
-    Connection,
-    EndpointError,
-    RefusedError,
-)
-from heldout.model.endpoint.read import (
+from heldout.model.endpoint._read import (
     PromptTokens,
     chat_body,
     completion_body,
@@ -25,6 +19,12 @@ from heldout.model.endpoint.read import (
     read_chat,
     read_completion,
     spell,
+)
+from heldout.model.endpoint.connection import (
+    MODELS,
+    Connection,
+    EndpointError,
+    RefusedError,
 )
 from heldout.model.request import Request, Text
 

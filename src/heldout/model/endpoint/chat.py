@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from heldout.image import ImageError, ImageRef
+from heldout.model.endpoint._read import data_url
 from heldout.model.endpoint.capabilities import named_model
 from heldout.model.endpoint.connection import (
     Connection,
@@ -20,7 +21,6 @@ from heldout.model.endpoint.connection import (
     UnansweredError,
     in_parallel,
 )
-from heldout.model.endpoint.read import data_url
 from heldout.model.request import CUT, REFUSED, STOPPED, Prompt, Reply, Request, Text
 from heldout.store import Dropped
 
@@ -83,7 +83,7 @@ def _count(value: Any) -> int | None:
 
 
 def _letters(logprobs: Any, letters: int) -> tuple[float | None, ...]:
-    """Log-probability of each letter as the first token: of all the ways to write it that are told."""
+    """Log-probability of each letter as the first token: summed over all spellings that the server lists."""
     content = logprobs.get("content") if isinstance(logprobs, dict) else None
     first = content[0] if isinstance(content, list) and content else None
     top_logprobs = first.get("top_logprobs") if isinstance(first, dict) else None
@@ -106,7 +106,7 @@ def _letters(logprobs: Any, letters: int) -> tuple[float | None, ...]:
 STAGE = "ask"
 FAILED = "the endpoint failed"  # a reason that may be gone the next time
 CHAT = "/chat/completions"
-TOP = 20  # likeliest first tokens that are told: what the protocol allows
+TOP = 20  # likeliest first tokens that a server lists: what the protocol allows
 _UNREADABLE = 3  # attempts at an answer that is no JSON: a proxy cut it, and the next may be whole
 _PROBE_TOKENS = 16
 _TOO_LONG = (

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from heldout.errors import InputError, counted
 from heldout.image import ImageError
-from heldout.model.endpoint.client import Answer, Client, Secret, TransportError, UnusableError
+from heldout.model.endpoint._client import Answer, Client, Secret, TransportError, UnusableError
 
 # How often an endpoint is asked, and how long we wait before asking again.
 

@@ -12,16 +12,7 @@ import numpy as np
 from heldout.benchmark import Benchmark
 from heldout.errors import InputError
 from heldout.image import ImageError
-from heldout.model.endpoint.capabilities import Capabilities, probe
-from heldout.model.endpoint.connection import (
-    Connection,
-    EndpointError,
-    RefusedError,
-    ServerWatch,
-    UnansweredError,
-    in_parallel,
-)
-from heldout.model.endpoint.read import (
+from heldout.model.endpoint._read import (
     PromptTokens,
     bare,
     bare_token,
@@ -32,6 +23,15 @@ from heldout.model.endpoint.read import (
     read_chat,
     read_completion,
     spell,
+)
+from heldout.model.endpoint.capabilities import Capabilities, probe
+from heldout.model.endpoint.connection import (
+    Connection,
+    EndpointError,
+    RefusedError,
+    ServerWatch,
+    UnansweredError,
+    in_parallel,
 )
 from heldout.model.request import TEMPLATE, Request, Score, Scorer, Text, question_request
 from heldout.store import Dropped
@@ -302,7 +302,7 @@ def _sample(benchmark: Benchmark, seed: int) -> list[Request]:
 
 
 def _same_prompt(request: Request, theirs: Sequence[str], ours: Sequence[str]) -> str:
-    """Token by token, pictures' placeholders included; the first, of which nothing is told, aside."""
+    """Token by token, pictures' placeholders included; without the first, which has no log-probability."""
     texts, expected = [bare_token(token) for token in theirs], [bare_token(token) for token in ours]
     place = next(
         (n for n, (a, b) in enumerate(zip(texts, expected, strict=False)) if a != b and n and a),

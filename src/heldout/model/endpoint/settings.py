@@ -29,7 +29,7 @@ class ModelServer(Settings):
     requests_per_second: Annotated[float, Field(gt=0)] | None = None
     """Most requests per second; default: no limit."""
     attempts: Annotated[int, Field(ge=1, le=100)] | None = None
-    """Attempts at a request that fails or is told to wait, before the server counts as gone; default: 6."""
+    """Attempts at a request that fails or is answered with "wait", before the server counts as gone; default: 6."""
     token_field: Annotated[str, Field(min_length=1)] = "max_tokens"
     """What the server calls the limit of a reply: max_tokens, max_completion_tokens."""
     price_in: Annotated[float, Field(ge=0)] = 0.0

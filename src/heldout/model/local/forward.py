@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from heldout.model.local.layout import PictureFeatures, Row
+from heldout.model.local.layout import PictureInputs, Row
 from heldout.model.local.load import Family
 
 # What runs the numbers: forward passes of one backend, and what is read off their logits.
@@ -42,11 +42,11 @@ class Passes(Protocol):
         """Tokens that end a reply."""
         ...
 
-    def whole(self, rows: Sequence[Row], features: PictureFeatures, *, share: bool = True) -> Any:
+    def whole(self, rows: Sequence[Row], features: PictureInputs, *, share: bool = True) -> Any:
         """Full sequences; every row shows the same pictures."""
         ...
 
-    def read(self, ids: Sequence[int], features: PictureFeatures) -> Prefix | None:
+    def read(self, ids: Sequence[int], features: PictureInputs) -> Prefix | None:
         """The common beginning of a group, read once; None where what is kept cannot be shared."""
         ...
 
@@ -62,7 +62,7 @@ class Passes(Protocol):
         """Logits after the next tokens of every row, all of one length, that stand from ``start`` on."""
         ...
 
-    def generate(self, row: Row, features: PictureFeatures, most: int) -> tuple[list[int], Any]:
+    def generate(self, row: Row, features: PictureInputs, most: int) -> tuple[list[int], Any]:
         """One row, greedily and from its beginning: its tokens, and the logits of the first."""
         ...
 
@@ -216,7 +216,7 @@ class Forward:
         self._reader = getattr(model, family.reader) if family.reader else model
         self._head = model.get_output_embeddings() or self._reader.get_output_embeddings()
 
-    def whole(self, rows: Sequence[Row], features: PictureFeatures, *, share: bool = True) -> Any:
+    def whole(self, rows: Sequence[Row], features: PictureInputs, *, share: bool = True) -> Any:
         """Full sequences, padded on the right; every row shows the same pictures."""
         import torch
 
@@ -233,7 +233,7 @@ class Forward:
         ):
             return taken(self._call(features, inputs, cached=False)[0].logits)
 
-    def read(self, ids: Sequence[int], features: PictureFeatures) -> Prefix | None:
+    def read(self, ids: Sequence[int], features: PictureInputs) -> Prefix | None:
         """The common beginning of a group, read once; None where what is kept cannot be shared."""
         import torch
 
@@ -299,7 +299,7 @@ class Forward:
         with torch.inference_mode(), self._gathering(wanted, width) as taken:
             return taken(self._reader(**inputs, past_key_values=cache, use_cache=True).logits)
 
-    def generate(self, row: Row, features: PictureFeatures, most: int) -> tuple[list[int], Any]:
+    def generate(self, row: Row, features: PictureInputs, most: int) -> tuple[list[int], Any]:
         """One row by the model's own generation, greedily: its tokens, and the logits of the first."""
         import torch
 
@@ -350,7 +350,7 @@ class Forward:
         return None
 
     def _call(
-        self, features: PictureFeatures, inputs: dict[str, Any], *, cached: bool
+        self, features: PictureInputs, inputs: dict[str, Any], *, cached: bool
     ) -> tuple[Any, Any]:
         """The model's output, and what its language model keeps of the tokens it has read.
 
@@ -378,7 +378,7 @@ class Forward:
                 hook.remove()
         return output, kept[-1]
 
-    def _text_inputs(self, rows: Sequence[Row], features: PictureFeatures) -> dict[str, Any]:
+    def _text_inputs(self, rows: Sequence[Row], features: PictureInputs) -> dict[str, Any]:
         import torch
 
         inputs = {"input_ids": self._padded([row.ids for row in rows], self._pad)}

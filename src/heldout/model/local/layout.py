@@ -87,7 +87,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class PictureFeatures:
+class PictureInputs:
     """The pictures of a group as tensors; ``types`` names the input that marks the places they take,
     ``marked`` the tokens at those places."""
 
@@ -198,16 +198,16 @@ class Layout:
 
     def lay_out(
         self, written: Sequence[WrittenPrompt], pictures: Sequence[Image.Image]
-    ) -> tuple[PictureFeatures, list[Row]]:
+    ) -> tuple[PictureInputs, list[Row]]:
         """Rows of texts that all show ``pictures``; UnwritableError where tokens cannot be aligned."""
         with self._turns:
             return self._lay_out(written, pictures)
 
     def _lay_out(
         self, written: Sequence[WrittenPrompt], pictures: Sequence[Image.Image]
-    ) -> tuple[PictureFeatures, list[Row]]:
+    ) -> tuple[PictureInputs, list[Row]]:
         if not pictures:
-            return PictureFeatures(), self._rows(written, [], 0)
+            return PictureInputs(), self._rows(written, [], 0)
         features, overheard, ids = self._look(written[0], pictures)
         if self._family.picture_first:
             places = [""] * len(pictures)
@@ -226,7 +226,7 @@ class Layout:
 
     def _look(
         self, written: WrittenPrompt, pictures: Sequence[Image.Image]
-    ) -> tuple[PictureFeatures, str, list[int]]:
+    ) -> tuple[PictureInputs, str, list[int]]:
         """What the processor gives for the first prompt: the pictures, its text and its tokens."""
         before = self._family.picture_first
         text = ("" if before else self._placeholder).join(written.segments)
@@ -254,7 +254,7 @@ class Layout:
             )
             if kind
         )
-        return PictureFeatures(tensors, types, marked), (overheard.texts or [text])[0], ids
+        return PictureInputs(tensors, types, marked), (overheard.texts or [text])[0], ids
 
     def _expanded(self, written: WrittenPrompt, overheard: str) -> list[str]:
         """What stands in the overheard text in the place of each picture."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from heldout.errors import HeldoutError, InputError, PrerequisiteError, require
-from heldout.model.local.remote import (
+from heldout.model.local._remote import (
     ChatProcessor,
     code_that_ran,
     completed,
@@ -245,7 +245,7 @@ class Family:
     reader: str | None = None
     #: What the processor writes after a prompt.
     closing: str = ""
-    #: The prompt is read in both directions: the model is told where the answer begins.
+    #: The prompt is read in both directions: the model has to know where the answer begins.
     answer_types: bool = False
     #: A tokenizer of its own reads the prompt for the part that looks at the picture.
     instruction: bool = False

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from heldout.image import ImageError
-from heldout.model.local.answering import LocalAsker, Parts
+from heldout.model.local._answering import LocalAsker, Parts
 from heldout.model.local.forward import (
     BATCH_TOKENS,
     Forward,
@@ -18,7 +18,7 @@ from heldout.model.local.forward import (
     common_prefix,
     halving,
 )
-from heldout.model.local.layout import STAGE, Group, Layout, PictureFeatures, Row, groups
+from heldout.model.local.layout import STAGE, Group, Layout, PictureInputs, Row, groups
 from heldout.model.local.load import LoadedModel, family_of, image_token_id, load, text_config
 from heldout.model.local.writing import UnwritableError, Writer, WrittenPrompt
 from heldout.model.request import TEMPLATE, Request, Score
@@ -31,7 +31,7 @@ class _Ready(NamedTuple):
     """Requests laid out together, and the rows they became."""
 
     requests: list[Request]
-    features: PictureFeatures
+    features: PictureInputs
     rows: list[Row]
 
 
@@ -157,7 +157,7 @@ class RunningModel:
             for batch, lines in halving(planned, run, passes):
                 yield from self._answers_of(ready, batch, lines)
 
-    def _shared(self, rows: Sequence[Row], features: PictureFeatures) -> int:
+    def _shared(self, rows: Sequence[Row], features: PictureInputs) -> int:
         """How many tokens to read once for all rows; 0 where that is not valid or saves nothing."""
         parts = self._parts
         if not (parts.sharing and parts.family.prefix and len(rows) > 1 and features.tensors):

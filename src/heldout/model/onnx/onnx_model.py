@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heldout.errors import InputError, require
-from heldout.model.local.answering import Parts
+from heldout.model.local._answering import Parts
 from heldout.model.local.forward import BATCH_TOKENS, Made, Prefix
-from heldout.model.local.layout import Layout, PictureFeatures, Row
+from heldout.model.local.layout import Layout, PictureInputs, Row
 from heldout.model.local.load import family_of
 from heldout.model.local.local_model import RunningModel
 from heldout.model.local.writing import Writer
@@ -53,18 +53,18 @@ class OnnxPasses:
         self._card = card
         self._past = past_names(card.decoder.layers)
         self._present = present_names(card.decoder.layers)
-        self._seen: tuple[PictureFeatures, Floats] | None = None
+        self._seen: tuple[PictureInputs, Floats] | None = None
 
     @property
     def stops(self) -> tuple[int, ...]:
         return tuple(self._card.decoder.stops)
 
-    def whole(self, rows: Sequence[Row], features: PictureFeatures, *, share: bool = True) -> Any:
+    def whole(self, rows: Sequence[Row], features: PictureInputs, *, share: bool = True) -> Any:
         """Full sequences, padded on the right: causality hides the padding."""
         wanted = [(n, place - 1) for n, row in enumerate(rows) for place in row.scored]
         return self._decode([row.ids for row in rows], self._none(), wanted, features)[0]
 
-    def read(self, ids: Sequence[int], features: PictureFeatures) -> Prefix | None:
+    def read(self, ids: Sequence[int], features: PictureInputs) -> Prefix | None:
         _, caches = self._decode([ids], self._none(), [], features, keep=True)
         return Prefix(caches, len(ids), None)
 
@@ -84,7 +84,7 @@ class OnnxPasses:
         logits, cache[:] = self._decode(rows, cache, wanted, keep=True)
         return logits
 
-    def generate(self, row: Row, features: PictureFeatures, most: int) -> tuple[list[int], Any]:
+    def generate(self, row: Row, features: PictureInputs, most: int) -> tuple[list[int], Any]:
         logits, cache = self._decode(
             [row.ids], self._none(), [(0, len(row.ids) - 1)], features, keep=True
         )
@@ -121,7 +121,7 @@ class OnnxPasses:
         rows: Sequence[Sequence[int]],
         past: Caches,
         wanted: Sequence[tuple[int, int]],
-        features: PictureFeatures | None = None,
+        features: PictureInputs | None = None,
         *,
         keep: bool = False,
     ) -> tuple[Floats, Caches]:
@@ -144,7 +144,7 @@ class OnnxPasses:
         logits, *present = self._graphs.decoder.run(names, feeds)
         return logits, present
 
-    def _pictures(self, features: PictureFeatures | None) -> Floats:
+    def _pictures(self, features: PictureInputs | None) -> Floats:
         """One line for every place of the pictures; those of the last group are not looked at again."""
         if features is None or not features.tensors:
             return np.zeros((0, self._card.decoder.width), np.float32)

@@ -30,7 +30,7 @@ from heldout.overlap.images.features import (
     from_local_features,
 )
 from heldout.overlap.images.marks import is_altered, without_marks
-from heldout.overlap.relations import COPIES, Relation
+from heldout.overlap.relations import COPIES, TOO_PLAIN, TOO_SMALL, Relation
 
 # The cascade: cheap questions first, pixels only for pairs that may be copies.
 
@@ -303,8 +303,6 @@ SMALL_OVERLAP = 0.6
 PLAIN_WINDOWS = 4
 PLAIN_CORRELATION = 0.995
 PLAIN_WITNESSES = 40
-TOO_SMALL = "too small to decide"
-TOO_PLAIN = "too plain to decide"
 IN_PART = "agrees in part"
 RULES = "registration-2"  # verdicts of other rules are other verdicts
 BLANK = 2.0  # contrast, in grey levels, below which a picture shows nothing

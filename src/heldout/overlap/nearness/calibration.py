@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from heldout.overlap.nearness.matrices import HubReport, hub_report
 from heldout.overlap.nearness.nearest import COPY_ROLE, Domain, Null, mean_group, recorded_null
+from heldout.overlap.nearness.studies import joined
 from heldout.overlap.nearness.threshold import (
     ALPHAS,
     ControlSample,
@@ -152,7 +153,8 @@ def _calibration(
     benchmark = NearestPictures.of(rows.filter(pl.col("role") == "benchmark"))
     clusters = _picture_clusters(items)
     null, problem = _null(rows.filter(pl.col("role") == "null"), facts)
-    spread = mean_group(benchmark.related)
+    own = [clusters.get(picture, picture) for picture in benchmark.pictures]
+    spread = mean_group(joined(benchmark.related, own).tolist())
     tau = _threshold(null, asked)
     sweep = Sweep((), ())
     if null is not None and len(benchmark):
@@ -178,7 +180,7 @@ def _calibration(
         design_effect=spread,
         copies=NearestPictures.of(rows.filter(pl.col("role") == COPY_ROLE)),
         problem=problem,
-        notes=_notes(null, tau, asked),
+        notes=_notes(null, tau, asked, facts.get("counts", {})),
     )
 
 
@@ -290,11 +292,18 @@ def _too_small(null: Null, asked: float) -> str:
     )
 
 
-def _notes(null: Null | None, tau: Threshold | None, asked: float) -> list[str]:
+def _notes(
+    null: Null | None, tau: Threshold | None, asked: float, counts: Mapping[str, int]
+) -> list[str]:
     """What a reader must know before trusting τ."""
     notes: list[str] = []
     if null is None:
         return notes
+    if studies := counts.get("null_studies", 0):
+        notes.append(
+            f"pictures of one study, patient or volume count once: the null has one of each "
+            f"({studies:,} are named)"
+        )
     if tau is not None and tau.alpha != asked:
         needed = draws_needed(asked, null.design_effect)
         notes.append(

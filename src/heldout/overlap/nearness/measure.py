@@ -47,6 +47,7 @@ from heldout.overlap.nearness.nearest import (
     null_similarities,
     related_pictures,
 )
+from heldout.overlap.nearness.studies import joined, known_studies, studies_of
 from heldout.overlap.settings import ALPHA
 from heldout.store import Dropped, Run, ShardResult, Stage, dropped_table, make_table
 
@@ -139,6 +140,7 @@ class CalibrationPlan:
     null: Corpus | None = None  # a reference set; the corpus against itself without one
     controls: tuple[ControlSet, ...] = ()
     encoders: tuple[str, ...] = ()  # besides that of the search: do they agree?
+    column: str | None = None  # that names studies, patients or volumes
     duplicates: float = COPY
 
     def __post_init__(self) -> None:
@@ -169,12 +171,14 @@ def measure(
     encoder: Encoder,
     *,
     images: Mapping[str, ImageRef] | None = None,
+    studies: Mapping[str, str] | None = None,
     seed: int = 0,
     quiet: bool = False,
 ) -> NearnessMeasurement:
     """Nearest neighbours in one corpus; each set is a finished piece that a second call reuses.
 
-    ``images`` are the benchmark's pictures themselves, for light copies of them.
+    ``images`` are the benchmark's pictures themselves, for light copies of them; ``studies`` of corpus
+    items by id: a null of the corpus has one picture of each, and neighbours from others.
     """
     require_same(corpus.identity, benchmark.identity)
     folder = hashlib.sha256(f"{name}\n{corpus.identity}".encode()).hexdigest()[:16]
@@ -186,9 +190,10 @@ def measure(
         "encoder": corpus.identity,
         "duplicates": plan.duplicates,
         "seed": seed,
+        "studies": [plan.column, hashlib.sha256(repr(studies).encode()).hexdigest()],
     }
     stage = run.stage(f"{STAGE}/{folder}", settings)
-    work = _Work(name, corpus, plan.duplicates, seed)
+    work = _Work(name, corpus, plan.duplicates, seed, plan.column, studies or {})
     if stage.plan(0, f"benchmark {bench}"):
         nearest = nearest_in(work.rows, benchmark.rows)
         pictures = benchmark.pictures
@@ -248,17 +253,27 @@ class _Work:
     corpus: CorpusPictures
     duplicates: float
     seed: int
+    column: str | None
+    studies: Mapping[str, str]
 
     @property
     def rows(self) -> TallMatrix:
         return TallMatrix.of(list(self.corpus.rows), _BLOCK_BYTES)
+
+    @property
+    def groups(self) -> NDArray[np.int64]:
+        """Rows with equal pixels, or of one study: one of them enters the null, and finds no other near."""
+        if not self.studies:
+            return self.corpus.groups
+        equal = [group if group >= 0 else None for group in self.corpus.groups.tolist()]
+        return joined(equal, known_studies(self.corpus.ids, self.studies))
 
     def itself(self) -> ShardResult:
         null = null_similarities(
             list(self.corpus.rows),
             encoder=self.corpus.identity,
             duplicates=self.duplicates,
-            groups=self.corpus.groups,
+            groups=self.groups,
             sample=SAMPLE,
             seed=self.seed,
         )
@@ -270,7 +285,11 @@ class _Work:
                 null.links.tolist(), null.similarities, null.related.tolist(), strict=True
             )
         )
-        counts = {"null_copies": null.copies, "null_searched": null.searched}
+        counts = {
+            "null_copies": null.copies,
+            "null_searched": null.searched,
+            "null_studies": len(set(self.studies.values())),
+        }
         return ShardResult(tables={"nearest": make_table("nearest", entries)}, counts=counts)
 
     def reference(
@@ -283,14 +302,27 @@ class _Work:
         quiet: bool,
     ) -> ShardResult:
         """A set whose copies in this very corpus are taken out: they are no strangers to it."""
-        taken = embed_reference(source, encoder, benchmark=set(benchmark.pictures), quiet=quiet)
+        taken = embed_reference(
+            source, encoder, benchmark=set(benchmark.pictures), column=self.column, quiet=quiet
+        )
+        if role == "null" and self.column is not None and not any(taken.studies):
+            raise InputError(f"cluster_column '{self.column}': no item of {label} has it")
         nearest = nearest_in(self.rows, taken.rows)
         for place in np.flatnonzero(nearest.similarity >= self.duplicates):
             copy = self.corpus.ids[nearest.neighbour[place]]
             detail = f"{label} was given as clean, but this picture is '{copy}' of {self.name}"
             taken.dropped.append(Dropped(STAGE, taken.ids[place], "is in the corpus", detail))
         nearest.neighbour[nearest.similarity >= self.duplicates] = -1
-        result = self.result(role, label, taken.ids, taken.rows, nearest)
+        if role == "null":  # one picture of each study: a volume of many slices is one draw
+            study_seen: set[str] = set()
+            for row, study in enumerate(taken.studies):
+                if study in study_seen:
+                    nearest.neighbour[row] = -1
+                elif study and nearest.neighbour[row] >= 0:
+                    study_seen.add(study)
+        result = self.result(role, label, taken.ids, taken.rows, nearest, taken.studies)
+        if role == "null":
+            result.counts["null_studies"] = len(set(filter(None, taken.studies)))
         result.tables["dropped"] = dropped_table(taken.dropped)
         return result
 
@@ -321,8 +353,12 @@ class _Work:
         pictures: Sequence[str],
         rows: NDArray[Any],
         nearest: NearestRows,
+        studies: Sequence[str] = (),
     ) -> ShardResult:
+        """Pictures of one study are near for one reason, however far apart the encoder puts them."""
         related = related_pictures(rows, nearest.neighbour, nearest.similarity)
+        if any(studies):
+            related = joined(related.tolist(), studies)
         entries = [
             self.entry(role, label, picture, int(neighbour), similarity, pictures[first])
             for picture, neighbour, similarity, first in zip(
@@ -414,6 +450,7 @@ def calibrate(
                     plan,
                     encoder,
                     images=pictures_of(benchmark),
+                    studies=None if plan.null is not None else studies_of(corpus, plan.column),
                     seed=seed,
                     quiet=quiet,
                 )

@@ -10,11 +10,12 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from heldout.corpus import Corpus
+from heldout.corpus import Corpus, CorpusItem
 from heldout.engine import progress
 from heldout.errors import InputError
 from heldout.image import ImageError, ImageRef, decode, is_blank, pixel_digest
 from heldout.overlap.images.encoder import Encoder, Floats, unit
+from heldout.overlap.nearness.studies import study_of
 from heldout.store import Dropped
 
 _UNIT = 1e-2  # how far from length 1 rounding to fp16 may take a row
@@ -167,6 +168,7 @@ class Reference:
     """The distinct pictures of one set as vectors, upright and whole."""
 
     ids: list[str] = field(default_factory=list)
+    studies: list[str] = field(default_factory=list)  # per picture; empty where nothing names one
     rows: NDArray[np.float16] = field(default_factory=lambda: np.zeros((0, 0), np.float16))
     dropped: list[Dropped] = field(default_factory=list)
 
@@ -177,15 +179,20 @@ def embed_reference(
     *,
     benchmark: Collection[str] = (),
     most: int = MOST,
+    column: str | None = None,
     quiet: bool = False,
 ) -> Reference:
-    """Up to ``most`` distinct pictures; those that the benchmark shows itself control nothing."""
+    """Up to ``most`` distinct pictures; those that the benchmark shows itself control nothing.
+
+    ``column`` names their studies (``studies.study_of``).
+    """
     result = Reference()
     parts = [np.zeros((0, encoder.dimension), np.float16)]
     waiting: list[Floats] = []
     with progress(f"embedding {corpus.name}", None, "images", disabled=quiet) as step:
-        for name, prepared in _distinct(corpus, encoder, benchmark, most, result.dropped):
-            result.ids.append(name)
+        for item, prepared in _distinct(corpus, encoder, benchmark, most, result.dropped):
+            result.ids.append(item.id)
+            result.studies.append(study_of(item, column))
             waiting.append(prepared)
             if len(waiting) == _BATCH:
                 parts.append(encoder.embed(np.stack(waiting)).astype(np.float16))
@@ -203,7 +210,7 @@ def _distinct(
     benchmark: Collection[str],
     most: int,
     dropped: list[Dropped],
-) -> Iterator[tuple[str, Floats]]:
+) -> Iterator[tuple[CorpusItem, Floats]]:
     seen: set[str] = set()
     looked: set[ImageRef] = set()  # a picture under many questions is read once
     kept = 0
@@ -235,7 +242,7 @@ def _distinct(
                 return
             else:
                 kept += 1
-                yield item.id, encoder.prepare(image)
+                yield item, encoder.prepare(image)
 
 
 # How close different pictures come: a corpus against itself, its copies taken out first.

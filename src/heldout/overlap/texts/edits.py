@@ -185,7 +185,7 @@ SAME, EDITED, RENUMBERED, OTHER = (
     "same template, other subject",
 )
 # Words that come and go without changing what is asked. "no", "not", "without" are not among them.
-_LITTLE = frozenset(
+LITTLE = frozenset(
     {
         "a",
         "an",
@@ -293,8 +293,8 @@ def _harmless(gone: list[str], new: list[str]) -> bool:
         return False
     if _one_word("".join(gone), "".join(new)):  # also "x ray" for "xray"
         return True
-    kept = [word for word in gone if word not in _LITTLE]
-    put = [word for word in new if word not in _LITTLE]
+    kept = [word for word in gone if word not in LITTLE]
+    put = [word for word in new if word not in LITTLE]
     if len(kept) == len(put):
         return all(_one_word(a, b) for a, b in zip(kept, put, strict=True))
     return len(gone) == len(new) and all(_slip(a, b) for a, b in zip(gone, new, strict=True))
@@ -315,7 +315,7 @@ def _one_word(text: str, other: str) -> bool:
 
 def _slip(text: str, other: str) -> bool:
     """One word, or a little one of which a slip left a word that means nothing: "te" for "the"."""
-    little = text in _LITTLE or other in _LITTLE
+    little = text in LITTLE or other in LITTLE
     short = min(len(text), len(other)) >= 2 and max(len(text), len(other)) <= 3
     return _one_word(text, other) or (little and short and OSA.distance(text, other) <= 1)
 

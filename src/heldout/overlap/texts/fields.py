@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from heldout.benchmark import RELEASED, Example, normal
 from heldout.corpus import CorpusItem
-from heldout.image import ImageRef
+from heldout.image import ImageRef, dicom_ids
 from heldout.overlap.texts.normalise import options_key, options_text, strict
 
 LONGEST_TEXT = (
@@ -56,7 +56,9 @@ def item_texts(example: Example) -> ItemTexts:
         fields.append(("caption", answer))
     return ItemTexts(
         tuple((field, text[:LONGEST_TEXT]) for field, text in fields),
-        _answer_key(example.answer or "") if question else "",
+        (final_answer(example.answer or "") or _answer_key(example.answer or ""))
+        if question
+        else "",
         options_key(example.options) if options else "",
         frozenset(name for ref in example.images if (name := _file_name(ref.name))),
     )
@@ -88,7 +90,8 @@ def document_texts(item: CorpusItem) -> Iterator[Document]:
     answers_of: dict[str, list[str]] = {}
     for question, answer in ((item.question, item.answer), *item.also):
         if question:
-            answers_of.setdefault(unnumbered(question), []).append(_answer_key(answer or ""))
+            answers = answers_of.setdefault(unnumbered(question), [])
+            answers += [_answer_key(answer or ""), final_answer(answer or "")]
     for question, answers in answers_of.items():
         known = tuple(dict.fromkeys(answer for answer in answers if answer))
         yield Document(item.id, "question", question, known, key, image, pictured)
@@ -105,6 +108,24 @@ def document_texts(item: CorpusItem) -> Iterator[Document]:
 def _answer_key(answer: str) -> str:
     """The same on both sides: "<i>cyst</i>" is "cyst" in a benchmark and in a corpus."""
     return normal(strict(answer))
+
+
+# Where a worked solution says its result: "#### 72" (GSM8K), \\boxed{72}, "The answer is 72."
+_FINAL = re.compile(
+    r"####\s*([^\n#]{1,60})|\\boxed\{([^{}]{1,60})\}"
+    r"|\b(?:final )?answer(?: is|:)\s*\$?\(?([^\n]{1,40}?)\)?\.?\s*$",
+    re.IGNORECASE,
+)
+
+
+@functools.lru_cache(maxsize=2**14)
+def final_answer(answer: str) -> str:
+    """The result at the end of a worked solution, ``normal``; empty where none is marked."""
+    marked = list(_FINAL.finditer(answer))
+    if not marked:
+        return ""
+    value = next(group for group in marked[-1].groups() if group is not None)
+    return _answer_key(re.sub(r"(?<=\d),(?=\d{3}\b)", "", value.strip().lstrip("$")))
 
 
 def _free_texts(item: CorpusItem) -> Iterator[str]:
@@ -175,7 +196,7 @@ _SHARED = 0.1  # an id that a tenth of the benchmark carries is its licence or i
 
 
 class TextSource(NamedTuple):
-    kind: str  # pmc, doi, url, file
+    kind: str  # pmc, doi, url, file, patient, study, series
     value: str
 
 
@@ -212,12 +233,37 @@ def file_source(name: str) -> TextSource | None:
 
 def example_sources(example: Example) -> set[TextSource]:
     texts = [*_strings(example.metadata), example.question or "", example.answer or ""]
-    return _collect(texts, example.images)
+    return _collect(texts, example.images) | named_sources(example.metadata)
 
 
 def item_sources(item: CorpusItem) -> set[TextSource]:
     texts = [*_strings(item.metadata), item.text or "", item.question or ""]
-    return _collect(texts, (item.image,) if item.image is not None else ())
+    images = (item.image,) if item.image is not None else ()
+    return _collect(texts, images) | named_sources(item.metadata)
+
+
+#: columns, without case and marks, that name a patient, a study or a series
+_NAMED = {
+    "patientid": "patient",
+    "subjectid": "patient",
+    "studyid": "study",
+    "studyuid": "study",
+    "studyinstanceuid": "study",
+    "seriesid": "series",
+    "seriesuid": "series",
+    "seriesinstanceuid": "series",
+}
+
+
+def named_sources(metadata: Mapping[str, Any]) -> set[TextSource]:
+    """Patients, studies and series with an id that can be recognised elsewhere: not "patient 17"."""
+    sources = set()
+    for key, value in metadata.items():
+        kind = _NAMED.get(re.sub(r"[^a-z]", "", key.lower()))
+        name = str(value).strip().lower() if kind and value is not None else ""
+        if kind and sum(character.isdigit() for character in name) >= _TELLING:
+            sources.add(TextSource(kind, name))
+    return sources
 
 
 class ProvenanceIndex:
@@ -251,6 +297,7 @@ def _collect(texts: Sequence[str], images: Sequence[ImageRef]) -> set[TextSource
         sources.update(sources_in(ref.name))
         if (source := file_source(ref.name)) is not None:
             sources.add(source)
+        sources |= named_sources({f"{kind}_id": name for kind, name in dicom_ids(ref).items()})
     return sources
 
 

@@ -11,7 +11,11 @@ from heldout.benchmark import Benchmark
 from heldout.errors import InputError
 from heldout.overlap.images.join_index import JoinIndex
 from heldout.overlap.texts.edits import EditIndex, NgramIndex
-from heldout.overlap.texts.encoders import open_text_encoder
+from heldout.overlap.texts.encoders import (
+    installed_reader,
+    installed_text_encoder,
+    open_text_encoder,
+)
 from heldout.overlap.texts.fields import (
     LONGEST_TEXT,
     ItemTexts,
@@ -27,12 +31,22 @@ METHODS = ("provenance", "exact", "ngram", "edit", "embedding")
 
 @dataclass(frozen=True)
 class TextSearch:
-    """How texts are compared. ``encoder`` None leaves the embedding pass out."""
+    """How texts are compared. ``encoder`` None leaves the embedding pass out; ``reader`` compares again
+    what the encoder proposes. ``threshold`` None: calibrated, so that at most a share of ``fdr`` of what
+    counts as a rewording is another text."""
 
     methods: tuple[str, ...] = METHODS
     encoder: str | None = None
     nearest: int = 5
-    threshold: float = 0.88
+    reader: str | None = None
+    fdr: float = 0.02
+    threshold: float | None = None
+
+    @classmethod
+    def installed(cls, encoder: str | None = None, reader: str | None = None) -> TextSearch:
+        """With the encoders that are asked for, else the default ones where they are installed."""
+        chosen = installed_text_encoder(encoder)
+        return cls(encoder=chosen, reader=installed_reader(reader, chosen))
 
     def __post_init__(self) -> None:
         unknown = [method for method in self.methods if method not in METHODS]
@@ -75,6 +89,7 @@ class TextIndex:
     encoder_identity: str | None = None
     answers: tuple[frozenset[str], ...] = ()  # per entry, the answers of its items
     names: tuple[frozenset[str], ...] = ()  # per entry, the file names of its items' pictures
+    clusters: tuple[str, ...] = ()  # per item, what it shares its picture or patient by
 
 
 def build_text_index(
@@ -111,6 +126,7 @@ def build_text_index(
         provenance,
         answers=tuple(frozenset(items[k].answer for k in entry.items) - {""} for entry in entries),
         names=tuple(frozenset().union(*(items[k].names for k in entry.items)) for entry in entries),
+        clusters=tuple(benchmark.clusters),
     )
     return (_with_embeddings(index) if search.uses("embedding") else index), dropped
 
@@ -179,7 +195,7 @@ def _told_apart(
 def _with_embeddings(index: TextIndex) -> TextIndex:
     assert index.search.encoder is not None
     encoder = open_text_encoder(index.search.encoder)
-    rows = encoder.embed([mask(index.entries[k].text) for k in index.whole])
+    rows = encoder.embed([index.entries[k].text for k in index.whole])  # numbers are not masked
     known = np.flatnonzero(rows.any(axis=1)).tolist()
     join = JoinIndex(rows[known], k=index.search.nearest)
     embedded = tuple(index.whole[row] for row in known)

@@ -22,6 +22,9 @@ from heldout.overlap.texts.index import TextIndex
 from heldout.overlap.texts.normalise import settle_degrees
 from heldout.store import SCHEMAS, Run, Stage, empty_table
 
+# Ways to a paraphrase candidate: it stands beside the item's own picture, has its answer, or is just near.
+OWN, AGREEING, NEAREST = "own picture", "own answer", "nearest"
+MOST_OWN = 40  # questions beside copies of an item's picture that are kept
 LISTED = 10  # pairs of one item and one method that one shard lists
 _FEW = 3  # pairs listed of a text that identifies nothing
 
@@ -170,22 +173,25 @@ def _summed(table: pl.DataFrame) -> pl.DataFrame:
 
 
 def _best(table: pl.DataFrame, nearest: int) -> pl.DataFrame:
-    """The pairs of every item and method that are worth most, in the order they came."""
+    """The pairs of every item and method that are worth most, in the order they came.
+
+    Paraphrase candidates go by the way they were found (own picture, own answer, nearest), and of each
+    the most similar are kept, whatever they say.
+    """
     degree = pl.col("degree").replace_strict(_DEGREE_ORDER, return_dtype=pl.Int8)
     same = pl.col("answer_relation") == "same"
-    by_similarity = (
-        pl.col("method") == "embedding"
-    )  # its nearest are its nearest, whatever they say
+    reworded = pl.col("method") == "embedding"
+    way = pl.when(reworded).then(pl.col("evidence").str.json_path_match("$.way")).fill_null("")
     rank = (
         pl.struct(
-            pl.when(by_similarity).then(0).otherwise(degree).alias("degree"),
-            pl.when(by_similarity).then(False).otherwise(same).alias("same"),
+            pl.when(reworded).then(0).otherwise(degree).alias("degree"),
+            pl.when(reworded).then(False).otherwise(same).alias("same"),
             pl.col("similarity"),
         )
         .rank("ordinal", descending=True)
-        .over(_GROUP)
+        .over(*_GROUP, way)
     )
-    most = pl.when(by_similarity).then(nearest).otherwise(LISTED)
+    most = pl.when(way == OWN).then(MOST_OWN).when(reworded).then(nearest).otherwise(LISTED)
     return table.filter(rank <= most)
 
 

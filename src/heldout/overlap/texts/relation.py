@@ -36,7 +36,9 @@ PARAPHRASE: Final = "paraphrase candidate"
 SAME_SOURCE = "same source"
 WHOLE = 0.8  # containment from which on a text counts as being there
 TEMPLATE = 0.8  # edit similarity from which on another word makes another question
-_POINTER = re.compile(r"\(?[a-j]\)?|\d{1,2}")  # a letter stands for an option nobody can see
+_LETTER = re.compile(r"\(?[a-j]\)?")  # stands for an option nobody can see
+_POINTER = re.compile(rf"{_LETTER.pattern}|\d{{1,2}}")  # where there are options
+_WORKED = 8  # words above which an answer is a text that can be reworded itself
 
 
 class WordingRelation(NamedTuple):
@@ -60,7 +62,10 @@ def relate(
 
     ``apart``: of those that ask in these words, numbers and answer tell the item apart.
     """
-    answer = _answers(item.answer, document.answers)
+    optioned = bool(item.options or document.options)
+    answer = _answers(item.answer, document.answers, optioned)
+    if method == "embedding" and answer == "different" and _worked(item.answer, document.answers):
+        answer = "unknown"  # two solutions in other words, or two programs
     options = bool(item.options) and item.options == document.options
     whole = options or not item.options or not document.options  # unless other options are given
     relation = _relation(method, entry, document, answer, whole)
@@ -115,9 +120,11 @@ def degree_of(
         return "none"
     if relation == SAME_ITEM:
         return "soft" if short else "hard"
+    if relation == PARAPHRASE:
+        return "none"  # until it has been read in the light of picture and answer
     if short:
         return "none"
-    if relation in (RENUMBERED, PARAPHRASE, EDITED):
+    if relation in (RENUMBERED, EDITED):
         return "none" if answer == "different" else "soft"
     if relation == CONTAINED and similarity < WHOLE:
         return "soft"
@@ -130,20 +137,28 @@ def _renumbered(ours: str, theirs: str) -> bool:
     return len(theirs) <= 2 * len(ours) and compare_wording(ours, theirs) == RENUMBERED
 
 
-def _answers(ours: str, theirs: tuple[str, ...]) -> str:
+def _answers(ours: str, theirs: tuple[str, ...], optioned: bool) -> str:
+    """``optioned``: one side gives options, so that a number may point to one of them."""
     if not ours or not theirs:
         return "unknown"
     if ours in theirs:
         return "same"
-    if not _POINTER.fullmatch(ours) and all(_POINTER.fullmatch(answer) for answer in theirs):
+    pointer = _POINTER if optioned else _LETTER
+    if not pointer.fullmatch(ours) and all(pointer.fullmatch(answer) for answer in theirs):
         return "unknown"
     return "different"
+
+
+def _worked(ours: str, theirs: tuple[str, ...]) -> bool:
+    """Answers of many words: equal they say much, in other words they contradict nothing."""
+    return min(len(answer.split()) for answer in (ours, *theirs)) > _WORKED
 
 
 # The rows of the tables text_matches and text_queries, made of what a shard's ledger kept.
 
 
 _DEGREES = ("none", "soft", "hard")
+READ = 1000  # characters of a paraphrase candidate that are kept until it has been read
 SHOWN = 500  # characters of a text that travel as evidence
 
 
@@ -165,7 +180,7 @@ def match_rows(
 ) -> Iterator[dict[str, Any]]:
     best: dict[tuple[str, int, str], dict[str, Any]] = {}
     for method, entry, item, pair in ledger.listed():
-        row = _row(index, corpus, method, entry, item, pair)
+        row = match_row(index, corpus, method, entry, item, pair)
         # A question, and the same question with its options, are one pair: the stronger match.
         key = (method, item, pair.document.corpus_id)
         if key not in best or _strength(row) > _strength(best[key]):
@@ -216,7 +231,7 @@ def query_rows(
         }
 
 
-def _row(
+def match_row(
     index: TextIndex, corpus: str, method: str, number: int, item: int, pair: Pair
 ) -> dict[str, Any]:
     entry, document, texts = index.entries[number], pair.document, index.items[item]
@@ -241,11 +256,17 @@ def _row(
         "apart": item in entry.apart,
         "bits": entry.bits,
     }
+    if method == "embedding":  # read again once the whole corpus is known
+        evidence |= {
+            "benchmark_text": entry.text[:READ],
+            "corpus_text": document.text[:READ],
+            "options": bool(texts.options) and texts.options == document.options,
+        }
     if method == "exact":
         evidence["profile"] = next(
             p for p in PROFILES if profiled(entry.text, p) == profiled(document.text, p)
         )
-    if texts.options and document.options:
+    if texts.options and document.options and method != "embedding":
         evidence["options"] = "same" if texts.options == document.options else "different"
     return {
         "benchmark_id": index.ids[item],

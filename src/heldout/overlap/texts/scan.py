@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import polars as pl
 import pyarrow as pa
 from rapidfuzz.distance import LCSseq
@@ -18,11 +17,9 @@ from heldout.corpus import Corpus, CorpusItem, Shard, read_items
 from heldout.engine import Engine, map_salvaged, progress
 from heldout.errors import counted
 from heldout.overlap.images.embeddings import corpus_folder
-from heldout.overlap.images.join import Hits, select
 from heldout.overlap.images.salvage import ShardSalvage, joined_results
 from heldout.overlap.images.scan import stage_settings
 from heldout.overlap.texts.edits import RUN, same_words
-from heldout.overlap.texts.encoders import open_text_encoder
 from heldout.overlap.texts.fields import (
     COMPARABLE,
     LONGEST_TEXT,
@@ -33,6 +30,7 @@ from heldout.overlap.texts.fields import (
 from heldout.overlap.texts.index import TextIndex, TextSearch, build_text_index
 from heldout.overlap.texts.ledger import MatchLedger, collect_text
 from heldout.overlap.texts.normalise import WordBatch, loose, mask, same_numbers, strict
+from heldout.overlap.texts.reading import settle_rewordings
 from heldout.overlap.texts.relation import (
     SHOWN,
     SourceHits,
@@ -40,6 +38,7 @@ from heldout.overlap.texts.relation import (
     query_rows,
     settle_pictures,
 )
+from heldout.overlap.texts.rewordings import OwnPictures, RewordingPass
 from heldout.store import (
     MAY_PASS,
     SCHEMAS,
@@ -50,79 +49,6 @@ from heldout.store import (
     dropped_table,
     make_table,
 )
-
-# Embedding neighbours of every benchmark text among the documents of one shard, by an exact join.
-
-
-class EmbeddingPass:
-    """Keeps the k nearest documents of every text, and forgets the rest as it goes."""
-
-    def __init__(self, index: TextIndex) -> None:
-        assert index.join is not None and index.search.encoder is not None
-        self._index, self._join = index, index.join
-        self._encoder = open_text_encoder(index.search.encoder)
-        self._fields = {name for k in index.embedded for name in COMPARABLE[index.entries[k].field]}
-        self._nearest = index.search.nearest
-        self._hits = Hits.empty()
-        self._documents: dict[int, Document] = {}
-        self._read = 0
-
-    def read(self, documents: Sequence[Document]) -> None:
-        compared = [document for document in documents if document.field in self._fields]
-        rows = self._encoder.embed([mask(strict(document.text)) for document in compared])
-        known = np.flatnonzero(rows.any(axis=1))
-        hits = self._join.scan(rows[known], self._read, self._join.floor_of(self._hits))
-        for position in np.unique(hits.position).tolist():
-            self._documents[position] = compared[known[position - self._read]]
-        self._read += len(known)
-        self._hits = select((self._hits, hits), self._nearest, None)
-        kept = set(self._hits.position.tolist())
-        self._documents = {p: d for p, d in self._documents.items() if p in kept}
-
-    def settle(self, ledger: MatchLedger) -> None:
-        """Enter what reaches the threshold."""
-        for entry, document, similarity in self._pairs():
-            if similarity >= self._index.search.threshold:
-                ledger.add("embedding", entry, document, similarity)
-
-    def below(self, ledger: MatchLedger, corpus: str) -> Iterator[dict[str, Any]]:
-        """The best neighbour of every item that has none above the threshold: MaxSim needs them all."""
-        best: dict[int, tuple[float, str]] = {}
-        for entry, document, similarity in self._pairs():
-            if ("embedding", entry) in ledger.tallies:
-                continue
-            for item in self._index.entries[entry].items:
-                best[item] = max(best.get(item, (-2.0, "")), (similarity, document.corpus_id))
-        listed = {
-            item
-            for method, entry in ledger.tallies
-            if method == "embedding"
-            for item in self._index.entries[entry].items
-        }
-        for item, (similarity, corpus_id) in sorted(best.items()):
-            if item not in listed:
-                yield {
-                    "benchmark_id": self._index.ids[item],
-                    "corpus": corpus,
-                    "method": "embedding",
-                    "pairs": 0,
-                    "same_answer": 0,
-                    "other_answer": 0,
-                    "max_similarity": similarity,
-                    "corpus_id": corpus_id,
-                }
-
-    def _pairs(self) -> Iterator[tuple[int, Document, float]]:
-        for row, position, similarity in zip(
-            self._hits.query.tolist(),
-            self._hits.position.tolist(),
-            self._hits.similarity.tolist(),
-            strict=True,
-        ):
-            entry, document = self._index.embedded[row], self._documents[position]
-            if document.field in COMPARABLE[self._index.entries[entry].field]:
-                yield entry, document, min(1.0, similarity)
-
 
 # Text overlap of one shard: documents in, matches out. Pure: the caller stores what is returned.
 
@@ -157,20 +83,25 @@ def lost_text(dropped: Dropped) -> ShardResult:
     return ShardResult({"dropped": dropped_table(listed)}, counts)
 
 
-def scan_text_shard(index: TextIndex, corpus: Corpus, shard: Shard) -> ShardResult:
-    """Every text match in one shard, with the tables ``text_matches``, ``text_queries``, ``dropped``."""
-    scan = _Scan(index)
+def scan_text_shard(
+    index: TextIndex, corpus: Corpus, shard: Shard, *, own: OwnPictures | None = None
+) -> ShardResult:
+    """Every text match in one shard, with the tables ``text_matches``, ``text_queries``, ``dropped``.
+
+    ``own``: which items of the benchmark a corpus item shows the picture of.
+    """
+    scan = _Scan(index, own or OwnPictures())
     for item in read_items(corpus, shard):
         scan.read(item)
     scan.finish(shard)
+    matches = list(match_rows(index, scan.ledger, scan.sources, corpus.name))
     queries = list(query_rows(index, scan.ledger, scan.sources, corpus.name))
-    if scan.embedding is not None:
-        queries += scan.embedding.below(scan.ledger, corpus.name)
+    if scan.rewordings is not None:
+        matches += scan.rewordings.rows(corpus.name)
+        queries += scan.rewordings.queries(corpus.name)
     return ShardResult(
         tables={
-            "text_matches": make_table(
-                "text_matches", match_rows(index, scan.ledger, scan.sources, corpus.name)
-            ),
+            "text_matches": make_table("text_matches", matches),
             "text_queries": make_table("text_queries", queries),
             "dropped": dropped_table(scan.dropped),
         },
@@ -179,10 +110,10 @@ def scan_text_shard(index: TextIndex, corpus: Corpus, shard: Shard) -> ShardResu
 
 
 class _Scan:
-    def __init__(self, index: TextIndex) -> None:
+    def __init__(self, index: TextIndex, own: OwnPictures) -> None:
         self.index = index
         self.ledger = MatchLedger(index)
-        self.embedding = EmbeddingPass(index) if index.search.uses("embedding") else None
+        self.rewordings = RewordingPass(index, own) if index.search.uses("embedding") else None
         self.sources: dict[TextSource, SourceHits] = {}
         self.counts = dict.fromkeys(COUNTS, 0)
         self.dropped: list[Dropped] = []
@@ -227,8 +158,8 @@ class _Scan:
                 self._ngrams(batch, documents)
         if search.uses("edit"):
             self._edits(documents)
-        if self.embedding is not None:
-            self.embedding.read(documents)
+        if self.rewordings is not None:
+            self.rewordings.read(documents)
 
     def _exact(self, batch: WordBatch, documents: list[Document]) -> None:
         """The same words and the same numbers; "T2" for "T1" is a matter of the edit pass."""
@@ -288,8 +219,6 @@ class _Scan:
 
     def finish(self, shard: Shard) -> None:
         self.flush()
-        if self.embedding is not None:
-            self.embedding.settle(self.ledger)
         wordless = self.counts["text_wordless"]
         if wordless:
             items = counted(self.counts["text_items"], "item", "items")
@@ -317,7 +246,7 @@ def _around(line: str, at: int, stretch: str, place: int, words: int) -> list[st
 # Text search of one corpus, shard by shard: a killed search continues where it was.
 
 
-VERSION = 4  # raised when the same texts would give other rows
+VERSION = 5  # raised when the same texts would give other rows
 
 
 @dataclass
@@ -337,9 +266,17 @@ def search_text(
     settings: Mapping[str, Any],
     engine: Engine,
     quiet: bool,
+    own: OwnPictures | None = None,
 ) -> TextResult:
     """Scan what is not scanned yet. ``settings`` name the benchmark and how the corpus is read."""
-    how = {**dataclasses.asdict(index.search), "encoder": index.encoder_identity, "text": VERSION}
+    own = own or OwnPictures()
+    how = {
+        "methods": index.search.methods,
+        "nearest": index.search.nearest,
+        "encoder": index.encoder_identity,
+        "text": VERSION,
+        "own": own.digest if index.search.uses("embedding") else "",
+    }
     stage = run.stage(f"{STAGE}/{folder}", {**settings, "search": how})
     failed: dict[str, str] = {}
     title = f"texts of {corpus.name}"
@@ -352,7 +289,7 @@ def search_text(
                 else:
                     step()
 
-        look = functools.partial(scan_text_shard, index, corpus)
+        look = functools.partial(scan_text_shard, index, corpus, own=own)
         salvage = ShardSalvage(corpus, lost_text, joined_results)
         for outcome in map_salvaged(engine, look, to_do(), salvage):
             if outcome.value is None:
@@ -374,8 +311,10 @@ class CorpusTextScan:
     corpus: str
     methods: list[str]
     encoder: str | None = None
+    reader: str | None = None
     counts: dict[str, int] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
+    rewordings: dict[str, Any] = field(default_factory=dict)  # how their threshold was settled
 
 
 def scan_texts(
@@ -389,19 +328,25 @@ def scan_texts(
 ) -> list[CorpusTextScan]:
     """Write the tables text_matches and text_queries. Call after ``scan``, inside run.writing()."""
     index, dropped = build_text_index(benchmark, search)
+    pictures = run.frame("matches")
     methods = [method for method in search.methods if search.uses(method)]
     scanned: list[CorpusTextScan] = []
     stages: list[Stage] = []
     for corpus in corpora:
         settings = stage_settings(benchmark, corpus)
         folder = corpus_folder(corpus.name)
-        text_result = search_text(index, corpus, run, folder, settings, engine, quiet)
+        own = OwnPictures.of(pictures, corpus.name, index.ids)
+        text_result = search_text(index, corpus, run, folder, settings, engine, quiet, own)
         stages.append(text_result.stage)
         dropped += [
             Dropped("text", shard, "shard failed", why) for shard, why in text_result.failed.items()
         ]
         scanned_texts = CorpusTextScan(
-            corpus.name, methods, index.encoder_identity, text_result.counts, text_result.failed
+            corpus.name,
+            methods,
+            index.encoder_identity,
+            counts=text_result.counts,
+            failed=text_result.failed,
         )
         scanned.append(scanned_texts)
     # The image scan has just written what could not be read at all; this adds what has no words.
@@ -413,9 +358,13 @@ def scan_texts(
         first=pa.concat_tables([seen, dropped_table(dropped)]),
     )
     collect_text(run, stages, nearest=search.nearest)
-    settled = settle_pictures(
-        run.frame("text_matches"), run.frame("matches"), run.frame("items"), _unread(run)
-    )
+    matches = run.frame("text_matches")
+    if search.uses("embedding"):
+        matches, calibrations = settle_rewordings(matches, pictures, index, quiet=quiet)
+        for scanned_texts in scanned:
+            record = calibrations.get(scanned_texts.corpus, {})
+            scanned_texts.reader, scanned_texts.rewordings = record.get("reader"), record
+    settled = settle_pictures(matches, pictures, run.frame("items"), _unread(run))
     run.write_table("text_matches", settled.to_arrow().cast(SCHEMAS["text_matches"]))
     run.update(
         "text",

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from heldout.detect import Citation, article, arxiv, detectors
-from heldout.report.export.case import ExportCase
+from heldout.report.export._case import ExportCase
 
 # Citations of how corpora were searched: hashes, features, encoders, words, people.
 

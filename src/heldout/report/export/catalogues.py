@@ -11,11 +11,11 @@ from typing import Any
 
 import yaml  # type: ignore[import-untyped]
 
-from heldout.report.export.case import ExportCase
+from heldout.report._reproduce import percent
+from heldout.report._summaries import as_row, escaped
+from heldout.report.export._case import ExportCase
 from heldout.report.first_screen import LISTED, in_words, is_pair, target
 from heldout.report.page import MEANINGS
-from heldout.report.reproduce import percent
-from heldout.report.summaries import as_row, escaped
 
 _LEVELS = {"survives": "strong", "qualified": "weak"}
 
@@ -93,7 +93,7 @@ def hf_card(case: ExportCase) -> str:
     if advice:
         lines.append("")
     lines += [
-        "Not finding a leak does not prove that there is none; the report tells its limits.",
+        "Not finding a leak does not prove that there is none; the report states its limits.",
         "",
     ]
     return "\n".join(lines)

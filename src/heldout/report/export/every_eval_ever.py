@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from heldout.errors import InputError
-from heldout.report.export.case import ExportCase
-from heldout.report.scores_owed import have_seen
+from heldout.report._scores_owed import have_seen
+from heldout.report.export._case import ExportCase
 from heldout.verdict import ACCURACY
 
 SCHEMA_VERSION = "0.3.0"

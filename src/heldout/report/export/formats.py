@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from heldout.errors import InputError, PrerequisiteError, blame_the_machine
+from heldout.report.export._case import ExportCase, open_case
 from heldout.report.export.bibtex import bibtex
-from heldout.report.export.case import ExportCase, open_case
 from heldout.report.export.catalogues import conda, helm, hf_card
 from heldout.report.export.every_eval_ever import every_eval_ever
 from heldout.store import Run, write_atomic
@@ -139,6 +139,10 @@ class Export:
     def text(self) -> str:
         """All documents, one after the other."""
         return "\n".join(self.documents.values())
+
+    def __repr__(self) -> str:
+        files = ", ".join(map(str, self.written)) or "not written"
+        return f"<Export of {', '.join(self.documents)}: {files}>"
 
     def __str__(self) -> str:
         return self.text

@@ -254,7 +254,7 @@ def _cell(
     if rate is None:
         said = text(*middle, words, anchor="middle", fill=SOFT, size=11)
         return [rectangle(*place, round=3, fill=LINE, opacity=0.35), said]
-    # The square root lets rates of a percent be told from 0 beside one of ninety.
+    # On a square-root scale rates of one percent differ from 0 beside one of ninety.
     strength = _STRONGEST * (max(rate, 0.0) / reach) ** 0.5
     return [
         rectangle(*place, round=3, fill=LINE, opacity=0.35),

@@ -122,7 +122,7 @@ def tail_chart(
     *,
     tail: float,
     flag: float,
-    title: str = "Share of items above Δ, nobody having seen anything",
+    title: str = "Share of items above Δ, no model having seen any item",
 ) -> Markup:
     """For every model the share of items whose Δ exceeds x, on logarithmic axes."""
     rows = np.asarray(delta, dtype=np.float64)

@@ -19,7 +19,7 @@ SOFT = "var(--soft, #5b6675)"
 LINE = "var(--line, #dfe3e8)"
 CARD = "var(--card, #ffffff)"
 ALARM = "var(--survives, #b3261e)"
-# Middle tones that stand out from white and from near black alike, told apart without colour
+# Middle tones that stand out from white and from near black alike, and differ without colour
 # vision by their dashes as well.
 SERIES = ("#2f80d0", "#cf6a16", "#22936a", "#a65bc0", "#8a7a10", "#c4547a")
 DASHES = ("", "7 3", "2 3", "9 3 2 3", "4 4", "1 2")
@@ -104,7 +104,7 @@ def circle(
 
 
 def _ended(mark: str, tip: str) -> str:
-    """What a pointer that rests on the mark is told: browsers show the title of a mark."""
+    """Text that browsers show where the pointer rests on a mark: its title."""
     return f"><title>{escape(tip)}</title></{mark}>" if tip else "/>"
 
 

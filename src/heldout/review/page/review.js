@@ -1,4 +1,4 @@
-// The page: one card after the other, judged by keyboard; what was said is on disk before the next comes.
+// The page: one card after the other, judged by keyboard; verdicts are on disk before the next card appears.
 import { Refused, choose, get, picture, post } from "./api.js";
 import { MODES, Stage } from "./stage.js";
 import { key, make, visible } from "./text.js";
@@ -177,7 +177,7 @@ async function undo() {
   }
 }
 
-// Not applicable (null) is said here and left out of the log.
+// Not applicable (null) is shown here and left out of the log.
 const given = (rated) => Object.fromEntries(Object.entries(rated).filter(([, value]) => value !== null));
 
 function rate(value) {

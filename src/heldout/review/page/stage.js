@@ -91,7 +91,7 @@ export class Stage {
       return { element: pane("difference", this.pictures, under), world: under, frame: query };
     }
     const above = make("div", { class: "world" }, laid);
-    // Each on a layer of its own: where the neighbour is not, nothing of the query stands in for it.
+    // Each on a layer of its own: where the neighbour does not reach, the query is not drawn either.
     const below = make("div", { class: "layer" }, under);
     const layer = make("div", { class: "layer" }, above);
     const parts = mode === "swipe" ? [below, layer, make("div", { class: "divider" })] : [below, layer];

@@ -84,7 +84,7 @@ INGEST = StageWork(
     _ingest,
     ("source", "shortest_side", "most_images", "any_licence", "plant", "limit", "seed"),
     versions=(RULES,),
-    outside=lambda context: files_digest(Path(context.settings.source)),
+    outside=lambda context: files_digest(Path(context.settings.source), context.run.path),
 )
 
 

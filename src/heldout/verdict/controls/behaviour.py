@@ -10,14 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-import numpy as np
-from scipy import special
-
 from heldout.detect import ALPHA, DetectSettings, Finding
+from heldout.verdict._model_claims import BASELINE, FIRES_ALONE, FIRES_TOO, strongest_of
 from heldout.verdict.claim import Control
-from heldout.verdict.model_claims import BASELINE, FIRES_ALONE, FIRES_TOO, strongest_of
+from heldout.verdict.controls.families import SPREAD, spread_control
 
-SPREAD = "spread of clean models"
 UNREAD = "unreadable replies"
 PLACE = "place of the right option"
 SKILL = "skill of the references"
@@ -31,7 +28,6 @@ MOST_LOST = 0.2  # of a model's replies; with more of them unreadable nothing is
 LEAST_RECORDED = 0.9
 LARGEST = 0.5  # an effect this large that need not have shown leaves nothing to call clean
 MOST_UNCHANGED = 0.5  # of a set of twins; who made more of them wrong made the others, too
-ENOUGH = 3  # references whose spread is worth an interval
 
 
 def behaviour_controls(
@@ -52,7 +48,7 @@ def behaviour_controls(
         ]
     return [
         *references,
-        _spread(strongest),
+        _spread(strongest, settings),
         *_skill(strongest),
         *_changed(strongest),
         *_judged(strongest),
@@ -74,7 +70,7 @@ def _doubts(finding: Finding, references: Sequence[Control]) -> list[Control]:
     if finding.p is not None and least > LARGEST:
         reason = (
             f"{finding.n:,} pairs on {finding.clusters:,} images need not show an effect below "
-            f"{least:.2g}: too few to tell"
+            f"{least:.2g}: too few to decide"
         )
         doubts.append(Control(name=REACH, outcome="missing", reason=reason))
     other, placed = finding.details["without_unread"], finding.details["place_taken_out"]
@@ -110,7 +106,7 @@ def _away(finding: Finding) -> bool:
 def _references(finding: Finding, settings: DetectSettings) -> list[Control]:
     details = finding.details
     if not settings.baselines:
-        reason = "no clean reference model was asked: changed items may be easier or harder for everybody"
+        reason = "no clean reference model was asked: changed items may be easier or harder for all models"
         return [Control(name=BASELINE, outcome="missing", reason=reason)]
     made = []
     for name in settings.baselines:
@@ -123,7 +119,11 @@ def _references(finding: Finding, settings: DetectSettings) -> list[Control]:
         message = f"the difference to {name} is {_written(above)}, p = {above['p']:.2g}"
         named = f"{name}, named as a model that cannot have seen it,"
         corrected = min(1.0, above["p"] * len(details["references"]))
-        if corrected <= ALPHA and above["value"] > 0:
+        if corrected <= ALPHA and above["value"] > 0 and own["direction"] == "seen":
+            # What both show is not memory, and the better model has more to lose by a bad twin.
+            reason = f"{name} shows it as well, though less ({_written(own)}); {message}"
+            made.append(Control(name=label, outcome="missing", reason=reason))
+        elif corrected <= ALPHA and above["value"] > 0:
             made.append(Control(name=label, outcome="passed", reason=message))
         elif own["direction"] == "seen" and _away(finding):
             reason = (
@@ -140,26 +140,14 @@ def _references(finding: Finding, settings: DetectSettings) -> list[Control]:
     return made
 
 
-def _spread(finding: Finding) -> Control:
+def _spread(finding: Finding, settings: DetectSettings) -> Control:
     """A drop of its own needs no spread: what clean models show lies on the other side."""
     own = finding.details["own"]
     if own["direction"] == "seen":
         reason = f"its own difference is {_written(own)}: not only less of a gain than others'"
         return Control(name=SPREAD, outcome="passed", reason=reason)
-    theirs = [drop["value"] for drop in finding.details["references_own"].values()]
-    if len(theirs) < ENOUGH:
-        reason = (
-            f"its own difference is {_written(own)}, and {len(theirs)} clean reference"
-            f"{'' if len(theirs) == 1 else 's'} cannot tell how much clean models differ: name at "
-            f"least {ENOUGH}"
-        )
-        return Control(name=SPREAD, outcome="missing", reason=reason)
-    mean, spread = float(np.mean(theirs)), float(np.std(theirs, ddof=1))
-    freedom = len(theirs) - 1
-    reach = float(special.stdtrit(freedom, 1 - ALPHA / 2)) * spread * np.sqrt(1 + 1 / len(theirs))
-    message = f"{own['value']:.3g}, where another clean model would lie up to {mean + reach:.3g}"
-    outside = own["value"] > mean + reach
-    return Control(name=SPREAD, outcome="passed" if outside else "failed", reason=message)
+    theirs = {name: drop["value"] for name, drop in finding.details["references_own"].items()}
+    return spread_control(own["value"], theirs, settings)
 
 
 def _skill(finding: Finding) -> list[Control]:
@@ -195,7 +183,7 @@ def _judged(finding: Finding) -> list[Control]:
     controls: Mapping[str, int] = finding.details.get("twins", {})
     if not controls.get("unjudged"):
         return []
-    reason = f"nobody judged {controls['unjudged']:,} of {controls['items']:,} twins: wrong ones look like a drop"
+    reason = f"{controls['unjudged']:,} of {controls['items']:,} twins were not judged: wrong ones look like a drop"
     return [Control(name=JUDGED, outcome="missing", reason=reason)]
 
 
@@ -245,11 +233,13 @@ def _place(finding: Finding) -> list[Control]:
     if placed is None or placed["p"] is None:
         reason = "it is not recorded for both forms, or never differs between items"
         missing = Control(
-            name=PLACE, outcome="missing", reason=f"where the right option stood: {reason}"
+            name=PLACE, outcome="missing", reason=f"position of the right option: {reason}"
         )
         return [missing] if finding.details["options"] else []
     same = placed["direction"] == finding.direction
-    reason = f"with the place taken out the difference is {_written(placed)}, p = {placed['p']:.2g}"
+    reason = (
+        f"adjusted for answer position, the difference is {_written(placed)}, p = {placed['p']:.2g}"
+    )
     return [Control(name=PLACE, outcome="passed" if same else "failed", reason=reason)]
 
 

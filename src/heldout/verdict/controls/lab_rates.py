@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from heldout.detect import Finding, Need, detectors
+from heldout.verdict._model_claims import BASELINE, LAB, strongest_of
 from heldout.verdict.claim import Control
 from heldout.verdict.measured import RAW, REFERENCES, FiringCount, MeasuredRate, MeasuredRates, Way
-from heldout.verdict.model_claims import BASELINE, LAB, PERMUTATIONS, fires, strongest_of
 
 _WORDS = {RAW: "by itself", REFERENCES: "compared with references"}
 
@@ -131,24 +131,3 @@ def _seen(rate: MeasuredRate) -> str:
 
 def _off(rate: MeasuredRate | None) -> bool:
     return rate is not None and rate.off
-
-
-# Permutations: a p that is as small as they can give, and still not small enough for the family.
-
-
-_TIES = 1.001  # of the floor: sums of floats
-
-
-def permutation_floor(findings: Sequence[Finding], q: float) -> list[Control]:
-    """Nothing fires, but nothing could have: that is no sign of a clean model."""
-    strongest = strongest_of(findings)
-    if strongest is None or strongest.p is None or fires(findings, q):
-        return []
-    count = int(strongest.details.get("permutations") or 0)
-    if not count or strongest.p > 2 / (count + 1) * _TIES:  # two-sided
-        return []
-    reason = (
-        f"p = {strongest.p:.2g} is about the smallest that {count:,} permutations give, and {q:.2g} "
-        "after correction: more of them could settle it"
-    )
-    return [Control(name=PERMUTATIONS, outcome="missing", reason=reason)]

@@ -1,0 +1,227 @@
+"""Rewordings found and wrongly found: word problems, programs, and VQA-RAD's linked questions.
+
+    python bench/text_rewordings.py --shared ../shared/data [--only problems programs linked negatives]
+
+Runs `heldout overlap` as users do. Nothing here settled the calibration but the sets marked *settling*:
+word problems of even skeletons, and VQA-RAD's pictures of one half (by a hash of their names). Prints
+Markdown tables for docs/text.md; intervals are Clopper–Pearson, by item.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+import heldout
+from heldout.benchmark import normal, read_benchmark
+from heldout.overlap import PARAPHRASE
+from heldout.stats import binomial_interval
+from rewording_sets import problems, programs
+from text_precision import examples_of
+
+Row = dict[str, Any]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--shared", type=Path, default=Path("../shared/data"))
+    parser.add_argument("--items", type=int, default=200, help="word problems of a benchmark")
+    parser.add_argument("--only", nargs="*", default=list(PARTS), choices=list(PARTS))
+    parser.add_argument("--text-encoder")
+    parser.add_argument("--text-reader")
+    given = parser.parse_args()
+    chosen = {"text_encoder": given.text_encoder, "text_reader": given.text_reader}
+    settings = {name: value for name, value in chosen.items() if value is not None}
+    with tempfile.TemporaryDirectory() as folder:
+        for part in given.only:
+            PARTS[part](Path(folder), given, settings)
+
+
+def _problems(folder: Path, given: argparse.Namespace, settings: Row) -> None:
+    """Half of the items are reworded in the corpus, among three times as many others of the same kind."""
+    print("| word problems | reworded | found | other items that count |\n|---|--:|--:|--:|")
+    for parity, name in ((0, "settling"), (1, "reported")):
+        made = problems(parity, 4 * given.items, seed=parity + 1)
+        asked, others = made[: given.items], made[given.items :]
+        rows = [
+            {"id": f"same|{k}", "question": problem.phrasings[1 + k % 2], "answer": problem.answer}
+            for k, problem in enumerate(asked)
+            if k % 4 < 2
+        ]
+        rows += [
+            {"id": f"other|{k}", "question": problem.phrasings[k % 3], "answer": problem.answer}
+            for k, problem in enumerate(others)
+        ]
+        items = [
+            {"id": str(k), "question": problem.phrasings[0], "answer": problem.answer}
+            for k, problem in enumerate(asked)
+        ]
+        _report(f"{name}", folder / f"problems-{parity}", items, rows, settings)
+
+
+def _programs(folder: Path, given: argparse.Namespace, settings: Row) -> None:
+    """Functions with their docstrings, half of them in other words and other code, without answers."""
+    print("\n| programs | reworded | found | other items that count |\n|---|--:|--:|--:|")
+    tasks = programs()
+    items = [{"id": str(k), "question": task.text} for k, task in enumerate(tasks)]
+    every = [{"id": f"same|{k}", "text": task.reworded} for k, task in enumerate(tasks)]
+    _report("all are there", folder / "programs", items, every, settings)
+    half = [row for k, row in enumerate(every) if k % 2]
+    asked = [item for k, item in enumerate(items) if not k % 2]
+    _report("none is there", folder / "no-programs", asked, half, settings)
+
+
+def _negatives(folder: Path, given: argparse.Namespace, settings: Row) -> None:
+    """Questions of other medical benchmarks: nothing there is a rewording of VQA-RAD's."""
+    print("\n| VQA-RAD's test questions against | texts | items that count |\n|---|--:|--:|")
+    test = read_benchmark(f"{given.shared / 'vqa_rad'}#split=test")
+    items = [
+        {"id": example.id, "question": example.question, "answer": example.answer}
+        for example in test
+    ]
+    for name, path in (("PathVQA, test", "pathvqa/pvqa_test.json"), ("SLAKE, test", "")):
+        source = (
+            examples_of(given.shared / path)
+            if path
+            else list(read_benchmark(f"{given.shared / 'slake'}#split=test,lang=en"))
+        )
+        rows = [
+            {"id": str(k), "question": example.question, "answer": example.answer}
+            for k, example in enumerate(source)
+        ]
+        counted = _counted(folder / f"negatives-{len(rows)}", items, rows, settings)
+        flagged = counted["benchmark_id"].n_unique()
+        print(f"| {name} | {len(rows):,} | {_share(flagged, len(items))} |", flush=True)
+
+
+def _report(
+    name: str, folder: Path, items: Sequence[Row], rows: Sequence[Row], settings: Row
+) -> None:
+    counted = _counted(folder, items, rows, settings)
+    planted = {row["id"].partition("|")[2] for row in rows if row["id"].startswith("same|")}
+    planted &= {item["id"] for item in items}
+    pairs = set(counted.select("benchmark_id", "corpus_id").iter_rows())
+    right = {item for item, there in pairs if there == f"same|{item}" and item in planted}
+    wrong = {item for item, _ in pairs} - right
+    recall = _share(len(right), len(planted)) if planted else "–"
+    print(
+        f"| {name} | {len(planted):,} of {len(items):,} | {recall} | "
+        f"{len(wrong):,}; precision {_share(len(right), len(right) + len(wrong))} |",
+        flush=True,
+    )
+
+
+def _counted(
+    folder: Path, items: Sequence[Row], rows: Sequence[Row], settings: Row
+) -> pl.DataFrame:
+    folder.mkdir()
+    for name, records in (("bench", items), ("corpus", rows)):
+        lines = "".join(json.dumps(record) + "\n" for record in records)
+        (folder / f"{name}.jsonl").write_text(lines)
+    result = heldout.overlap(
+        folder / "bench.jsonl",
+        against=f"corpus={folder / 'corpus.jsonl'}",
+        run=folder / "run",
+        quiet=True,
+        **settings,
+    )
+    matches = result.run.frame("text_matches")
+    return matches.filter((pl.col("degree") != "none") & (pl.col("method") != "provenance"))
+
+
+def _linked(folder: Path, given: argparse.Namespace, settings: Row) -> None:
+    """VQA-RAD's usual split: test questions that a training question on the same picture rewords."""
+    data = given.shared / "vqa_rad"
+    result = heldout.overlap(
+        f"{data}#split=test",
+        against=f"train={data}#split=train",
+        run=folder / "linked",
+        quiet=True,
+        **settings,
+    )
+    groups: dict[tuple[str, str], set[str]] = {}
+    for row in json.loads((data / "vqa_rad_public.json").read_text()):
+        for column in ("question", "question_rephrase", "question_frame"):
+            text = normal(str(row.get(column) or ""))
+            if text and text != "null":
+                groups.setdefault((row["image_name"], text), set()).add(row["qid_linked_id"])
+    items = {
+        example.id: (Path(example.images[0].name).name, normal(example.question), example.answer)
+        for example in read_benchmark(f"{data}#split=test")
+    }
+    train: dict[str, list[tuple[str, str]]] = {}
+    for row in json.loads((data / "mevf_trainset.json").read_text()):
+        asked = normal(row["question"]), normal(str(row["answer"]))
+        train.setdefault(row["image_name"], []).append(asked)
+
+    def linked(item: str, text: str) -> bool:
+        image, question, _ = items[item]
+        mine, other = (groups.get((image, words), set()) for words in (question, normal(text)))
+        return bool(mine & other)
+
+    reworded = {
+        item
+        for item, (image, question, answer) in items.items()
+        if any(
+            text != question and key == normal(answer) and linked(item, text)
+            for text, key in train[image]
+        )
+    }
+    rows = result.run.frame("text_matches").filter(
+        (pl.col("relation") == PARAPHRASE)
+        & (pl.col("degree") != "none")
+        & (pl.col("answer_relation") == "same")
+        & (pl.col("evidence").str.json_path_match("$.reading.own_picture") == "true")
+    )
+    flagged: dict[str, bool] = {}
+    for item, evidence in rows.select("benchmark_id", "evidence").iter_rows():
+        right = linked(item, json.loads(evidence)["corpus_text"])
+        flagged[item] = flagged.get(item, False) or right
+    print("\n| VQA-RAD, own picture and answer | reworded | found | precision |\n|---|--:|--:|--:|")
+    for half, name in ((0, "settling half of the pictures"), (1, "reported half")):
+        here = {item for item, (image, *_) in items.items() if _half(image) == half}
+        true = {item for item, right in flagged.items() if right} & here
+        share = _share(len(true & reworded), len(reworded & here))
+        precision = _share(len(true), len(flagged.keys() & here))
+        print(f"| {name} | {len(reworded & here):,} | {share} | {precision} |", flush=True)
+    clean = heldout.sanitize(
+        f"{data}#split=test", run=result.run, out=folder / "clean", policy="full", quiet=True
+    )
+    left = reworded - set(clean.removed["benchmark_id"])
+    print(
+        f"\n`heldout sanitize --policy full`: {len(clean.removed):,} of {len(items):,} items go, "
+        f"{clean.manifest['clean']['items']:,} stay on {clean.manifest['clean']['images']:,} images; "
+        f"{len(left):,} of {len(reworded):,} reworded ones stay."
+    )
+
+
+def _half(image: str) -> int:
+    return hashlib.md5(image.encode()).digest()[-1] % 2
+
+
+def _share(hits: int, of: int) -> str:
+    if not of:
+        return "–"
+    low, high, *_ = binomial_interval(hits, of)
+    return f"{hits}/{of} = {hits / of:.3f} [{low:.3f}, {high:.3f}]"
+
+
+PARTS: dict[str, Callable[[Path, argparse.Namespace, Row], None]] = {
+    "problems": _problems,
+    "programs": _programs,
+    "linked": _linked,
+    "negatives": _negatives,
+}
+
+
+if __name__ == "__main__":
+    main()

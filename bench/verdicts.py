@@ -1,0 +1,117 @@
+"""What the verdict calls models whose memory is known, over many simulated benchmarks.
+
+    python bench/verdicts.py [--replicates 200] [--only TEXT] [--public 2]
+
+Every recipe of `verdict_recipes.py` is recorded and looked at as `heldout detect` does. Prints a Markdown
+table: how often the counted test has p ≤ .05, how often the claim *survives* (wrong for clean models) and how
+often it is *clean* (wrong for contaminated ones), with the upper end of an exact one-sided 95 % interval.
+The first ``--public`` replicates of each recipe are also written as run folders and given to
+``heldout.detect``, which has to say the same.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+
+from heldout.stats import binomial_interval
+from heldout.verdict import Claim, Examination, detect_run, judge, look
+from verdict_recipes import CLEAN, CONTAMINATED, THREE, Recipe, Recording, write_run
+
+
+def examined(recording: Recording) -> list[Examination]:
+    """All looks at one recording, in memory; several need a run, which knows of the earlier ones."""
+    if len(recording.looks) > 1:
+        return detected(recording)
+    return [
+        judge(look(recording.tables, names, settings), recording.others)
+        for names, settings in recording.looks
+    ]
+
+
+def detected(recording: Recording) -> list[Examination]:
+    """The same from a run folder."""
+    with tempfile.TemporaryDirectory() as folder:
+        run = write_run(recording, Path(folder) / "run")
+        return [
+            detect_run(run, detectors=names, settings=settings).examination
+            for names, settings in recording.looks
+        ]
+
+
+def counted_claims(recording: Recording, made: Iterable[Examination]) -> list[Claim]:
+    every = [claim for examination in made for claim in examination.claims]
+    return [claim for claim in every if claim.id == recording.claim or not recording.claim]
+
+
+def verdict_of(recording: Recording, made: Iterable[Examination]) -> str:
+    """Of several looks the worst for the model: that is the one people report."""
+    statuses = [claim.status for claim in counted_claims(recording, made)]
+    return "survives" if "survives" in statuses else statuses[0]
+
+
+def fired(recording: Recording, made: Iterable[Examination]) -> bool:
+    """Whether a finding of a counted claim has p ≤ .05 by itself."""
+    examinations = list(made)
+    wanted = {name for claim in counted_claims(recording, examinations) for name in claim.findings}
+    return any(
+        finding.id in wanted and finding.p is not None and finding.p <= 0.05
+        for examination in examinations
+        for finding in examination.findings
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--replicates", type=int, default=200)
+    parser.add_argument("--only", default="", help="recipes whose name holds this text")
+    parser.add_argument("--public", type=int, default=2)
+    options = parser.parse_args()
+    print(f"{options.replicates} replicates of each recipe\n")
+    tables = (
+        ("clean models", CLEAN),
+        ("contaminated models", CONTAMINATED),
+        ("models beside three families", THREE),
+    )
+    for title, recipes in tables:
+        chosen = [recipe for recipe in recipes if options.only in recipe.name]
+        if not chosen:
+            continue
+        print(f"| {title} | p ≤ .05 | survives | at most | clean | at most | else |")
+        print("|---|--:|--:|--:|--:|--:|---|", flush=True)
+        for recipe in chosen:
+            print(_row(recipe, options.replicates, options.public), flush=True)
+        print()
+
+
+def _row(recipe: Recipe, replicates: int, public: int) -> str:
+    counts: Counter[str] = Counter()
+    tests = 0
+    for seed in range(replicates):
+        recording = recipe.make(seed)
+        made = examined(recording)
+        verdict = verdict_of(recording, made)
+        # An audit corrects for claims of other benchmarks, of which one run folder knows nothing.
+        if seed < public and not recording.others and len(recording.looks) == 1:
+            assert verdict_of(recording, detected(recording)) == verdict, recipe.name
+        counts[verdict] += 1
+        tests += fired(recording, made)
+    cells = [f"{tests / replicates:.3f}"]
+    for status in ("survives", "clean"):
+        high = binomial_interval(counts[status], replicates, 0.9).high
+        cells += [f"{counts[status] / replicates:.3f}", f"{high:.3f}"]
+    rest = ", ".join(
+        f"{status} {count / replicates:.2f}"
+        for status, count in counts.most_common()
+        if status not in ("survives", "clean")
+    )
+    return f"| {recipe.name} | {' | '.join(cells)} | {rest or '–'} |"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,163 @@
+"""Paraphrase candidates, and how likely their answers, options, numbers and telling words agree by chance."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from heldout.overlap.texts.edits import LITTLE
+from heldout.overlap.texts.index import TextIndex
+from heldout.overlap.texts.normalise import loose
+
+FEW = 30  # different texts below which a null says nothing
+_COMMON = 1 / 8  # share of the benchmark's texts from which on a word tells none of them
+_SPELLED = (  # "one" mostly counts nothing
+    "two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
+    "eighteen nineteen twenty"
+)
+_WORD_NUMBERS = {word: str(2 + place) for place, word in enumerate(_SPELLED.split())} | {
+    "thirty": "30",
+    "forty": "40",
+    "fifty": "50",
+    "sixty": "60",
+    "hundred": "100",
+    "dozen": "12",
+}
+_NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
+_SHARED = 0.5  # of the numbers of either text: below it they are two texts
+
+
+@dataclass
+class Candidate:
+    """One row of text_matches that may be a rewording."""
+
+    row: dict[str, Any]
+    evidence: dict[str, Any]
+    own: bool  # beside a copy of the item's picture
+    similarity: float = 0.0  # cosine
+    score: float = 0.0  # the same with the words that both have
+    p: float = 1.0
+    possible: bool = True
+
+    @property
+    def item(self) -> str:
+        return str(self.row["benchmark_id"])
+
+    @property
+    def document(self) -> tuple[str, str, str]:
+        return str(self.row["corpus"]), str(self.row["corpus_id"]), self.evidence["corpus_text"]
+
+    @property
+    def answer(self) -> str:
+        return str(self.row["answer_relation"])
+
+
+class Chances:
+    """How likely answer, options and numbers agree by chance, from what candidates are like."""
+
+    def __init__(self, candidates: Sequence[Candidate], index: TextIndex) -> None:
+        self._index = index
+        self._place = {identifier: place for place, identifier in enumerate(index.ids)}
+        self._answers: dict[bool, Counter[str]] = {True: Counter(), False: Counter()}
+        self._documents = {True: 0, False: 0}
+        texts = {index.entries[k].text for k in index.whole}
+        having = Counter(word for text in texts for word in telling_words(text))
+        most = max(2.0, _COMMON * len(texts))
+        self._vocabulary = frozenset(word for word, count in having.items() if count <= most)
+        different = {"numbers": 0, "words": 0}
+        agreeing = {"numbers": 0, "words": 0}
+        for entry in candidates:
+            # Chosen for their answer, they say nothing about how common it is.
+            if entry.evidence["near"] and entry.evidence["corpus_answers"]:
+                self._answers[entry.own].update(set(entry.evidence["corpus_answers"]))
+                self._documents[entry.own] += 1
+            if entry.answer == "different" and not entry.own:
+                for name, told in self._told(entry).items():
+                    different[name] += told is not None
+                    agreeing[name] += bool(told)
+        self._by_chance = {
+            name: (1 + agreeing[name]) / (1 + max(FEW, count)) for name, count in different.items()
+        }
+        self._options = Counter(texts.options for texts in index.items if texts.options)
+
+    def of(self, entry: Candidate) -> float:
+        texts = self._index.items[self._place[entry.item]]
+        chance = 1.0
+        if entry.answer == "same":
+            known = self._answers[entry.own][texts.answer]
+            chance *= min(1.0, (1 + known) / (1 + max(FEW, self._documents[entry.own])))
+        if entry.evidence.get("options"):
+            chance *= (1 + self._options[texts.options]) / (2 + self._options.total())
+        for name, told in self._told(entry).items():
+            chance *= self._by_chance[name] if told and not entry.own else 1.0
+        return chance
+
+    def _told(self, entry: Candidate) -> dict[str, bool | None]:
+        return {"numbers": told_by_numbers(entry), "words": self._told_by_words(entry)}
+
+    def _told_by_words(self, entry: Candidate) -> bool | None:
+        """Are the words that tell items of this benchmark apart the same, two or more? None where a text
+        has fewer."""
+        ours, theirs = (
+            telling_words(entry.evidence[side]) & self._vocabulary
+            for side in ("benchmark_text", "corpus_text")
+        )
+        return ours == theirs if len(ours) > 1 else None
+
+
+def told_by_numbers(entry: Candidate) -> bool | None:
+    """Do both name the same numbers, two or more? None where they do not name so many."""
+    ours, theirs = (amounts(entry.evidence[side]) for side in ("benchmark_text", "corpus_text"))
+    if min(len(ours), len(theirs)) < 2:
+        return None
+    return ours == theirs
+
+
+@functools.lru_cache(maxsize=2**14)
+def telling_words(text: str) -> frozenset[str]:
+    words = {stem(word) for word in loose(text).split() if len(word) > 1}
+    return frozenset(words - LITTLE - _ASKING)
+
+
+_ASKING = frozenset(
+    {
+        "how",
+        "many",
+        "much",
+        "where",
+        "who",
+        "when",
+        "why",
+        "whose",
+        "tell",
+        "me",
+        "you",
+        "doe",
+        "ha",
+    }
+    | {"have", "has", "had", "would", "will", "i", "or", "as", "if", "one", "so", "than"}
+)
+
+
+def same_amounts(text: str, other: str) -> bool:
+    """Do both name much the same numbers, as figures or words? A rewording keeps them."""
+    ours, theirs = amounts(text), amounts(other)
+    if not ours or not theirs:
+        return True
+    return len(ours & theirs) >= _SHARED * min(len(ours), len(theirs))
+
+
+@functools.lru_cache(maxsize=2**14)
+def amounts(text: str) -> frozenset[str]:
+    figures = (match.replace(",", "") for match in _NUMBER.findall(text))
+    values = {f"{float(figure):g}" for figure in figures if figure.count(".") <= 1}
+    words = {_WORD_NUMBERS[word] for word in loose(text).split() if word in _WORD_NUMBERS}
+    return frozenset(values | words)
+
+
+def stem(word: str) -> str:
+    return word[:-1] if word.endswith("s") and len(word) > 3 else word

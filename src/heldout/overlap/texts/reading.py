@@ -1,0 +1,383 @@
+"""Which paraphrase candidates are rewordings: read again, and judged in the light of picture and answer.
+
+How near two different texts come depends on what a benchmark is about, so nothing is a rewording for its
+cosine alone. What counts is how far a candidate stands out from the next-nearest texts of both sides, held
+against a null: neighbours within the benchmark that are about another picture and have another answer. That
+a different text stands out as much is then weighed with how likely it has the item's answer, options and
+numbers by chance, and the candidates of a corpus are cut where the share of false ones among them would
+exceed ``fdr`` (Storey 2002). Beside a copy of the item's own picture the null is what else is asked
+there, and far less likeness is needed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import polars as pl
+import scipy.sparse
+from numpy.typing import NDArray
+
+from heldout.engine import progress
+from heldout.overlap.images.encoder import Floats
+from heldout.overlap.relations import COPIES
+from heldout.overlap.texts.candidates import (
+    FEW,
+    Candidate,
+    Chances,
+    same_amounts,
+    stem,
+    told_by_numbers,
+)
+from heldout.overlap.texts.encoders import DEFAULT, READER, open_text_encoder
+from heldout.overlap.texts.index import TextIndex
+from heldout.overlap.texts.normalise import loose
+from heldout.overlap.texts.relation import PARAPHRASE, SHOWN
+
+ALONE_ALPHA = 0.005  # chance from which on a candidate counts whatever else is there
+OWN_ALPHA = 0.04  # chance that another question beside the own picture, with its answer, passes
+_LISTED = 5.0  # candidates are listed up to so many times the chance that counts
+_SAMPLE = 3000  # texts of the benchmark that are compared with each other
+_NEXT = 3  # next-nearest texts of either side, of which the middle one is what a candidate stands out from
+_BATCH = 512  # texts between two steps of the progress bar
+_FEWEST_WORDS = 3  # "15" rewords nothing
+_SHORTER = 0.25  # nor does a text of a quarter of the words
+_WORDS = 0.2  # of a cosine: what two texts with the same rare words are nearer
+_HALF = 0.5  # chances above it are those of different texts (Storey's lambda)
+#: cosines from which on texts count where no null is large enough: alone, and beside the own picture
+SETTLED: Mapping[str, tuple[float, float]] = {READER: (0.90, 0.72), DEFAULT: (0.85, 0.50)}
+_ANY = (0.88, 0.75)  # of another encoder, of which nobody measured more than was published
+_SURE, _LIKELY = (
+    0.001,
+    0.3,
+)  # chances that are taken for granted then, above the first and the second
+
+
+class Null:
+    """Scores of texts known to be different; too few of them give no chances."""
+
+    def __init__(self, scores: Iterable[float], settled: tuple[float, float]) -> None:
+        self._scores = np.sort(np.fromiter(scores, np.float64))
+        self._settled = settled
+
+    def __len__(self) -> int:
+        return len(self._scores)
+
+    @property
+    def known(self) -> bool:
+        return len(self) >= FEW
+
+    def p(self, score: float, cosine: float) -> float:
+        """How often a different text scores as high; without a null, by the cosine alone."""
+        if not self.known:
+            likely = _LIKELY if cosine >= self._settled[1] else 1.0
+            return _SURE if cosine >= self._settled[0] else likely
+        above = len(self) - int(np.searchsorted(self._scores, score, side="left"))
+        return (1 + above) / (2 + len(self))
+
+
+def settle_rewordings(
+    matches: pl.DataFrame, pictures: pl.DataFrame, index: TextIndex, *, quiet: bool = False
+) -> tuple[pl.DataFrame, dict[str, dict[str, Any]]]:
+    """``matches`` with the degree of every paraphrase candidate settled, and per corpus how.
+
+    Candidates that are nowhere near counting are left out of the table.
+    """
+    place = pl.int_range(pl.len()).alias("place")
+    numbered = matches.with_columns(place)
+    chosen = (pl.col("method") == "embedding") & (pl.col("relation") == PARAPHRASE)
+    own = set(
+        pictures.filter(pl.col("relation").is_in(COPIES))
+        .select("benchmark_id", "corpus", "corpus_id")
+        .iter_rows()
+    )
+    candidates = [
+        Candidate(
+            row,
+            json.loads(row["evidence"]),
+            (row["benchmark_id"], row["corpus"], row["corpus_id"]) in own,
+        )
+        for row in numbered.filter(chosen).to_dicts()
+    ]
+    reading = _Reading.of(candidates, index, quiet)
+    records: dict[str, dict[str, Any]] = {}
+    kept: list[dict[str, Any]] = []
+    for corpus in dict.fromkeys(matches["corpus"].to_list()):
+        here = [entry for entry in candidates if entry.row["corpus"] == corpus]
+        records[corpus] = _settle(here, reading, index)
+        kept += [_settled_row(entry) for entry in here if entry.row["degree"] != "dropped"]
+    schema = numbered.schema
+    frame = pl.DataFrame(kept, schema=schema) if kept else numbered.clear()
+    joined = pl.concat([numbered.filter(~chosen), frame]).sort("place").drop("place")
+    return joined, records
+
+
+class _Reading:
+    """Scores of pairs of texts: the cosine of one encoder, and a little for the rare words they share."""
+
+    def __init__(self, name: str, identity: str, vectors: Mapping[str, Floats]) -> None:
+        self.name, self.identity = name, identity
+        self._place = {text: place for place, text in enumerate(vectors)}
+        self._vectors: Floats = (
+            np.stack(list(vectors.values())) if vectors else np.zeros((0, 1), np.float32)
+        )
+        vocabulary: dict[str, int] = {}
+        rows, columns = [], []
+        for place, text in enumerate(vectors):
+            for word in sorted({stem(word) for word in loose(text).split()}):
+                rows.append(place)
+                columns.append(vocabulary.setdefault(word, len(vocabulary)))
+        shape = len(vectors), max(1, len(vocabulary))
+        has = scipy.sparse.csr_matrix((np.ones(len(rows), np.float32), (rows, columns)), shape)
+        count = np.asarray(has.sum(axis=0)).ravel()
+        rarity = np.log2((len(vectors) + 1) / (count + 1)).astype(np.float32)
+        self._words: Any = has.multiply(np.sqrt(np.maximum(rarity, 0.0))[None]).tocsr()
+        self._bits = np.asarray(self._words.multiply(self._words).sum(axis=1)).ravel()
+
+    @classmethod
+    def of(cls, candidates: Sequence[Candidate], index: TextIndex, quiet: bool) -> _Reading:
+        name = index.search.reader or index.search.encoder
+        assert name is not None
+        encoder = open_text_encoder(name)
+        texts = sorted(
+            {
+                *(index.entries[entry].text for entry in _asked(index)),
+                *(entry.evidence["benchmark_text"] for entry in candidates),
+                *(entry.evidence["corpus_text"] for entry in candidates),
+            }
+        )
+        vectors: dict[str, Floats] = {}
+        title = "reading paraphrase candidates"
+        with progress(title, len(texts), "texts", disabled=quiet) as step:
+            for first in range(0, len(texts), _BATCH):
+                batch = texts[first : first + _BATCH]
+                vectors.update(zip(batch, encoder.embed(batch), strict=True))
+                step(len(batch))
+        reading = cls(name, encoder.identity, vectors)
+        for entry in candidates:
+            pair = [entry.evidence["benchmark_text"]], [entry.evidence["corpus_text"]]
+            entry.similarity = float(reading.cosines(*pair)[0, 0])
+            entry.score = float(reading.scores(*pair)[0, 0])
+        return reading
+
+    def cosines(self, texts: Sequence[str], others: Sequence[str]) -> Floats:
+        ours, theirs = ([self._place[text] for text in side] for side in (texts, others))
+        cosines: Floats = np.minimum(1.0, self._vectors[ours] @ self._vectors[theirs].T)
+        return cosines
+
+    def scores(self, texts: Sequence[str], others: Sequence[str]) -> NDArray[np.float64]:
+        ours, theirs = ([self._place[text] for text in side] for side in (texts, others))
+        shared = (self._words[ours] @ self._words[theirs].T).toarray()
+        every = self._bits[ours][:, None] + self._bits[theirs][None] - shared
+        scores: NDArray[np.float64] = self.cosines(texts, others).astype(np.float64)
+        scores += _WORDS * shared / np.maximum(every, 1e-6)
+        return scores
+
+
+def _asked(index: TextIndex) -> list[int]:
+    """Texts of the benchmark that are compared with each other, evenly drawn where there are many."""
+    whole = [k for k in index.whole if index.entries[k].field != "question+options"]
+    return whole[:: max(1, -(-len(whole) // _SAMPLE))]
+
+
+def _settle(candidates: Sequence[Candidate], reading: _Reading, index: TextIndex) -> dict[str, Any]:
+    """Give every candidate of one corpus its chance and its degree."""
+    search = index.search
+    settled = SETTLED.get(reading.name, _ANY)
+    among = _Neighbours(reading, index)
+    alone = Null(among.margins, settled)
+    contradicting = [e.score for e in candidates if e.own and e.answer == "different"]
+    beside = Null(
+        contradicting if len(contradicting) >= FEW else among.together, (settled[1], settled[1])
+    )
+    chances = Chances(candidates, index)
+    best_item = _nearest_items(candidates)
+    margins = among.stand_out(candidates)
+    documents = len({entry.document for entry in candidates if not entry.own})
+    fewer = min(1.0, documents / max(1, len(alone)))
+    for entry, margin in zip(candidates, margins, strict=True):
+        if entry.own:
+            entry.p = beside.p(entry.score, entry.similarity) * chances.of(entry)
+        else:
+            # The nearest of a few texts is less near than that of many: those with the item's answer, and
+            # those of a corpus smaller than the benchmark.
+            entry.p = 1.0 - (1.0 - alone.p(margin, entry.similarity)) ** (fewer * chances.of(entry))
+        if search.threshold is not None:
+            entry.p = 0.0 if entry.similarity >= search.threshold else 1.0
+        entry.possible = _may_count(entry, best_item)
+    cut = max(ALONE_ALPHA, _cut(candidates, search.fdr, min(len(index.ids), documents)))
+    for entry in candidates:
+        limit = OWN_ALPHA if entry.own else cut
+        counts = entry.possible and entry.p <= limit
+        listed = counts or (
+            entry.p <= max(_LISTED * limit, search.fdr) and entry.answer != "different"
+        )
+        entry.row["degree"] = "soft" if counts else "none" if listed else "dropped"
+        entry.evidence["reading"] = {
+            "similarity": round(entry.similarity, 4),
+            "chance": float(f"{entry.p:.2g}"),
+            "own_picture": entry.own,
+        }
+    return {
+        "reader": reading.identity,
+        "fdr": search.fdr,
+        "threshold": search.threshold,
+        "read": len(candidates),
+        "counted": sum(entry.row["degree"] == "soft" for entry in candidates),
+        "cut": cut,
+        "null": {"alone": len(alone), "beside the own picture": len(beside)},
+    }
+
+
+def _cut(candidates: Sequence[Candidate], fdr: float, items: int) -> float:
+    """The largest chance at which the share of false ones among what counts stays below ``fdr``."""
+    best: dict[str, float] = {}
+    for entry in candidates:
+        if not entry.own:
+            chance = entry.p if entry.possible else 1.0
+            best[entry.item] = min(best.get(entry.item, 1.0), chance)
+    chances = np.sort(np.fromiter(best.values(), np.float64))
+    chances = chances[: max(1, items)]  # a document rewords no more than one text
+    different = max(0, items - len(chances)) + int((chances > _HALF).sum())
+    null = min(1.0, (1 + different) / (_HALF * max(1, items)))
+    false = null * items * chances / np.arange(1, len(chances) + 1)
+    passing = np.flatnonzero(false <= fdr)
+    return float(chances[passing[-1]]) if len(passing) else 0.0
+
+
+def _nearest_items(candidates: Sequence[Candidate]) -> dict[tuple[str, str, str], float]:
+    """Per document the score of the item it is nearest to, of those it does not contradict."""
+    best: dict[tuple[str, str, str], float] = {}
+    for entry in candidates:
+        if entry.answer != "different":
+            best[entry.document] = max(best.get(entry.document, -1.0), entry.score)
+    return best
+
+
+class _Neighbours:
+    """Texts of the benchmark among each other: what nearness says about texts known to be different."""
+
+    def __init__(self, reading: _Reading, index: TextIndex) -> None:
+        self._reading, self._index = reading, index
+        self._asked = _asked(index)
+        self._texts = [index.entries[k].text for k in self._asked]
+        self._place = {text: place for place, text in enumerate(self._texts)}
+        self._clusters = [
+            {index.clusters[item] for item in index.entries[k].items} for k in self._asked
+        ]
+        self.margins: list[float] = []  # of every text's nearest that is known to be different
+        self.together: list[float] = []  # of pairs about one picture with different answers
+        self._own_next: list[NDArray[np.float64]] = []  # per text its nearest about other pictures
+        self._compare()
+
+    def _compare(self) -> None:
+        having: dict[str, list[int]] = {}
+        for place, names in enumerate(self._clusters):
+            for name in names:
+                having.setdefault(name, []).append(place)
+        answers = [self._index.answers[k] for k in self._asked]
+        by_answer: dict[str, list[int]] = {}
+        for place, known in enumerate(answers):
+            for answer in known:
+                by_answer.setdefault(answer, []).append(place)
+        scores = self._reading.scores(self._texts, self._texts)
+        nearest: list[tuple[int, float]] = []
+        for place, known in enumerate(answers):
+            same = [other for answer in known for other in by_answer[answer]]
+            beside = [other for name in self._clusters[place] for other in having[name]]
+            if known:
+                others = set(beside) - {place, *same}
+                self.together += [float(scores[place, other]) for other in others if other > place]
+            scores[place, beside] = -1.0
+            self._own_next.append(_highest(scores[place], _NEXT + 1))
+            contradicting = scores[place].copy()
+            contradicting[[place, *same]] = -1.0
+            other = int(contradicting.argmax())
+            nearest.append((other, float(contradicting[other])))
+        for place, (other, score) in enumerate(nearest):
+            if score > -1.0:
+                own, theirs = (_without(self._own_next[k], score) for k in (place, other))
+                self.margins.append(score - max(_middle(own), _middle(theirs)))
+
+    def stand_out(self, candidates: Sequence[Candidate]) -> list[float]:
+        """How much nearer a candidate is than the next-nearest texts of either side."""
+        around: dict[str, list[float]] = {}  # per text of the benchmark, scores of its candidates
+        for entry in candidates:
+            around.setdefault(entry.evidence["benchmark_text"], []).append(entry.score)
+        theirs: dict[str, NDArray[np.float64]] = {}
+        texts = list(dict.fromkeys(entry.evidence["corpus_text"] for entry in candidates))
+        for first in range(0, len(texts), _BATCH):
+            batch = texts[first : first + _BATCH]
+            for text, scores in zip(batch, self._reading.scores(batch, self._texts), strict=True):
+                theirs[text] = _highest(scores, _NEXT + 1)
+        margins = []
+        for entry in candidates:
+            text = entry.evidence["benchmark_text"]
+            place = self._place.get(text)
+            near = self._own_next[place] if place is not None else np.empty(0)
+            near = _highest(np.append(near, _without(np.asarray(around[text]), entry.score)), _NEXT)
+            beyond = _without(theirs[entry.evidence["corpus_text"]], entry.score)
+            margins.append(entry.score - max(_middle(near), _middle(beyond)))
+        return margins
+
+
+def _highest(scores: NDArray[np.float64], count: int) -> NDArray[np.float64]:
+    return np.sort(scores)[::-1][:count]
+
+
+def _without(scores: NDArray[np.float64], score: float) -> NDArray[np.float64]:
+    """All but the one that is this score, which is the pair's own."""
+    if not len(scores):
+        return scores
+    place = int(np.abs(scores - score).argmin())
+    if abs(float(scores[place]) - score) > _EQUAL:
+        return scores
+    return np.delete(scores, place)
+
+
+def _middle(scores: NDArray[np.float64]) -> float:
+    known = scores[scores > -1.0][:_NEXT]
+    return float(np.median(known)) if len(known) else 0.0
+
+
+_EQUAL = 1e-4  # rounding of one product computed twice
+
+
+def _may_count(entry: Candidate, best_item: Mapping[tuple[str, str, str], float]) -> bool:
+    """What no likeness makes up for."""
+    if (
+        entry.answer == "different"
+        or _too_short(entry)
+        or not same_amounts(entry.evidence["benchmark_text"], entry.evidence["corpus_text"])
+    ):
+        return False
+    if entry.own:
+        return True
+    told = entry.answer == "same" and (entry.evidence.get("options") or told_by_numbers(entry))
+    if entry.evidence["generic"] and not told:
+        return False  # asked of several pictures: it identifies none
+    if entry.evidence["short"] and entry.answer != "same":
+        return False
+    return entry.score >= best_item[entry.document]
+
+
+def _too_short(entry: Candidate) -> bool:
+    ours, theirs = (
+        len(loose(entry.evidence[side]).split()) for side in ("benchmark_text", "corpus_text")
+    )
+    return theirs < _FEWEST_WORDS or theirs < _SHORTER * ours
+
+
+def _settled_row(entry: Candidate) -> dict[str, Any]:
+    evidence = {
+        **entry.evidence,
+        "benchmark_text": entry.evidence["benchmark_text"][:SHOWN],
+        "corpus_text": entry.evidence["corpus_text"][:SHOWN],
+    }
+    return {
+        **entry.row,
+        "similarity": entry.similarity,
+        "evidence": json.dumps(evidence, ensure_ascii=False),
+    }

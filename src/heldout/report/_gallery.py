@@ -1,0 +1,309 @@
+"""The matches as people judge them: pairs of pictures with their questions, the worst leaks first."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import io
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import polars as pl
+from markupsafe import Markup
+from PIL import Image
+
+from heldout.engine import progress
+from heldout.evidence import GRAVEST, SUREST, Modality, Relation
+from heldout.overlap import read_matches
+from heldout.report._reproduce import templates
+from heldout.store import Run
+
+CONFLICT = "label conflict"  # a copy with another answer or under another class
+LEAKED = {
+    Modality.FULL: "image, question and answer",
+    Modality.IMAGE_AND_QUESTION: "image and question",
+    Modality.IMAGE_ONLY: "image only",
+}
+LABELLED = "image and label"  # of items without a question
+QUESTIONS = 8  # of one picture; the table holds all
+_LONGEST = 400  # characters of somebody else's text in one card
+
+
+def all_pairs(run: Run) -> list[dict[str, Any]]:
+    """Every pair of pictures that is not unrelated, with the questions asked of it."""
+    matches = read_matches(run)
+    matches = matches.filter(pl.col("relation") != Relation.UNRELATED)
+    if matches.is_empty():
+        return []
+    # One pair of pictures can carry many questions on either side: group them, the worst leak decides.
+    picture = pl.col("evidence").str.json_path_match("$.benchmark_pixels").alias("picture")
+    theirs = pl.col("evidence").str.json_path_match("$.corpus_image").fill_null(pl.col("corpus_id"))
+    severity = pl.col("modality").replace_strict(GRAVEST, return_dtype=pl.Int32)
+    sureness = pl.col("relation").replace_strict(SUREST, return_dtype=pl.Int32)
+    grouped = (
+        matches.with_columns(
+            picture, theirs.alias("theirs"), (len(GRAVEST) * sureness + severity).alias("severity")
+        )
+        .group_by("picture", "corpus", "theirs", maintain_order=True)
+        .agg(pl.all().sort_by("severity", maintain_order=True))
+        .sort(pl.col("severity").list.first(), maintain_order=True)
+    )
+    items = _items(run, set(matches["benchmark_id"].to_list()))
+    return [_pair(group, items) for group in grouped.iter_rows(named=True)]
+
+
+def _pair(group: dict[str, Any], items: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    evidence = json.loads(group["evidence"][0])
+    worst: dict[str, str] = {}  # rows come the worst first
+    for item, modality in zip(group["benchmark_id"], group["modality"], strict=True):
+        worst.setdefault(item, modality)
+    questions = [
+        {
+            "question": _short(items[item]["question"]),
+            "answer": _short(items[item]["answer"]),
+            "leaked": modality == Modality.FULL,
+        }
+        for item, modality in worst.items()
+    ]
+    registration = evidence.get("registration") or {}
+    return {
+        "corpus": group["corpus"],
+        "corpus_id": group["corpus_id"][0],
+        "corpus_items": len(set(group["corpus_id"])),
+        "method": group["method"][0],
+        "relation": group["relation"][0],
+        "transform": group["transform"][0],
+        "leaked": _leaked(group["modality"][0], questions),
+        "full": group["modality"][0] == Modality.FULL,
+        "label": CONFLICT
+        if "different" in group["label_relation"]
+        else "same label"
+        if "same" in group["label_relation"]
+        else "",
+        "left": evidence["benchmark_image"],
+        "right": evidence["corpus_image"],
+        "warp": registration.get("warp"),
+        "inverted": bool(registration.get("inverted")),
+        "similarity": group["similarity"][0],
+        "detail": registration.get("detail"),
+        "image": items[group["benchmark_id"][0]]["image_names"][group["image_index"][0]],
+        "corpus_text": _short(evidence["corpus_text"]),
+        "corpus_question": _short(evidence["corpus_question"]),
+        "corpus_answer": _short(evidence["corpus_answer"]),
+        "questions": questions[:QUESTIONS],
+        "asked": len(questions),
+    }
+
+
+def _leaked(modality: str, questions: Sequence[Mapping[str, Any]]) -> str:
+    if modality == Modality.FULL and not any(record["question"] for record in questions):
+        return LABELLED
+    return LEAKED.get(Modality(modality), "")
+
+
+def _short(words: str | None) -> str:
+    message = words or ""
+    return message if len(message) <= _LONGEST else message[: _LONGEST - 1] + "…"
+
+
+def _items(run: Run, wanted: set[str]) -> dict[str, dict[str, Any]]:
+    kept = run.frame("items").filter(pl.col("benchmark_id").is_in(list(wanted)))
+    return {row["benchmark_id"]: row for row in kept.iter_rows(named=True)}
+
+
+# A registration's warp as an SVG transform: the corpus' picture laid on the benchmark's.
+
+
+_STILL = 1e-6
+_FLAT = 1e-9
+
+
+def laid_on(warp: Sequence[Sequence[float]] | None, size: tuple[int, int]) -> str | None:
+    """``matrix(…)`` from the candidate's native pixels to the query's; None where nothing moves.
+
+    SVG has no perspective: a homography is drawn by what it does in the middle of the candidate, which has
+    ``size``.
+    """
+    if warp is None:
+        return None
+    matrix = np.asarray(warp, dtype=np.float64)
+    if matrix.shape != (3, 3) or not np.isfinite(matrix).all():
+        return None
+    if abs(np.linalg.det(matrix)) < _FLAT:
+        return None
+    # Warps speak of the middles of pixels, SVG of their corners.
+    half = np.array([[1.0, 0.0, 0.5], [0.0, 1.0, 0.5], [0.0, 0.0, 1.0]])
+    back = half @ np.linalg.inv(matrix) @ np.linalg.inv(half)
+    middle = np.array([size[0] / 2, size[1] / 2])
+    x, y, depth = back @ np.array([*middle, 1.0])
+    if abs(depth) < _FLAT:
+        return None
+    there = np.array([x / depth, y / depth])
+    linear = (back[:2, :2] - np.outer(there, back[2, :2])) / depth
+    shift = there - linear @ middle
+    if np.abs(linear - np.eye(2)).max() < _STILL and np.abs(shift).max() < _STILL:
+        return None
+    (a, c), (b, d) = linear
+    numbers = " ".join(f"{value:.6g}" for value in (a, b, c, d, *shift))
+    return f"matrix({numbers})"
+
+
+# A gallery of any size on one page: cards and pictures in blocks that the browser reads when asked.
+#
+# The first page of cards is plain HTML. All pages lie in packed blocks of JSON behind the text, each with its
+# cards as HTML (made by the same template, so escaped the same way) and with the pictures that are new in it.
+# A picture's name says which block holds it. Until a block is shown the browser does not unpack it.
+
+
+PER_PAGE = 24
+#: Bytes of pictures as the run keeps them, then small ones, then none: a page must still open on a phone.
+WHOLE_BYTES = 16_000_000
+ALL_BYTES = 48_000_000
+SMALL = 112  # pixels
+_SIDES = ("left", "right")
+
+
+@dataclass
+class GalleryPicture:
+    """What the browser needs to draw one: its native size and a WebP, in base64."""
+
+    name: str
+    width: int
+    height: int
+    data: str
+
+    def as_json(self) -> list[Any]:
+        return [self.width, self.height, self.data]
+
+
+@dataclass
+class Gallery:
+    total: int = 0
+    first: list[Markup] = field(default_factory=list)  # cards of the first page
+    sprite: list[GalleryPicture] = field(default_factory=list)  # and the pictures they use
+    blocks: list[str] = field(default_factory=list)  # packed, one a page
+    index: Markup = field(default_factory=Markup)  # what every card can be filtered by
+    choices: dict[str, dict[str, int]] = field(default_factory=dict)
+    small: int = 0  # pictures shown smaller than the run keeps them
+    missing: int = 0  # pictures that are not on the page at all
+
+
+def make_gallery(run: Run, *, quiet: bool = False) -> Gallery:
+    pairs = all_pairs(run)
+    if not pairs:
+        return Gallery()
+    made = Gallery(total=len(pairs))
+    store = _Store(run, pairs)
+    card = templates().get_template("pair.html.j2")
+    with progress("gallery of the report", len(pairs), "pairs", disabled=quiet) as step:
+        for start in range(0, len(pairs), PER_PAGE):
+            store.turn()
+            shown = [store.drawn(pair) for pair in pairs[start : start + PER_PAGE]]
+            cards = [
+                Markup(card.render(pair=pair, number=start + n + 1)) for n, pair in enumerate(shown)
+            ]
+            if not start:
+                made.first, made.sprite = cards, list(store.block)
+            pictures = {picture.name: picture.as_json() for picture in store.block}
+            made.blocks.append(packed({"cards": cards, "pictures": pictures}))
+            step(len(shown))
+    made.small, made.missing = store.small, store.missing
+    made.choices = {
+        "corpus": _counts(pair["corpus"] for pair in pairs),
+        "relation": _counts(pair["relation"] for pair in pairs),
+        "leaked": _counts(pair["leaked"] for pair in pairs if pair["leaked"]),
+        "label": _counts(pair["label"] for pair in pairs if pair["label"]),
+    }
+    made.choices = {name: counts for name, counts in made.choices.items() if counts}
+    kinds = {name: list(counts) for name, counts in made.choices.items()}
+    rows = [
+        [kinds[name].index(pair[name]) if pair[name] in kinds[name] else -1 for name in kinds]
+        for pair in pairs
+    ]
+    made.index = as_data({"per_page": PER_PAGE, "rows": rows})
+    return made
+
+
+def as_data(value: Any) -> Markup:
+    """JSON that may stand inside <script type="application/json">: nothing in it can end the block."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    for sign in "<>&\u2028\u2029":
+        text = text.replace(sign, f"\\u{ord(sign):04x}")
+    return Markup(text)
+
+
+def packed(value: Any) -> str:
+    """Cards differ in few words, so they pack well. No time stamp: the same run makes the same page."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return base64.b64encode(gzip.compress(text.encode(), 3, mtime=0)).decode()
+
+
+class _Store:
+    """Pictures by digest, each put into the block in which a card needs it first."""
+
+    def __init__(self, run: Run, pairs: Sequence[Mapping[str, Any]]) -> None:
+        wanted = {pair[side] for pair in pairs for side in _SIDES}
+        thumbnails = run.frame("thumbnails")
+        self.kept = {
+            row["digest"]: row
+            for row in thumbnails.filter(pl.col("digest").is_in(list(wanted))).iter_rows(named=True)
+        }
+        self.known: dict[str, GalleryPicture | None] = {}
+        self.block: list[GalleryPicture] = []
+        self.number = -1
+        self.bytes = self.small = self.missing = 0
+
+    def turn(self) -> None:
+        self.block = []
+        self.number += 1
+
+    def drawn(self, pair: dict[str, Any]) -> dict[str, Any]:
+        left, right = (self.picture(pair[side]) for side in _SIDES)
+        laid = laid_on(pair["warp"], (right.width, right.height)) if left and right else None
+        return {**pair, "left": left, "right": right, "laid": laid}
+
+    def picture(self, digest: str) -> GalleryPicture | None:
+        if digest not in self.known:
+            self.known[digest] = self._new(digest)
+        return self.known[digest]
+
+    def _new(self, digest: str) -> GalleryPicture | None:
+        row = self.kept.get(digest)
+        if row is None:
+            return None
+        data = row["webp"]
+        if self.bytes + len(data) > WHOLE_BYTES:
+            data = _smaller(data)
+            if self.bytes + len(data) > ALL_BYTES:
+                self.missing += 1
+                return None
+            self.small += 1
+        self.bytes += len(data)
+        name = f"p{self.number}-{len(self.block)}"
+        made = GalleryPicture(name, row["width"], row["height"], base64.b64encode(data).decode())
+        self.block.append(made)
+        return made
+
+
+def _smaller(webp: bytes) -> bytes:
+    """The run's own thumbnail once more, at the size of a stamp."""
+    with Image.open(io.BytesIO(webp), formats=("WEBP",)) as image:
+        stamp = image.convert("RGB")
+    stamp.thumbnail((SMALL, SMALL), Image.Resampling.BOX)
+    buffer = io.BytesIO()
+    stamp.save(buffer, "WEBP", quality=60, method=0)
+    return min(buffer.getvalue(), webp, key=len)
+
+
+def _counts(values: Iterator[str] | Any) -> dict[str, int]:
+    """In the order of severity, which is the order in which they come."""
+    counts: dict[str, int] = {}
+    for value in values:
+        counts[value] = counts.get(value, 0) + 1
+    order = [LABELLED, *LEAKED.values()]
+    return dict(
+        sorted(counts.items(), key=lambda entry: order.index(entry[0]) if entry[0] in order else 0)
+    )

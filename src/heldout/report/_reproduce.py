@@ -1,0 +1,121 @@
+"""The commands that made what a run folder holds now: the last of each stage, in their order."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+import shlex
+from collections.abc import Sequence
+from functools import lru_cache
+from importlib import resources
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from heldout.store import PYTHON
+
+#: Scores and answers of one model, or of other variants, do not replace another's: these tell them apart.
+_APART = ("--model", "--endpoint", "--recorded", "--as", "--variants", "--twins")
+_MODEL_CALLS = ("score", "ask")
+_CALL = re.compile(r"\bheldout\.(\w+)\(")
+_FLAGS = ("--options", "--order-joint", "--order-neighbour")  # tables of their own
+
+
+def commands_shown(commands: Sequence[Sequence[str]]) -> list[str]:
+    """Commands as they are typed, calls from Python as they are written.
+
+    An overlap that was given again with other corpora, say, made nothing of what is shown.
+    """
+    last = {_stage(command): place for place, command in enumerate(commands)}
+    return [_written(commands[place]) for place in sorted(last.values())]
+
+
+def _written(command: Sequence[str]) -> str:
+    return f"Python: {command[1]}" if _is_python(command) else shlex.join(command)
+
+
+def _is_python(command: Sequence[str]) -> bool:
+    return len(command) == 2 and command[0] == PYTHON
+
+
+def _stage(command: Sequence[str]) -> tuple[str, ...]:
+    if command[0] == PYTHON and (call := _CALL.search(command[-1])):
+        return (call[1], *([command[-1]] if call[1] in _MODEL_CALLS else []))
+    verb = next((word for word in command[1:] if not word.startswith("-")), "")
+    apart = [f"{name} {_value(command, name)}" for name in _APART]
+    return (verb, *apart, *(name for name in _FLAGS if name in command))
+
+
+def _value(command: Sequence[str], name: str) -> str:
+    values = []
+    for place, word in enumerate(command):
+        if word == name:
+            values += list(command[place + 1 : place + 2])
+        elif word.startswith(f"{name}="):
+            values.append(word.partition("=")[2])
+    return " ".join(values)
+
+
+# The templates' surroundings: what is escaped, which scripts a page may run, how numbers are written.
+
+
+# Text of strangers on a page: what a browser would obey or hide is shown instead.
+
+
+# Marks that turn the direction of everything after them, and characters of no width.
+_HIDDEN = (*range(0x200B, 0x2010), *range(0x202A, 0x202F), *range(0x2060, 0x206A), 0xFEFF)
+_SHOWN = {code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in "\t\n\r"}
+_SHOWN |= dict.fromkeys((127, *range(128, 160)), "�")
+_SHOWN |= {code: f"[U+{code:04X}]" for code in _HIDDEN}
+
+
+def visible(value: Any) -> Any:
+    """For ``finalize`` of a template: control and bidirectional marks as symbols; our own markup stays."""
+    if isinstance(value, str) and not isinstance(value, Markup) and not value.isprintable():
+        return value.translate(_SHOWN)
+    return value
+
+
+@lru_cache(maxsize=1)
+def templates() -> Environment:
+    # Everything in a corpus is somebody else's text: autoescape has no exceptions here.
+    made = Environment(
+        loader=PackageLoader("heldout.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=visible,
+    )
+    made.filters.update(percent=percent, count=lambda value: f"{value:,}", slug=slug, anchor=anchor)
+    return made
+
+
+def script(name: str) -> dict[str, Any]:
+    """A script of ours and the digest by which the page's policy knows it: no other runs."""
+    text = resources.files("heldout.report").joinpath("templates", name).read_text("utf-8")
+    digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+    return {"text": Markup(text), "policy": f"'sha256-{digest}'"}
+
+
+def percent(value: float, digits: int = 1) -> str:
+    """A share that is not quite 0 or 1 is never printed as 0 % or 100 %; the sign stays beside it."""
+    shown = f"{value:.{digits}%}"
+    if (value > 0 and float(shown[:-1]) == 0) or (value < 1 and float(shown[:-1]) == 100):
+        shown = f"{value:.{digits + 2}%}"
+    return shown.replace("%", "\N{NO-BREAK SPACE}%")
+
+
+def slug(words: str) -> str:
+    """A status as a class of the style sheet."""
+    return words.replace(" ", "-")
+
+
+def anchor(identifier: str) -> str:
+    """A claim's id as the name of a place on the page; ids that only differ in odd signs stay apart."""
+    plain = re.sub(r"[^A-Za-z0-9_-]+", "-", identifier)
+    if plain != identifier.replace("/", "-"):
+        plain += "-" + hashlib.sha256(identifier.encode()).hexdigest()[:6]
+    return f"claim-{plain}"

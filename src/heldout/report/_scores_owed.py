@@ -1,0 +1,238 @@
+"""How much a score owes to leaks, in sentences and rows: all items, clean ones, leaked ones."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from heldout.detect import LABELLED, kept_studies
+from heldout.evidence import kept_leak_labels
+from heldout.report._reproduce import percent
+from heldout.store import Run
+from heldout.verdict import ACCURACY, CLEAN, correct_scores
+
+LACKING = (
+    "Not known: no model's answers to this benchmark are recorded. heldout ask records them into this run "
+    "folder; predictions you already have go through heldout impact --run."
+)
+UNSEARCHED = (
+    "Not known: answers are recorded, but no corpus was searched, so it is not known which items leaked. "
+    "heldout overlap into this run folder finds out."
+)
+# In place of a score on clean items.
+NOT_CLEAN = {"value": "–", "around": "has seen it", "items": None}
+
+
+def lacking(run: Run) -> str:
+    """Why scores are not compared."""
+    recorded = bool(run.manifest().get("models")) and run.table_path("answers").exists()
+    return UNSEARCHED if recorded and not _leaks_known(run) else LACKING
+
+
+def _leaks_known(run: Run) -> bool:
+    return run.table_path("matches").exists() or kept_leak_labels(run) is not None
+
+
+def corrected_of(run: Run) -> Mapping[str, Any]:
+    """As an audit left it, or made now from what the run holds."""
+    if (run.path / "corrected.json").exists():
+        record: Mapping[str, Any] = run.read_json("corrected.json")
+        return record
+    manifest = run.manifest()
+    models = sorted(manifest.get("models", {}))
+    if not models or not _leaks_known(run):
+        return {"models": [], "rankings": []}
+    return correct_scores(run, models, seed=manifest["seed"]).as_json()
+
+
+def owed_sentences(
+    corrected: Mapping[str, Mapping[str, Any]],
+    searched: bool = True,
+    verdicts: Mapping[tuple[str, str], str] | None = None,
+) -> list[dict[str, str]]:
+    """One per model with answers; empty where nothing is recorded. Models that have seen the benchmark come
+    first, comparison models last, and among equals the largest difference.
+
+    ``searched``: in a corpus, without which nobody knows which items leaked. ``verdicts``: status by
+    benchmark and model, of the models under test.
+    """
+    several = len(corrected) > 1
+    sentences = []
+    statuses = verdicts or {}
+    for benchmark, record in corrected.items():
+        for model in record.get("models", []):
+            if model["metric"] == ACCURACY:
+                where = f"{model['model']} on {benchmark}" if several else str(model["model"])
+                status = statuses.get((benchmark, model["model"]))
+                points, sentence = _sentence(where, model, searched, status == "survives")
+                rank = 0 if status == "survives" else 2 if statuses and status is None else 1
+                sentences.append((rank, -abs(points), sentence))
+    sentences.sort(key=lambda entry: entry[:2])
+    return [sentence for *_, sentence in sentences]
+
+
+def have_seen(cells: Sequence[Mapping[str, Any]], benchmark: str) -> frozenset[str]:
+    """Models that have seen ``benchmark``: what did not leak into a corpus is not clean for them."""
+    return frozenset(
+        cell["model"]
+        for cell in cells
+        if cell["benchmark"] == benchmark
+        and cell["model"] is not None
+        and cell["status"] == "survives"
+        and " & " not in cell["model"]
+    )
+
+
+def score_rows(corrected: Mapping[str, Any], seen: Collection[str] = ()) -> list[dict[str, Any]]:
+    """For the table: one per model and metric, every subset beside the other.
+
+    Models that have ``seen`` the benchmark have no clean score, and no difference to one.
+    """
+    return [
+        {
+            "model": model["model"],
+            "metric": model["metric"],
+            "items": model["items"],
+            "subsets": {
+                line["subset"]: NOT_CLEAN
+                if model["model"] in seen and line["subset"] == "non-leaked"
+                else _shown(line, model["metric"])
+                for line in model["lines"]
+            },
+            "owed": None if model["model"] in seen else _owed(model),
+        }
+        for model in corrected.get("models", [])
+    ]
+
+
+def rankings_without(
+    rankings: Sequence[Mapping[str, Any]], seen: Collection[str]
+) -> list[dict[str, Any]]:
+    """Rankings in which models that have ``seen`` the benchmark have no rank on clean items."""
+    return [
+        {
+            **ranking,
+            "ranks": {
+                model: {
+                    name: rank for name, rank in ranks.items() if name != CLEAN or model not in seen
+                }
+                for model, ranks in ranking["ranks"].items()
+            },
+        }
+        for ranking in rankings
+    ]
+
+
+def _sentence(
+    where: str, model: Mapping[str, Any], searched: bool, seen: bool
+) -> tuple[float, dict[str, str]]:
+    lines = {line["subset"]: line for line in model["lines"]}
+    full, clean = lines["original"], lines.get("non-leaked", {"value": None})
+    if seen:
+        message = (
+            f"{percent(full['value'])} on all items; it has seen the benchmark itself: no part of it "
+            "is clean for this model."
+        )
+        return 0.0, {"model": where, "points": "", "sentence": message, "sure": ""}
+    leaked = lines.get("leaked", {"items": 0})
+    if not leaked["items"]:
+        leaks = "none of them leaked" if searched else "no corpus was searched for leaked ones"
+        message = f"{percent(full['value'])} on all items; {leaks}."
+        return 0.0, {"model": where, "points": "", "sentence": message, "sure": ""}
+    if clean["value"] is None:
+        message = (
+            f"{percent(full['value'])} on all items; no item is clean, so nothing can be compared."
+        )
+        return 0.0, {"model": where, "points": "", "sentence": message, "sure": ""}
+    points = 100 * (full["value"] - clean["value"])
+    message = f"{percent(full['value'])} on all items, {percent(clean['value'])} on the clean ones"
+    if leaked.get("leakage") == LABELLED:
+        message += " (leaked by labels made elsewhere, not verified)"
+    elif LABELLED in leaked.get("leakage", ""):
+        message += " (leaked by the search or by labels made elsewhere)"
+    return points, {
+        "model": where,
+        "points": signed(points) + " points",
+        "sentence": message,
+        "sure": _sure(model),
+    }
+
+
+def _sure(model: Mapping[str, Any]) -> str:
+    if not model["owed"]:
+        return ""
+    p = model["owed"][0]["p_adjusted"]
+    if p is None:
+        return "too few clusters to say whether leaked items are easier for it"
+    return (
+        "leaked items are easier for it than clean ones, beyond chance"
+        if p <= 0.05 and model["owed"][0]["value"] > 0
+        else "leaked items are harder for it than clean ones, beyond chance"
+        if p <= 0.05
+        else "leaked and clean items may differ by chance"
+    )
+
+
+def _shown(line: Mapping[str, Any], metric: str) -> dict[str, Any]:
+    value, interval = line["value"], line["interval"]
+    tell = percent if metric == ACCURACY else _plain
+    message = "–" if value is None else tell(value)
+    around = f"{tell(interval['low'])} – {tell(interval['high'])}" if interval else ""
+    if line.get("sd") is not None:
+        around = f"± {tell(line['sd'])} over draws"
+    return {"value": message, "around": around, "items": line["items"]}
+
+
+def _owed(model: Mapping[str, Any]) -> dict[str, Any] | None:
+    if not model["owed"]:
+        return None
+    owed = model["owed"][0]
+    rate = model["metric"] == ACCURACY
+
+    def tell(value: float) -> str:
+        return signed(100 * value) if rate else signed(value, 3)
+
+    interval = owed["interval"]
+    return {
+        "value": tell(owed["value"]) + (" points" if rate else ""),
+        "around": f"{tell(interval['low'])} – {tell(interval['high'])}" if interval else "",
+        "p": owed["p_adjusted"],
+    }
+
+
+def signed(value: float, digits: int = 1) -> str:
+    """With a sign that is as long as its brother."""
+    return f"{value:+.{digits}f}".replace("-", "−")
+
+
+def _plain(value: float) -> str:
+    return f"{value:.3f}"
+
+
+# The report's section on scores: the differences of every impact study the run folder holds.
+
+
+def impact_rows(run: Run) -> list[dict[str, Any]]:
+    """One per difference, with the file that holds it."""
+    return [
+        {"file": name, "model": impact["model"], **owed}
+        for name, study in kept_studies(run)
+        for impact in study["impacts"]
+        for owed in impact["owed"]
+    ]
+
+
+def impact_remarks(run: Run) -> list[dict[str, Any]]:
+    """What is to be known of the files behind the differences: labels made elsewhere, grades that
+    disagree, empty predictions."""
+    remarks = []
+    for name, study in kept_studies(run):
+        labels = study.get("labels")
+        if labels is not None:
+            message = f"{labels['note']} ({labels['source']}, sha256 {labels['sha256'][:12]})"
+            remarks.append({"file": name, "model": "", "sentence": message})
+        for model, sentences in study.get("remarks", {}).items():
+            remarks += [
+                {"file": name, "model": model, "sentence": sentence} for sentence in sentences
+            ]
+    return remarks

@@ -1,0 +1,102 @@
+"""report.md: the report's first screen and claims as text, for pull requests and terminals."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from heldout.cure import JunitCase, junit
+from heldout.report._reproduce import visible
+from heldout.report.first_screen import is_pair, target
+from heldout.verdict import Claim, is_leak
+
+_MARKS = re.compile(r"([\\`*_\[\]<>|#])")
+
+
+def escaped(words: str) -> str:
+    """Somebody else's text as text: no markup, no line of its own."""
+    return _MARKS.sub(r"\\\1", str(visible(" ".join(words.split()))))
+
+
+def as_row(*cells: str) -> str:
+    return "| " + " | ".join(escaped(cell) for cell in cells) + " |"
+
+
+def report_markdown(
+    benchmark: Mapping[str, Any],
+    answer: str,
+    screen: Mapping[str, Any],
+    cells: Sequence[Mapping[str, Any]],
+    claims: Sequence[Claim],
+    commands: Sequence[str],
+    lacking: str,
+    remarks: Sequence[tuple[str, str]] = (),
+) -> str:
+    """``remarks``: what is to be known of recorded files, by the model or file they are about."""
+    lines = [
+        f"# Is “{escaped(benchmark['name'])}” still held out? {escaped(answer)}",
+        "",
+        f"{benchmark['items']:,} items, revision `{benchmark['fingerprint'][:12]}`.",
+        "",
+    ]
+    sure = [*screen["sure"], *filter(None, [screen["measured"]])]
+    lines += [f"- {escaped(sentence)}" for sentence in sure]
+    owed = [
+        f"{difference['model']}: {difference['points']} {difference['sentence']}"
+        for difference in screen["owed"]
+    ]
+    lines += [f"- Score: {escaped(line)}" for line in owed or [lacking]]
+    lines += [f"- Do: {escaped(step['sentence'])}" for step in screen["advice"]]
+    lines += [f"- Recorded: {escaped(about)}: {escaped(remark)}" for about, remark in remarks]
+    lines += ["", "| against | verdict | in words |", "|---|---|---|"]
+    record = {
+        (row["kind"], row["name"]): cell
+        for row in screen["grid"]["rows"]
+        for cell in row["cells"]
+        if cell
+    }
+    for cell in cells:
+        if not is_pair(cell):
+            kind, name = target(cell)
+            shown = record[kind, name]
+            rate = f" ({shown['rate']})" if shown["rate"] else ""
+            # Without a claim below, this is the only place that says why.
+            why = "" if cell["claims"] or not shown["why"] else f": {shown['why']}"
+            lines.append(as_row(f"{kind} {name}", cell["status"], shown["words"] + rate + why))
+    lines += ["", "## Claims", ""]
+    for claim in claims:
+        lines += [
+            f"**{claim.status}** {escaped(claim.sentence)}",
+            "",
+            f"Why: {escaped(claim.why)}.",
+            "",
+        ]
+        lines += [
+            f"- {claim.ended(control)}: {escaped(control.name)}: {escaped(control.reason)}"
+            for control in claim.controls
+        ]
+        if claim.next_step:
+            lines += ["", f"→ {escaped(claim.next_step)}."]
+        lines.append("")
+    # Four spaces make a block of code whatever the commands hold.
+    lines += ["## Reproduce", "", *(f"    {' '.join(command.split())}" for command in commands), ""]
+    return "\n".join(lines)
+
+
+# junit.xml: one test case per claim, for CI: a leak that survives fails, what is open is skipped.
+
+
+def claims_junit(benchmark: str, claims: Sequence[Claim]) -> bytes:
+    return junit(f"heldout {benchmark}", [_case(claim) for claim in claims if not claim.idle])
+
+
+def _case(claim: Claim) -> JunitCase:
+    message = f"{claim.why}\n" + "\n".join(
+        f"{claim.ended(control)}: {control.name}: {control.reason}" for control in claim.controls
+    )
+    if claim.status == "survives" and is_leak(claim):
+        return JunitCase(claim.id, (claim.sentence, message), None)
+    if claim.status in ("qualified", "not testable"):
+        return JunitCase(claim.id, None, None, f"{claim.status}: {claim.why}")
+    return JunitCase(claim.id, None, None)

@@ -1,0 +1,309 @@
+"""Cards of matches: one per pair of pictures, however many questions and corpus items show it."""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+from collections.abc import Mapping, Sequence
+from difflib import SequenceMatcher
+from typing import Any
+
+import numpy as np
+
+from heldout.errors import InputError
+from heldout.evidence import BY_DIGEST, Relation
+from heldout.overlap import (
+    JUDGED_DIFFERENT,
+    Pair,
+    match_subject,
+    read_matches,
+    text_pairs,
+    text_subject,
+)
+from heldout.review._pictures import Album, CardPicture, locations, same_bytes, same_pixels
+from heldout.review.card import ReviewCard
+from heldout.store import Run
+
+SHOWN = 20  # questions and corpus items that are listed with a pair
+
+
+def match_cards(run: Run, *, unrelated: bool = False) -> list[ReviewCard]:
+    """In the order of the table; ``unrelated`` adds the pairs of which the tool says nothing aligns."""
+    if not run.table_path("matches").exists():
+        raise InputError(f"{run.path} has no matches to judge: run heldout overlap into it first")
+    items = {row["benchmark_id"]: row for row in run.read_table("items").to_pylist()}
+    album = Album(run)
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for row in run.read_table("matches").to_pylist():
+        if row["relation"] == Relation.UNRELATED and not unrelated:
+            continue
+        row["evidence"] = json.loads(row["evidence"])
+        subject = match_subject(row["evidence"], row["corpus"], row["corpus_id"])
+        groups.setdefault(subject, []).append(row)
+    return [_match_card(subject, rows, items, album) for subject, rows in groups.items()]
+
+
+def _match_card(
+    subject: str,
+    rows: list[dict[str, Any]],
+    items: Mapping[str, Mapping[str, Any]],
+    album: Album,
+) -> ReviewCard:
+    first = rows[0]
+    evidence = first["evidence"]
+    registration = evidence.get("registration")
+    item = items[first["benchmark_id"]]
+    name = item["image_names"][first["image_index"]]
+    return ReviewCard(
+        subject=subject,
+        cluster=item["cluster"],
+        content={
+            "query": {
+                "name": name,
+                "questions": _questions(rows, items),
+                "metadata": _shared_metadata(rows, items),
+            },
+            "neighbour": {
+                "places": _places(rows),
+                "file": evidence.get("corpus_source", ""),
+                "text": evidence.get("corpus_text", ""),
+                "question": evidence.get("corpus_question", ""),
+                "answer": evidence.get("corpus_answer", ""),
+            },
+            "laid": laid_on_query(registration["warp"] if registration else None)
+            if registration or first["method"] in BY_DIGEST
+            else None,
+            "inverted": bool(registration and registration["inverted"]),
+        },
+        hint=_hint(rows),
+        pictures={
+            "query": _query(album, first, name),
+            "neighbour": neighbour_picture(album, evidence, first["corpus_id"]),
+        },
+        decides=tuple(sorted({(row["corpus"], evidence["benchmark_pixels"]) for row in rows})),
+    )
+
+
+def _questions(
+    rows: list[dict[str, Any]], items: Mapping[str, Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+    names = list(dict.fromkeys(row["benchmark_id"] for row in rows))
+    fields = ("question", "options", "answer")
+    return [{"id": name, **{key: items[name][key] for key in fields}} for name in names[:SHOWN]]
+
+
+def _shared_metadata(
+    rows: list[dict[str, Any]], items: Mapping[str, Mapping[str, Any]]
+) -> dict[str, Any]:
+    """What all items of the picture say alike: it speaks of the picture, the rest of a question."""
+    records = [json.loads(items[row["benchmark_id"]]["metadata"] or "{}") for row in rows]
+    return {
+        key: value for key, value in records[0].items() if all(o.get(key) == value for o in records)
+    }
+
+
+def _places(rows: list[dict[str, Any]]) -> list[str]:
+    fromkeys = dict.fromkeys(f"{row['corpus']}: {row['corpus_id']}" for row in rows)
+    return list(fromkeys)[:SHOWN]
+
+
+def _hint(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    first = rows[0]
+    registration = first["evidence"].get("registration") or {}
+    numbers = ("correlation", "detail", "residual", "overlap", "inliers")
+    return {
+        "relation": first["relation"],
+        "transform": first["transform"],
+        "method": first["method"],
+        "similarity": first["similarity"],
+        "degree": first["degree"],
+        "modality": sorted({row["modality"] for row in rows}),
+        "registration": {key: registration[key] for key in numbers if key in registration},
+        "unverified": first["evidence"].get("unverified"),
+    }
+
+
+def _query(album: Album, row: Mapping[str, Any], name: str) -> CardPicture:
+    digest = row["evidence"]["benchmark_image"]
+    return CardPicture(
+        name,
+        lambda: album.of_benchmark(row["benchmark_id"], row["image_index"]),
+        same_bytes(digest),
+        lambda: album.thumbnail(digest),
+    )
+
+
+def neighbour_picture(album: Album, evidence: Mapping[str, Any], corpus_id: str) -> CardPicture:
+    digest = evidence.get("corpus_image", "")
+    return CardPicture(
+        corpus_id,
+        lambda: locations(evidence.get("corpus_source", ""), album.directories),
+        same_bytes(digest),
+        lambda: album.thumbnail(digest),
+    )
+
+
+def laid_on_query(warp: list[list[float]] | None) -> list[list[float]] | None:
+    """Neighbour to query, as a page draws: the warp the other way, of pixels' corners.
+
+    Registration speaks of centres (the first pixel is at 0, 0), a page of corners (it is at ½, ½).
+    """
+    if warp is None:
+        return np.eye(3).tolist()  # equal bytes or pixels lie on each other as they are
+    matrix = np.array(warp, dtype=np.float64)
+    if matrix.shape != (3, 3) or not np.isfinite(matrix).all():
+        return None
+    if abs(np.linalg.det(matrix[:2, :2])) < 1e-9 or abs(np.linalg.det(matrix)) < 1e-9:
+        return None
+    half = np.array([[1, 0, 0.5], [0, 1, 0.5], [0, 0, 1.0]])
+    laid = half @ np.linalg.inv(matrix) @ np.linalg.inv(half)
+    return (laid / laid[2, 2]).tolist() if abs(laid[2, 2]) > 1e-12 else None
+
+
+# Cards of text matches: the words of an item beside the words of a corpus item, what differs marked.
+
+
+Marked = list[tuple[str, bool]]  # pieces of a text; True where the other side has no such words
+TEXTS = 4  # texts of one corpus item that are shown
+_PIECE = re.compile(r"\s+|\w+|[^\w\s]")
+_DEGREES = ("none", "soft", "hard")
+
+
+def text_cards(run: Run, *, unrelated: bool = False) -> list[ReviewCard]:
+    """One per pair of texts, however many items show it; ``unrelated`` adds what counts for nothing."""
+    if not run.table_path("text_matches").exists():
+        raise InputError(
+            f"{run.path} has no texts to judge: compare them first (heldout overlap --text)"
+        )
+    items = {row["benchmark_id"]: row for row in run.read_table("items").to_pylist()}
+    groups: dict[str, list[tuple[Pair, list[dict[str, Any]]]]] = {}
+    for pair, rows in text_pairs(run.read_table("text_matches").to_pylist()).items():
+        if unrelated or any(_counts(row) for row in rows):
+            groups.setdefault(text_subject(items[pair[0]], rows), []).append((pair, rows))
+    album, pictured = Album(run), _pictured(run)
+    return [_text_card(subject, pairs, items, pictured, album) for subject, pairs in groups.items()]
+
+
+def _counts(row: Mapping[str, Any]) -> bool:
+    return bool(row["degree"] != "none" or row["relation"] == JUDGED_DIFFERENT)
+
+
+def _pictured(run: Run) -> dict[Pair, Mapping[str, Any]]:
+    """The image match of two items, where the image scan found one."""
+    if not run.table_path("matches").exists():
+        return {}
+    rows = read_matches(run).iter_rows(named=True)
+    return {(row["benchmark_id"], row["corpus"], row["corpus_id"]): row for row in rows}
+
+
+def _text_card(
+    subject: str,
+    pairs: Sequence[tuple[Pair, list[dict[str, Any]]]],
+    items: Mapping[str, Mapping[str, Any]],
+    pictured: Mapping[Pair, Mapping[str, Any]],
+    album: Album,
+) -> ReviewCard:
+    pair, rows = pairs[0]
+    strongest = max(rows, key=lambda row: (_DEGREES.index(row["degree"]), row["similarity"]))
+    item, evidence = items[pair[0]], strongest["evidence"]
+    question, options = item["question"] or "", list(item["options"] or ())
+    ours = "\n".join(part for part in (question, *options) if part) or item["answer"] or ""
+    texts = list(dict.fromkeys(row["evidence"]["corpus_text"] for row in rows))
+    marked, theirs = marked_words(ours, texts)
+    names = list(dict.fromkeys(key[0] for key, _ in pairs))
+    places = list(dict.fromkeys(f"{key[1]}: {key[2]}" for key, _ in pairs))
+    shared = str(evidence.get("shared") or "")
+    match = pictured.get(pair)
+    # Several items may share these words, and then no picture is theirs.
+    pictures = _pictures(item, match, album) if len(names) == 1 else {}
+    return ReviewCard(
+        subject=subject,
+        cluster=item["cluster"],
+        content={
+            "query": {
+                "id": pair[0],
+                "items": names[:SHOWN],
+                "text": marked,
+                "answer": (item["answer"] or "") if question else "",
+                "image": ", ".join(item["image_names"]),
+                "metadata": json.loads(item["metadata"] or "{}"),
+            },
+            "neighbour": {
+                "places": places[:SHOWN],
+                "texts": theirs[:TEXTS],
+                "answers": list(evidence.get("corpus_answers", ())),
+                "shared": shared if all(shared not in text for text in texts) else "",
+                "pictured": bool(evidence.get("pictured")),
+            },
+        },
+        hint={
+            "relation": strongest["relation"],
+            "degree": strongest["degree"],
+            "method": sorted({row["method"] for row in rows}),
+            "similarity": strongest["similarity"],
+            "answer": strongest["answer_relation"],
+            "picture": match["relation"] if match else "",
+            "common": bool(evidence.get("generic")),
+            "short": bool(evidence.get("short")),
+            "judge": evidence.get("judge"),
+        },
+        pictures=pictures,
+        decides=tuple(sorted({(key[1], key[0]) for key, _ in pairs})),
+    )
+
+
+def _pictures(
+    item: Mapping[str, Any], match: Mapping[str, Any] | None, album: Album
+) -> dict[str, CardPicture]:
+    """The item's picture, and the corpus' where the image scan knows it: is it the same subject?"""
+    pictures = {}
+    if item["image_names"] and item["image_digests"][0]:
+        name, proof = item["image_names"][0], same_pixels(item["image_digests"][0])
+        place = functools.partial(album.of_benchmark, item["benchmark_id"], 0)
+        pictures["query"] = CardPicture(name, place, proof)
+    if match is not None:
+        evidence = json.loads(match["evidence"])
+        pictures["neighbour"] = neighbour_picture(album, evidence, match["corpus_id"])
+    return pictures
+
+
+def marked_words(ours: str, texts: Sequence[str]) -> tuple[Marked, list[Marked]]:
+    """``ours`` against the text most like it, and each of ``texts`` against ``ours``, word by word."""
+    sides = [_sides(ours, text) for text in texts]
+    best = min((words for words, _ in sides), key=_differs, default=[(ours, False)])
+    return best, [other for _, other in sides]
+
+
+def _differs(marked: Marked) -> int:
+    return sum(len(text) for text, other in marked if other)
+
+
+def _sides(ours: str, theirs: str) -> tuple[Marked, Marked]:
+    first, second = _PIECE.findall(ours), _PIECE.findall(theirs)
+    # Spaces and capitals are no difference anybody should look for.
+    same = SequenceMatcher(
+        None, [_seen(part) for part in first], [_seen(part) for part in second], autojunk=False
+    )
+    changed, other = [True] * len(first), [True] * len(second)
+    for place, there, length in same.get_matching_blocks():
+        changed[place : place + length] = [False] * length
+        other[there : there + length] = [False] * length
+    return _joined(first, changed), _joined(second, other)
+
+
+def _seen(piece: str) -> str:
+    return " " if piece.isspace() else piece.casefold()
+
+
+def _joined(pieces: Sequence[str], differs: Sequence[bool]) -> Marked:
+    """Neighbours of one kind in one piece; a space between two marked words is marked with them."""
+    marked: Marked = []
+    for place, (piece, other) in enumerate(zip(pieces, differs, strict=True)):
+        if piece.isspace():
+            other = 0 < place < len(pieces) - 1 and differs[place - 1] and differs[place + 1]
+        if marked and marked[-1][1] == other:
+            marked[-1] = (marked[-1][0] + piece, other)
+        else:
+            marked.append((piece, other))
+    return marked

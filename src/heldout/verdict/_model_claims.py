@@ -1,0 +1,264 @@
+"""Claims about a model: one per family of detectors, after the controls they went through.
+
+Holm within a claim, Benjamini–Yekutieli across claims: the family is all that was asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from heldout.detect import ALPHA, Finding, NotTestable, detectors
+from heldout.stats import adjust
+from heldout.verdict.claim import Claim, Control, Status
+from heldout.verdict.rules import ANSWERS, COHORT, MEMBERSHIP, Rule, decide, rule_id
+
+BASELINE = "external baseline"
+ATTAINABLE = "attainable p"
+OWN_INTERVAL = "own interval"
+LAB = "measured false positives"
+FIRES_TOO = "fires too"  # how the reason of a failed baseline says that it shows the effect, too
+FIRES_ALONE = (
+    "fires by itself"  # and how it says that the baseline shows it, and the model does not
+)
+
+NOTABLE = 0.1  # a drop of clean references from which on a claim's sentence mentions it
+WEAKER = 0.2  # less right in the first form by that, and a claim's sentence says so
+
+
+def with_adjusted(findings: Sequence[Finding], families: dict[str, str]) -> list[Finding]:
+    """Every finding with its p adjusted by Holm within its family and model."""
+    groups: dict[tuple[str, str | None], list[int]] = {}
+    for index, finding in enumerate(findings):
+        if finding.p is not None:
+            key = (families.get(finding.detector, finding.detector), finding.cell.model)
+            groups.setdefault(key, []).append(index)
+    adjusted: dict[int, float] = {}
+    for members in groups.values():
+        corrected = adjust([findings[index].p or 0.0 for index in members], "holm")
+        adjusted.update(zip(members, corrected, strict=True))
+    return [
+        finding.model_copy(update={"p_adjusted": adjusted.get(index)})
+        for index, finding in enumerate(findings)
+    ]
+
+
+def smallest_p(claims: dict[str, list[Finding]]) -> dict[str, float]:
+    """One p per claim: the smallest of its findings', adjusted within the claim."""
+    return {
+        key: min((f.p_adjusted for f in claim if f.p_adjusted is not None), default=1.0)
+        for key, claim in claims.items()
+    }
+
+
+def corrected(claims: Mapping[str, float], others: Sequence[float] = ()) -> dict[str, float]:
+    """The claims' p corrected over these and all ``others`` planned with them, however dependent."""
+    family = adjust([*claims.values(), *others], "by")
+    return dict(zip(claims, family, strict=False))
+
+
+def model_claim(
+    family: str,
+    findings: Sequence[Finding],
+    untested: Sequence[NotTestable],
+    q: float,
+    controls: Sequence[Control],
+    power: str = "",
+) -> Claim:
+    """``findings`` are one family's on one model; ``q`` is the claim's corrected p.
+
+    ``power`` says what silence is worth: how often the detectors see what was planted.
+    """
+    cell = (findings or untested)[0].cell
+    kind = kind_of((findings or untested)[0].detector)
+    rule = _rule(kind, findings, q, controls)
+    status = rule.status
+    strongest = strongest_of(findings)
+    return Claim(
+        id=f"{family}/{cell.model}",
+        cell=cell,
+        sentence=_sentence(
+            family, status, cell.benchmark, str(cell.model), strongest, q, fire_alone(controls)
+        ),
+        status=status,
+        why=_why(status, strongest, untested, controls, power),
+        rule=rule_id(kind, rule),
+        findings=[finding.id for finding in findings],
+        controls=list(controls),
+        next_step=_next_step(status, controls),
+    )
+
+
+def strongest_of(findings: Sequence[Finding]) -> Finding | None:
+    """The finding a claim stands on: the smallest adjusted p, then the larger effect."""
+    tested = [f for f in findings if f.p_adjusted is not None]
+    if not tested:
+        return findings[0] if findings else None
+    return min(tested, key=lambda f: (f.p_adjusted, -abs(f.effect.value)))
+
+
+def fires(findings: Sequence[Finding], q: float) -> bool:
+    """By its corrected p; a rate without a p fires by its flag, and is never more than qualified."""
+    if any(f.p is not None for f in findings):
+        return q <= ALPHA
+    return any(f.details.get("flagged") for f in findings)
+
+
+def kind_of(detector: str) -> str:
+    """The rows of the verdict's table that decide about a detector's findings."""
+    known = detectors().get(detector)
+    return ANSWERS if known is None else known.kind
+
+
+def _rule(kind: str, findings: Sequence[Finding], q: float, controls: Sequence[Control]) -> Rule:
+    strongest = strongest_of(findings)
+    return decide(
+        kind,
+        {
+            "tested": bool(findings),
+            "has a p": any(f.p is not None for f in findings),
+            "fires": fires(findings, q),
+            "points to memory": strongest is not None and strongest.direction == "seen",
+            **facts_of(controls),
+        },
+    )
+
+
+def facts_of(controls: Sequence[Control]) -> dict[str, bool]:
+    """What a finding's controls say, as the table of rules asks it."""
+    baselines = [control for control in controls if control.name.startswith(BASELINE)]
+    failed = [control for control in controls if control.outcome == "failed"]
+    return {
+        "every baseline was recorded": bool(baselines)
+        and all(control.outcome != "missing" for control in baselines),
+        "a baseline fires too": any(FIRES_TOO in control.reason for control in failed),
+        "a baseline fires alone": bool(fire_alone(controls)),
+        "structure explains it": any(control.name == "structure" for control in failed),
+        "covariates explain it": any(control.name == "covariates" for control in failed),
+        "clean lab models fire too": any(control.name == LAB for control in failed),
+        "a control failed": bool(failed),
+        "no effect could have fired": any(control.name == ATTAINABLE for control in controls),
+        "its interval excludes no effect": any(
+            control.name == OWN_INTERVAL for control in controls
+        ),
+        "a control is missing": any(control.outcome == "missing" for control in controls),
+    }
+
+
+def fire_alone(controls: Sequence[Control]) -> str:
+    """The baselines that fire where the model does not, as a sentence names them; "" for none."""
+    return ", ".join(
+        control.name.removeprefix(BASELINE).strip()
+        for control in controls
+        if control.outcome == "failed" and FIRES_ALONE in control.reason
+    )
+
+
+def _sentence(
+    family: str,
+    status: Status,
+    benchmark: str,
+    model: str,
+    finding: Finding | None,
+    q: float,
+    alone: str,
+) -> str:
+    have = "have" if " & " in model else "has"
+    what = {"order": "order", "membership": "item-score", "cohort": "cohort"}.get(family, family)
+    if finding is None:
+        return f"Whether {model} {have} seen {benchmark} cannot be tested by {what} tests."
+    effect = finding.effect
+    message = (
+        f"{finding.detector}: {effect.name} {effect.value:.3g} [{effect.low:.3g}, {effect.high:.3g}]"
+        + (f", corrected p = {q:.2g}" if finding.p is not None else ", no p without a baseline")
+        + _beside(finding)
+    )
+    if status == "not testable":
+        return (
+            f"Whether {model} {have} seen {benchmark} cannot be told by {what} tests: no effect could "
+            f"have been significant ({message})."
+        )
+    if status == "clean":
+        return (
+            f"No sign in {what} tests that {model} {have} seen {benchmark} ({message}; an effect of "
+            f"{finding.minimum_detectable_effect:.2g} would have shown after correction)."
+        )
+    if status == "collapses" and not _looks_seen(finding):
+        return (
+            f"{model} on {benchmark} does not look seen by {what} tests: the effect does not point to "
+            f"memory, and a baseline, named as one that cannot have seen it, fires as well ({message})."
+        )
+    if status == "collapses":
+        return (
+            f"{model} on {benchmark} looks seen by {what} tests, but so does a baseline, named as one "
+            f"that cannot have seen it ({message})."
+        )
+    if status == "re-attributed":
+        return f"{benchmark} shows an order effect for {model} that its own structure makes ({message})."
+    if status == "survives":
+        return f"{model} {have} seen {benchmark}: {message}, and every control was passed."
+    if alone:
+        return f"Baseline {alone} fires in {what} tests of {benchmark}, and {model} does not ({message})."
+    if finding.direction == "not seen":
+        return (
+            f"{model} on {benchmark} departs from chance on the side away from memory ({message})."
+        )
+    if finding.effect.low > 0 and finding.p is not None and not q <= ALPHA:
+        return f"{model} may have seen {benchmark}, which correction leaves open ({message})."
+    if not (q <= ALPHA or finding.details.get("flagged")):
+        return f"No effect found for {model} on {benchmark} in {what} tests ({message})."
+    return f"{model} may have seen {benchmark} ({message})."
+
+
+def _beside(finding: Finding) -> str:
+    """What the references are worth: those that drop found twins hard, weaker ones have less to lose."""
+    drops = [drop["value"] for drop in finding.details.get("references_own", {}).values()]
+    message = ""
+    dropping = bool(drops) and finding.effect.name.startswith("drop")
+    if dropping and (mean := sum(drops) / len(drops)) >= NOTABLE:
+        message += f"; the references themselves drop by {mean:.2g}"
+    right: Mapping[str, float] = finding.details.get("references_right", {})
+    for form, own in list(finding.details.get("accuracy", {}).items())[:1]:
+        seen = finding.direction == "seen"
+        if right and seen and own["value"] - max(right.values()) >= WEAKER:
+            # A model that remembers is better there as well: the two cannot be separated.
+            message += (
+                f"; accuracy ({form}) is {own['value']:.0%} and {max(right.values()):.0%} at most of the "
+                "references: memory, or weaker references"
+            )
+    return message
+
+
+def _looks_seen(finding: Finding) -> bool:
+    """Two-sided tests fire on the other side, too. A tail may be long, and yet shorter than a baseline's;
+    answers collapse only where they look seen by themselves or beside the references."""
+    away = finding.direction != "seen" and not finding.details.get("flagged")
+    return not (away and kind_of(finding.detector) in (MEMBERSHIP, COHORT))
+
+
+def _why(
+    status: Status,
+    finding: Finding | None,
+    untested: Sequence[NotTestable],
+    controls: Sequence[Control],
+    power: str,
+) -> str:
+    if finding is None:
+        return "; ".join(dict.fromkeys(not_testable.reason for not_testable in untested))
+    if status == "clean":
+        least = f"{finding.minimum_detectable_effect:.2g}"
+        message = f"not rejecting is not proof: effects below {least} may not have shown"
+        return f"{message}; {power}" if power else message
+    bad = [control.reason for control in controls if control.outcome != "passed"]
+    return "; ".join(bad) if bad else "; ".join(control.reason for control in controls)
+
+
+def _next_step(status: Status, controls: Sequence[Control]) -> str:
+    if any(c.name.startswith(BASELINE) and c.outcome == "missing" for c in controls):
+        return "record a model that cannot have seen the benchmark, and name it under baselines"
+    if alone := fire_alone(controls):
+        return f"baseline {alone} fires by itself: it may have seen the benchmark; name another baseline"
+    if status == "not testable":
+        return "record what the reasons name, and detect again"
+    if status == "survives":
+        return "do not report this benchmark for this model without saying so"
+    return "nothing to do" if status == "clean" else "look at the findings beside their controls"

@@ -1,0 +1,96 @@
+"""What a claim could have shown: the p it needed, the smallest p it could get, and its own interval.
+
+A claim that does not fire is clean only if it could have fired, and if no effect lies in its interval. Both
+are asked at the corrected level: a finding needs a smaller p the more tests were planned with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from scipy import special
+
+from heldout.detect import ALPHA, DETECTABLE, Finding
+from heldout.verdict._model_claims import ATTAINABLE, OWN_INTERVAL, corrected
+from heldout.verdict.claim import Control
+
+_STEPS = 40  # halvings of the exponent of p: three digits
+_SMALLEST = -18.0
+POWER = 0.95
+
+
+def needed_p(key: str, tests: int, claims: Mapping[str, float], others: Sequence[float]) -> float:
+    """The largest p of one of ``tests`` in the claim ``key`` at which this claim would fire by it alone."""
+    low, high = _SMALLEST, 0.0
+    for _ in range(_STEPS):
+        middle = (low + high) / 2
+        tried = {**claims, key: min(1.0, tests * 10.0**middle)}
+        if corrected(tried, others)[key] <= ALPHA:
+            low = middle
+        else:
+            high = middle
+    return float(10.0**low)
+
+
+def at_level(finding: Finding, needed: float) -> Finding:
+    """The finding with the effect that would have had p ≤ ``needed`` 19 times out of 20."""
+    if finding.p is None:
+        return finding
+    error = finding.minimum_detectable_effect / DETECTABLE
+    freedom = max(finding.clusters - 1, 1)
+    reach = special.stdtrit(freedom, 1 - needed / 2) + special.stdtrit(freedom, POWER)
+    return finding.model_copy(
+        update={
+            "minimum_detectable_effect": float(error * reach),
+            "details": {**finding.details, "needed_p": needed},
+        }
+    )
+
+
+def reach_controls(findings: Sequence[Finding], claims: int) -> list[Control]:
+    """Of a claim that does not fire; ``claims`` were planned together.
+
+    Findings are those of ``at_level``.
+    """
+    tested = [finding for finding in findings if finding.p is not None]
+    return [*_attainable(tested, claims), *_intervals(tested, claims)]
+
+
+def out_of_reach(finding: Finding) -> bool:
+    least, needed = finding.details.get("least_p"), finding.details.get("needed_p")
+    return least is not None and needed is not None and least > needed
+
+
+def _attainable(tested: Sequence[Finding], claims: int) -> list[Control]:
+    if not tested or not all(map(out_of_reach, tested)):
+        return []
+    reasons = [
+        f"{finding.detector}: the smallest p that {finding.clusters:,} {_unit(finding)} and its "
+        f"permutations can give is {finding.details['least_p']:.2g}, and in a family of {claims:,} "
+        f"claim{'' if claims == 1 else 's'} it takes {finding.details['needed_p']:.2g}"
+        for finding in tested
+    ]
+    return [Control(name=ATTAINABLE, outcome="missing", reason="; ".join(reasons))]
+
+
+def _unit(finding: Finding) -> str:
+    return "shards" if finding.unit == "shards" else "images"
+
+
+def _intervals(tested: Sequence[Finding], claims: int) -> list[Control]:
+    against = [finding for finding in tested if _low(finding) > 0]
+    if not against:
+        return []
+    reasons = [
+        f"the interval of {finding.detector} lies above no effect, and its p of {finding.p:.2g} is not "
+        f"below the {finding.details['needed_p']:.2g} that a family of {claims:,} "
+        f"claim{'' if claims == 1 else 's'} asks"
+        for finding in against
+    ]
+    return [Control(name=OWN_INTERVAL, outcome="failed", reason="; ".join(reasons))]
+
+
+def _low(finding: Finding) -> float:
+    """Of the quantity that was tested, where the effect that is shown is another."""
+    compared = finding.details.get("above_baselines")
+    return float(compared["low"]) if compared else finding.effect.low

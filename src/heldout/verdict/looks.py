@@ -1,0 +1,82 @@
+"""Every look at a run's models, kept in its manifest: who looks until something shows has to say so.
+
+A look is a claim tested with some detectors, settings and data. The same again is no further look. The p of the
+k-th look at a claim is multiplied by k², so that all looks together err at most 1.65 times as often as the first
+one may; claims that only an earlier call made are corrected for like those of this one. A look that lacked a
+control could not have convicted anybody and does not count.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from heldout.store import Run
+
+if TYPE_CHECKING:
+    from heldout.verdict.examine import DetectorOutcomes, Examination
+
+SECTION = "looks"
+_DESCRIBES = ("families", "category")  # settings that change no p
+
+
+class EarlierLooks(NamedTuple):
+    """By claim the number of the look that is made now, and p of the claims of earlier calls alone."""
+
+    number: Mapping[str, int]
+    others: tuple[float, ...]
+
+
+NONE = EarlierLooks({}, ())
+
+
+def earlier_looks(run: Run, looked: DetectorOutcomes) -> EarlierLooks:
+    known = run.manifest().get(SECTION, {})
+    number = {}
+    for key in looked.groups:
+        mine = fingerprint(looked, key)
+        before = [
+            entry["fingerprint"]
+            for entry in known.get(key, [])
+            if entry["counts"] and entry["fingerprint"] != mine
+        ]
+        number[key] = len(set(before)) + 1
+    alone = [known[key] for key in known if key not in looked.groups]
+    counted = [[entry["p"] for entry in looks if entry["counts"]] for looks in alone]
+    return EarlierLooks(number, tuple(min(values) for values in counted if values))
+
+
+def record_looks(run: Run, looked: DetectorOutcomes, made: Examination) -> None:
+    """``looked`` and what was made of it; a look that was recorded before stays where it is."""
+    known = run.manifest().get(SECTION, {})
+    p_values = looked.p_values
+    entries: dict[str, Any] = {}
+    for claim in made.claims:
+        if claim.id not in looked.groups:
+            continue
+        mine = fingerprint(looked, claim.id)
+        looks = list(known.get(claim.id, []))
+        if not any(entry["fingerprint"] == mine for entry in looks):
+            looks.append(
+                {
+                    "fingerprint": mine,
+                    "detectors": sorted({f.detector for f in looked.groups[claim.id]}),
+                    "baselines": list(looked.settings.baselines),
+                    "p": p_values.get(claim.id, 1.0),
+                    "status": claim.status,
+                    "counts": all(control.outcome != "missing" for control in claim.controls),
+                }
+            )
+        entries[claim.id] = looks
+    if entries:
+        run.update(SECTION, entries)
+
+
+def fingerprint(looked: DetectorOutcomes, key: str) -> str:
+    """Of detectors, settings and how much was recorded: what could change the claim's p."""
+    settings = looked.settings.model_dump(mode="json", exclude=set(_DESCRIBES))
+    tested = sorted([f.detector, f.id, f.n, f.clusters, f.effect.value] for f in looked.groups[key])
+    content = json.dumps([settings, tested], sort_keys=True)
+    return hashlib.sha256(content.encode()).hexdigest()[:16]

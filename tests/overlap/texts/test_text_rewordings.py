@@ -1,0 +1,184 @@
+"""Rewordings: proposed by an encoder, judged in the light of picture, answer and numbers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from text_corpus import bench, corpus, matches, scan_all
+
+from heldout.errors import InputError
+from heldout.overlap.texts.candidates import amounts, same_amounts, telling_words
+from heldout.overlap.texts.encoders import installed_reader, installed_text_encoder
+from heldout.overlap.texts.fields import final_answer
+from heldout.overlap.texts.index import TextSearch
+from heldout.overlap.texts.onnx_encoder import OnnxTextEncoder
+from heldout.overlap.texts.rewordings import OwnPictures
+
+WORDS = TextSearch(methods=("embedding",), encoder="wordllama")
+NAMES = ("Ada", "Ben", "Cleo", "Dan", "Eve", "Fay", "Gus", "Hal", "Ivy", "Jon")
+
+
+def problem(number: int) -> dict[str, str]:
+    pears, boxes = 11 + number, 3 + number % 7
+    text = f"{NAMES[number % 10]} fills {boxes} boxes with {pears} pears each. How many pears are there?"
+    return {"question": text, "answer": str(pears * boxes)}
+
+
+def reworded(number: int) -> dict[str, str]:
+    pears, boxes = 11 + number, 3 + number % 7
+    text = f"With {pears} pears in every one of {boxes} boxes, what is the total that {NAMES[number % 10]} packed?"
+    return {"id": f"same-{number}", "question": text, "answer": str(pears * boxes)}
+
+
+def counted(rows: list[dict[str, Any]]) -> set[tuple[str, str]]:
+    return {(row["benchmark_id"], row["corpus_id"]) for row in rows if row["degree"] != "none"}
+
+
+def test_reworded_problems_are_told_by_answer_and_numbers(tmp_path: Path) -> None:
+    pytest.importorskip("wordllama")
+    items = [problem(number) for number in range(60)]
+    # The same template with other numbers is nearer to every item than its own rewording is.
+    others = [{"id": f"other-{n}", **problem(n + 100)} for n in range(60)]
+    leaked = [reworded(number) for number in range(0, 60, 2)]
+    result = scan_all(bench(*items), corpus(tmp_path, *leaked, *others), WORDS)
+    pairs = counted(matches(result))
+    right = {(str(number), f"same-{number}") for number in range(0, 60, 2)}
+    assert len(pairs & right) >= 28
+    assert not pairs - right
+
+
+def test_nothing_counts_where_nothing_leaked(tmp_path: Path) -> None:
+    pytest.importorskip("wordllama")
+    items = [problem(number) for number in range(60)]
+    others = [{"id": f"other-{n}", **reworded(n + 100)} for n in range(60)]
+    assert counted(matches(scan_all(bench(*items), corpus(tmp_path, *others), WORDS))) == set()
+
+
+ASKED = (
+    ("Is the heart enlarged?", "Does the picture show a heart that is too large?"),
+    ("Is there a fracture of a rib?", "Can a broken rib be seen?"),
+)
+
+
+def test_beside_its_own_picture_a_short_question_counts_with_its_answer(tmp_path: Path) -> None:
+    pytest.importorskip("wordllama")
+    items = [{"question": ours, "answer": "yes"} for ours, _ in ASKED]
+    rows = [
+        {"id": f"own-{n}", "question": theirs, "answer": "yes"}
+        for n, (_, theirs) in enumerate(ASKED)
+    ]
+    own = OwnPictures({f"own-{n}": (n,) for n in range(len(ASKED))})
+    search = TextSearch(methods=("embedding",), encoder="wordllama", threshold=0.4)
+    source = corpus(tmp_path, *rows)
+    beside = counted(matches(scan_all(bench(*items), source, search, own)))
+    assert beside == {("0", "own-0"), ("1", "own-1")}
+    contradicted = [{**row, "answer": "no"} for row in rows]
+    source = corpus(tmp_path, *contradicted)
+    assert counted(matches(scan_all(bench(*items), source, search, own))) == set()
+
+
+def test_a_number_rewords_nothing(tmp_path: Path) -> None:
+    pytest.importorskip("wordllama")
+    search = TextSearch(methods=("embedding",), encoder="wordllama", threshold=0.01)
+    items = [{"question": "What is fifteen plus 15 minus 15?", "answer": "15"}]
+    rows = [{"id": "a", "text": "15"}, {"id": "b", "question": "15", "answer": "15"}]
+    assert counted(matches(scan_all(bench(*items), corpus(tmp_path, *rows), search))) == set()
+
+
+@pytest.mark.parametrize(
+    ("solution", "answer"),
+    [
+        ("She sells 48/2 = 24 clips.\n#### 1,072", "1072"),
+        (r"Therefore $x = \boxed{17}$", "17"),
+        ("There are two cats and one dog. The answer is 3.", "3"),
+        ("42", ""),
+    ],
+)
+def test_the_result_of_a_worked_solution(solution: str, answer: str) -> None:
+    assert final_answer(solution) == answer
+
+
+def test_solutions_in_other_words_with_one_result_agree(tmp_path: Path) -> None:
+    question = "How many clips did Natalia sell altogether in April and in May of that year?"
+    items = [{"question": question, "answer": "24 in May, and 48 before.\n#### 72"}]
+    rows = [{"id": "a", "question": question, "answer": "48 + 24 = 72\n#### 72"}]
+    result = scan_all(bench(*items), corpus(tmp_path, *rows), TextSearch(methods=("exact",)))
+    assert [(row["relation"], row["answer_relation"]) for row in matches(result)] == [
+        ("same item", "same")
+    ]
+
+
+@pytest.mark.parametrize(("options", "relation"), [((), "different"), (("one", "two"), "unknown")])
+def test_a_number_points_to_an_option_only_where_there_are_options(
+    tmp_path: Path, options: tuple[str, ...], relation: str
+) -> None:
+    question = "Which of the numbers on the board was written by the teacher in the morning?"
+    items = [{"question": question, "answer": "one", "options": options}]
+    rows = [{"id": "a", "question": question, "answer": "2"}]
+    (match,) = matches(
+        scan_all(bench(*items), corpus(tmp_path, *rows), TextSearch(methods=("exact",)))
+    )[:1]
+    assert match["answer_relation"] == relation
+
+
+def test_numbers_and_telling_words() -> None:
+    assert amounts("three of 1,200 in 2.50") == {"3", "1200", "2.5"}
+    assert same_amounts("twelve eggs and 3 hens", "a dozen eggs, three hens")
+    assert not same_amounts("12 eggs and 3 hens", "14 eggs and 5 hens")
+    assert telling_words("Is there a green hexagon in the picture?") == {"green", "hexagon"}
+
+
+def test_settings_name_encoders_or_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert installed_text_encoder("none") is None and installed_text_encoder("x:y") == "x:y"
+    assert installed_reader("none", "wordllama") is None and installed_reader(None, None) is None
+    assert installed_reader(None, "transformers:x") is None  # who names an encoder has chosen
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert installed_text_encoder(None) is None and installed_reader(None, "wordllama") is None
+
+
+def _tiny(folder: Path, *, first_token: bool) -> Path:
+    """A graph that looks words up: unit vectors in three dimensions."""
+    onnx = pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    tokenizers = pytest.importorskip("tokenizers")
+    words = {"[PAD]": 0, "[UNK]": 1, "red": 2, "blue": 3, "green": 4}
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    folder.mkdir()
+    tokenizer.save(str(folder / "tokenizer.json"))
+    table = np.zeros((5, 3), np.float32)
+    table[2:] = np.eye(3)
+    helper, kind = onnx.helper, onnx.TensorProto
+    graph = helper.make_graph(
+        [helper.make_node("Gather", ["table", "input_ids"], ["hidden"])],
+        "tiny",
+        [helper.make_tensor_value_info("input_ids", kind.INT64, ["n", "t"])],
+        [helper.make_tensor_value_info("hidden", kind.FLOAT, ["n", "t", 3])],
+        [onnx.numpy_helper.from_array(table, "table")],
+    )
+    opsets = [helper.make_opsetid("", 17)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), folder / "model.onnx")
+    if first_token:
+        (folder / "1_Pooling").mkdir()
+        pooling = json.dumps({"pooling_mode_cls_token": True})
+        (folder / "1_Pooling" / "config.json").write_text(pooling)
+    return folder
+
+
+def test_an_exported_model_is_an_encoder(tmp_path: Path) -> None:
+    mean = OnnxTextEncoder(_tiny(tmp_path / "mean", first_token=False))
+    first = OnnxTextEncoder(_tiny(tmp_path / "first", first_token=True))
+    texts = ["red blue", "blue", "green red red"]
+    assert np.allclose(mean.embed(texts)[0], [2**-0.5, 2**-0.5, 0], atol=1e-6)
+    assert np.allclose(first.embed(texts), [[1, 0, 0], [0, 1, 0], [0, 0, 1]], atol=1e-6)
+    assert np.allclose(mean.embed(texts)[1], [0, 1, 0], atol=1e-6)  # padding adds nothing
+    assert "mean" in mean.identity and "first token" in first.identity
+
+
+def test_a_folder_without_a_model_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"tokenizer\.json and model\.onnx"):
+        OnnxTextEncoder(tmp_path)

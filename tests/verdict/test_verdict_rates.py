@@ -1,0 +1,165 @@
+"""Clean models that rules once convicted, and contaminated ones that they once cleared.
+
+`bench/verdicts.py` counts the same recipes over hundreds of benchmarks; here are a few of each.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from heldout.detect.behaviour.natural_order import in_natural_order
+from heldout.verdict import detect_run
+from heldout.verdict.required import settled_by
+from verdict_recipes import (
+    CLEAN,
+    CONTAMINATED,
+    Recipe,
+    few_shards,
+    many_looks,
+    natural_order,
+    other_lengths,
+    smuggled,
+    topics_in_context,
+    unanswerable,
+    unequal_clusters,
+    write_run,
+)
+from verdicts import counted_claims, detected, examined, fired, verdict_of
+
+
+def _named(recipe: Recipe) -> str:
+    return recipe.name
+
+
+#: convicted as long as one family of references is enough where a model drops by itself
+ONE_FAMILY = (
+    "twins harder by an SD of .37, one reference",
+    "three probes × four references, best of 12 looks",
+    "the same, one planned look",
+)
+
+
+@pytest.mark.parametrize(
+    "recipe", [recipe for recipe in CLEAN if recipe.name not in ONE_FAMILY], ids=_named
+)
+def test_a_clean_model_is_not_convicted(recipe: Recipe) -> None:
+    for seed in (0, 1):
+        recording = recipe.make(seed)
+        assert verdict_of(recording, examined(recording)) != "survives"
+
+
+@pytest.mark.parametrize("recipe", CONTAMINATED, ids=_named)
+def test_a_contaminated_model_is_not_cleared(recipe: Recipe) -> None:
+    for seed in (0, 1):
+        recording = recipe.make(seed)
+        (claim,) = counted_claims(recording, examined(recording))
+        assert claim.status in ("survives", "qualified", "not testable")
+        assert claim.status == "survives" or settled_by(claim) or "Testable with" in claim.why
+
+
+def test_a_run_folder_gets_the_same_verdict() -> None:
+    recording = few_shards(0, shards=2, beside=True)
+    assert verdict_of(recording, detected(recording)) == verdict_of(recording, examined(recording))
+
+
+def test_an_effect_beside_its_own_interval_is_possible_and_not_clean() -> None:
+    recording = smuggled(0)
+    (claim,) = counted_claims(recording, examined(recording))
+    assert claim.rule == "answers/own-interval"
+    assert "98 claims" in claim.why
+    assert "may have seen" in claim.sentence
+
+
+def test_a_test_that_cannot_fire_is_not_testable() -> None:
+    """Four shuffles of one shard have no p below .2, with or without an effect."""
+    recording = few_shards(0, shards=1, beside=False)
+    (claim,) = counted_claims(recording, examined(recording))
+    assert claim.status in ("qualified", "not testable")
+    assert "shuffles" in " ".join(settled_by(claim))
+    (finding,) = (f for f in examined(recording)[0].findings if f.cell.model == "model")
+    assert finding.details["least_p"] == pytest.approx(0.2)
+
+
+def test_a_reference_that_drops_as_well_leaves_a_drop_possible() -> None:
+    recording = unanswerable(0, share=0.9, better=1.6)
+    (claim,) = counted_claims(recording, examined(recording))
+    assert claim.status == "qualified"
+    assert "shows it as well, though less" in claim.why
+
+
+def test_effects_are_those_of_the_corrected_test() -> None:
+    """Among more claims a smaller p is needed, so that only a larger effect would have shown."""
+    least = []
+    for claims in (2, 98):
+        recording = smuggled(0, claims=claims)
+        (finding,) = (f for f in examined(recording)[0].findings if f.cell.model == "model")
+        least.append(finding.minimum_detectable_effect)
+    assert least[1] > 1.2 * least[0]
+
+
+def test_clusters_of_unequal_size_hold_the_level() -> None:
+    made = [unequal_clusters(seed, suspects=(90, 8), fresh=(10, 1)) for seed in range(40)]
+    assert (
+        sum(fired(recording, examined(recording)) for recording in made) <= 6
+    )  # 2 expected, .26: 10
+
+
+def test_unseen_items_of_another_kind_are_no_comparison() -> None:
+    recording = other_lengths(0)
+    (claim,) = counted_claims(recording, examined(recording))
+    assert claim.status == "not testable"
+    assert "hardly share strata" in claim.why
+
+
+@pytest.mark.parametrize(
+    ("options", "natural"),
+    [
+        (["2", "4", "6"], True),
+        (["6", "2", "4"], False),
+        (["1,500", "20,000", "300,000"], True),
+        (["0.5 cm", "1,5 cm", "2 cm"], True),
+        (["mild", "moderate", "severe"], True),
+        (["stage III", "stage II", "stage I"], True),
+        (["liver", "spleen", "none of the above"], True),
+        (["red", "blue", "Cannot be determined"], True),
+        (["no", "yes"], True),
+        (["liver", "spleen", "heart"], False),
+        (["red"], False),
+        (["image 1", "image 2", "image 3"], False),
+    ],
+)
+def test_options_in_a_natural_order(options: list[str], natural: bool) -> None:
+    assert in_natural_order(options) is natural
+
+
+def test_items_with_options_in_a_natural_order_are_kept_apart() -> None:
+    recording = natural_order(0, n=495)
+    (finding,) = (f for f in examined(recording)[0].findings if f.cell.model == "model")
+    apart = finding.details["natural_order"]
+    assert finding.n < 300 < apart["with_all_items"]["n"]
+    assert apart["alone"]["value"] > 0.05 > abs(finding.effect.value)
+
+
+def test_a_further_look_is_corrected_for_and_said(tmp_path: Path) -> None:
+    recording = many_looks(0)
+    run = write_run(recording, tmp_path / "run")
+    claims = [
+        detect_run(run, detectors=names, settings=settings).examination.claims[0]
+        for names, settings in [*recording.looks[:3], recording.looks[2]]
+    ]
+    said = [[c.reason for c in claim.controls if c.name == "earlier looks"] for claim in claims]
+    assert said[0] == []
+    assert "look 2" in said[1][0]
+    assert "look 3" in said[2][0]
+    assert claims[3] == claims[2]  # the same again is no further look
+    looks = run.manifest()["looks"]["twin-drop/model"]
+    assert [look["baselines"] for look in looks] == [[f"reference-{n}"] for n in (1, 2, 3)]
+
+
+def test_topics_that_help_in_context_do_not_convict_by_themselves() -> None:
+    recording = topics_in_context(1)
+    (claim,) = counted_claims(recording, examined(recording))
+    assert fired(recording, examined(recording))
+    assert claim.status == "qualified"
