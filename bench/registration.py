@@ -303,7 +303,7 @@ $ .venv/bin/python bench/registration.py --images {images} --pairs {pairs}
 5. Few windows: a large plain film is a copy if 40 local features agree, greys correlate at .995 and
    nearly all windows agree. Below 64 pixels a side windows decide nothing: the pixels are pulled onto
    each other, and only if at most .002 of the detail stays unexplained at the 92nd percentile is it a
-   copy (neighbouring slices begin at .008); else it is *too small to decide*.
+   copy; else it is *too small to decide*.
 
 *Same image* is said of a whole upright frame in its own size with no change but compression;
 everything else that is a copy is a *transformed copy*, and the transform is named. An audit makes
