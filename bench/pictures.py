@@ -206,16 +206,19 @@ def told(planting: Planting, rows: list[dict[str, Any]]) -> None:
 
 
 def radiographs(
-    half: str, folder: Path, kinds: set[str], images: int, seed: int
+    half: str, folder: Path, kind: str, images: int, among: int | None, seed: int
 ) -> Iterator[tuple[str, Planting]]:
-    """One corpus for everything that is planted of radiographs."""
+    """Copies of one kind in a corpus of other radiographs; each picture has one copy there, or three
+    in figures with gutters of three colours."""
     files = real_pictures()
     own = [path for path, digest in files.items() if int(digest[:4], 16) % 2 == HALVES[half]]
     draw = np.random.default_rng(seed)
     chosen = [own[i] for i in draw.permutation(len(own))[:images]]
     taken = {files[path] for path in chosen}
     others = [path for path, digest in files.items() if digest not in taken]
-    planting = Planting(folder / "radiographs")
+    if among is not None:
+        others = [others[i] for i in sorted(draw.permutation(len(others))[:among].tolist())]
+    planting = Planting(folder / kind)
     for path in others:
         planting.stranger(path)
     for number, path in enumerate(chosen):
@@ -223,24 +226,21 @@ def radiographs(
         planting.ask(name, path)
         picture = Image.open(path).convert("RGB")
         panels = [Image.open(others[i]).convert("RGB") for i in draw.integers(len(others), size=6)]
-        if "crops" in kinds:
+        if kind == "crops":
             part, share = cropped(picture, draw)
             band = "15–25" if share < 0.25 else "25–40" if share < 0.4 else "40–60"
             planting.plant(f"crop of {band} %", name, part)
-        if "panels" in kinds:
+        elif kind == "panels":
             for gutter in ("white", "black", "grey" if number % 2 else "blue"):
-                kind = (
-                    f"panel, {gutter} gutters"
-                    if gutter in ("white", "black")
-                    else "panel, coloured gutters"
-                )
-                planting.plant(kind, name, compounded(picture, draw, panels, GUTTERS[gutter]))
-        if "marks" in kinds:
+                colour = gutter if gutter in ("white", "black") else "coloured"
+                figure = compounded(picture, draw, panels, GUTTERS[gutter])
+                planting.plant(f"panel, {colour} gutters", name, figure)
+        elif kind == "marks":
             planting.plant("opaque words", name, opaque_mark(picture, draw))
             planting.plant("translucent words", name, translucent_mark(picture, draw))
-        if "decoys" in kinds:
+        else:
             planting.plant(f"{DECOY}object changed", name, changed_object(picture, draw, panels[0]))
-    yield "radiographs", planting
+    yield f"radiographs, {kind}", planting
 
 
 def worlds(folder: Path, count: int, seed: int) -> Iterator[tuple[str, Planting]]:
@@ -398,6 +398,7 @@ def main() -> None:
     parser.add_argument("--half", choices=list(HALVES), default="report")
     parser.add_argument("--only", nargs="+", choices=SECTIONS, default=list(SECTIONS))
     parser.add_argument("--images", type=int, default=100)
+    parser.add_argument("--among", type=int, help="other radiographs in the corpus; default: all")
     parser.add_argument("--encoder", default="pixels", help="none: hashes alone")
     parser.add_argument("--verbose", action="store_true", help="name what was missed")
     parser.add_argument("--jobs", type=int, default=2)
@@ -410,8 +411,12 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="heldout-pictures-") as temporary:
         folder = options.keep or Path(temporary)
         parts: list[Iterator[tuple[str, Planting]]] = []
-        if kinds & {"crops", "panels", "marks", "decoys"}:
-            parts.append(radiographs(options.half, folder, kinds, options.images, seed))
+        for kind in ("crops", "panels", "marks", "decoys"):
+            if kind in kinds:
+                planted = radiographs(
+                    options.half, folder, kind, options.images, options.among, seed
+                )
+                parts.append(planted)
         if "worlds" in kinds:
             parts.append(worlds(folder, options.images, seed))
         if "small" in kinds:

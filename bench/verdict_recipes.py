@@ -220,14 +220,14 @@ def harder(
 def remembered(
     seed: int, *, known: float, references: int = 3, lineages: int = 3, n: int = 495
 ) -> Recording:
-    """A model that recalls a share of the answers, on the original as on the twin; twins as above."""
+    """A model that recalls a share of the answers, on the original as on the twin; twins are easier."""
     rng = np.random.default_rng([seed, 4])
     ease, recalled = rng.normal(size=n), rng.random(n) < known
     names = _references(references)
     chances = {}
     for name in (MODEL, *names):
         first = ease + 0.3 * rng.normal()
-        own = special.expit(first), special.expit(first - 0.3 + 0.15 * rng.normal())
+        own = special.expit(first), special.expit(first + 0.3 + 0.15 * rng.normal())
         mine = recalled if name == MODEL else np.zeros(n, dtype=bool)
         chances[name] = np.where(mine, 1.0, own[0]), np.where(mine, 0.05, own[1])
     tables = _twins(rng, chances, range(n))

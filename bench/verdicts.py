@@ -55,11 +55,11 @@ def verdict_of(recording: Recording, made: Iterable[Examination]) -> str:
 
 def fired(recording: Recording, made: Iterable[Examination]) -> bool:
     """Whether a finding of a counted claim has p ≤ .05 by itself."""
-    found = list(made)
-    wanted = {name for claim in counted_claims(recording, found) for name in claim.findings}
+    examinations = list(made)
+    wanted = {name for claim in counted_claims(recording, examinations) for name in claim.findings}
     return any(
         finding.id in wanted and finding.p is not None and finding.p <= 0.05
-        for examination in found
+        for examination in examinations
         for finding in examination.findings
     )
 
@@ -71,21 +71,21 @@ def main() -> None:
     parser.add_argument("--replicates", type=int, default=200)
     parser.add_argument("--only", default="", help="recipes whose name holds this text")
     parser.add_argument("--public", type=int, default=2)
-    given = parser.parse_args()
-    print(f"{given.replicates} replicates of each recipe\n")
+    options = parser.parse_args()
+    print(f"{options.replicates} replicates of each recipe\n")
     tables = (
         ("clean models", CLEAN),
         ("contaminated models", CONTAMINATED),
         ("models beside three families", THREE),
     )
     for title, recipes in tables:
-        chosen = [recipe for recipe in recipes if given.only in recipe.name]
+        chosen = [recipe for recipe in recipes if options.only in recipe.name]
         if not chosen:
             continue
         print(f"| {title} | p ≤ .05 | survives | at most | clean | at most | else |")
         print("|---|--:|--:|--:|--:|--:|---|", flush=True)
         for recipe in chosen:
-            print(_row(recipe, given.replicates, given.public), flush=True)
+            print(_row(recipe, options.replicates, options.public), flush=True)
         print()
 
 

@@ -177,7 +177,9 @@ def _rungs(cell: Cell) -> dict[str, str]:
         name = rung_words(rung, answers_compared=compared)
         if not cell.get("asked", True):
             name = name.replace("answer", "label")
-        return f"{name}s" if rung in (Rung.UNDECIDED, Rung.LOOK_ALIKE) and count != 1 else name
+        if rung == Rung.LOOK_ALIKE:  # items here; the claim counts pictures
+            return "item with look-alikes" if count == 1 else "items with look-alikes"
+        return f"{name}s" if rung == Rung.UNDECIDED and count != 1 else name
 
     return {
         kind: " · ".join(

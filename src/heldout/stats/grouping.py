@@ -163,6 +163,7 @@ def tie_runs(values: ArrayLike, contents: Sequence[Hashable] | None = None) -> T
 
 
 Floats = NDArray[np.float64]
+SURE = 3.0  # standard errors of a correlation between neighbours that is none of chance
 FEWEST = 6  # clusters: four have 24 orders, so that even a perfect trend has p = .08
 
 
@@ -210,8 +211,9 @@ def trend_test(
     early_places = np.linspace(1.0, -1.0, count)
     run = run_length(means)
     pieces = count // run
-    if pieces < FEWEST:
+    if pieces < FEWEST and _correlation(means, 1) > SURE / np.sqrt(count):
         return None
+    run, pieces = min(run, count // FEWEST), max(pieces, FEWEST)
     centred = means - means.mean()
     sums, places = centred, early_places
     if run > 1:
@@ -230,15 +232,19 @@ def run_length(values: Floats) -> int:
     Three times the lag from which on the correlation with what came before is that of chance, less a trend.
     """
     count = len(values)
-    places = np.linspace(-1.0, 1.0, count)
+    lag = 0
+    while lag + 1 < count and _correlation(values, lag + 1) > 1.0 / np.sqrt(count):
+        lag += 1
+    return 3 * lag if lag else 1
+
+
+def _correlation(values: Floats, lag: int) -> float:
+    """With the value so many places before, less a trend."""
+    places = np.linspace(-1.0, 1.0, len(values))
     left = values - values.mean()
     left = left - places * float(left @ places) / float(places @ places)
     size = float(left @ left)
-    limit = 1.0 / np.sqrt(count)
-    lag = 0
-    while lag + 1 < count and size > 0 and float(left[lag + 1 :] @ left[: -lag - 1]) / size > limit:
-        lag += 1
-    return 3 * lag if lag else 1
+    return float(left[lag:] @ left[:-lag]) / size if size > 0 else 0.0
 
 
 def block_means(values: Floats, clusters: Sequence[Hashable]) -> tuple[Floats, Floats]:

@@ -117,6 +117,7 @@ _COLUMNS: dict[str, list[tuple[str, pa.DataType]]] = {
         ("view", pa.string()),
         ("aspect", pa.string()),  # of the encoder, that proposed it; "" where a hash did
         ("score", pa.float64()),  # how similar they are in this aspect
+        ("sure", pa.bool_()),  # as similar in it as no two strangers are
     ],
     # What calibration stands on: the nearest corpus picture of every picture of the benchmark, of the
     # null and of the negative controls, upright and whole on both sides. Pictures of one set with the

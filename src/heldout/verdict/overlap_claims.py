@@ -13,6 +13,7 @@ from heldout.verdict.rules import COPIES, Rule, decide, rule_id
 
 # Above this share of unread images, "none found" is a statement about the readable part only.
 UNREAD = 0.01
+SIZE, CONTENT = "size of the pictures", "content of the pictures"  # controls
 
 
 def overlap_claims(
@@ -134,14 +135,15 @@ def _what_pictures_allow(images: Finding) -> list[Control]:
     """Where size or content of the pictures, not the search, leaves matches undecided."""
     reasons = images.details.get("undecided_because", {})
     kinds = (
-        ("size of the pictures", TOO_SMALL, "too small for registration to recognise a copy"),
-        ("content of the pictures", TOO_PLAIN, "too plain for registration to recognise a copy"),
+        (SIZE, TOO_SMALL, "too small for registration to recognise a copy"),
+        (CONTENT, TOO_PLAIN, "too plain for registration to recognise a copy"),
     )
     return [
         Control(
             name=name,
             outcome="missing",
-            reason=f"{counted(reasons[reason], 'picture is', 'pictures are')}, or the match is, {what}",
+            reason=f"{counted(reasons[reason], 'picture or its match is', 'pictures or their matches are')} "
+            f"{what}",
         )
         for name, reason, what in kinds
         if reasons.get(reason)
@@ -163,7 +165,12 @@ def _rule(images: Finding, controls: Sequence[Control]) -> Rule:
 
 
 def _why(status: Status, images: Finding, controls: Sequence[Control]) -> str:
-    failed = "; ".join(control.reason for control in controls if control.outcome != "passed")
+    # Size and content of the pictures stand among the reasons of what is undecided.
+    failed = "; ".join(
+        control.reason
+        for control in controls
+        if control.outcome != "passed" and control.name not in (SIZE, CONTENT)
+    )
     compared = images.details["corpus_images_compared"]
     if status == "not testable":
         return failed or "nothing could be compared"

@@ -107,3 +107,15 @@ def test_a_picture_that_a_corpus_holds_many_times_is_verified_throughout() -> No
     proven = {("p", r["corpus_id"]) for r in many.kept}
     assert len(many.kept) < len(copies)
     assert many.to_verify(proven) == many.passed_over
+
+
+def test_what_is_surely_alike_needs_no_place_unless_it_is_a_template() -> None:
+    def alike(count: int) -> list[dict[str, Any]]:
+        return [
+            row("p", f"c{n}", 0.7, aspect="words", score=0.5 - n / 1000, sure=True)
+            for n in range(count)
+        ]
+
+    other = row("p", "x", 0.2, aspect="layout", score=0.9)
+    assert len(nearest_overall([*alike(HUB), other], 3)) == HUB + 1
+    assert len(nearest_overall([*alike(HUB + 1), other], 3)) <= 4

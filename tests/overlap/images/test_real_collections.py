@@ -23,7 +23,14 @@ def audit(
     opened = [open_corpus(source, name=name, images=images) for name, source in corpora.items()]
     with LocalEngine(1) as engine:
         return audit_overlap(
-            benchmark, opened, run, engine, exact=not hashes, text=False, quiet=True
+            benchmark,
+            opened,
+            run,
+            engine,
+            exact=not hashes,
+            encoder="none",
+            text=False,
+            quiet=True,
         ).conclusion
 
 

@@ -88,8 +88,8 @@ def naturally_ordered(tables: ScoreTables) -> frozenset[str]:
         tables.memo[key] = frozenset(
             item for item, options in shown if options and in_natural_order(options)
         )
-    found: frozenset[str] = tables.memo[key]
-    return found
+    ordered_items: frozenset[str] = tables.memo[key]
+    return ordered_items
 
 
 def _released(answers: pl.DataFrame) -> list[tuple[str, list[str]]]:
@@ -98,14 +98,14 @@ def _released(answers: pl.DataFrame) -> list[tuple[str, list[str]]]:
 
 
 def _numbers(text: str) -> list[float]:
-    found = []
+    numbers = []
     for number in _NUMBER.findall(text):
         plain = number.replace("\u2212", "-")
         # 1,500 is a number of four digits, 1,5 one of two.
         plain = re.sub(r",(?=\d{3}(?:\D|$))", "", plain).replace(",", ".")
         whole, point, rest = plain.partition(".")
-        found.append(float(whole + point + rest.replace(".", "")))
-    return found
+        numbers.append(float(whole + point + rest.replace(".", "")))
+    return numbers
 
 
 def _monotone(values: Sequence[float]) -> bool:

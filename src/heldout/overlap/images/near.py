@@ -56,7 +56,10 @@ class AspectQueries:
         self.places = np.array(list(first.values()), np.intp)  # of its rows among the index's
         self.numbers = index.numbers[self.places]
         # One more than asked for: an exact copy is found already and must not take a place.
-        self.join = JoinIndex(rows[self.places], k=index.nearest + 1)
+        self.join = JoinIndex(rows[self.places], k=index.nearest + 1, threshold=aspect.sure)
+
+    def is_sure(self, score: float) -> bool:
+        return self.aspect.sure is not None and score >= self.aspect.sure
 
 
 @dataclass(frozen=True)
@@ -137,7 +140,7 @@ def _scan(
         block = aspect.of(rows if len(some) == len(rows) else rows[some])
         hits = join.scan(block, 0, join.floor_of(best_hits), needed.among(some))
         moved = Hits(hits.query, some[hits.position], hits.similarity, some[hits.unusable])
-        best_hits = select((best_hits, moved), join.k, None)
+        best_hits = select((best_hits, moved), join.k, join.threshold)
     return best_hits
 
 
@@ -181,6 +184,8 @@ class _Needed:
         bar[ranked] = np.repeat(best[ranked[last]], lengths)
         group = np.cumsum(leads) - 1
         wanted = np.empty(len(query), bool)
+        if self.queries.aspect.sure is not None:
+            bar = np.minimum(bar, self.queries.aspect.sure)
         wanted[order] = (similarity[order] >= best[group] - slack) & (best >= bar - slack)[group]
         return wanted
 
@@ -223,7 +228,8 @@ def _best_pairs(
     for place, near, own in zip(best, similarity, places, strict=True):
         number, owner = int(picture[place]), int(item[place])
         name = str(index.names[number])
-        if about.digests[owner] == name or taken.get(number, 0) >= index.nearest:
+        sure = queries.is_sure(float(score[place]))
+        if about.digests[owner] == name or (taken.get(number, 0) >= index.nearest and not sure):
             continue
         taken[number] = taken.get(number, 0) + 1
         yield (
@@ -235,6 +241,7 @@ def _best_pairs(
                 "view": index.views[int(own)],
                 "aspect": queries.aspect.name,
                 "score": float(score[place]),
+                "sure": sure,
             },
         )
 
@@ -292,7 +299,14 @@ class NearSearcher:
             place=near.embeddings,
             quiet=self.quiet,
         )
-        settings = {**settings, "encoder": self.encoder.identity, "nearest": near.nearest}
+        settings = {
+            **settings,
+            "encoder": self.encoder.identity,
+            "nearest": near.nearest,
+            "aspects": [
+                (aspect.name, aspect.least, aspect.sure) for aspect in self.encoder.aspects
+            ],
+        }
         stage = self.run.stage(f"neighbours/{folder}", settings)
         failed = dict(rows.failed)
         title = f"neighbours in {corpus.name}"

@@ -22,7 +22,6 @@ from heldout.image import to_rgb
 from heldout.overlap.images.encoder import (
     HALF,
     MANY,
-    WHOLE,
     Aspect,
     Encoder,
     Floats,
@@ -270,11 +269,12 @@ class PixelsEncoder(Encoder):
         f"{BITS} bits x {TABLES} in {WORDS_DIMENSION}, weight {WORDS}"
     )
     dimension = LAYOUT_DIMENSION + WORDS_DIMENSION
-    # A crop of a radiograph has the layout of many others: its words alone tell it.
+    # A crop of a radiograph has the layout of many others: its words alone tell it. No stranger among
+    # 60 x 1,361 radiographs shares .31 of the words, none of 456,462 pairs is .6 similar as a whole.
     aspects = (
-        WHOLE,
-        Aspect("words", slice(LAYOUT_DIMENSION, None)),
-        Aspect("layout", slice(0, LAYOUT_DIMENSION)),
+        Aspect("whole", slice(None), sure=0.6, selective=True),
+        Aspect("words", slice(LAYOUT_DIMENSION, None), sure=0.33),
+        Aspect("layout", slice(0, LAYOUT_DIMENSION), selective=True),
     )
 
     def __init__(self) -> None:

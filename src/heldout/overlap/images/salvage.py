@@ -62,12 +62,15 @@ def candidate_rows(stage: Stage) -> Iterator[dict[str, Any]]:
         yield from pq.read_table(path).to_pylist()
 
 
-def nearest_overall(rows: Iterable[Mapping[str, Any]], nearest: int) -> list[Mapping[str, Any]]:
+def nearest_overall(
+    rows: Iterable[Mapping[str, Any]], nearest: int, selective: Container[str] = ()
+) -> list[Mapping[str, Any]]:
     """Rows of the ``nearest`` pictures of the whole corpus to each of ours, in each aspect of the encoder.
 
     Items that show one picture are one picture here, however often a corpus repeats it. A pair that
-    several aspects propose is one row. Of an aspect that is one of several, the nearest is kept, and
-    those after it that stand out from the last.
+    several aspects propose is one row. Of the ``selective`` aspects the nearest is kept, and those
+    after it that stand out from the last. So are all that are as similar as no two strangers, unless
+    there are so many that they share a template.
     """
     best: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
     kept = list(rows)
@@ -75,11 +78,16 @@ def nearest_overall(rows: Iterable[Mapping[str, Any]], nearest: int) -> list[Map
         of_aspect = best[row["picture"], row.get("aspect") or ""]
         shown = row["digest"] or row["corpus_id"]
         of_aspect[shown] = max(of_aspect.get(shown, -2.0), _score(row))
-    several = len({aspect for _, aspect in best}) > 1
-    chosen = {key: _outstanding(record, nearest, several) for key, record in best.items()}
+    chosen = {
+        (picture, aspect): _outstanding(record, nearest, aspect in selective)
+        for (picture, aspect), record in best.items()
+    }
+    templates = crowded(kept)
     pairs: dict[tuple[str, int, str], Mapping[str, Any]] = {}
     for row in kept:
-        if (row["digest"] or row["corpus_id"]) in chosen[row["picture"], row.get("aspect") or ""]:
+        shown = row["digest"] or row["corpus_id"]
+        sure = row.get("sure") and row["picture"] not in templates
+        if sure or shown in chosen[row["picture"], row.get("aspect") or ""]:
             pair = (row["picture"], row["shard"], row["corpus_id"])
             known = pairs.get(pair)
             if known is None or (row["similarity"], row["view"]) > (
@@ -88,6 +96,15 @@ def nearest_overall(rows: Iterable[Mapping[str, Any]], nearest: int) -> list[Map
             ):
                 pairs[pair] = row
     return list(pairs.values())
+
+
+def crowded(rows: Iterable[Mapping[str, Any]]) -> frozenset[str]:
+    """Pictures to which more than HUB are as similar as no two strangers: charts of one template."""
+    alike: dict[str, set[str]] = defaultdict(set)
+    for row in rows:
+        if row.get("sure"):
+            alike[row["picture"]].add(row["digest"] or row["corpus_id"])
+    return frozenset(picture for picture, shown in alike.items() if len(shown) > HUB)
 
 
 _OUTSTANDING = 1.12  # times the similarity of the last of the nearest, which is a stranger's

@@ -41,6 +41,7 @@ from heldout.overlap.images.salvage import (
     WithoutTemplates,
     by_shard,
     candidate_rows,
+    crowded,
     joined_results,
     lost_result,
     nearest_overall,
@@ -110,10 +111,14 @@ def scan(
         stages.append(stage)
         hashed_pairs = WithoutTemplates.of(candidate_rows(stage))
         candidates: list[Iterable[Mapping[str, Any]]] = [hashed_pairs.kept]
+        templates = hashed_pairs.templates
         if searcher is not None and searcher.takes(corpus):
             match = searcher.search(corpus, folder, settings)
-            nearest = nearest_overall(candidate_rows(match.stage), searcher.near.nearest)
+            neighbours = list(candidate_rows(match.stage))
+            selective = {each.name for each in searcher.encoder.aspects if each.selective}
+            nearest = nearest_overall(neighbours, searcher.near.nearest, selective)
             candidates.insert(0, nearest)
+            templates |= crowded(neighbours)
             result.encoder, result.nearest = searcher.encoder.identity, searcher.near.nearest
             result.counts |= match.counts
             result.failed |= match.failed
@@ -125,7 +130,7 @@ def scan(
             every = near is None or near.named
             way = {**settings, "register": can_register(), "rules": RULES, "every": every}
             verified = run.stage(f"verified/{folder}", way)
-            pairs = by_shard(*candidates, templates=hashed_pairs.templates)
+            pairs = by_shard(*candidates, templates=templates)
             _verify(pictures, corpus, pairs, verified, result, engine, quiet, every)
             stages.append(verified)
             if series := hashed_pairs.to_verify(_copies(verified)):
