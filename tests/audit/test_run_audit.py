@@ -97,7 +97,7 @@ def test_a_second_run_does_nothing_and_says_the_same(
     again = heldout.audit(finished_folder / "audit.yaml", quiet=True)
     assert again.made == []
     assert set(again.claims["audited"]) == set(again.runs)
-    assert set(again.claims["status"]) and again.findings.height >= again.claims.height
+    assert set(again.claims["status"]) and again.findings.height
     assert "<table>" in again._repr_html_()
     assert "\n" not in repr(again) and len(repr(again)) < 400
     assert len(again.kept) == 16

@@ -322,7 +322,7 @@ def test_two_models_in_one_run_are_ranked(suite_file: Path, tmp_path: Path) -> N
     assert kept["evaluation_version"] == 1
     renamed = evaluated(suite_file, tmp_path / "renamed", files[1], name="other")
     assert renamed.models == ("other",)
-    with pytest.raises(InputError, match="names 2: m2, m3"):
+    with pytest.raises(InputError, match="names 2 models: m2, m3"):
         evaluated(suite_file, tmp_path / "both", files[0], files[1], name="other")
     (tmp_path / "empty.jsonl").write_text("")
     with pytest.raises(InputError, match="no answer in it"):
