@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 from PIL import Image, ImageDraw, ImageFilter, ImageOps
 
+from heldout.overlap.images.aligned_panel import aligned_panel
 from heldout.overlap.images.features import cheap_features
-from heldout.overlap.images.register import aligned_panel, register
+from heldout.overlap.images.register import register
 
 pytestmark = pytest.mark.skipif(
     find_spec("cv2") is None, reason="registration needs the extra 'vision'"
