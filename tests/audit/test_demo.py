@@ -67,7 +67,7 @@ def test_the_data_side_is_right_about_what_was_planted(data_side: DemoResult) ->
 def test_without_models_of_the_seed_it_says_what_is_missing(
     data_side: DemoResult, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert not data_side.models and "--models" in data_side.missing
+    assert not data_side.models and "setting models" in data_side.missing
     command._show(data_side)
     told = capsys.readouterr().out
     assert "no model was audited" in told and str(data_side.report)[-20:] in told

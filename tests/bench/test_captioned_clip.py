@@ -70,7 +70,7 @@ def test_training_learns_and_what_is_saved_is_an_encoder(tmp_path: Path) -> None
     shown = [WORLD.test_picture(n) for n in range(8)]
     pixels = np.stack([_pixels(one.data) for one in shown]).astype(np.uint8)
     pairs = Pairs(pixels, [one.caption for one in shown], [one.title for one in shown])
-    tokenizer = tokenizer_of([*pairs.captions, *pairs.titles], TINY.words)
+    tokenizer = tokenizer_of([*pairs.captions, *pairs.titles], TINY.context)
     model = new_clip(TINY, tokenizer, 0)
     log = tmp_path / "loss.jsonl"
     steps = train_clip(

@@ -90,4 +90,8 @@ def test_it_goes_on_from_what_is_finished_and_refuses_other_settings(
     other = leaks(out, "--nearest", "2")
     assert other.returncode == 2 and "other settings" in other.stderr
     unknown = leaks(tmp_path / "new", "--world", "moon")
-    assert unknown.returncode == 2 and "no world 'moon': scenes, films" in unknown.stderr
+    assert (
+        unknown.returncode == 2
+        and "--world moon" in unknown.stderr
+        and "scenes, films" in unknown.stderr
+    )

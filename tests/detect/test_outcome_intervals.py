@@ -27,11 +27,12 @@ def test_a_correlation_s_interval_covers_as_it_says() -> None:
     clusters, slope, held = 40, 1.1, []
     places = np.linspace(1.0, -1.0, clusters)
     draws = [places * slope + rng.standard_normal(clusters) for _ in range(1_000)]
-    found = [trend_test(draw, permutations=199, seed=1) for draw in draws]
-    true = float(np.mean([one.rho for one in found if one is not None]))
-    for one in found:
-        assert one is not None
-        interval = around_correlation(one.rho, one.error, "spread")
+    trends = [trend_test(draw, permutations=199, seed=1) for draw in draws]
+    tested = [trend for trend in trends if trend is not None]
+    assert len(tested) > 0.98 * len(trends)  # by chance neighbours may look like a run
+    true = float(np.mean([trend.rho for trend in tested]))
+    for trend in tested:
+        interval = around_correlation(trend.rho, trend.error, "spread")
         held.append(interval.low <= true <= interval.high)
     assert 0.92 < np.mean(held) <= 1.0
 

@@ -96,8 +96,8 @@ def test_trend_without_clusters_is_spearman() -> None:
     assert found.error == pytest.approx(1 / np.sqrt(79), rel=0.1)
 
 
-def test_trend_over_items_would_call_clusters_a_trend() -> None:
-    """Clusters that share an image rise and fall together; only whole blocks may be permuted."""
+def test_clusters_are_no_trend_even_where_nobody_names_them() -> None:
+    """Clusters that share an image rise and fall together: blocks are permuted, or runs of like neighbours."""
     rounds, items, blocks = 250, 0, 0
     for seed in range(rounds):
         rng = np.random.default_rng(seed)
@@ -107,13 +107,12 @@ def test_trend_over_items_would_call_clusters_a_trend() -> None:
         plain, clustered = (
             trend_test(scores, c, permutations=1000, seed=seed) for c in (None, list(names))
         )
-        assert plain is not None
         assert clustered is not None
-        items += plain.test.p <= 0.05
+        items += plain is not None and plain.test.p <= 0.05
         blocks += clustered.test.p <= 0.05
     low, high = _band(rounds)
     assert low <= blocks <= high
-    assert items > 3 * high
+    assert items <= high  # above 3 * high, were items permuted one by one
 
 
 def test_a_change_of_answer_types_along_the_order_is_no_trend_within_them() -> None:

@@ -273,6 +273,7 @@ def test_two_benchmarks_of_one_name_are_two(tmp_path: Path, picture: Callable[..
     (tmp_path / "second" / "b.png").unlink()
     values["against"] = values["against"][1:]
     values["out"] = tmp_path / "other"
+    values["source"] = str(tmp_path)
     with pytest.raises(InputError, match="none of its 2 images"):
         synth(**values)
 

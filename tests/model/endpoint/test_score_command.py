@@ -271,7 +271,7 @@ def test_inspect_prints_and_the_key_is_nowhere(
 ) -> None:
     shown = heldout("model", "inspect", server.url(), "--model", "tiny-text").output
     assert "order-joint" in shown
-    assert "whole vocabulary" in " ".join(shown.split())
+    assert "local copy of the model" in " ".join(shown.split())
     monkeypatch.setenv("THE_KEY", KEY)
     found = told(
         "score",

