@@ -70,7 +70,18 @@ def heldout(data: Path, *words: str, script: str = "", out: object = None) -> tu
 
 
 def overlap(run: str, *more: str) -> list[str]:
-    return ["overlap", "bench", "--against", "corpus", "--out", run, "--quiet", *more]
+    return [
+        "overlap",
+        "bench",
+        "--against",
+        "corpus",
+        "--out",
+        run,
+        "--quiet",
+        "--encoder",
+        "none",
+        *more,
+    ]
 
 
 def tables(run: Path) -> dict[str, bytes]:

@@ -205,8 +205,10 @@ def test_saying_it_in_python(world: Path, run: Path) -> None:
             "the hard one larger",
         ),
         (
-            ["overlap", "BENCH", "--against", "x", "--out", "o"]
-            + ["--encoder", "none", "--degrees", "published"],
+            [
+                *("overlap", "BENCH", "--against", "x", "--out", "o"),
+                *("--encoder", "none", "--degrees", "published"),
+            ],
             "--encoder",
         ),
     ],

@@ -212,7 +212,13 @@ def test_results_do_not_depend_on_shards_or_workers(tmp_path: Path, picture: Pic
         run = Run.create(folder / "run")
         with LocalEngine(workers) as engine:
             audit_overlap(
-                benchmark, [open_corpus(corpus, name="c")], run, engine, quiet=True, text=False
+                benchmark,
+                [open_corpus(corpus, name="c")],
+                run,
+                engine,
+                quiet=True,
+                text=False,
+                encoder="none",
             )
         rows = run.read_table("matches").to_pylist()
         found.append([(r["benchmark_id"], r["corpus_id"].split("/")[1], r["method"]) for r in rows])
