@@ -44,9 +44,7 @@ def studies_of(corpus: Corpus, column: str | None = None) -> dict[str, str]:
     """Studies by item id; InputError where a column is named and no item has it."""
     studies: dict[str, str] = {}
     present: dict[str, None] = {}
-    looked = 0
-    for item in _readable(corpus):
-        looked += 1
+    for looked, item in enumerate(_readable(corpus), 1):
         present.update(dict.fromkeys(item.metadata))
         if study := study_of(item, column):
             studies[item.id] = study
