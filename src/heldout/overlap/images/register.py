@@ -295,7 +295,11 @@ SMALL_SIDE = 64  # pixels; below, other rules hold
 SMALL_WINDOWS = 4
 SMALL_CORRELATION = 0.93
 SMALL_RESIDUAL = 0.01
-SMALL_SPREAD = 0.002  # neighbouring slices begin at .008
+SMALL_SPREAD = 0.002
+# Of grey pictures, which may be slices: at 32 pixels neighbours of one study begin at 5e-5 and 1e-4.
+SLICE_RESIDUAL = 1e-5
+SLICE_SPREAD = 2e-5
+COLOURED = 1.0  # grey levels that the mean of a channel lies from grey
 SMALL_DETAIL = 0.98
 SMALL_DOUBT = 0.9  # correlation below which even a tiny picture is another one
 SMALL_OVERLAP = 0.6
@@ -318,7 +322,9 @@ def relation(
         overlap = max(agreement.query_overlap, agreement.candidate_overlap)
         small = is_small(query, candidate)
         if overlap >= OVERLAP and (
-            _proven_small(alignment) if small else _proven(alignment) or _proven_plain(alignment)
+            _proven_small(alignment, _is_coloured(query, candidate))
+            if small
+            else _proven(alignment) or _proven_plain(alignment)
         ):
             return Relation.TRANSFORMED_COPY, ""
         if (small and agreement.correlation < SMALL_DOUBT) or overlap < OVERLAP:
@@ -369,14 +375,18 @@ def _proven_plain(alignment: Alignment) -> bool:
     )
 
 
-def _proven_small(alignment: Alignment) -> bool:
+def _is_coloured(query: PictureFeatures, candidate: PictureFeatures) -> bool:
+    return all(max(map(abs, features.tint)) >= COLOURED for features in (query, candidate))
+
+
+def _proven_small(alignment: Alignment, coloured: bool) -> bool:
     """A picture of a few dozen pixels has no room for windows: nearly all of it has to agree."""
     agreement = alignment.agreement
     return (
         agreement.windows >= SMALL_WINDOWS
         and agreement.correlation >= SMALL_CORRELATION
-        and agreement.residual <= SMALL_RESIDUAL
-        and agreement.spread <= SMALL_SPREAD
+        and agreement.residual <= (SMALL_RESIDUAL if coloured else SLICE_RESIDUAL)
+        and agreement.spread <= (SMALL_SPREAD if coloured else SLICE_SPREAD)
         and agreement.detail >= SMALL_DETAIL
         and min(agreement.query_overlap, agreement.candidate_overlap) >= SMALL_OVERLAP
     )
