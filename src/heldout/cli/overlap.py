@@ -127,7 +127,7 @@ def overlap_command(
     as_json: Json = False,
 ) -> None:
     """Find the images and texts of a benchmark in corpora: exact copies, re-encoded, resized, grey, flipped
-    and turned ones, and with --encoder cropped, framed or compounded ones. Every copy is verified.
+    and turned ones, and where OpenCV is installed also cropped, framed or compounded ones. Every copy is verified.
 
     A killed run goes on where it was when the same command is given again.
     """

@@ -32,7 +32,7 @@ _SHARED = 0.5  # of the numbers of either text: below it they are two texts
 
 
 @dataclass
-class Candidate:
+class ParaphraseCandidate:
     """One row of text_matches that may be a rewording."""
 
     row: dict[str, Any]
@@ -59,7 +59,7 @@ class Candidate:
 class Chances:
     """How likely answer, options and numbers agree by chance, from what candidates are like."""
 
-    def __init__(self, candidates: Sequence[Candidate], index: TextIndex) -> None:
+    def __init__(self, candidates: Sequence[ParaphraseCandidate], index: TextIndex) -> None:
         self._index = index
         self._place = {identifier: place for place, identifier in enumerate(index.ids)}
         self._answers: dict[bool, Counter[str]] = {True: Counter(), False: Counter()}
@@ -84,7 +84,7 @@ class Chances:
         }
         self._options = Counter(texts.options for texts in index.items if texts.options)
 
-    def of(self, entry: Candidate) -> float:
+    def of(self, entry: ParaphraseCandidate) -> float:
         texts = self._index.items[self._place[entry.item]]
         chance = 1.0
         if entry.answer == "same":
@@ -96,10 +96,10 @@ class Chances:
             chance *= self._by_chance[name] if told and not entry.own else 1.0
         return chance
 
-    def _told(self, entry: Candidate) -> dict[str, bool | None]:
+    def _told(self, entry: ParaphraseCandidate) -> dict[str, bool | None]:
         return {"numbers": told_by_numbers(entry), "words": self._told_by_words(entry)}
 
-    def _told_by_words(self, entry: Candidate) -> bool | None:
+    def _told_by_words(self, entry: ParaphraseCandidate) -> bool | None:
         """Are the words that tell items of this benchmark apart the same, two or more? None where a text
         has fewer."""
         ours, theirs = (
@@ -109,7 +109,7 @@ class Chances:
         return ours == theirs if len(ours) > 1 else None
 
 
-def told_by_numbers(entry: Candidate) -> bool | None:
+def told_by_numbers(entry: ParaphraseCandidate) -> bool | None:
     """Do both name the same numbers, two or more? None where they do not name so many."""
     ours, theirs = (amounts(entry.evidence[side]) for side in ("benchmark_text", "corpus_text"))
     if min(len(ours), len(theirs)) < 2:

@@ -25,8 +25,8 @@ from heldout.overlap.images.encoder import Floats
 from heldout.overlap.relations import COPIES
 from heldout.overlap.texts.candidates import (
     FEW,
-    Candidate,
     Chances,
+    ParaphraseCandidate,
     same_amounts,
     stem,
     told_by_numbers,
@@ -55,7 +55,7 @@ _SURE, _LIKELY = (
 )  # chances that are taken for granted then, above the first and the second
 
 
-class Null:
+class ParaphraseNull:
     """Scores of texts known to be different; too few of them give no chances."""
 
     def __init__(self, scores: Iterable[float], settled: tuple[float, float]) -> None:
@@ -94,7 +94,7 @@ def settle_rewordings(
         .iter_rows()
     )
     candidates = [
-        Candidate(
+        ParaphraseCandidate(
             row,
             json.loads(row["evidence"]),
             (row["benchmark_id"], row["corpus"], row["corpus_id"]) in own,
@@ -137,7 +137,9 @@ class _Reading:
         self._bits = np.asarray(self._words.multiply(self._words).sum(axis=1)).ravel()
 
     @classmethod
-    def of(cls, candidates: Sequence[Candidate], index: TextIndex, quiet: bool) -> _Reading:
+    def of(
+        cls, candidates: Sequence[ParaphraseCandidate], index: TextIndex, quiet: bool
+    ) -> _Reading:
         name = index.search.reader or index.search.encoder
         assert name is not None
         encoder = open_text_encoder(name)
@@ -182,14 +184,16 @@ def _asked(index: TextIndex) -> list[int]:
     return whole[:: max(1, -(-len(whole) // _SAMPLE))]
 
 
-def _settle(candidates: Sequence[Candidate], reading: _Reading, index: TextIndex) -> dict[str, Any]:
+def _settle(
+    candidates: Sequence[ParaphraseCandidate], reading: _Reading, index: TextIndex
+) -> dict[str, Any]:
     """Give every candidate of one corpus its chance and its degree."""
     search = index.search
     settled = SETTLED.get(reading.name, _ANY)
     among = _Neighbours(reading, index)
-    alone = Null(among.margins, settled)
+    alone = ParaphraseNull(among.margins, settled)
     contradicting = [e.score for e in candidates if e.own and e.answer == "different"]
-    beside = Null(
+    beside = ParaphraseNull(
         contradicting if len(contradicting) >= FEW else among.together, (settled[1], settled[1])
     )
     chances = Chances(candidates, index)
@@ -231,7 +235,7 @@ def _settle(candidates: Sequence[Candidate], reading: _Reading, index: TextIndex
     }
 
 
-def _cut(candidates: Sequence[Candidate], fdr: float, items: int) -> float:
+def _cut(candidates: Sequence[ParaphraseCandidate], fdr: float, items: int) -> float:
     """The largest chance at which the share of false ones among what counts stays below ``fdr``."""
     best: dict[str, float] = {}
     for entry in candidates:
@@ -247,7 +251,7 @@ def _cut(candidates: Sequence[Candidate], fdr: float, items: int) -> float:
     return float(chances[passing[-1]]) if len(passing) else 0.0
 
 
-def _nearest_items(candidates: Sequence[Candidate]) -> dict[tuple[str, str, str], float]:
+def _nearest_items(candidates: Sequence[ParaphraseCandidate]) -> dict[tuple[str, str, str], float]:
     """Per document the score of the item it is nearest to, of those it does not contradict."""
     best: dict[tuple[str, str, str], float] = {}
     for entry in candidates:
@@ -301,7 +305,7 @@ class _Neighbours:
                 own, theirs = (_without(self._own_next[k], score) for k in (place, other))
                 self.margins.append(score - max(_middle(own), _middle(theirs)))
 
-    def stand_out(self, candidates: Sequence[Candidate]) -> list[float]:
+    def stand_out(self, candidates: Sequence[ParaphraseCandidate]) -> list[float]:
         """How much nearer a candidate is than the next-nearest texts of either side."""
         around: dict[str, list[float]] = {}  # per text of the benchmark, scores of its candidates
         for entry in candidates:
@@ -345,7 +349,7 @@ def _middle(scores: NDArray[np.float64]) -> float:
 _EQUAL = 1e-4  # rounding of one product computed twice
 
 
-def _may_count(entry: Candidate, best_item: Mapping[tuple[str, str, str], float]) -> bool:
+def _may_count(entry: ParaphraseCandidate, best_item: Mapping[tuple[str, str, str], float]) -> bool:
     """What no likeness makes up for."""
     if (
         entry.answer == "different"
@@ -363,14 +367,14 @@ def _may_count(entry: Candidate, best_item: Mapping[tuple[str, str, str], float]
     return entry.score >= best_item[entry.document]
 
 
-def _too_short(entry: Candidate) -> bool:
+def _too_short(entry: ParaphraseCandidate) -> bool:
     ours, theirs = (
         len(loose(entry.evidence[side]).split()) for side in ("benchmark_text", "corpus_text")
     )
     return theirs < _FEWEST_WORDS or theirs < _SHORTER * ours
 
 
-def _settled_row(entry: Candidate) -> dict[str, Any]:
+def _settled_row(entry: ParaphraseCandidate) -> dict[str, Any]:
     evidence = {
         **entry.evidence,
         "benchmark_text": entry.evidence["benchmark_text"][:SHOWN],
