@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from heldout.overlap.texts.edits import NgramIndex
@@ -17,6 +17,7 @@ TEXTS = st.lists(
 
 @settings(max_examples=200, deadline=None)
 @given(TEXTS)
+@example(["a\u0301", "a\x00\u0301"])
 def test_words_are_those_of_the_loose_profile(texts: list[str]) -> None:
     batch = WordBatch.of(texts)
     words = [loose(text).split() for text in texts]

@@ -356,7 +356,8 @@ class WordBatch:
 
 def _composed(text: str) -> str:
     text = without_markup(text)
-    return text if text.isascii() else unicodedata.normalize("NFC", text)
+    # As in ``strict``: what cannot be seen must not keep an accent from its letter.
+    return text if text.isascii() else unicodedata.normalize("NFC", text.translate(_VISIBLE))
 
 
 @functools.lru_cache(maxsize=2)
