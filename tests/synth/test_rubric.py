@@ -9,10 +9,10 @@ from appendix_h import cases
 
 from heldout.model.request import Reply
 from heldout.synth import Draft, Normalisation, PaperFigure, SynthSettings
-from heldout.synth.generate import UnreadableError
-from heldout.synth.mechanical import check_by_code
+from heldout.synth._generate import UnreadableError
+from heldout.synth._mechanical import check_by_code
+from heldout.synth._verify import counts, read_opinion, verdict_row
 from heldout.synth.rubric import BY_KEY, CRITERIA, Category, RubricScore, of_category
-from heldout.synth.verify import counts, read_opinion, verdict_row
 
 PERFECT = {one.key: one.category is not Category.PENALTY for one in CRITERIA}
 THRESHOLD = 0.9670

@@ -132,7 +132,7 @@ def open_controls(audit: Audit) -> tuple[Corpus | None, tuple[ControlSet, ...]]:
 
 
 def folder_name(name: str) -> str:
-    """A benchmark's name as a folder that it cannot leave."""
+    """A benchmark's name as the name of a folder, without parts that lead elsewhere."""
     return re.sub(r"[^\w.-]+", "-", name).strip(".-") or "benchmark"
 
 

@@ -1,4 +1,5 @@
-"""What an audit will do and cost, worked out from its inputs alone: no picture is decoded, nobody asked."""
+"""What an audit will do and cost, worked out from its inputs alone: no picture is decoded and no model is
+asked."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ from heldout.model import SAMPLE
 RATIO = "perplexity-ratio"
 COUNTED = 2_000  # corpus items looked at to say how many there are
 CHARACTERS_PER_TOKEN = 4
-PICTURE_TOKENS = 600  # what common vision-language models make of one picture
+PICTURE_TOKENS = 600  # tokens of one picture in common vision-language models
 READINGS = 3  # of order-neighbour: after its predecessor and after two others
 ABLATIONS = 4  # without picture, with another; without question, with another
 
@@ -47,11 +48,11 @@ class Plan:
     nearness: int = 0  # most tests of nearness, corrected together by Holm
     over: list[str] = field(default_factory=list)  # what the budget does not allow
     permutations: int = 0
-    warnings: list[str] = field(default_factory=list)  # what will cap the claims
+    warnings: list[str] = field(default_factory=list)  # what will limit the claims to *qualified*
 
     @property
     def permutations_needed(self) -> int:
-        """So many that one claim alone can reach significance after correction over the family."""
+        """Permutations with which a single claim can be significant after correction over the family."""
         harmonic = sum(1 / rank for rank in range(1, self.family + 1))
         return max(0, math.ceil(self.family * harmonic / ALPHA) - 1)
 
@@ -87,7 +88,7 @@ class Plan:
 def make_plan(
     cases: Sequence[AuditCase], file: AuditFile, further: Sequence[PlanStep] = ()
 ) -> Plan:
-    """``further``: steps that are about no benchmark alone, such as making fresh items."""
+    """``further``: steps that belong to no single benchmark, such as making fresh items."""
     tests = family_of_tests(cases, file)
     claims = {case.name: planned_claims(tests, case.name) for case in cases}
     steps = [*(step for case in cases for step in _steps(case, file, tests)), *further]

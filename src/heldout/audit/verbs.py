@@ -1,4 +1,4 @@
-"""An evaluation with everything that people look at: the answers, the tables, then the page."""
+"""The verbs evaluate, train and synth with their pages, and synth as an entry of an audit file."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def evaluate_suite(
     return made
 
 
-# A training with everything that people look at: the gate, the updates, the page, the model card.
+# Train: the gate, the updates, the page, the model card.
 
 
 def train_model(
@@ -137,7 +137,7 @@ def _is_suite(name: str) -> bool:
     return not Path(name).exists() and find_preset(name) is None and name in builtin_suites()
 
 
-# A synthesis with everything that people look at, by itself and as an entry of an audit file.
+# Synth, by itself and as an entry of an audit file.
 
 
 MANIFEST = "manifest.json"
@@ -191,7 +191,7 @@ def synthesize(
 
 @dataclass(frozen=True)
 class FreshItems:
-    """One entry under ``synth``: settings with paths as the file means them, and its run folder."""
+    """One entry under ``synth``: settings with paths relative to the file's folder, and its run folder."""
 
     number: int
     settings: SynthSettings
@@ -250,7 +250,7 @@ def open_fresh_items(audit: Audit, cases: Sequence[AuditCase]) -> list[FreshItem
 
 
 def fresh_steps(entries: Sequence[FreshItems]) -> list[PlanStep]:
-    """What making the items will cost: by a first look at the source, without asking anybody."""
+    """What making the items will cost, estimated from a first look at the source without asking a model."""
     steps = []
     for entry in entries:
         run = Run.open(entry.folder) if (entry.folder / MANIFEST).exists() else None

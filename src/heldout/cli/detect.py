@@ -56,7 +56,7 @@ def detect_command(
     listing: Annotated[bool, typer.Option("--list", help="Say which detectors there are.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Has a model seen this benchmark? Every detector, under control, from saved scores and answers."""
+    """Has a model seen this benchmark? Every detector, with controls, from saved scores and answers."""
     if listing:
         list_detectors(shipped_rates() if rates is None else read_rates(rates), as_json=as_json)
         return

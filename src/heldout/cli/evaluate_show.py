@@ -1,4 +1,4 @@
-"""How evaluations, comparisons and published tables look in a terminal."""
+"""How a terminal shows evaluations, comparisons and published tables."""
 
 from __future__ import annotations
 

@@ -72,7 +72,8 @@ def review_command(
 
 
 def follow_up(desk: Desk, source: str) -> str:
-    """What takes the judgements in; an audit's pages speak of all its runs and are made together."""
+    """The command that includes the judgements; an audit's pages are about all its runs and are made
+    together."""
     if desk.kind == "twins":
         return "heldout twin BENCH --out RUN --from filter --keep people"
     if not (desk.folder / "manifest.json").exists():

@@ -1,4 +1,4 @@
-"""Every detector by name, and how a run of several of them is made."""
+"""Every detector by name, and how several of them are run."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def run_detectors(
     for name in names or known:
         if not recorded_for.get(known[name].needs, True):
             continue
-        # What a model answered stands, whatever is the matter with its scores.
+        # Answers count even if the model's scores failed their checks.
         for model, reason in broken.items() if known[name].needs == "scores" else ():
             message = f"a self-check of its scores failed: {reason}"
             outcomes.append(not_testable(name, tables.benchmark, model, message))

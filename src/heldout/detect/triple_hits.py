@@ -2,7 +2,7 @@
 
 Easy items are answered right and score high in every model, so three independent marks would be the wrong
 null: what is asked is whether *high score and right answer* meet flagged pictures more often than other
-pictures. Whole clusters change places with others of their size. It describes, item by item; a baseline
+pictures. Whole clusters are exchanged with others of their size. It describes, item by item; a baseline
 that has the hits as well explains them, and no claim rests on them.
 """
 
@@ -180,7 +180,8 @@ def _hits(
         marked, both, clusters, permutations=settings.permutations, seed=settings.seed
     )
     interval = cluster_rate_interval(hit, clusters)
-    possible = float(min(int(marked.sum()), int(both.sum())))  # no more hits than either side has
+    # at most as many hits as either side has
+    possible = float(min(int(marked.sum()), int(both.sum())))
     ids = [scored.frame["benchmark_id"][int(place)] for place in np.flatnonzero(hit)]
     return TripleHits(
         model=scored.model,
@@ -233,7 +234,7 @@ def _row(made: TripleHits, name: str, flags: _PictureFlags, score: float) -> dic
 
 
 def _smallest(rows: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
-    """Sets grow with α: an item stands once, where it came in."""
+    """Sets grow with α: each item is listed once, at the smallest α."""
     key = ["model", "corpus", "encoder", "flag", "answer"]
     return (
         pl.DataFrame(make_table("triple_hits", rows))

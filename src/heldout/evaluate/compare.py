@@ -1,4 +1,4 @@
-"""Two models on the same items: difference with interval, McNemar by cluster, what could have been seen."""
+"""Two models on the same items: difference with interval, McNemar by cluster, detectable difference."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class PairedDifference:
     @cached_property
     def detectable(self) -> float | None:
         """The smallest difference that is found four times out of five at the corrected level (Holm's
-        first step, which every difference passes); None where these data do not tell."""
+        first step, which every difference passes); None if these data do not say."""
         exact = self.table is not None and self.clusters == self.n
         return detectable_difference(
             self.clustered, alpha=LEVEL / self.family, exact=exact, seed=self.seed
@@ -71,7 +71,7 @@ class PairedDifference:
 
     @property
     def needed(self) -> int | None:
-        """Items that it would take to find the observed difference at that level."""
+        """Items needed to detect the observed difference at that level."""
         if self.table is None or not self.value:
             return None
         discordant = (self.table.first + self.table.second) / self.table.n
@@ -141,7 +141,7 @@ def compare_models(
 
 
 def _corrected(pairs: Sequence[PairedComparison]) -> list[PairedComparison]:
-    """Two families: what the pairs are judged by, and the benchmarks where a pair has several."""
+    """Two families: the differences that decide pairs, and the benchmarks of pairs that have several."""
     overall = _adjusted([pair.overall for pair in pairs])
     parts = iter(_adjusted([part for pair in pairs for part in pair.differences[:-1]]))
     return [
@@ -193,7 +193,7 @@ def rank_models(
             f"ranked are models with {', '.join(kept)}; not ranked, since their benchmarks are others: "
             f"{'; '.join(others)}"
         )
-    # Decided already, so that ranks and the readings of pairs are never at odds: 0 is a difference.
+    # Taken from the decided pairs, so that ranks and readings never contradict each other.
     tested = [
         (
             a,

@@ -1,9 +1,9 @@
 """Published accuracies with the intervals they lack: which differences of means could be noise?
 
-A table of accuracies and the numbers of items are all there is. How often two models are right about the
+Only accuracies and numbers of items are known. How often two models are right about the
 same items was not published, so a difference is given for two cases: models whose errors are independent,
-and models that disagree as rarely as related ones usually do. Both are about the items alone: what another
-training run would give is in neither.
+and models that disagree as rarely as related ones usually do. Both are about the sampling of items alone:
+neither includes the variation between training runs.
 """
 
 from __future__ import annotations
@@ -283,7 +283,8 @@ def _elsewhere(tables: PublishedTables, quote: PublishedQuote) -> str:
 
 
 def _uncountable(tables: PublishedTables) -> list[str]:
-    """Accuracies that no whole number of right answers gives (the GRIM test), and what would give them."""
+    """Accuracies that no whole number of right answers gives (the GRIM test), and numbers of items that
+    would."""
     messages: list[str] = []
     averaged: dict[str, int] = {}
     neither: dict[str, list[float]] = {}

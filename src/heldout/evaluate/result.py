@@ -59,7 +59,7 @@ class Evaluation:
         return comparison_frame(self.pairs.values())
 
     def mean(self, model: str, subset: str = ALL) -> BenchmarkAccuracy:
-        """A model's score on the suite; of its one benchmark where it has one."""
+        """A model's score on the suite: the mean, or its only benchmark."""
         mine = [
             accuracy
             for accuracy in self.accuracies

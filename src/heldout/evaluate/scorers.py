@@ -1,6 +1,6 @@
 """Published scorers under their own names, to be compared with strict grading reply by reply.
 
-Each does what its authors' script does, mistakes included; none decides anything here.
+Each does what its authors' script does, mistakes included; they decide nothing here.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class ScorerVerdict(NamedTuple):
 
 
 class PublishedScorer(NamedTuple):
-    """``about``: whose it is and how it decides, for tables and documents."""
+    """``about``: its origin and how it decides, for tables and documents."""
 
     name: str
     about: str

@@ -1,4 +1,4 @@
-"""Suites: benchmarks that are reported together, with their prompts and graders. Data, not code."""
+"""Suites: benchmarks that are reported together, with their prompts and graders, defined in data files."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class SuitePrompt:
         self._name = text if text in PROMPTS else "own"
 
     def name(self, question: Question) -> str:
-        """What the answers table says about the prompt: two with the same name are word for word one."""
+        """The prompt's name in the answers table: prompts with the same name are the same word for word."""
         if self._prompt is None:
             return template_name(question, thought=False)
         if self._name == "own":

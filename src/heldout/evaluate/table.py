@@ -81,7 +81,7 @@ def item_grades(
     items: int,
     scorers: Sequence[str] = (),
 ) -> tuple[ItemGrades, list[dict[str, Any]]]:
-    """Grades of the answers of one model, and every reply on which a published scorer says otherwise."""
+    """Grades of the answers of one model, and every reply that a published scorer grades differently."""
     right: dict[str, list[float]] = {}
     others: dict[str, dict[str, list[float]]] = {name: {} for name in scorers}
     outcomes = dict.fromkeys(OUTCOMES, 0)

@@ -1,7 +1,7 @@
 """The cohort-median confound from first principles: no model, no contamination, and still a flag.
 
 Scores follow the calibration model of the published audit (its Equation 1): gain × easiness + offset +
-noise, with nobody having seen anything. A cohort's median falls on its low-gain members, and every
+noise, without any contamination. A cohort's median falls on its low-gain members, and every
 clean high-gain model is flagged. With the defaults the draws are those of the published simulation,
 number by number.
 """

@@ -1,4 +1,4 @@
-"""Files that other programs wrote about a benchmark's items: one table of column names, one reader of rows.
+"""Prediction files of other programs: one table of column names, one reader of rows.
 
 Recorded scores, recorded answers, ``impact`` and lists of leaked items are all read here, so that a
 column is recognised by all of them or by none.
@@ -86,7 +86,7 @@ def _elements(
     if archive.getinfo(name).file_size > LARGEST_PART:
         raise InputError(f"{path}: {name} unpacks to more than {LARGEST_PART:,} bytes")
     with archive.open(name) as file:
-        if b"<!DOCTYPE" in file.read(4096):  # no program writes one; entities that grow need one
+        if b"<!DOCTYPE" in file.read(4096):  # no program writes a DTD; entity expansion needs one
             raise InputError(f"{path}: {name} declares a document type; save the sheet as CSV")
     with archive.open(name) as file:
         for _, element in ElementTree.iterparse(file):
@@ -117,7 +117,7 @@ def _value(cell: ElementTree.Element, shared: list[str]) -> Any:
 
 
 def _text(element: ElementTree.Element) -> str:
-    """The words of a cell, less the reading aids that Japanese sheets put beside them."""
+    """The text of a cell, without the phonetic guides of Japanese sheets."""
     parts = []
     for part in element.iter():
         if _local(part) == "rPh":
@@ -138,7 +138,7 @@ def _column(letters: str) -> int:
     return number - 1
 
 
-#: What each field is called in the wild, in any case; the first present wins.
+#: Names of each field in files of other programs, in any case; the first present wins.
 ALIASES: dict[str, tuple[str, ...]] = {
     "id": (
         "benchmark_id",
@@ -240,7 +240,7 @@ class Columns:
         return next(iter(self._candidates(field)), None)
 
     def cell(self, values: Mapping[str, Any], field: str) -> Any:
-        """What stands there; in a row without that column, under another of the field's names."""
+        """The cell of a field; in a row without that column, under another of the field's names."""
         column = self.of(field)
         if column is None:
             return None
@@ -316,7 +316,7 @@ def prediction_rows(
 
 
 def as_text(value: Any) -> str | None:
-    """A reply as text; a spreadsheet makes 3 a number and TRUE a truth."""
+    """A reply as text; a spreadsheet turns 3 into a number and TRUE into a boolean."""
     if isinstance(value, bool):
         return str(value)
     if value is None or (isinstance(value, float) and value != value):

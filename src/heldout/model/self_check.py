@@ -27,7 +27,7 @@ from heldout.store import Run
 T = TypeVar("T")
 Floats = NDArray[np.float64]
 SAMPLE = 32
-#: share of the sampled scores that must move. Few may do so in a model that is sure of everything; in an
+#: share of the sampled scores that must move. Few scores move in a model that is sure of everything; in an
 #: adapter that drops the picture, none does.
 MOVES = 0.1
 FEWEST = 4  # pairs below which nothing is concluded
@@ -45,7 +45,7 @@ VARIANTS = {
 
 
 class SelfCheck(NamedTuple):
-    """``passed`` is None where nothing could be checked: no reason to doubt the scores, and none to
+    """``passed`` is None where nothing could be checked: there is no reason to doubt the scores, and none to
     trust them."""
 
     name: str
@@ -130,12 +130,13 @@ def _variant(
         question = _alike(example.question or "", others)
         made = question_request(replace(example, question=question)) if question else None
     if made is None or not any(not getattr(part, "scored", False) for part in made.content):
-        return None  # nothing to ask with: an item that was nothing but its picture
+        return None  # nothing is left of an item that has only a picture
     return replace(made, id=f"{example.id}#{name}")
 
 
 def _alike(question: str, others: Sequence[Example]) -> str | None:
-    """Another question as long as this one, in words and then in letters: else its length would do."""
+    """Another question of the same length in words, then in letters: otherwise its length alone could move the
+    score."""
     asked = {other.question for other in others if other.question and other.question.strip()} - {
         question
     }
@@ -184,7 +185,7 @@ def _judge(name: str, made: Sequence[_Moved]) -> SelfCheck:
 # What the table of scores alone allows to check.
 
 
-# Log-probabilities are continuous: unless a model is certain (log p = 0), equal ones are an accident.
+# Log-probabilities are continuous: equal ones are an accident, unless the model is certain (log p = 0).
 TIED = 0.01
 FEW_TIES = 5
 BAD_SPANS = 0.01

@@ -1,4 +1,4 @@
-"""What people said, in tables: agreement of raters, and Tables 8 and 9 of MedVLSynther for items."""
+"""Tables of judgements: agreement of raters, and Tables 8 and 9 of MedVLSynther for items."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def _mean(
     if estimate.interval is not None:
         low, high = (
             min(max(end, 1.0), 4.0) for end in estimate.interval[:2]
-        )  # no mean lies beyond
+        )  # means cannot lie beyond
         message += f" ({low:.2f} to {high:.2f})"
     return message
 
@@ -173,7 +173,8 @@ def _rejected(cards: Mapping[str, ReviewCard], by_item: ByItem) -> Table:
 
 
 def _gates(cards: Mapping[str, ReviewCard], by_item: ByItem) -> Table:
-    """Of the items at which an essential fell: who saw the fault, and how many people reject, too."""
+    """Items that failed an essential criterion: whether code or the verifier saw the fault, and how many of
+    them people reject as well."""
     gates: dict[str, dict[str, list[bool]]] = defaultdict(lambda: defaultdict(list))
     for subject, said in by_item.items():
         for line in cards[subject].hint.get("rubric", []):

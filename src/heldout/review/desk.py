@@ -39,7 +39,7 @@ MORE_THAN_A_NAME = 80
 
 
 class JudgedMeanwhileError(Exception):
-    """Somebody (another tab, as a rule) judged this card since it was shown; ``said`` is what."""
+    """This card was judged since it was shown, usually in another tab; ``said`` is that judgement."""
 
     def __init__(self, said: Judgement | None) -> None:
         super().__init__("this was judged in another tab since it was shown here")
@@ -53,7 +53,7 @@ class Desk:
     kind: Kind
     rater: str
     cards: Sequence[ReviewCard]
-    blind: bool = False  # neither the tool's opinion nor other people's
+    blind: bool = False  # hides the tool's opinion and other raters' verdicts
     rubric: bool = True  # the verifier's lines are shown with items
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _places: dict[str, int] = field(init=False)
@@ -91,7 +91,7 @@ class Desk:
         return by_kind.get(self.kind, as_listed)(self.cards)
 
     def progress(self) -> dict[str, Any]:
-        """What this rater said so far, by the number of the card."""
+        """The judgements of this rater so far, by the number of the card."""
         said = {
             self._places[subject]: judgement.verdict
             for (subject, rater), judgement in self.judgements().items()
@@ -128,7 +128,8 @@ class Desk:
         ratings: Mapping[str, int] | None = None,
         seen: str | None = None,
     ) -> dict[str, Any]:
-        """On disk when this returns. ``seen`` is the time of the judgement the person saw, if any."""
+        """The judgement is on disk when this returns. ``seen`` is the time of the judgement that the person
+        saw, if any."""
         card = self.cards[index]
         self._check(verdict, note, ratings or {})
         with self._lock:
@@ -255,7 +256,7 @@ def runs_inside(folder: Path) -> list[Path]:
         try:
             record = json.loads(manifest.read_text())
         except (OSError, ValueError):
-            continue  # somebody else's manifest
+            continue  # a manifest of another program
         if isinstance(record, dict) and "manifest_version" in record:
             paths.append(manifest.parent)
     return paths
@@ -289,7 +290,7 @@ def _benchmark_desk(source: str, settings: ReviewSettings, out: Path | None) -> 
             f"{source} is no run folder, and only a run folder has {settings.kind} to judge"
         )
     benchmark = read_benchmark(source)
-    # Never inside the benchmark: a reader would take the log for data.
+    # Not inside the benchmark: a reader would take the log for data.
     return Desk(
         out or Path(f"{benchmark.name}-review"),
         benchmark.name,

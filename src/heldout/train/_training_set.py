@@ -122,7 +122,8 @@ def _item(example: Example) -> TrainingItem | Dropped:
 
 
 def _trace(metadata: Mapping[str, Any]) -> str:
-    """The reasoning of a row, taken out of its tags. One with further tags in it would end early: none."""
+    """The reasoning of a row, taken out of its tags. None for a trace with further tags in it, which would end
+    early."""
     known = {str(name).lower(): value for name, value in metadata.items()}
     for name in _TRACES:
         value = known.get(name)
@@ -134,7 +135,7 @@ def _trace(metadata: Mapping[str, Any]) -> str:
 
 
 def unusual(items: tuple[TrainingItem, ...]) -> Iterator[str]:
-    """What a person should know of the rows before training on them."""
+    """Warnings about the rows before training on them."""
     letters = {item.solution.letter for item in items if item.options}
     if len(items) >= 20 and len(letters) == 1:
         yield f"the right option is {letters.pop()} in every row: a model learns the letter, not the task"

@@ -44,13 +44,13 @@ def relative(run: Run, path: Path) -> str:
 
 
 def save(path: Path, picture: Image.Image, *, quickly: bool = False) -> None:
-    """From here on no kill can take it away. ``quickly``: larger files, for what is not published."""
+    """Save the picture by an atomic rename. ``quickly``: larger files, for pictures that are not published."""
     with replacing(path) as temporary:
         picture.save(temporary, "PNG", compress_level=1 if quickly else 6)
 
 
 def load(path: Path) -> Image.Image | ImageError:
-    """A picture saved before; somebody may have touched it since."""
+    """A picture that was saved earlier; the file may have been changed since."""
     try:
         return to_rgb(decode(path.read_bytes()))
     except ImageError as error:
@@ -64,7 +64,7 @@ def equal(image: Image.Image, other: Image.Image) -> bool:
 
 
 def sweep(run: Run) -> None:
-    """Remove what killed writers left half done. Only the writer of the run may call this."""
+    """Remove incomplete files of killed processes. Only the writer of the run may call this."""
     for kind in ("originals", "edges", "pictures"):
         for left in (folder(run) / kind).glob(".*.tmp"):
             left.unlink(missing_ok=True)
@@ -210,7 +210,7 @@ def _task(run: Run, item: _Item) -> RenderTask:
 
 
 def _problem(run: Run, item: _Item) -> Dropped | None:
-    """What is wrong with a drawn picture; it stays on disk, it was paid for."""
+    """What is wrong with a drawn picture; it stays on disk because it was paid for."""
     name = item.row["id"]
     drawn, original = load(item.target), load(run.path / item.row["original"])
     for picture in (drawn, original):

@@ -109,7 +109,7 @@ def filter_twins(
     unfiltered: bool = False,
     quiet: bool = False,
 ) -> FilterResult:
-    """Verdicts of an earlier call stay where no verifier is given: the pictures are still the same."""
+    """Without a verifier, verdicts of an earlier call are kept: the pictures are still the same."""
     rendered = read_stage(run, RENDER)
     people = said_by_people(run)
     asked = ReplySet()
@@ -153,7 +153,7 @@ def choose_policy(
     verdicts: Mapping[str, Any] | bool,
     people: Mapping[str, str],
 ) -> str:
-    """What decides; ``verdicts`` is anything true where a verifier speaks."""
+    """The policy that decides; ``verdicts`` is true if there are verdicts of a verifier."""
     if unfiltered:
         return UNFILTERED
     if policy is None:
@@ -202,7 +202,7 @@ def _decide(
         "either": machine or person,
     }[policy]
     if kept and veto and said == REJECT:
-        # Where nobody was named to decide, what a person has thrown out stays out.
+        # Without a policy, what a person rejected stays rejected.
         return False, "rejected by people", f"verifier: {verdict.verdict if verdict else 'none'}"
     if kept:
         return True, "", ""

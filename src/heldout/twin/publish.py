@@ -26,7 +26,7 @@ _UNFINISHED = ".publish."
 def publish(
     run: Run, benchmark: Benchmark, reopen: Callable[[], Opened], *, seed: int
 ) -> dict[str, Any]:
-    """``reopen`` finds the files of the benchmark; what is written is read back before it is believed."""
+    """``reopen`` finds the files of the benchmark; what is written is read back and checked."""
     twins = _kept(run, benchmark, seed)
     if not twins:
         raise InputError(
@@ -94,7 +94,7 @@ def _same_format(
 
 
 def _plainly(path: Path) -> Benchmark:
-    """As it reads without a preset and without named columns."""
+    """The published file read without a preset and without named columns."""
     try:
         return read_benchmark(path)
     except InputError:
@@ -138,7 +138,7 @@ def _kept(run: Run, benchmark: Benchmark, seed: int) -> dict[str, PublishedTwin]
     examples = {example.id: example for example in benchmark}
     how = run.manifest().get("twin", {})
     drawing = how.get("render", {})
-    # Whose server drew it is nobody's business but the run's.
+    # The server's address is not published.
     settings = {k: v for k, v in drawing.get("settings", {}).items() if k != "endpoint"}
     twins = {}
     for judged in read_stage(run, FILTER):

@@ -82,7 +82,7 @@ def _choice(example: Example, seed: int) -> tuple[str, int, int] | Dropped:
         return _dropped(example, "too many options", f"{len(options)}")
     right = same(options[example.answer_index])
     texts = [same(option) for option in options]
-    # An empty option, or one that says the same as another, is the one right answer to nothing.
+    # An empty option, or one equal to another, cannot be the only right answer.
     wrong = [n for n, text in enumerate(texts) if text and text != right and texts.count(text) == 1]
     if not wrong:
         return _dropped(example, "no other option", f"all options read {right!r:.60}")

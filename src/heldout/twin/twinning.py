@@ -1,4 +1,5 @@
-"""make_twins: twins of a benchmark, stage by stage, into a run folder: whatever dies, the same call goes on."""
+"""make_twins: twins of a benchmark, stage by stage, into a run folder: a call that was killed continues when it
+is made again."""
 
 from __future__ import annotations
 
@@ -11,11 +12,18 @@ from typing import Any
 
 import polars as pl
 
-from heldout.benchmark import Benchmark, Opened, open_tables, parse_source, prepare_run, verb_call
+from heldout.benchmark import (
+    Benchmark,
+    Opened,
+    open_tables,
+    open_verb_run,
+    parse_source,
+    prepare_run,
+)
 from heldout.engine import progress
 from heldout.errors import InputError
 from heldout.model import Asker, ReplySet, check_run, open_chat, opened_benchmark
-from heldout.store import Run, open_run
+from heldout.store import Run
 from heldout.twin.drawing import render
 from heldout.twin.edges import edges, faint
 from heldout.twin.edit_renderer import EditRenderer
@@ -142,7 +150,7 @@ def portable(settings: Mapping[str, Any]) -> dict[str, Any]:
 def _refuse_early(
     run: Run, settings: TwinSettings, renderer: Renderer | None, verifier: Asker | None
 ) -> None:
-    """Before anything is paid for: what the last stages will lack."""
+    """Refuse, before anything is paid for, settings that later stages would fail on."""
     if RENDER in settings.stages and renderer is None:
         raise InputError(
             "who draws the pictures? Give the setting renderer, or stop at edges with the setting last"
@@ -267,11 +275,7 @@ def make_twins(
         describer = open_chat(chosen.describer, "describer", max_tokens=length)
     if chosen.verifier is not None and FILTER in chosen.stages:
         verifier = open_chat(chosen.verifier, "verifier", max_tokens=length)
-
-    def call(folder: Path) -> Sequence[str]:
-        return command or verb_call("twin", benchmark, chosen, run=str(folder))
-
-    run = open_run(run, "twin", benchmark.name, command=call, seed=chosen.seed)
+    run = open_verb_run("twin", benchmark, chosen, run, seed=chosen.seed, command=command)
     with run.writing():
         made = run_stages(
             benchmark,

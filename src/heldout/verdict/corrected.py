@@ -1,4 +1,4 @@
-"""Corrected scores: what models score on all items, on those that did not leak, and how they rank there."""
+"""Corrected scores: the scores of models on all items and on clean ones, and their ranks on each."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def _ranking(
 def _with_labels(
     proven: frozenset[str], open_: frozenset[str], labels: LeakLabels | None, scanned: bool
 ) -> tuple[frozenset[str], frozenset[str]]:
-    """What leaked, and of what nobody knows. A label does not clear what a scan proved."""
+    """Leaked items and undecided ones. A label does not clear what a search proved."""
     if labels is not None:
         proven |= labels.leaked
         open_ |= labels.undecided

@@ -85,7 +85,7 @@ class Examination:
 
 @dataclass(frozen=True)
 class DetectorOutcomes:
-    """What the detectors say before anybody judges it: findings by claim, each claim with its p."""
+    """The detectors' results before controls: findings by claim, each claim with its p."""
 
     tables: ScoreTables
     settings: DetectSettings
@@ -151,8 +151,8 @@ def judge(
 ) -> Examination:
     """``others``: p of the claims that were planned together with these, 1 where one was not testable.
 
-    The family is what was planned, not what happened to work: it only grows by them. ``rates``: how
-    often detectors fire on models whose contamination is known; those we ship if none are given.
+    The family is what was planned, not what could be tested: they can only make it larger. ``rates``: how
+    often detectors fire on models whose contamination is known; the published ones if none are given.
     ``earlier``: looks at the same models that were made before.
     """
     others = [*others, *earlier.others]
@@ -243,8 +243,8 @@ def _standing(
 ) -> tuple[list[Finding], float] | None:
     """The findings a claim can stand on by themselves, and its p, where some detector is off.
 
-    One that fires on clean models caps what it says, not what the others of its family say: their p
-    were corrected for it already.
+    A detector that fires on clean models caps its own findings, not those of others in its family: their p were
+    corrected for it already.
     """
     every = looked.groups[key]
     kept = keeping_their_level(every, bool(looked.settings.baselines), rates)
@@ -276,7 +276,7 @@ def _inflation(inflation: Inflation) -> dict[str, Any]:
 
 
 def save_examination(run: Run, made: Examination) -> None:
-    """Findings and claims join those of other stages, in the place of our earlier ones."""
+    """Save findings and claims beside those of other stages, in place of earlier ones of this stage."""
     with run.writing():
         forget_detections(run)
         run.write_json("detections.json", made.as_json())
@@ -293,7 +293,7 @@ def save_examination(run: Run, made: Examination) -> None:
 
 
 def _not_asked(reasons: Sequence[NotTestable]) -> bool:
-    """A form nobody asked a model about makes no claim; what is not testable is listed anyway."""
+    """A variant that was not asked makes no claim; what is not testable is listed anyway."""
     return not any(
         reason.recorded or detectors()[reason.detector].needs == "scores" for reason in reasons
     )

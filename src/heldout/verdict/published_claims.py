@@ -1,6 +1,6 @@
 """The claims-to-evidence map of the published audit (its Appendix E), its statuses beside ours.
 
-``read_map`` reads cells; here they stand under the claims they support, with what is odd about the tables.
+``read_map`` reads cells; here they are listed under the claims they support, with remarks on the tables.
 """
 
 from __future__ import annotations
@@ -182,7 +182,7 @@ def examine_items(folder: Path, benchmark: Benchmark) -> dict[tuple[str, str], C
 
 
 def remarks_on(folder: Path, benchmark: Benchmark | None = None) -> list[Remark]:
-    """What is odd about the tables themselves, whatever is claimed."""
+    """Remarks on the tables themselves, whatever is claimed."""
     ablation = load(folder, "exchangeability_order_ablation.json")
     made = reread_cells(load(folder, "exchangeability_refined.json")["cells"], ablation["cells"])
     made += orders_that_change_nothing(ablation["cells"], ablation["n_permutations"])

@@ -72,7 +72,7 @@ def picture_rules(benchmark: Benchmark) -> Iterator[Problem]:
 
 
 def _referred(benchmark: Benchmark) -> Iterator[Problem]:
-    """Texts that speak of "<image 2>" where an item has one picture."""
+    """Texts that refer to "<image 2>" in an item with one picture."""
     affected = []
     for example in benchmark:
         texts = " ".join([example.question or "", *example.options])

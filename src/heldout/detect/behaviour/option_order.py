@@ -1,9 +1,9 @@
 """option-order: are items answered better with their options in the released order? (MM-Detect)
 
 CR is the rate of right answers as released, PCR with the options shuffled (rotated, where nobody
-shuffled them), instance leakage the share that is right before and wrong after. A model that likes one
-place is right more often where the release puts the answer there, so the tested effect has the place of
-the right option taken out. Numbers that ascend or "none of the above" in last place help every reader:
+shuffled them), instance leakage the share that is right before and wrong after. A model that prefers one place
+is right more often where the release puts the answer there, so the tested effect is adjusted for the place of
+the right option. Numbers that ascend or "none of the above" in last place help every reader:
 items whose options have a natural order are kept apart, and what they show is reported beside.
 """
 
@@ -98,7 +98,7 @@ def _natural(tables: ScoreTables, settings: DetectSettings, model: str) -> dict[
 
 
 def _published(tables: ScoreTables, settings: DetectSettings, model: str) -> dict[str, Any]:
-    """MM-Detect's figures, and how often each place is right: what they do not take out."""
+    """MM-Detect's figures, and how often each place is right, which they do not adjust for."""
     compared = _probe("all").arms(tables, settings, model, False)
     if isinstance(compared, str):
         return {}

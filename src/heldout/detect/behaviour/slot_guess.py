@@ -1,7 +1,7 @@
 """slot-guess: can a masked word be guessed in the released wording, but not in a paraphrase? (MM-Detect)
 
-The same word is masked in both versions; where a paraphrase lost it, the pair is left out. Otherwise the
-difficulty of another word would pass for memory.
+The same word is masked in both versions; where a paraphrase does not have it, the pair is left out. Otherwise
+the difficulty of another word would look like memory.
 """
 
 from __future__ import annotations

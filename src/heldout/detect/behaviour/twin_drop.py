@@ -1,4 +1,5 @@
-"""twin-drop: a twin shows another answer to the same question; who remembers the old one falls for it.
+"""twin-drop: a twin has another answer to the same question; a model that remembers the old answer is wrong on
+it.
 
 The published reading is the sign of Acc(twin) - Acc(original). Twins are usually easier, so a clean model
 gains, and one that has seen a little may still gain: with reference models that cannot have seen the
@@ -67,7 +68,7 @@ def _arms(twin: str) -> ArmsOf:
 
 
 def unchanged_note(tables: ScoreTables, twin: str) -> str:
-    """How many twins show the original, as a sentence; "" for none."""
+    """The sentence that says how many twins show the original; "" for none."""
     count = len(tables.unchanged.get(twin, ()))
     if not count:
         return ""

@@ -1,4 +1,4 @@
-"""Predictions somebody already has: one row per item, graded by `heldout ask`'s rules, or with a number."""
+"""Recorded predictions: one row per item, graded by the rules of `heldout ask`, or with a number."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Predictions:
 
 
 def items_as_benchmark(name: str, table: Sequence[Mapping[str, Any]]) -> Benchmark:
-    """A run's items as something to be answered: what grading has to know, without the pictures."""
+    """A run's items as a benchmark for grading, without the pictures."""
     return Benchmark(
         name,
         tuple(
@@ -164,7 +164,7 @@ def _answers(
     except InputError:
         if required:
             raise
-        return {}  # the file's own grades are asked for; they need nothing of its predictions
+        return {}  # the file's own grades are used; its predictions are not needed
 
 
 def _with_answers(benchmark: Benchmark, rows: Sequence[FileRow], columns: Columns) -> Benchmark:
@@ -318,7 +318,7 @@ def _value(cell: Any, source: str, column: str, where: str) -> float | None:
 
 
 def _not_finite(cell: Any) -> bool:
-    """NaN and the infinities, as numbers or as a text file spells them: something went wrong there."""
+    """Whether a value is NaN or infinite, as a number or as text."""
     try:
         return not math.isfinite(float(cell))
     except (TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""Image and text embeddings that somebody saved, in LAION's layout, joined with a benchmark.
+"""Saved image and text embeddings in LAION's layout, joined with a benchmark.
 
 ``img_emb/img_emb_0.npy`` and ``text_emb/text_emb_0.npy`` have a row for every row of
 ``metadata/metadata_0.parquet``. A row belongs to the item whose id is in one of its columns (id, key,
@@ -133,7 +133,7 @@ def _row(matrix: NDArray[Any], place: int) -> Floats | None:
 
 
 def _units(rows: NDArray[Any]) -> Floats:
-    with np.errstate(all="ignore"):  # what comes out as no number is left out and counted
+    with np.errstate(all="ignore"):  # rows that are not finite are left out and counted
         return unit(np.asarray(rows, np.float32))
 
 

@@ -1,4 +1,4 @@
-"""The lab's grid from end to end: prepare what models read, and make tables of what they said."""
+"""The lab's grid from end to end: prepare what models read, and make tables of their results."""
 
 from __future__ import annotations
 

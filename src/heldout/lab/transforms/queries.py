@@ -408,7 +408,7 @@ def _embedded(encoder: StudyEncoder, prepared: Sequence[Any]) -> NDArray[np.floa
             f"{(len(prepared), encoder.dimension)}"
         )
     norms = np.linalg.norm(rows, axis=1)
-    # A row of zeros is a picture the encoder sees nothing in. The test fails for NaN, too.
+    # A row of zeros is a picture without any features. The check fails for NaN, too.
     if not np.all((np.abs(norms - 1.0) < 1e-2) | (norms == 0.0)):
         raise InputError(
             f"{encoder.identity} gives rows of length {norms.min():.3g} to {norms.max():.3g}; "

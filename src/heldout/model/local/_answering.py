@@ -36,7 +36,7 @@ class Said:
 
 
 class Greedy:
-    """Plain arg max: no sampling, and none of the penalties a checkpoint's generation settings may ask."""
+    """Plain arg max: no sampling, and none of the penalties of a checkpoint's generation settings."""
 
     def __init__(self, passes: Passes, tokenizer: Any, most: int) -> None:
         self._passes = passes
@@ -61,7 +61,7 @@ class Greedy:
                     said[number].append(chosen[number])
             if not going or count + 1 == self._most:
                 break
-            # Those that have ended are carried along unread: rows of a batch do not see each other.
+            # Finished replies stay in the batch and are ignored: rows of a batch do not see each other.
             logits = self._passes.step(cache, [[token] for token in chosen], place, prefix.shift)
             place += 1
         return [
@@ -70,7 +70,7 @@ class Greedy:
         ]
 
     def whole(self, row: Row, features: PictureInputs) -> Said:
-        """From the row's beginning, for families whose prompt cannot be read in two parts."""
+        """Generate from the row's beginning, for families whose prompt cannot be read in two parts."""
         tokens, first = self._passes.generate(row, features, self._most)
         ended = next((n for n, token in enumerate(tokens) if token in self._stops), None)
         return Said(tuple(tokens[:ended]), ended is not None, first)
@@ -168,7 +168,7 @@ class LocalAsker:
         try:
             return [*made, (names, *lay_out(written, pictures))]
         except UnwritableError:
-            pass  # one of them may be the odd one: each on its own
+            pass  # one of them may be at fault: each is tried alone
         for name, text in zip(names, written, strict=True):
             try:
                 made.append(([name], *lay_out([text], pictures)))

@@ -111,7 +111,7 @@ class OnnxPasses:
             return run()
         except MemoryError:
             return None
-        except Exception as error:  # onnxruntime tells only in words that the memory gave out
+        except Exception as error:  # onnxruntime reports only as text that it ran out of memory
             if "alloc" not in str(error).lower():
                 raise
             return None

@@ -22,7 +22,7 @@ from heldout.synth.ledger import BATCH, StageWriter, read_rows
 from heldout.synth.rubric import Category, of_category
 from heldout.synth.settings import Conditioning, SynthStage
 
-# What generator and verifier read: our own wording, versioned. Captions and mentions are fenced as
+# Prompts of generator and verifier, versioned. Captions and mentions are fenced as
 # data.
 
 
@@ -234,8 +234,8 @@ def _shortened(texts: Sequence[str], most: int) -> str:
 
 
 def _fenced(name: str, text: str) -> str:
-    """A text as data. Its mark is made of the text, so that the same text is the same prompt, and none can
-    hold its own mark; what looks like a mark or a token of a chat template is broken by a space."""
+    """A text as data. Its mark is derived from the text, so that the same text gives the same prompt and cannot
+    contain its own mark; what looks like a mark or a token of a chat template is broken by a space."""
     shown = _CONTROL.sub(lambda match: f"{match[0]} ", clean(text))
     mark = hashlib.sha256(shown.encode()).hexdigest()[:16]
     return _FENCE.format(name=name, mark=mark, text=shown)
@@ -258,8 +258,8 @@ class UnreadableError(Exception):
 
 
 def read_object(reply: Reply) -> tuple[dict[str, Any], bool]:
-    """The one JSON object of a reply, and whether it had to be repaired. Duplicate keys are no
-    object: nobody could say which of the two values was meant."""
+    """The one JSON object of a reply, and whether it had to be repaired. An object with duplicate keys is
+    refused: it is not clear which value was meant."""
     if reply.finish == REFUSED:
         raise UnreadableError("refused", f"{reply.text:.120}")
     if reply.finish == CUT:
@@ -322,7 +322,7 @@ REPEATED = "form repeated"
 def _generate(context: StageContext, writer: StageWriter) -> None:
     settings = context.settings
     if settings.source == "scenes" and settings.generator is None:
-        from heldout.synth.from_scenes import scene_drafts
+        from heldout.synth._from_scenes import scene_drafts
 
         figures = map(PaperFigure.of_row, read_rows(context.run, SynthStage.SELECT))
         for draft in scene_drafts(settings, context.run.path, figures):
@@ -383,7 +383,7 @@ def _drafts(
 
 
 def read_draft(reply: Reply, figure: PaperFigure, identity: str) -> Draft:
-    """The item of a reply. Whether it is any good is not asked here; whether it is one, is."""
+    """The item of a reply. Its quality is not checked here, only its form."""
     value, repaired = read_object(reply)
     options = value.get("options")
     if isinstance(options, list):
@@ -418,8 +418,8 @@ def read_draft(reply: Reply, figure: PaperFigure, identity: str) -> Draft:
 
 
 def problem_of(error: UnreadableError | None, attempt: int) -> str:
-    """What the model is told about its earlier replies: our words alone, because its own may repeat what a
-    caption ordered. The count makes every attempt another prompt."""
+    """The feedback on earlier replies, in fixed words only: the model's own words may repeat instructions from
+    a caption. The count makes every attempt another prompt."""
     return "" if error is None else f"{error.reason}, attempt {attempt}"
 
 
