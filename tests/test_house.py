@@ -100,9 +100,7 @@ FAMILIES = {
 }
 
 
-@pytest.mark.parametrize(
-    "room", [room for room in ROOMS if room not in {"cli", "overlap"}]
-)
+@pytest.mark.parametrize("room", [room for room in ROOMS if room not in {"cli", "overlap"}])
 def test_a_module_that_only_its_room_uses_starts_with_an_underscore(room: str) -> None:
     door = (SOURCE / room / "__init__.py").read_text()
     shown = set(re.findall(r"from heldout\.([\w.]+) import", door))
@@ -149,7 +147,7 @@ def test_the_check_page_lists_every_rule() -> None:
         assert rule in listed, rule
 
 
-VAGUE = {"one", "found", "given", "told"}
+VAGUE = {"one", "found", "given", "told", "made", "said"}
 
 
 def test_variables_have_the_name_of_what_they_hold() -> None:

@@ -68,7 +68,7 @@ def machine_trouble(error: BaseException) -> str | None:
     text = str(error)
     if isinstance(error, ImportError):  # packages wrap the loader's message in advice of their own
         text = "\n".join(str(link) for link in (error, error.__cause__, error.__context__) if link)
-    return next((trouble for said, trouble in _SAID.items() if said in text), None)
+    return next((trouble for phrase, trouble in _SAID.items() if phrase in text), None)
 
 
 def blame_the_machine(error: BaseException) -> None:

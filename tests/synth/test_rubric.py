@@ -80,8 +80,10 @@ def test_code_disputes_a_verifier_that_overlooks_the_caption() -> None:
 def test_a_fault_that_only_the_verifier_sees_counts(key: str) -> None:
     penalty = BY_KEY[key].category is Category.PENALTY
     for code in (None, not penalty):
-        assert counts(BY_KEY[key], code, said=penalty) is penalty
-    assert counts(BY_KEY[key], penalty, said=not penalty) is penalty  # and one that only code sees
+        assert counts(BY_KEY[key], code, opinion=penalty) is penalty
+    assert (
+        counts(BY_KEY[key], penalty, opinion=not penalty) is penalty
+    )  # and one that only code sees
 
 
 def _reply(value: object) -> Reply:

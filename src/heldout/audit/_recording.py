@@ -90,10 +90,10 @@ def record(
     name, entry = recording.name, recording.entry
     with run.writing():
         if kind == "scores" and path is not None:
-            made = import_scores(
+            scorings = import_scores(
                 case.benchmark, path, run, model=name, allow_missing=entry.allow_missing
             )
-            mine = next(scoring for scoring in made if scoring.model == name)
+            mine = next(scoring for scoring in scorings if scoring.model == name)
             return {"rows": mine.rows, "dropped": mine.dropped, "again": False}
         if path is not None:
             askings = import_answers(case.benchmark, path, run, model=name, mapping=dict(entry.map))

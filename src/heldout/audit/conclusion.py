@@ -120,8 +120,8 @@ def conclude(
         findings += mine
         claims += nearness_claims(mine, calibration, benchmark)
     run.write_json("calibration.json", calibration_record(calibrated))
-    for name, made in (("findings", findings), ("claims", claims)):
-        entries = [entry.model_dump(mode="json") for entry in made]
+    for name, records in (("findings", findings), ("claims", claims)):
+        entries = [entry.model_dump(mode="json") for entry in records]
         record = {"schema_version": 1, name: [*entries, *_about_models(run, name)]}
         run.write_json(f"{name}.json", record)
     report = write_report(run, findings, claims, calibrated, settings=settings, quiet=quiet)
@@ -181,9 +181,9 @@ def nearness_findings(
     """Every calibration of a run, and what it finds, uncorrected."""
     manifest = run.manifest()
     facts, benchmark = manifest.get("calibration", {}), manifest["inputs"]["benchmark"]["name"]
-    made = calibrations(items, run.frame("nearest"), facts) if facts else []
-    return made, [
-        image_nearness(items, matches, calibration, benchmark=benchmark) for calibration in made
+    fitted = calibrations(items, run.frame("nearest"), facts) if facts else []
+    return fitted, [
+        image_nearness(items, matches, calibration, benchmark=benchmark) for calibration in fitted
     ]
 
 

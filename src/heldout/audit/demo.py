@@ -211,7 +211,7 @@ def _suspected(audited: AuditResult, run: Run, who: Path) -> list[Suspect]:
     roles: dict[str, str] = json.loads(who.read_text())
     findings = run.read_json("detections.json")["findings"]
     cells = {cell.on: cell for cell in audited.overall.cells if cell.cell.model is not None}
-    made = []
+    suspects = []
     for name, role in roles.items():
         mine = [
             finding
@@ -233,8 +233,8 @@ def _suspected(audited: AuditResult, run: Run, who: Path) -> list[Suspect]:
         else:  # a baseline makes no claims: it is there to show whether a clean model stays quiet
             status, survives = ("fires too" if _fires(mine) else "quiet"), ()
         least = max((float(entry["minimum_detectable_effect"]) for entry in mine), default=0.0)
-        made.append(Suspect(name, role, _TRUTHS[role], status, survives, texts, least))
-    return made
+        suspects.append(Suspect(name, role, _TRUTHS[role], status, survives, texts, least))
+    return suspects
 
 
 def _fires(findings: list[dict[str, Any]]) -> bool:

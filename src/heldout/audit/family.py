@@ -52,9 +52,9 @@ def planned_claims(tests: Sequence[Test], benchmark: str) -> list[str]:
 
 
 def _of_case(case: AuditCase, file: AuditFile) -> Iterator[Test]:
-    made = list(_candidates(case, file))
-    yield from made
-    tried = {name for test in made for name in test.model.split(" & ")}
+    candidates = list(_candidates(case, file))
+    yield from candidates
+    tried = {name for test in candidates for name in test.model.split(" & ")}
     for recording in case.recordings:
         if recording.name not in {*tried, *file.baselines}:
             yield Test(case.name, recording.name, ANSWERS, ANSWERS, ONE_FORM)

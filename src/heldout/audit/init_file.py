@@ -107,10 +107,12 @@ def _classify(
 def _readable(path: Path, entry: dict[str, str], folder: Path) -> bool:
     """Whether heldout reads the file as a benchmark with pictures."""
     try:
-        made = read_benchmark(path, images=folder / entry["images"] if "images" in entry else None)
+        benchmark = read_benchmark(
+            path, images=folder / entry["images"] if "images" in entry else None
+        )
     except HeldoutError:
         return False
-    return len(made) > 0
+    return len(benchmark) > 0
 
 
 def _pictures_of(path: Path, images: list[Path]) -> Path | None:

@@ -49,7 +49,7 @@ def leak_rates(
             if other is not run:
                 raise InputError(
                     f"{other.path} and {run.path} both compare '{searched.benchmark}' with '{corpus}' by "
-                    f"the same methods: leave one of them out, or name the corpora apart"
+                    f"the same methods: leave one of them out, or give the corpora different names"
                 )
         for name, source in sources.items():
             family.setdefault(name, _folder(source))

@@ -137,14 +137,14 @@ def _over(plan: Plan, budget: Budget) -> list[str]:
 
 
 def _steps(case: AuditCase, file: AuditFile, tests: Sequence[Test]) -> list[PlanStep]:
-    made = []
+    steps = []
     for corpus in case.corpora:
         count, message = corpus_size(corpus)
         ways = ["bytes", "pixels", *([] if file.search.exact else ["hashes"])]
         ways += [file.search.near_encoder] if file.search.near_encoder else []
         ways += ["words"] if file.search.text else []
         ways += ["a judge of paraphrases"] if file.search.judge is not None else []
-        made.append(
+        steps.append(
             PlanStep(
                 case.name,
                 "overlap",
@@ -156,18 +156,20 @@ def _steps(case: AuditCase, file: AuditFile, tests: Sequence[Test]) -> list[Plan
         )
     if (labels := case.labels) is not None:
         message = f"made elsewhere: {len(labels.leaked):,} leaked, {len(labels.clean):,} clean"
-        made.append(
+        steps.append(
             PlanStep(case.name, "labels", Path(labels.source).name, len(labels.kinds), note=message)
         )
     for recording in case.recordings:
-        made += _recorded(case, recording) if not recording.live else _live(case, recording, file)
+        steps += _recorded(case, recording) if not recording.live else _live(case, recording, file)
     mine = [test for test in tests if test.benchmark == case.name]
     if case.recordings:
         testable = sum(not test.lacks for test in mine)
         note = f"{testable} tests, up to {file.permutations:,} permutations each"
         note = note if testable else "none: see below"
-        made.append(PlanStep(case.name, "tests", "recorded tables", len(case.benchmark), note=note))
-    return made
+        steps.append(
+            PlanStep(case.name, "tests", "recorded tables", len(case.benchmark), note=note)
+        )
+    return steps
 
 
 def _recorded(case: AuditCase, recording: Recording) -> list[PlanStep]:
@@ -185,7 +187,7 @@ def _live(case: AuditCase, recording: Recording, file: AuditFile) -> list[PlanSt
     examples = case.benchmark.examples[: file.budget.items]
     words, pictures = _tokens(examples), PICTURE_TOKENS * len(_pictures(examples))
     where = "endpoint" if recording.entry.endpoint else "local"
-    made = []
+    steps = []
     if "scores" in recording.live:
         checks = min(SAMPLE, len(examples)) * ABLATIONS
         requests, tokens, note = len(examples) + checks, words + pictures, [where]
@@ -198,7 +200,7 @@ def _live(case: AuditCase, recording: Recording, file: AuditFile) -> list[PlanSt
         if wants(file, "order-joint") and file.budget.order_tokens:
             tokens += file.budget.order_tokens
             note.append("order-joint")
-        made.append(
+        steps.append(
             PlanStep(
                 case.name,
                 "scores",
@@ -215,7 +217,7 @@ def _live(case: AuditCase, recording: Recording, file: AuditFile) -> list[PlanSt
         tokens = round(share * (words + PICTURE_TOKENS * len(examples)))
         tokens += recording.questions * recording.entry.max_new_tokens
         variants = ", ".join(variant.name for variant in recording.variants)
-        made.append(
+        steps.append(
             PlanStep(
                 case.name,
                 "answers",
@@ -227,7 +229,7 @@ def _live(case: AuditCase, recording: Recording, file: AuditFile) -> list[PlanSt
                 f"{where}; {variants}",
             )
         )
-    return made
+    return steps
 
 
 def wants(file: AuditFile, detector: str) -> bool:

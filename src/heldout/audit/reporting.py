@@ -68,8 +68,8 @@ class Report:
         return records
 
     def as_json(self) -> dict[str, Any]:
-        made = self.conclusion
-        return {"report": str(self.page)} if made is None else made.as_json()
+        conclusion = self.conclusion
+        return {"report": str(self.page)} if conclusion is None else conclusion.as_json()
 
     def __repr__(self) -> str:
         return f"<Report: {len(self._claims()):,} claims, page {self.page}>"

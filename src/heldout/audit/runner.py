@@ -421,10 +421,10 @@ class _Journey:
 
         def work() -> list[str]:
             looked = self.looked.get(case.name) or self._look(case, run)
-            made = judge(looked, family, self.rates, earlier_looks(run, looked))
-            save_examination(run, made)
-            record_looks(run, looked, made)
-            return [claim.id for claim in made.claims]
+            examination = judge(looked, family, self.rates, earlier_looks(run, looked))
+            save_examination(run, examination)
+            record_looks(run, looked, examination)
+            return [claim.id for claim in examination.claims]
 
         inputs = {
             **self._tested_on(case, run),
@@ -458,7 +458,7 @@ class _Journey:
     def _synthesize(self, entry: FreshItems) -> Path:
         def work() -> dict[str, Any]:
             search = self.file.search
-            made = synthesize(
+            synthesis = synthesize(
                 entry.settings,
                 out=entry.folder,
                 engine=search.engine,
@@ -466,7 +466,7 @@ class _Journey:
                 quiet=self.quiet,
                 benchmarks=entry.benchmarks,
             )
-            return {**made.funnel.as_json(), "again": made.undecided > 0}
+            return {**synthesis.funnel.as_json(), "again": synthesis.undecided > 0}
 
         key = f"{entry.settings.name}/synth"
         with self.audit.at("synth", entry.number):

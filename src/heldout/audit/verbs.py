@@ -62,10 +62,10 @@ def evaluate_suite(
     """
     chosen = EvaluateSettings.choose(settings, values)
     with new_folder(out, "evaluate", Path(chosen.suite).stem) as folder:
-        made = evaluate(chosen, out=folder, engine=engine, workers=workers, quiet=quiet)
-    with made.run.writing():
-        write_evaluation_report(made.run)
-    return made
+        evaluation = evaluate(chosen, out=folder, engine=engine, workers=workers, quiet=quiet)
+    with evaluation.run.writing():
+        write_evaluation_report(evaluation.run)
+    return evaluation
 
 
 # Train: the gate, the updates, the page, the model card.
@@ -103,7 +103,7 @@ def train_model(
     """
     chosen = TrainSettings.choose(settings, values)
     with new_folder(out, "train", Path(chosen.data).stem) as folder:
-        made = train(
+        result = train(
             chosen,
             out=folder,
             engine=engine,
@@ -113,10 +113,10 @@ def train_model(
             gate_from=gate_from,
             benchmarks=_benchmarks(chosen.against, quiet=quiet),
         )
-    if made.model is not None:
-        with made.run.writing():
-            write_training_report(made.run)
-    return made
+    if result.model is not None:
+        with result.run.writing():
+            write_training_report(result.run)
+    return result
 
 
 def _benchmarks(against: tuple[str, ...], *, quiet: bool) -> list[Benchmark]:
@@ -174,7 +174,7 @@ def synthesize(
     """
     chosen = SynthSettings.choose(settings, values)
     with new_folder(out, "synth", chosen.name) as folder:
-        made = synth(
+        synthesis = synth(
             chosen,
             out=folder,
             engine=engine,
@@ -184,9 +184,9 @@ def synthesize(
             benchmarks=benchmarks,
         )
     if not plan:
-        with made.run.writing():
-            write_synthesis_report(made.run)
-    return made
+        with synthesis.run.writing():
+            write_synthesis_report(synthesis.run)
+    return synthesis
 
 
 @dataclass(frozen=True)
@@ -219,8 +219,8 @@ def open_fresh_items(audit: Audit, cases: Sequence[AuditCase]) -> list[FreshItem
         with audit.at("synth", number, "name"):
             if folder in folders:
                 raise InputError(
-                    f"'{entry.name}' and '{folders[folder]}' would share the run folder {folder}: name "
-                    f"them apart"
+                    f"'{entry.name}' and '{folders[folder]}' would share the run folder {folder}: give "
+                    f"them different names"
                 )
         folders[folder] = entry.name
         rendered = entry.source == SCENES
@@ -240,10 +240,10 @@ def open_fresh_items(audit: Audit, cases: Sequence[AuditCase]) -> list[FreshItem
         with audit.at("synth", number):
             require_settings(settings)
         with audit.at("synth", number, "seed"):
-            made = Run.open(folder).manifest()["seed"] if (folder / MANIFEST).exists() else None
-            if made not in (None, entry.seed):
+            seed = Run.open(folder).manifest()["seed"] if (folder / MANIFEST).exists() else None
+            if seed not in (None, entry.seed):
                 raise InputError(
-                    f"{folder} was made with seed {made}: give the entry another name, or this seed"
+                    f"{folder} was made with seed {seed}: give the entry another name, or this seed"
                 )
         fresh_items.append(FreshItems(number, settings, folder, opened))
     return fresh_items

@@ -181,9 +181,9 @@ def _parameter(settings: type[Settings], entry: Shown) -> inspect.Parameter:
     extra["help"] = entry.help or _help(described)
     needed = field.is_required() and "." not in name and not entry.optional
     several = entry.several or (several and entry.convert is None)
-    made: Any = list[kind] if several else kind  # type: ignore[valid-type]
+    annotated: Any = list[kind] if several else kind  # type: ignore[valid-type]
     if not needed:
-        made = made | None
+        annotated = annotated | None
     option = (
         typer.Argument(**extra)
         if entry.argument
@@ -193,7 +193,7 @@ def _parameter(settings: type[Settings], entry: Shown) -> inspect.Parameter:
         entry.parameter,
         inspect.Parameter.KEYWORD_ONLY,
         default=inspect.Parameter.empty if needed else None,
-        annotation=Annotated[made, option],
+        annotation=Annotated[annotated, option],
     )
 
 

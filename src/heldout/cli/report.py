@@ -33,11 +33,11 @@ def report_command(
     For the output of an audit it rebuilds the page over all benchmarks; run
     heldout audit again to include judgements that people made since.
     """
-    made = report_run(run, settings=settings, quiet=quiet)
+    report = report_run(run, settings=settings, quiet=quiet)
     if as_json:
-        print_json(made.as_json())
+        print_json(report.as_json())
         return
-    if made.conclusion is not None:
-        print_claims(made.conclusion.claims)
+    if report.conclusion is not None:
+        print_claims(report.conclusion.claims)
         console().print()
-    console().print(f"report: {made.page}", soft_wrap=True)
+    console().print(f"report: {report.page}", soft_wrap=True)

@@ -114,7 +114,7 @@ def _show_tables(desk: Desk, *, heading: bool) -> None:
     if heading:
         screen.print(f"\n[bold underline]{desk.kind}[/]")
     if not tables:
-        screen.print(f"nobody judged any of the {len(desk.cards):,} {desk.kind} yet")
+        screen.print(f"none of the {len(desk.cards):,} {desk.kind} is judged yet")
     for table in tables:
         screen.print(f"\n[bold]{table.title}[/]")
         grid = Grid(box=None, padding=(0, 3, 0, 0), pad_edge=False, header_style="dim")

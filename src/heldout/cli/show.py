@@ -100,7 +100,7 @@ def print_check(report: CheckReport) -> None:
             listed = ", ".join(f"{escape(str(key))} {count:,}" for key, count in counts.items())
             out.print(f"{name}: {listed}")
     if not report.problems:
-        out.print("[green]nothing to complain about[/]")
+        out.print("[green]no problems found[/]")
         return
     table = Table(box=None, padding=(0, 2, 0, 0), show_header=False, pad_edge=False)
     table.add_column(no_wrap=True)

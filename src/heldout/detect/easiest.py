@@ -58,7 +58,7 @@ def easiest_items(tables: ScoreTables, settings: DetectSettings) -> list[TopItem
         if values
     }
     frames = {model: _texts(tables, model) for model in tables.models}
-    made = []
+    lists = []
     for model, score, values in columns:
         top = tops.get((model, score), [])
         if not top:
@@ -78,8 +78,8 @@ def easiest_items(tables: ScoreTables, settings: DetectSettings) -> list[TopItem
         last = values[top[-1]]
         tied = sum(value == last for value in values.values())
         kept = sum(values[name] == last for name in top)
-        made.append(TopItems(model, score, len(top), tied - kept, items))
-    return made
+        lists.append(TopItems(model, score, len(top), tied - kept, items))
+    return lists
 
 
 def _scores(

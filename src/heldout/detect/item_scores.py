@@ -185,14 +185,14 @@ def _contrast(
 ) -> Contrast | None:
     """The difference within strata; wider the less of the comparison is left within them."""
     left = within_strata(values, suspects, labels)
-    made = cluster_contrast(left, suspects, clusters, draws=DRAWS, seed=seed)
-    if made is None:
+    contrast = cluster_contrast(left, suspects, clusters, draws=DRAWS, seed=seed)
+    if contrast is None:
         return None
     wider = max(stratum_overlap(suspects, labels), LEAST_OVERLAP) ** -0.5
-    ends = (made.value + wider * (end - made.value) for end in made.interval[:2])
+    ends = (contrast.value + wider * (end - contrast.value) for end in contrast.interval[:2])
     low, high = ends
-    interval = made.interval._replace(low=low, high=high)
-    return made._replace(error=made.error * wider, interval=interval)
+    interval = contrast.interval._replace(low=low, high=high)
+    return contrast._replace(error=contrast.error * wider, interval=interval)
 
 
 def _apart(overlap: float, settings: DetectSettings) -> str:

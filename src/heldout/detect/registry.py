@@ -50,23 +50,23 @@ def _of_packages(path: tuple[str, ...]) -> dict[str, Detector]:
         package = point.dist.name if point.dist is not None else point.value
         where = f"the detector '{point.name}' of the package {package}"
         try:
-            made = point.load()
+            loaded = point.load()
         except Exception as error:
             raise InputError(
                 f"{where} cannot be loaded ({type(error).__name__}: {error}): repair or uninstall it"
             ) from error
-        if not isinstance(made, Detector):
-            made = made() if callable(made) else made
-        if not isinstance(made, Detector):
+        if not isinstance(loaded, Detector):
+            loaded = loaded() if callable(loaded) else loaded
+        if not isinstance(loaded, Detector):
             raise InputError(
-                f"{where}: expected a heldout.detect.Detector, found {type(made).__name__}"
+                f"{where}: expected a heldout.detect.Detector, found {type(loaded).__name__}"
             )
-        if made.name in taken:
+        if loaded.name in taken:
             raise InputError(
-                f"{where} is called {made.name}, which is the name of another detector"
+                f"{where} is called {loaded.name}, which is the name of another detector"
             )
-        taken.add(made.name)
-        known[made.name] = made
+        taken.add(loaded.name)
+        known[loaded.name] = loaded
     return known
 
 
@@ -92,9 +92,9 @@ def run_detectors(
             )
     checks = {model: self_checks(tables, model) for model in tables.models}
     broken = {
-        model: "; ".join(check.reason for check in made if check.failed)
-        for model, made in checks.items()
-        if any(check.failed for check in made)
+        model: "; ".join(check.reason for check in results if check.failed)
+        for model, results in checks.items()
+        if any(check.failed for check in results)
     }
     sound = tables.without(list(broken))
     recorded_for = {"scores": bool(tables.models), "answers": bool(tables.answering)}

@@ -102,10 +102,10 @@ def triple_hits(
             for answer, good, known in _answers(tables, model, flag.corpus, ids):
                 of = ModelScores(model, scored.frame.filter(known))
                 marks = marked[known], tail[known], good[known]
-                made = _hits(flag, answer, of, *marks, which, settings)
-                hits.append(made)
+                row = _hits(flag, answer, of, *marks, which, settings)
+                hits.append(row)
                 value = dict(zip(ids, scores.tolist(), strict=True))
-                rows += [_row(made, name, flag, value[name]) for name in made.ids]
+                rows += [_row(row, name, flag, value[name]) for name in row.ids]
     return _adjusted(hits), _smallest(rows)
 
 
@@ -219,15 +219,15 @@ def _adjusted(hits: Sequence[TripleHits]) -> list[TripleHits]:
     return [replace(hit, p_adjusted=adjusted.get(n)) for n, hit in enumerate(hits)]
 
 
-def _row(made: TripleHits, name: str, flags: _PictureFlags, score: float) -> dict[str, Any]:
+def _row(hits: TripleHits, name: str, flags: _PictureFlags, score: float) -> dict[str, Any]:
     return {
         "benchmark_id": name,
-        "model": made.model,
-        "corpus": made.corpus,
-        "encoder": made.encoder,
-        "flag": made.flag,
-        "answer": made.answer,
-        "alpha": made.alpha,
+        "model": hits.model,
+        "corpus": hits.corpus,
+        "encoder": hits.encoder,
+        "flag": hits.flag,
+        "answer": hits.answer,
+        "alpha": hits.alpha,
         "similarity": flags.similarity.get(name),
         "score": score,
     }

@@ -100,10 +100,10 @@ def _kept(benchmark: Benchmark, choose: Callable[[Example], Example | str]) -> B
     kept: list[Example] = []
     dropped: list[Dropped] = list(benchmark.dropped)
     for example in benchmark:
-        made = choose(example)
-        if isinstance(made, Example):
-            kept.append(made)
+        choice = choose(example)
+        if isinstance(choice, Example):
+            kept.append(choice)
         else:
             detail = f"{example.question or '':.80} | {example.answer or '':.40}"
-            dropped.append(Dropped(STAGE, example.id, made, detail))
+            dropped.append(Dropped(STAGE, example.id, choice, detail))
     return replace(benchmark, examples=tuple(kept), dropped=tuple(dropped))

@@ -128,15 +128,15 @@ def compare_models(
     names = (first[0].model, second[0].model)
     if not shared:
         raise InputError(f"{names[0]} and {names[1]} have no benchmark in common")
-    made: list[PairedDifference] = []
+    differences: list[PairedDifference] = []
     clustered: list[ClusterDifferences] = []
     for a, b in shared:
         pair = _paired(a, b)
         clustered.append(ClusterDifferences(*cluster_sums(pair[0] - pair[1], pair[2])))
-        made.append(_difference(a, b, *pair, clustered[-1], seed=seed))
-    if len(made) > 1:
-        made.append(_overall(made, clustered, seed))
-    alone = PairedComparison(*names, tuple(made), tuple(_remarks(shared, first, second)))
+        differences.append(_difference(a, b, *pair, clustered[-1], seed=seed))
+    if len(differences) > 1:
+        differences.append(_overall(differences, clustered, seed))
+    alone = PairedComparison(*names, tuple(differences), tuple(_remarks(shared, first, second)))
     return _corrected([alone])[0]
 
 
@@ -172,7 +172,7 @@ def rank_models(
     }
     pairs = [(a, b) for a, b in combinations(models, 2) if set(had[a]) & set(had[b])]
     compared = [compare_models(models[a], models[b], seed=seed) for a, b in pairs]
-    made = {
+    by_pair = {
         (paired_comparison.first, paired_comparison.second): paired_comparison
         for paired_comparison in _corrected(compared)
     }
@@ -201,10 +201,10 @@ def rank_models(
             paired_comparison.overall.value,
             0.0 if paired_comparison.overall.reading == DIFFER else 1.0,
         )
-        for (a, b), paired_comparison in made.items()
+        for (a, b), paired_comparison in by_pair.items()
         if a in means and b in means
     ]
-    return ranks_of(means, tested), made, remarks
+    return ranks_of(means, tested), by_pair, remarks
 
 
 def comparison_frame(pairs: Iterable[PairedComparison]) -> pl.DataFrame:

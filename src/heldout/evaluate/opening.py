@@ -136,8 +136,8 @@ def _read(entry: SuiteBenchmark, suite: Suite, where: _Place) -> tuple[Benchmark
             name=entry.name,
         )
     except InputError as error:
-        said = f"suite {suite.name}, benchmark {entry.name}: {error}{where.data_advice}"
-        raise InputError(said) from error
+        message = f"suite {suite.name}, benchmark {entry.name}: {error}{where.data_advice}"
+        raise InputError(message) from error
     kept = {"all": lambda benchmark: benchmark, "choice": only_choices, "closed": closed_as_choices}
     benchmark = kept[entry.questions](read)
     if not benchmark.examples:

@@ -108,10 +108,10 @@ def evaluate(
                     _price(run, chosen, name)
             finally:  # whatever ended the asking, tables are written from what there is
                 _keep_remarks(run, benchmarks, done, chosen)
-                made = read_evaluation(run)
-                if made.grades:
-                    write_evaluation(made)
-    return made
+                evaluation = read_evaluation(run)
+                if evaluation.grades:
+                    write_evaluation(evaluation)
+    return evaluation
 
 
 def _claim(
@@ -191,13 +191,13 @@ def _askers(
                 asker = EngineAsker(where, spec) if where is not None else spec.open()
                 yield settings.name or _short(spec.name), asker
 
-        made = opened()
-        first = next(made, None)  # a checkpoint that cannot be opened leaves no run behind
+        askers = opened()
+        first = next(askers, None)  # a checkpoint that cannot be opened leaves no run behind
         origins = {
             name: server_origin(endpoint.url, asker.model)
             for (name, asker), endpoint in zip(servers, settings.endpoints, strict=True)
         }
-        yield origins, (pair for pair in _with(first, made))
+        yield origins, (pair for pair in _with(first, askers))
 
 
 def _with(

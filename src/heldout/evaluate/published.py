@@ -148,7 +148,7 @@ def study_published(source: str, *, design_effect: float | None = None) -> Publi
         for name, row in rows.items()
     }
     share = tables.usual_disagreement
-    made = tuple(
+    differences = tuple(
         _difference(pair, rows[pair.first], rows[pair.second], sizes, effects, share)
         for pair in tables.differences
     )
@@ -157,9 +157,9 @@ def study_published(source: str, *, design_effect: float | None = None) -> Publi
         tables.benchmarks,
         means,
         {name: row.mean for name, row in tables.rows.items() if row.mean is not None},
-        made,
+        differences,
         tuple(_assumptions(tables, rows)),
-        tuple(_remarks(tables, made)),
+        tuple(_remarks(tables, differences)),
     )
 
 
@@ -250,13 +250,15 @@ def _assumptions(tables: PublishedTables, rows: Mapping[str, Floats]) -> list[st
     ]
 
 
-def _remarks(tables: PublishedTables, made: Sequence[PublishedDifference]) -> list[str]:
+def _remarks(tables: PublishedTables, differences: Sequence[PublishedDifference]) -> list[str]:
     remarks = []
     for part, name in (("p_independent", "if independent"), ("p_usual", "if usually paired")):
-        adjusted = holm([getattr(published_difference, part) for published_difference in made])
+        adjusted = holm(
+            [getattr(published_difference, part) for published_difference in differences]
+        )
         clear = sum(p <= 0.05 for p in adjusted)
         remarks.append(
-            f"Corrected over all {len(made)} differences (Holm), {clear} are clear {name}."
+            f"Corrected over all {len(differences)} differences (Holm), {clear} are clear {name}."
         )
     for name, row in tables.rows.items():
         mean = sum(row.values) / len(row.values)

@@ -112,7 +112,7 @@ def confound_page(result: ConfoundResult, command: str) -> str:
         "",
         f"`{command}`",
         "",
-        f"{settings.items:,} items ({settings.closed:,} closed), nobody has seen any of them. A model is "
+        f"{settings.items:,} items ({settings.closed:,} closed), no model has seen any of them. A model is "
         f"flagged when more than {settings.flag:.0%} of its items lie more than {settings.tail:g} above "
         f"the median of the others.",
         "",

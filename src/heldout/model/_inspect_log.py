@@ -165,8 +165,8 @@ def _row(
         **_usage(sample.get("output")),
     }
     # A sample that ended in an error has none, which is not the same as an empty one.
-    if (said := _completion(sample.get("output"), texts)) is not None:
-        values["prediction"] = said
+    if (completion := _completion(sample.get("output"), texts)) is not None:
+        values["prediction"] = completion
     if isinstance(sample.get("choices"), list):
         values["options"] = [_attached(choice, texts) for choice in sample["choices"]]
     target = sample.get("target")

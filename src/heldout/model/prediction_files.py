@@ -449,14 +449,14 @@ def _batch_output(values: Mapping[str, Any]) -> dict[str, Any]:
     response = values["response"]
     body = response.get("body") if isinstance(response, dict) else None
     body = body if isinstance(body, dict) else {}
-    made: dict[str, Any] = {"id": values["custom_id"]}
-    if (said := _said(body)) is not None:
-        made["prediction"] = said
+    row: dict[str, Any] = {"id": values["custom_id"]}
+    if (text := _said(body)) is not None:
+        row["prediction"] = text
     counts = body.get("usage")
     usage: dict[str, Any] = counts if isinstance(counts, dict) else {}
     for field in ("prompt_tokens", "reply_tokens"):
-        made[field] = next((usage[name] for name in ALIASES[field] if name in usage), None)
-    return {**made, "model": body["model"]} if isinstance(body.get("model"), str) else made
+        row[field] = next((usage[name] for name in ALIASES[field] if name in usage), None)
+    return {**row, "model": body["model"]} if isinstance(body.get("model"), str) else row
 
 
 def _said(body: Mapping[str, Any]) -> str | None:
@@ -466,8 +466,8 @@ def _said(body: Mapping[str, Any]) -> str | None:
     first = first if isinstance(first, dict) else {}
     message = first.get("message")
     if isinstance(message, dict):
-        said = _joined(message.get("content"))
-        return said if said is not None else as_text(message.get("refusal"))
+        content = _joined(message.get("content"))
+        return content if content is not None else as_text(message.get("refusal"))
     if isinstance(first.get("text"), str):  # /v1/completions
         return str(first["text"])
     output = body.get("output")  # /v1/responses: messages beside reasoning and calls of tools

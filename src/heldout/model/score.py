@@ -81,14 +81,14 @@ def score_benchmark(
     pending = SelfCheck("ablation", False, "not finished: give the same `heldout score` again")
     keep_checks(run, model, [pending])
     scored, truncated = score_items(benchmark, examples, scorer, run, model, folder, **how)
-    made = [
+    checks = [
         truncation_check(truncated, len(scored.scores) + len(scored.dropped)),
         *ablation_checks(
             benchmark, examples, scorer, run, folder, scored, seed=settings.seed, quiet=quiet
         ),
     ]
     rows = {"scores": len(scored.scores) - truncated}
-    save_checks(run, model, made)
+    save_checks(run, model, checks)
     if settings.options:
         rows["option_scores"] = score_options(
             benchmark, examples, scorer, run, model, folder, **how
@@ -142,13 +142,15 @@ def import_scores(
     for name in recorded.models:
         claim_model(run, name, recorded.instruments[name])
     save_scores(run, recorded)
-    made = []
+    scorings = []
     for name in recorded.models:
         rows = sum(row["model"] == name for row in recorded.rows)
         checks = save_checks(run, name, [])
         keep_checks(run, name, checks)  # the page says what could not be checked, too
-        made.append(Scoring(name, len(benchmark), {"scores": rows}, len(benchmark) - rows, checks))
-    return made
+        scorings.append(
+            Scoring(name, len(benchmark), {"scores": rows}, len(benchmark) - rows, checks)
+        )
+    return scorings
 
 
 @dataclass(frozen=True)
@@ -230,7 +232,7 @@ def score(
     if chosen.recorded is not None:
         run = open_here()
         with run.writing():
-            made = import_scores(
+            scorings = import_scores(
                 benchmark,
                 chosen.recorded,
                 run,
@@ -238,7 +240,7 @@ def score(
                 allow_missing=chosen.allow_missing,
                 mapping=chosen.columns,
             )
-        return ScoreResult(run, made)
+        return ScoreResult(run, scorings)
     check_run(run, chosen.seed)
     extra: dict[str, Any] = {}
     scorer: Scorer

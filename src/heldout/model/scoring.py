@@ -214,13 +214,13 @@ IDENTITY = ("backend", "revision", "dtype", "template", "provider", "remote_code
 
 
 def replace_rows(run: Run, table: str, model: str, rows: Iterable[Mapping[str, Any]]) -> int:
-    made = make_table(table, rows)
-    count: int = made.num_rows
+    rows_of_model = make_table(table, rows)
+    count: int = rows_of_model.num_rows
     if run.table_path(table).exists():
         known = run.read_table(table)
         others = known.filter(pc.not_equal(known.column("model"), model))
-        made = pa.concat_tables([others, made])
-    run.write_table(table, made)
+        rows_of_model = pa.concat_tables([others, rows_of_model])
+    run.write_table(table, rows_of_model)
     forget_detections(run)
     return count
 

@@ -118,20 +118,20 @@ class _Moved(NamedTuple):
 def _variant(
     example: Example, name: str, others: Sequence[Example], rng: np.random.Generator
 ) -> Request | None:
-    made: Request | None = None
+    request: Request | None = None
     if name == "no-picture" and example.images:
-        made = question_request(example, with_image=False)
+        request = question_request(example, with_image=False)
     elif name == "other-picture" and example.images:
         pictures = _another([other.images for other in others if other.images], example.images, rng)
-        made = question_request(replace(example, images=pictures)) if pictures else None
+        request = question_request(replace(example, images=pictures)) if pictures else None
     elif name == "no-question" and (example.question or "").strip():
-        made = question_request(example, with_question=False)
+        request = question_request(example, with_question=False)
     elif name == "other-question" and (example.question or "").strip():
         question = _alike(example.question or "", others)
-        made = question_request(replace(example, question=question)) if question else None
-    if made is None or not any(not getattr(part, "scored", False) for part in made.content):
+        request = question_request(replace(example, question=question)) if question else None
+    if request is None or not any(not getattr(part, "scored", False) for part in request.content):
         return None  # nothing is left of an item that has only a picture
-    return replace(made, id=f"{example.id}#{name}")
+    return replace(request, id=f"{example.id}#{name}")
 
 
 def _alike(question: str, others: Sequence[Example]) -> str | None:
@@ -167,8 +167,8 @@ def _moved(
     return _Moved(VARIANTS[name][1], len(finite), int((finite > noise).sum()), median)
 
 
-def _judge(name: str, made: Sequence[_Moved]) -> SelfCheck:
-    enough = [moved for moved in made if moved.pairs >= FEWEST]
+def _judge(name: str, request: Sequence[_Moved]) -> SelfCheck:
+    enough = [moved for moved in request if moved.pairs >= FEWEST]
     if not enough:
         what = "picture" if name == "image-ablation" else "question"
         return SelfCheck(name, None, f"fewer than {FEWEST} items have a {what} to change")
@@ -246,7 +246,7 @@ def check_scores(scored: ModelScores, items: int, known: Mapping[str, Any]) -> l
         items: How many items the benchmark has.
         known: What the manifest says of the model.
     """
-    made = [
+    checks = [
         _coverage(scored, items),
         _finite(scored),
         _spans(scored),
@@ -254,10 +254,10 @@ def check_scores(scored: ModelScores, items: int, known: Mapping[str, Any]) -> l
         _constant(scored),
         _ties(scored),
     ]
-    return [*made, *_kept(known, {check.name for check in made})]
+    return [*checks, *_kept(known, {check.name for check in checks})]
 
 
-def _kept(known: Mapping[str, Any], made: set[str]) -> list[SelfCheck]:
+def _kept(known: Mapping[str, Any], record: set[str]) -> list[SelfCheck]:
     """What only scoring could check, because it needs the model: does it look, was a prompt cut?"""
     kept = known.get("self_checks") or ()
     if not kept and str(known.get("backend", "")).startswith("recorded"):
@@ -266,7 +266,7 @@ def _kept(known: Mapping[str, Any], made: set[str]) -> list[SelfCheck]:
     return [
         SelfCheck(str(check["name"]), check["passed"], str(check["reason"]))
         for check in kept
-        if check["name"] not in made
+        if check["name"] not in record
     ]
 
 

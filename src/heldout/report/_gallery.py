@@ -196,7 +196,7 @@ def make_gallery(run: Run, megabytes: float, *, quiet: bool = False) -> Gallery:
     pairs = all_pairs(run)
     if not pairs:
         return Gallery()
-    made = Gallery(total=len(pairs))
+    gallery = Gallery(total=len(pairs))
     store = _Store(run, pairs, round(megabytes * 1e6))
     card = templates().get_template("pair.html.j2")
     with progress("gallery of the report", len(pairs), "pairs", disabled=quiet) as step:
@@ -207,25 +207,25 @@ def make_gallery(run: Run, megabytes: float, *, quiet: bool = False) -> Gallery:
                 Markup(card.render(pair=pair, number=start + n + 1)) for n, pair in enumerate(shown)
             ]
             if not start:
-                made.first, made.sprite = cards, list(store.block)
+                gallery.first, gallery.sprite = cards, list(store.block)
             pictures = {picture.name: picture.as_json() for picture in store.block}
-            made.blocks.append(packed({"cards": cards, "pictures": pictures}))
+            gallery.blocks.append(packed({"cards": cards, "pictures": pictures}))
             step(len(shown))
-    made.small, made.missing = store.small, store.missing
-    made.choices = {
+    gallery.small, gallery.missing = store.small, store.missing
+    gallery.choices = {
         "corpus": _counts(pair["corpus"] for pair in pairs),
         "relation": _counts(pair["relation"] for pair in pairs),
         "leaked": _counts(pair["leaked"] for pair in pairs if pair["leaked"]),
         "label": _counts(pair["label"] for pair in pairs if pair["label"]),
     }
-    made.choices = {name: counts for name, counts in made.choices.items() if counts}
-    kinds = {name: list(counts) for name, counts in made.choices.items()}
+    gallery.choices = {name: counts for name, counts in gallery.choices.items() if counts}
+    kinds = {name: list(counts) for name, counts in gallery.choices.items()}
     rows = [
         [kinds[name].index(pair[name]) if pair[name] in kinds[name] else -1 for name in kinds]
         for pair in pairs
     ]
-    made.index = as_data({"per_page": PER_PAGE, "rows": rows})
-    return made
+    gallery.index = as_data({"per_page": PER_PAGE, "rows": rows})
+    return gallery
 
 
 def as_data(value: Any) -> Markup:
@@ -285,9 +285,9 @@ class _Store:
             self.small += 1
         self.bytes += len(data)
         name = f"p{self.number}-{len(self.block)}"
-        made = GalleryPicture(name, row["width"], row["height"], base64.b64encode(data).decode())
-        self.block.append(made)
-        return made
+        picture = GalleryPicture(name, row["width"], row["height"], base64.b64encode(data).decode())
+        self.block.append(picture)
+        return picture
 
 
 def _smaller(webp: bytes) -> bytes:

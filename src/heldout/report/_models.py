@@ -146,14 +146,14 @@ def model_figures(run: Run) -> list[Figure]:
     for finding in findings:
         by_detector.setdefault(finding["detector"], []).append(finding)
     tables = ScoreTables.load(run)
-    made = (
+    figures = (
         _order_joint(tables, by_detector.get("order-joint", [])),
         _order_trend(tables, by_detector.get("order-trend", [])),
         _tails(tables, by_detector.get("tail-enrichment", [])),
         _jaccard(by_detector.get("top-k-overlap", [])),
         *_twins(by_detector.get("twin-drop", [])),
     )
-    return [figure for figure in made if figure is not None]
+    return [figure for figure in figures if figure is not None]
 
 
 def _order_joint(tables: ScoreTables, findings: Sequence[Found]) -> Figure | None:

@@ -82,7 +82,7 @@ def visible(value: Any) -> Any:
 @lru_cache(maxsize=1)
 def templates() -> Environment:
     # Everything in a corpus is untrusted text: autoescape has no exceptions here.
-    made = Environment(
+    environment = Environment(
         loader=PackageLoader("heldout.report"),
         autoescape=True,
         undefined=StrictUndefined,
@@ -90,8 +90,10 @@ def templates() -> Environment:
         lstrip_blocks=True,
         finalize=visible,
     )
-    made.filters.update(percent=percent, count=lambda value: f"{value:,}", slug=slug, anchor=anchor)
-    return made
+    environment.filters.update(
+        percent=percent, count=lambda value: f"{value:,}", slug=slug, anchor=anchor
+    )
+    return environment
 
 
 def script(name: str) -> dict[str, Any]:

@@ -393,12 +393,12 @@ def _sure(cells: Sequence[Cell], recommendations: Sequence[Mapping[str, Any]]) -
 LISTED = "; they are listed in actions.jsonl."
 
 
-def advice_for(run: Run, made: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def advice_for(run: Run, advice: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """An audit lists items in actions.jsonl; without one, `heldout sanitize` makes the clean split.
 
     Commands are complete: with this run's folder and, where one is read, this benchmark.
     """
-    records = [{**record, "sentence": _whole(record["sentence"], run)} for record in made]
+    records = [{**record, "sentence": _whole(record["sentence"], run)} for record in advice]
     if (run.path / "actions.jsonl").exists():
         return records
     for record in records:

@@ -182,8 +182,8 @@ def synthesis_cards(run: Run) -> list[ReviewCard]:
     for draft in map(Draft.of_row, read_rows(run, SynthStage.GENERATE)):
         verdict = verdicts.get(draft.id)
         if verdict is not None:
-            made = _synthesis_card(run, draft, by_id[draft.figure], verdict)
-            sides[verdict["accepted"]].append(made)
+            drawn_card = _synthesis_card(run, draft, by_id[draft.figure], verdict)
+            sides[verdict["accepted"]].append(drawn_card)
     for cards in sides.values():
         cards.sort(key=lambda card: hashlib.sha256(card.subject.encode()).digest())
     return list(_in_turns(sides[True], sides[False]))
@@ -231,21 +231,21 @@ def _line(line: Mapping[str, Any]) -> dict[str, Any]:
     """A criterion as the page shows it, with what code and verifier say."""
     criterion = BY_KEY[line["criterion"]]
     penalty = criterion.category is Category.PENALTY
-    said = {
+    opinions = {
         who: None if line[who] is None else line[who] is not penalty for who in ("code", "verifier")
     }
     fine = line["met"] is not penalty
     notes = ""
-    if said["code"] is not None and said["code"] is not said["verifier"]:
-        notes = f"disputed: code says {_SAID[said['code']]}, the verifier {_SAID[said['verifier']]}"
+    if opinions["code"] is not None and opinions["code"] is not opinions["verifier"]:
+        notes = f"disputed: code says {_SAID[opinions['code']]}, the verifier {_SAID[opinions['verifier']]}"
     return {
         "title": criterion.title,
         "category": str(criterion.category),
         "weight": criterion.weight,
         "score": criterion.weight if line["met"] else 0,
         "met": fine,
-        "code": said["code"],
-        "verifier": said["verifier"],
+        "code": opinions["code"],
+        "verifier": opinions["verifier"],
         "notes": "; ".join(part for part in (line["note"], notes) if part),
     }
 

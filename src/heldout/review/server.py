@@ -256,11 +256,11 @@ def make_app(*desks: Desk, token: str, port: int) -> Asgi:
     @app.post("/api/cards/{index}/judgement", response_model=None)
     def judge(
         index: int,
-        said: dict[str, Any] = Body(),  # noqa: B008
+        body: dict[str, Any] = Body(),  # noqa: B008
         desk: Desk = Depends(places),  # noqa: B008
     ) -> Response:
         try:
-            return JSONResponse(desk.judge(index, **_judgement(said)))
+            return JSONResponse(desk.judge(index, **_judgement(body)))
         except JudgedMeanwhileError as conflict:
             return JSONResponse({"message": str(conflict), "card": desk.card(index)}, 409)
         except InputError as error:
@@ -342,10 +342,10 @@ def _listening(port: int) -> socket.socket:
     return listening
 
 
-def _judgement(said: dict[str, Any]) -> dict[str, Any]:
+def _judgement(fields: dict[str, Any]) -> dict[str, Any]:
     """The fields of a judgement, refused where one is of another kind than expected."""
-    verdict, note, seen = said.get("verdict"), said.get("note", ""), said.get("seen")
-    ratings = said.get("ratings", {})
+    verdict, note, seen = fields.get("verdict"), fields.get("note", ""), fields.get("seen")
+    ratings = fields.get("ratings", {})
     if not (verdict is None or isinstance(verdict, str)) or not isinstance(note, str):
         raise InputError("verdict and note are texts")
     if not (seen is None or isinstance(seen, str)) or not isinstance(ratings, dict):

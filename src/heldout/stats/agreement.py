@@ -59,7 +59,9 @@ def krippendorff_alpha(
     several = [index for index, unit in enumerate(units) if len(unit) > 1]
     tables = np.zeros((len(several), len(codes), len(codes)))
     for place, index in enumerate(several):
-        counts = np.bincount([codes[said] for said in units[index].values()], minlength=len(codes))
+        counts = np.bincount(
+            [codes[rating] for rating in units[index].values()], minlength=len(codes)
+        )
         pairs = np.outer(counts, counts) - np.diag(counts)
         tables[place] = pairs / (counts.sum() - 1)
 

@@ -332,11 +332,11 @@ def _generate(context: StageContext, writer: StageWriter) -> None:
     depends = {"template": GENERATE_TEMPLATE, "conditioning": str(settings.conditioning)}
     with StageModel(context, "generator", settings.generator, STAGE, depends) as model:
         for batch in batches(map(PaperFigure.of_row, read_rows(context.run, SynthStage.SELECT))):
-            for made in _drafts(context, model, batch):
-                if isinstance(made, Dropped):
-                    writer.drop(made, again=made.reason == FAILED)
+            for outcome in _drafts(context, model, batch):
+                if isinstance(outcome, Dropped):
+                    writer.drop(outcome, again=outcome.reason == FAILED)
                 else:
-                    writer.keep(made.as_row())
+                    writer.keep(outcome.as_row())
 
 
 GENERATE = StageWork(
@@ -356,30 +356,30 @@ def _drafts(
     settings, run = context.settings, context.run.path
     waiting = {figure.id: figure for figure in figures}
     problems: dict[str, UnreadableError] = {}
-    made: dict[str, Draft | Dropped] = {}
+    drafts: dict[str, Draft | Dropped] = {}
     for attempt in range(settings.attempts):
         prompts = {
             name: generate_prompt(
                 figure, run, settings.conditioning, problem_of(problems.get(name), attempt)
             )
             for name, figure in waiting.items()
-            if name not in made
+            if name not in drafts
         }
         if not prompts:
             break
         answered = model.ask(prompts, "generating", "items")
-        made |= answered.lost
+        drafts |= answered.lost
         for name, reply in answered.replies.items():
             try:
-                made[name] = read_draft(reply, waiting[name], answered_by(model.identity, reply))
+                drafts[name] = read_draft(reply, waiting[name], answered_by(model.identity, reply))
             except UnreadableError as error:
                 problems[name] = error
     for name in waiting:
-        if name not in made:
+        if name not in drafts:
             tries = counted(settings.attempts, "attempt", "attempts")
             detail = f"{problems[name]} ({tries})"
-            made[name] = Dropped(STAGE, name, problems[name].reason, detail)
-        yield made[name]
+            drafts[name] = Dropped(STAGE, name, problems[name].reason, detail)
+        yield drafts[name]
 
 
 def read_draft(reply: Reply, figure: PaperFigure, identity: str) -> Draft:

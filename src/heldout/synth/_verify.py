@@ -196,13 +196,13 @@ def verdict_row(
     lines: list[dict[str, Any]] = []
     for criterion in CRITERIA:
         check = code.get(criterion.key, CodeCheck(None))
-        said, note = opinion[criterion.key]
+        met, note = opinion[criterion.key]
         lines.append(
             {
                 "criterion": criterion.key,
                 "code": check.met,
-                "verifier": said,
-                "met": counts(criterion, check.met, said),
+                "verifier": met,
+                "met": counts(criterion, check.met, met),
                 "note": "; ".join(part for part in (check.note, note) if part),
             }
         )
@@ -235,11 +235,11 @@ def faults_told(rubric: Sequence[Mapping[str, Any]]) -> str:
     return "; ".join(messages)
 
 
-def counts(criterion: Criterion, code: bool | None, said: bool) -> bool:
+def counts(criterion: Criterion, code: bool | None, opinion: bool) -> bool:
     """The combined result of code and verifier: a fault that either of them sees is a fault."""
     if criterion.category is Category.PENALTY:
-        return said or code is True
-    return said and code is not False
+        return opinion or code is True
+    return opinion and code is not False
 
 
 def ungradable_row(draft: Draft, reason: str, identity: str) -> dict[str, Any]:

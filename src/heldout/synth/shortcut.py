@@ -163,8 +163,8 @@ def solved_probes(draft: Draft, replies: Mapping[str, str | None]) -> Probed:
         )
     key = draft.options[LETTERS.index(draft.answer)]
     reply = replies[f"{QUESTION_ONLY}/0/{draft.id}"]
-    said = None if reply is None else normal(reply).rstrip(".")
-    same = None if said is None else said == normal(key).rstrip(".") != ""
+    answer_text = None if reply is None else normal(reply).rstrip(".")
+    same = None if answer_text is None else answer_text == normal(key).rstrip(".") != ""
     solved[QUESTION_ONLY] = ProbeReplies(same, None if same is None else float(same))
     return solved
 

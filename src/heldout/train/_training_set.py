@@ -84,11 +84,11 @@ def read_training_set(source: str, *, limit: int | None = None) -> TrainingSet:
         read = read_benchmark(source)
     items: list[TrainingItem] = []
     dropped = list(read.dropped)
-    for made in map(_item, read.examples):
-        if isinstance(made, TrainingItem):
-            items.append(made)
+    for item in map(_item, read.examples):
+        if isinstance(item, TrainingItem):
+            items.append(item)
         else:
-            dropped.append(made)
+            dropped.append(item)
     if not items:
         why = f" The first was dropped because: {dropped[0].detail}" if dropped else ""
         raise InputError(

@@ -65,8 +65,7 @@ class TrainResult:
     def _frame(self, name: str) -> pl.DataFrame:
         import polars as pl
 
-        path = self.run.table_path(name)
-        return pl.read_parquet(path) if path.exists() else pl.DataFrame()
+        return self.run.frame(name) if self.run.table_path(name).exists() else pl.DataFrame()
 
     def as_json(self) -> dict[str, Any]:
         return {

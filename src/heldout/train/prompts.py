@@ -93,10 +93,10 @@ class ChatForm:
     def _found_ending(self, tokenizer: Any) -> str:
         """What the template writes after a reply, up to the token at which generation stops."""
         user = {"role": "user", "content": [{"type": "text", "text": "x"}]}
-        said = "heldoutreply"
-        turn = {"role": "assistant", "content": [{"type": "text", "text": said}]}
+        reply = "heldoutreply"
+        turn = {"role": "assistant", "content": [{"type": "text", "text": reply}]}
         try:
-            rest = self._render([user, turn]).rpartition(said)[2]
+            rest = self._render([user, turn]).rpartition(reply)[2]
         except InputError:  # some templates do not support a second turn
             rest = ""
         stops = [tokenizer.decode([token]) for token in self.stop]

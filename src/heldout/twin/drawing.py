@@ -104,12 +104,12 @@ def render(
     """A picture that could not be drawn is tried again by the next call; one that was drawn is not."""
     sweep(run)
     items = _items(run, benchmark, renderer, seed)
-    made = _draw(run, renderer, items, concurrency, quiet)
+    drawn = _draw(run, renderer, items, concurrency, quiet)
     rows: list[dict[str, Any]] = []
     dropped: list[Dropped] = []
     with progress("looking at the pictures", len(items), "pictures", disabled=quiet) as step:
         for item in items:
-            problem = made.failed.get(item.row["id"]) or _problem(run, item)
+            problem = drawn.failed.get(item.row["id"]) or _problem(run, item)
             step()
             if problem is not None:
                 dropped.append(problem)
@@ -119,7 +119,7 @@ def render(
     withdraw_of_changed(run, {row["id"]: row["picture"] for row in rows})
     write_stage(run, RENDER, rows, dropped)
     write_twins(run)
-    return made
+    return drawn
 
 
 def _items(run: Run, benchmark: Benchmark, renderer: Renderer, seed: int) -> list[_Item]:
@@ -153,9 +153,9 @@ def _items(run: Run, benchmark: Benchmark, renderer: Renderer, seed: int) -> lis
 def _draw(
     run: Run, renderer: Renderer, items: list[_Item], concurrency: int, quiet: bool
 ) -> DrawnPictures:
-    made = DrawnPictures()
+    drawn = DrawnPictures()
     waiting = [item for item in items if not item.target.exists()]
-    made.reused = len(items) - len(waiting)
+    drawn.reused = len(items) - len(waiting)
 
     def draw(item: _Item) -> Dropped | None:
         name = item.row["id"]
@@ -170,22 +170,22 @@ def _draw(
         return in_parallel(lambda item: (item, draw(item)), waiting, concurrency)
 
     title = f"drawing with {renderer.name}"
-    with progress(title, len(items), "pictures", done=made.reused, disabled=quiet) as step:
+    with progress(title, len(items), "pictures", done=drawn.reused, disabled=quiet) as step:
         try:
             for item, problem in results():
                 step()
                 if problem is None:
-                    made.fresh += 1
+                    drawn.fresh += 1
                 else:
-                    made.failed[item.row["id"]] = problem
+                    drawn.failed[item.row["id"]] = problem
         except InputError as error:  # the endpoint is gone, the weights are not there
-            made.ended = error
+            drawn.ended = error
     for item in waiting:
-        if not item.target.exists() and item.row["id"] not in made.failed:
-            made.failed[item.row["id"]] = Dropped(
+        if not item.target.exists() and item.row["id"] not in drawn.failed:
+            drawn.failed[item.row["id"]] = Dropped(
                 STAGE, item.row["id"], NOT_DRAWN, "the renderer ended before it"
             )
-    return made
+    return drawn
 
 
 def _task(run: Run, item: _Item) -> RenderTask:

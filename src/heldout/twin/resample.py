@@ -36,12 +36,12 @@ def resample(
     benchmark: Benchmark, examples: Iterable[Example], seed: int
 ) -> tuple[list[NewAnswer], list[Dropped]]:
     """A draw depends on the seed and the item's id alone, never on the other items."""
-    made: list[NewAnswer] = []
+    answers: list[NewAnswer] = []
     dropped: list[Dropped] = []
     for example in examples:
         answer = _item(benchmark, example, seed)
-        (made if isinstance(answer, NewAnswer) else dropped).append(answer)  # type: ignore[arg-type]
-    return made, dropped
+        (answers if isinstance(answer, NewAnswer) else dropped).append(answer)  # type: ignore[arg-type]
+    return answers, dropped
 
 
 def _item(benchmark: Benchmark, example: Example, seed: int) -> NewAnswer | Dropped:

@@ -76,7 +76,7 @@ def run_stages(
     stages = settings.stages
     _refuse_early(run, settings, renderer, verifier)
     prepare_run(benchmark, run)
-    made = Twinning()
+    twinning = Twinning()
     for stage in stages:
         spent: dict[str, Any] = {}
         ended: InputError | None = None
@@ -124,17 +124,17 @@ def run_stages(
                 unfiltered=settings.unfiltered,
                 quiet=quiet,
             )
-            made.policy = judged.policy
-            made.agreement = judged.agreement.as_json() if judged.agreement else None
+            twinning.policy = judged.policy
+            twinning.agreement = judged.agreement.as_json() if judged.agreement else None
             asked_for = _spent(judged.asked) if verifier else {}
             spent, ended = {**asked_for, "kept": judged.kept}, judged.asked.ended
         else:
             with progress("publishing", disabled=quiet):
-                made.published = publish(run, benchmark, reopen, seed=settings.seed)
-        made.stages[stage] = {**_counts(run, stage), **spent}
+                twinning.published = publish(run, benchmark, reopen, seed=settings.seed)
+        twinning.stages[stage] = {**_counts(run, stage), **spent}
         if ended is not None:
             raise ended
-    return made
+    return twinning
 
 
 def portable(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -277,7 +277,7 @@ def make_twins(
         verifier = open_chat(chosen.verifier, "verifier", max_tokens=length)
     run = open_verb_run("twin", benchmark, chosen, run, seed=chosen.seed, command=command)
     with run.writing():
-        made = run_stages(
+        twinning = run_stages(
             benchmark,
             run,
             chosen,
@@ -287,7 +287,7 @@ def make_twins(
             verifier=verifier,
             quiet=quiet,
         )
-    return TwinResult(run, made)
+    return TwinResult(run, twinning)
 
 
 def _open_renderer(settings: TwinSettings, benchmark: Benchmark) -> Renderer:

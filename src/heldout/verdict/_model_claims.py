@@ -176,7 +176,7 @@ def _sentence(
     )
     if status == "not testable":
         return (
-            f"Whether {model} {have} seen {benchmark} cannot be told by {what} tests: no effect could "
+            f"Whether {model} {have} seen {benchmark} cannot be decided by {what} tests: no effect could "
             f"have been significant ({message})."
         )
     if status == "clean":

@@ -233,7 +233,7 @@ def _shared_difficulty(about: ControlInput) -> list[Control]:
     reasons = []
     if "" in families or families[0] == families[1]:
         reasons.append(
-            f"nobody says that {' and '.join(mine)} are of different families, and models of one base "
+            f"it is not stated that {' and '.join(mine)} are of different families, and models of one base "
             "find the same items easy"
         )
     if len(lineages) < ENOUGH_FAMILIES:

@@ -78,7 +78,7 @@ def correct_scores(run: Run, models: Sequence[str], *, seed: int = 0) -> Correct
     name = LEAKED
     if labels is not None:
         name = f"{LEAKED} or {LABELLED}" if scanned else LABELLED
-    made = CorrectedScores(labels=labels, searched=searched if scanned else None)
+    corrected = CorrectedScores(labels=labels, searched=searched if scanned else None)
     for measure, by_model in _measures(run, models).items():
         for model, values in by_model.items():
             chosen = [
@@ -92,12 +92,12 @@ def correct_scores(run: Run, models: Sequence[str], *, seed: int = 0) -> Correct
             )
             column = np.array([values[item] for item in ids])
             block = _block(ids, proven, open_, name)
-            made.models.append(
+            corrected.models.append(
                 measure_impact(model, measure, {measure: column}, clusters, [block], seed=seed)
             )
-        made.rankings += _ranking(measure, by_model, known, proven, open_)
-    adjust_impacts(made.models)
-    return made
+        corrected.rankings += _ranking(measure, by_model, known, proven, open_)
+    adjust_impacts(corrected.models)
+    return corrected
 
 
 def _block(

@@ -65,7 +65,8 @@ class Examination:
                 not_testable.model_dump(mode="json") for not_testable in self.untested
             ],
             "self_checks": {
-                model: [check._asdict() for check in made] for model, made in self.checks.items()
+                model: [check._asdict() for check in results]
+                for model, results in self.checks.items()
             },
             "orders": {m: [row._asdict() for row in rows] for m, rows in self.orders.items()},
             "overlap_inflation": {
@@ -116,7 +117,7 @@ def look(
 ) -> DetectorOutcomes:
     chosen = settings or DetectSettings()
     outcomes, checks = run_detectors(tables, names, chosen)
-    broken = [m for m, made in checks.items() if any(check.failed for check in made)]
+    broken = [m for m, results in checks.items() if any(check.failed for check in results)]
     known = detectors()
     families = {name: detector.family for name, detector in known.items()}
     findings = with_adjusted(
@@ -275,16 +276,18 @@ def _inflation(inflation: Inflation) -> dict[str, Any]:
     }
 
 
-def save_examination(run: Run, made: Examination) -> None:
+def save_examination(run: Run, examination: Examination) -> None:
     """Save findings and claims beside those of other stages, in place of earlier ones of this stage."""
     with run.writing():
         forget_detections(run)
-        run.write_json("detections.json", made.as_json())
-        if made.hit_items is not None and len(made.hit_items):
-            run.write_table("triple_hits", made.hit_items.to_arrow().cast(SCHEMAS["triple_hits"]))
+        run.write_json("detections.json", examination.as_json())
+        if examination.hit_items is not None and len(examination.hit_items):
+            run.write_table(
+                "triple_hits", examination.hit_items.to_arrow().cast(SCHEMAS["triple_hits"])
+            )
         mine = {
-            "findings": [finding.model_dump(mode="json") for finding in made.findings],
-            "claims": [claim.model_dump(mode="json") for claim in made.claims],
+            "findings": [finding.model_dump(mode="json") for finding in examination.findings],
+            "claims": [claim.model_dump(mode="json") for claim in examination.claims],
         }
         for name, entries in mine.items():
             path = run.path / f"{name}.json"
@@ -338,14 +341,14 @@ class Detection:
         )
 
     def __repr__(self) -> str:
-        made = self.examination
-        cells = [outcome.cell for outcome in made.findings] + [
-            outcome.cell for outcome in made.untested
+        examination = self.examination
+        cells = [outcome.cell for outcome in examination.findings] + [
+            outcome.cell for outcome in examination.untested
         ]
         names = ", ".join(dict.fromkeys(cell.benchmark for cell in cells))
         return (
-            f"<Detection of {names}: {len(made.findings):,} findings, {len(made.claims):,} "
-            f"claims, {len(made.untested):,} not testable, run {self.run.path}>"
+            f"<Detection of {names}: {len(examination.findings):,} findings, {len(examination.claims):,} "
+            f"claims, {len(examination.untested):,} not testable, run {self.run.path}>"
         )
 
     def _repr_html_(self) -> str:

@@ -48,12 +48,12 @@ def earlier_looks(run: Run, looked: DetectorOutcomes) -> EarlierLooks:
     return EarlierLooks(number, tuple(min(values) for values in counted if values))
 
 
-def record_looks(run: Run, looked: DetectorOutcomes, made: Examination) -> None:
+def record_looks(run: Run, looked: DetectorOutcomes, examination: Examination) -> None:
     """Record ``looked`` and its result; a look that was recorded before is not recorded again."""
     known = run.manifest().get(SECTION, {})
     p_values = looked.p_values
     entries: dict[str, Any] = {}
-    for claim in made.claims:
+    for claim in examination.claims:
         if claim.id not in looked.groups:
             continue
         mine = fingerprint(looked, claim.id)

@@ -47,11 +47,11 @@ class FiringCount(Strict):
     def _counted(self) -> FiringCount:
         if not self.fired <= self.n or not self.models <= self.n:
             raise ValueError(f"{self.fired} of {self.n} tests on {self.models} models cannot be")
-        made = _interval(self.fired, self.n, self.models)
-        if abs(made.low - self.low) > 1e-6 or abs(made.high - self.high) > 1e-6:
+        interval = _interval(self.fired, self.n, self.models)
+        if abs(interval.low - self.low) > 1e-6 or abs(interval.high - self.high) > 1e-6:
             raise ValueError(
                 f"{self.fired} of {self.n} tests on {self.models} models has the interval "
-                f"[{made.low:.3g}, {made.high:.3g}], not [{self.low:.3g}, {self.high:.3g}]"
+                f"[{interval.low:.3g}, {interval.high:.3g}], not [{self.low:.3g}, {self.high:.3g}]"
             )
         return self
 

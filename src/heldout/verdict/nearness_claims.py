@@ -187,7 +187,7 @@ def _sentence(
         copies = counted(_copies(images), "image is a proven copy", "images are proven copies")
         return (
             f"{flagged:,} of {images.n:,} images of {benchmark} lie above τ, {expected:.1f} are expected; "
-            f"{copies} of pictures of {corpus} all the same. Few flags do not make these pictures clean."
+            f"{copies} of pictures of {corpus} nevertheless. Few flags do not make these pictures clean."
         )
     if not _rises(images) and not _holds_expected(images):
         side = "above" if images.effect.low > images.details["alpha"] else "below"

@@ -37,10 +37,10 @@ REPLACE = "use another benchmark"  # what to do where all of it leaked
 
 def recommend(benchmarks: Sequence[BenchmarkVerdict]) -> list[Advice]:
     """In the order in which they are worth doing."""
-    made: list[Advice] = []
+    advice: list[Advice] = []
     for benchmark in benchmarks:
-        made += [*_items(benchmark), *_models(benchmark), *_scores(benchmark)]
-    return [*made, *_safer(benchmarks), *_cohorts(benchmarks), *_controls(benchmarks)]
+        advice += [*_items(benchmark), *_models(benchmark), *_scores(benchmark)]
+    return [*advice, *_safer(benchmarks), *_cohorts(benchmarks), *_controls(benchmarks)]
 
 
 def _advice(

@@ -117,7 +117,7 @@ def _open_words(pairs: Sequence[Mapping[str, Any]], copies: Recognised) -> str:
     if disputed := sum(pair["disputed"] for pair in pairs):
         they = "it counts" if disputed == 1 else "they count"
         message += (
-            f" People dispute {counted(disputed, 'pair', 'pairs')} of pictures; {they} all the same, "
+            f" People dispute {counted(disputed, 'pair', 'pairs')} of pictures; {they} nevertheless, "
             "because bytes or pixels are equal."
         )
     if split := sum(pair["open"] == DISAGREE for pair in pairs):
@@ -187,7 +187,7 @@ def _pairs(here: pl.DataFrame) -> list[dict[str, Any]]:
         evidence = json.loads(row["evidence"])
         subject = match_subject(evidence, row["corpus"], row["corpus_id"])
         verdicts, tool = evidence["people"]["verdicts"], evidence["people"]["tool"]
-        relation, said = row["relation"], {RELATIONS[verdict] for verdict in verdicts.values()}
+        relation, relations = row["relation"], {RELATIONS[verdict] for verdict in verdicts.values()}
         exact, undecided = row["method"] in BY_DIGEST, relation == Relation.UNDECIDED
         waits = not_agreed(relation, evidence)
         pairs.setdefault(
@@ -197,9 +197,9 @@ def _pairs(here: pl.DataFrame) -> list[dict[str, Any]]:
                 "picture": evidence["benchmark_pixels"],
                 "changed": tool != relation and not (undecided and waits),
                 "unequal": not exact and tool != Relation.SAME_IMAGE,
-                "disputed": exact and bool(said - POSSIBLE_COPIES),
+                "disputed": exact and bool(relations - POSSIBLE_COPIES),
                 "dismissed": tool in POSSIBLE_COPIES and relation not in POSSIBLE_COPIES,
-                "unsure": tool in COPIES and undecided and said == {Relation.UNDECIDED},
+                "unsure": tool in COPIES and undecided and relations == {Relation.UNDECIDED},
                 "open": waits,
             },
         )
@@ -238,10 +238,12 @@ def verdict_agreement(
     known: Iterable[str] = RELATIONS,
 ) -> RaterAgreement | None:
     """Agreement of all raters of matches; None if there is only one."""
-    if len({rater for said in verdicts for rater in said}) < 2:
+    if len({rater for by_rater in verdicts for rater in by_rater}) < 2:
         return None
     codes = {verdict: float(code) for code, verdict in enumerate(known)}
-    units = [{rater: codes[verdict] for rater, verdict in said.items()} for said in verdicts]
+    units = [
+        {rater: codes[verdict] for rater, verdict in by_rater.items()} for by_rater in verdicts
+    ]
     return agreement(units, pictures)
 
 
@@ -314,7 +316,7 @@ def _text_pairs(judged: pl.DataFrame, clusters: Mapping[str, str]) -> list[dict[
         pair["exact"] |= dismissed and row["method"] == "exact"
         pair["changed"] |= people["tool"] != row["relation"]
         # Several raters raise it; of one alone it stays the tool's (overlap/judgements.py).
-        same = all(TEXT_RELATIONS[said] == SAME_ITEM for said in people["verdicts"].values())
+        same = all(TEXT_RELATIONS[label] == SAME_ITEM for label in people["verdicts"].values())
         held = people["tool"] == row["relation"] and row["relation"] not in _WHOLE
         pair["raised"] |= same and held and row["degree"] != "none"
     return list(pairs.values())
@@ -325,7 +327,7 @@ def _text_doubt(pairs: Sequence[Mapping[str, Any]]) -> str:
     exact = sum(pair["exact"] for pair in pairs)
     alone = sum(pair["overturned"] and len(pair["verdicts"]) < 2 for pair in pairs)
     if exact:
-        return f"equal words stand against them in {counted(exact, 'pair', 'pairs')}"
+        return f"they contradict equal words in {counted(exact, 'pair', 'pairs')}"
     return f"one rater alone dismissed {counted(alone, 'text', 'texts')}" if alone else ""
 
 

@@ -121,7 +121,7 @@ def _published_order(cell: Mapping[str, Any]) -> Status:
 
 
 def _order_controls(benchmark: str, read: Mapping[tuple[str, str], Any]) -> list[Control]:
-    made = []
+    readings = []
     for baseline in BASELINES:
         reading = read.get((benchmark, baseline))
         if reading is None:
@@ -131,16 +131,16 @@ def _order_controls(benchmark: str, read: Mapping[tuple[str, str], Any]) -> list
             message = f"{baseline}, named as a model that cannot have seen it, {FIRES_TOO} "
             message += f"(two-sided p = {reading.p_two_sided:.2g}, "
             message += f"{reading.direction}): the release has an order of its own"
-            made.append(Control(name=name, outcome="failed", reason=message))
+            readings.append(Control(name=name, outcome="failed", reason=message))
         else:
             message = (
                 f"{baseline} has p = {reading.p_two_sided:.2g}, but the difference is what has to be tested, "
                 f"and the per-item likelihoods were not published"
             )
-            made.append(Control(name=name, outcome="missing", reason=message))
+            readings.append(Control(name=name, outcome="missing", reason=message))
     message = "the statistic is a trend over positions; no test that conditions on the items before"
-    made.append(Control(name="conditional order test", outcome="missing", reason=message))
-    return made
+    readings.append(Control(name="conditional order test", outcome="missing", reason=message))
+    return readings
 
 
 def _capped(detector: str, controls: Sequence[Control], rates: MeasuredRates) -> list[Control]:

@@ -144,7 +144,7 @@ RULES: tuple[Rule, ...] = (
         (WORDS,),
         {"rewordings were looked for": False},
         "qualified",
-        "none found, but nobody looked for rewordings",
+        "none found, but rewordings were not searched for",
     ),
     Rule("none-found", (WORDS,), {}, "clean", "none found, and most items could have been"),
     # A source that both sides name says where they come from, and is not a leak by itself.

@@ -164,7 +164,7 @@ def _options(benchmark: Benchmark) -> Iterator[Problem]:
             "error",
             f"the answer of {len(outside):,} of {len(choice):,} multiple-choice items is not among "
             f"their options",
-            "correct the key: nobody can be right on these items",
+            "correct the key: these items cannot be answered right",
             outside,
             len(choice),
         )

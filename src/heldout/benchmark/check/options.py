@@ -178,7 +178,7 @@ def _without_options(benchmark: Benchmark) -> Iterator[Problem]:
         f"{'letters' if examples is letters else 'positions'}, such as '{keys[examples[0].id]}', but no item has "
         f"options{seen}",
         "name the columns of the options: the setting mapping options=A+B+C+D; read as open questions, these items "
-        "ask for a letter that nobody can see",
+        "ask for a letter that is not shown",
         [e.id for e in examples],
         len(benchmark),
     )

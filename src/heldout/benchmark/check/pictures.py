@@ -83,7 +83,7 @@ def _referred(benchmark: Benchmark) -> Iterator[Problem]:
         yield problem(
             "missing-picture",
             "error",
-            f"{len(affected):,} of {len(benchmark):,} items speak of a picture that they do not have",
+            f"{len(affected):,} of {len(benchmark):,} items refer to a picture that they do not have",
             "name all columns of pictures (the setting mapping image=image_1+image_2) or leave these items out: the "
             "question cannot be answered without them",
             affected,

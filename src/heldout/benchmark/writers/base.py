@@ -87,7 +87,7 @@ def copy_picture(path: Path, place: Path) -> None:
     if place.exists():
         if not filecmp.cmp(path, place, shallow=False):
             raise InputError(
-                f"two different images want the same name {place.name}: {path} and one copied before. "
+                f"two different images would have the same name {place.name}: {path} and one copied before. "
                 f"Give the splits one folder of images, or rename one of the two"
             )
         return

@@ -35,7 +35,7 @@ SHUFFLE = "shuffle-"
 LACKING = NotRecorded(
     "needs answers with the options in another order: heldout ask --variants original,shuffle-3"
 )
-ALL_NATURAL = "the options of every item stand in a natural order, which helps any reader: nothing is left to test"
+ALL_NATURAL = "the options of every item are in a natural order, which helps any reader: nothing is left to test"
 BLIND_TO = [
     "memory of the answer's words, which moves with its option",
     "items whose options have a natural order (numbers, degrees, 'none of the above'): kept apart",
@@ -55,10 +55,10 @@ def _probe(apart: Literal["without", "alone", "all"] = "without") -> Probe:
             return both(tables, settings, model, leave_out)
         chosen = pl.col("benchmark_id").is_in(list(natural))
         kept = tables.answers.filter(chosen if apart == "alone" else ~chosen)
-        made = both(replace(tables, answers=kept), settings, model, leave_out)
-        if isinstance(made, str) and isinstance(both(tables, settings, model, leave_out), Arms):
+        arms = both(replace(tables, answers=kept), settings, model, leave_out)
+        if isinstance(arms, str) and isinstance(both(tables, settings, model, leave_out), Arms):
             return ALL_NATURAL
-        return made
+        return arms
 
     return Probe(
         name=NAME,

@@ -60,8 +60,8 @@ def asked(
 
 def _pole() -> pl.Expr:
     """A model that always says yes is right where yes is right: a favourite answer is a favourite place."""
-    said = pl.col("gold").str.to_lowercase().str.strip_chars(" .")
-    return pl.when(said.is_in(POLES)).then(said).otherwise(pl.lit("open"))
+    gold_text = pl.col("gold").str.to_lowercase().str.strip_chars(" .")
+    return pl.when(gold_text.is_in(POLES)).then(gold_text).otherwise(pl.lit("open"))
 
 
 def in_arms(answers: pl.DataFrame, released: pl.Expr) -> pl.DataFrame:
@@ -228,12 +228,12 @@ def with_options(tables: ScoreTables) -> frozenset[str]:
 
 def _everybody(probe: Probe, tables: ScoreTables, settings: DetectSettings) -> _Everybody:
     answered = [(name, probe.arms(tables, settings, name, False)) for name in tables.answering]
-    made = {name: arms for name, arms in answered if isinstance(arms, Arms)}
+    arms_of = {name: arms for name, arms in answered if isinstance(arms, Arms)}
     mine = frozenset(tables.items["benchmark_id"])
     pairs = {}
-    for name, arms in made.items():
+    for name, arms in arms_of.items():
         second = arms.rows.filter(~pl.col("released")).select("benchmark_id", "variant")
         pairs[name] = frozenset(row for row in second.iter_rows() if row[0] in mine)
-    changed = frozenset[str]().union(*(arms.changed for arms in made.values()))
-    asked = frozenset[str]().union(*(arms.answers["benchmark_id"] for arms in made.values()))
+    changed = frozenset[str]().union(*(arms.changed for arms in arms_of.values()))
+    asked = frozenset[str]().union(*(arms.answers["benchmark_id"] for arms in arms_of.values()))
     return _Everybody(pairs, (changed | probe.known(tables)) & asked & mine)

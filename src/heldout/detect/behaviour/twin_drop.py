@@ -60,9 +60,9 @@ def _arms(twin: str) -> ArmsOf:
             return every(tables, settings, model, leave_out)
         spoilt = (pl.col("variant") == twin) & pl.col("benchmark_id").is_in(list(unchanged))
         kept = replace(tables, answers=tables.answers.filter(~spoilt))
-        made = every(kept, settings, model, leave_out)
+        arms = every(kept, settings, model, leave_out)
         complete = every(tables, settings, model, leave_out)
-        return "no twin is left" if isinstance(made, str) and isinstance(complete, Arms) else made
+        return "no twin is left" if isinstance(arms, str) and isinstance(complete, Arms) else arms
 
     return arms
 

@@ -68,14 +68,14 @@ def blocks(ids: Sequence[str], leaks: Mapping[str, ItemLeaks]) -> list[Block]:
             else ()
         )
 
-    made: list[Block] = []
+    listed: list[Block] = []
     clean = np.ones(len(ids), dtype=bool)
     for kind in LEAKAGES:
         mask = kinds == kind
         clean = clean & ~mask
         if kind == COPY or mask.any():
-            made.append(Block(kind, mask, clean, () if kind == TEXT else by_label(mask)))
-    return made
+            listed.append(Block(kind, mask, clean, () if kind == TEXT else by_label(mask)))
+    return listed
 
 
 def label_blocks(ids: Sequence[str], kinds: Mapping[str, str]) -> list[Block]:
@@ -87,10 +87,10 @@ def label_blocks(ids: Sequence[str], kinds: Mapping[str, str]) -> list[Block]:
     clean: Mask = array == CLEAN
     leaked: Mask = ~clean & (array != UNDECIDED)
     names = sorted(set(array[leaked]))
-    made = [Block(LABELLED, leaked, clean, ())]
+    label_sets = [Block(LABELLED, leaked, clean, ())]
     if len(names) > 1:
-        made += [Block(f"{LABELLED}: {name}", array == name, clean, ()) for name in names]
-    return made
+        label_sets += [Block(f"{LABELLED}: {name}", array == name, clean, ()) for name in names]
+    return label_sets
 
 
 def leakage(item_leaks: ItemLeaks) -> str:

@@ -42,11 +42,11 @@ def write_demo(folder: Path, seed: int, size: DemoSize, models: DemoModels | Non
     """Everything but the audit file, once; an interrupted rendering is done again."""
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file; choose a folder with the setting out")
-    made = {"seed": seed, "heldout": __version__}
+    identity = {"seed": seed, "heldout": __version__}
     marker = folder / MARKER
     if marker.exists():
         record = json.loads(marker.read_text())
-        if record != made:
+        if record != identity:
             raise InputError(
                 f"{folder} holds the demo of seed {record.get('seed')} by heldout "
                 f"{record.get('heldout')}; choose another folder with the setting out, or remove this one"
@@ -61,7 +61,7 @@ def write_demo(folder: Path, seed: int, size: DemoSize, models: DemoModels | Non
         for name in (BENCHMARK, TWINS, CORPUS, _HALF):
             shutil.rmtree(folder / name, ignore_errors=True)
         _render(folder, seed, size, models)
-        write_json(marker, made)
+        write_json(marker, identity)
     if models is not None:
         names = models.copy_to(folder / MODELS, seed)
         write_json(folder / WHO, names)
@@ -122,7 +122,7 @@ def audit_text(
     ``models``: their names, and what stands before their folders.
     """
     lines = [
-        "# The audit of `heldout demo`, as anybody would write it. Again: `heldout audit audit.yaml`.",
+        "# The audit of `heldout demo`, as a user would write it. To run it again: `heldout audit audit.yaml`.",
         "# What was planted is in *.truth.json*, which no audit reads.",
         "",
         "benchmarks:",

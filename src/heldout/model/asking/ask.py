@@ -160,7 +160,7 @@ def ask_benchmark(
                 "slot-paraphrase needs a column (slot-paraphrase=COLUMN) or the setting paraphraser"
             )
         rewordings = write_paraphrases(examples, paraphraser, run, quiet=quiet)
-    made = expand(
+    questions = expand(
         benchmark,
         examples,
         variants,
@@ -169,14 +169,14 @@ def ask_benchmark(
         paraphrases=rewordings.texts if rewordings else None,
     )
     if rewordings:
-        made.dropped = [rewordings.explain(dropped) for dropped in made.dropped]
-    if not made.questions:
-        why = made.dropped[0]
+        questions.dropped = [rewordings.explain(dropped) for dropped in questions.dropped]
+    if not questions.questions:
+        why = questions.dropped[0]
         raise InputError(f"nothing can be asked: item {why.id}: {why.reason} ({why.detail})")
     journal = Journal(run.path / "stages" / "ask" / stage_folder(model) / "replies.jsonl")
     answered = ask_questions(
         asker,
-        made.questions,
+        questions.questions,
         journal,
         picture_digest(benchmark, *twins.values()),
         thought=settings.chain_of_thought,
@@ -192,11 +192,13 @@ def ask_benchmark(
             template_name(question, thought=settings.chain_of_thought),
             settings.tolerance,
         )
-        for question in sorted(made.questions, key=lambda question: place[question.benchmark_id])
+        for question in sorted(
+            questions.questions, key=lambda question: place[question.benchmark_id]
+        )
         if question.id in answered.replies
     ]
     replace_variants(run, model, rows)
-    dropped = [*made.dropped, *answered.dropped]
+    dropped = [*questions.dropped, *answered.dropped]
     asked = {variant.name for variant in variants} | {row["variant"] for row in rows}
     replace_left_out(run, model, asked, dropped)
     if (
@@ -206,7 +208,7 @@ def ask_benchmark(
     if not answered.replies:
         first = answered.dropped[0]
         raise InputError(
-            f"{model} answered none of {counted(len(made.questions), 'question', 'questions')}: "
+            f"{model} answered none of {counted(len(questions.questions), 'question', 'questions')}: "
             f"{first.reason} ({first.detail}); every question and its reason is in "
             f"{run.path / 'tables' / 'dropped.parquet'}"
         )
@@ -239,7 +241,7 @@ def import_answers(
     """Answers recorded elsewhere, graded by the same rules; ``variant``: of rows that name none."""
     recorded = read_answers(source, benchmark, model=model, mapping=mapping or {}, variant=variant)
     prepare_run(benchmark, run)
-    made = []
+    askings = []
     for name, answers in recorded.items():
         claim_model(run, name, {"backend": "recorded"})
         rows = [
@@ -264,7 +266,7 @@ def import_answers(
             },
         )
         summary = summarise_model(benchmark, run, name)
-        made.append(
+        askings.append(
             Asking(
                 name,
                 summary,
@@ -276,7 +278,7 @@ def import_answers(
                 unread=unread,
             )
         )
-    return made
+    return askings
 
 
 def summarise_model(benchmark: Benchmark, run: Run, model: str) -> Summary:
@@ -387,7 +389,7 @@ def ask(
     if chosen.recorded is not None:
         run = open_here()
         with run.writing():
-            made = import_answers(
+            askings = import_answers(
                 benchmark,
                 chosen.recorded,
                 run,
@@ -396,7 +398,7 @@ def ask(
                 tolerance=chosen.tolerance,
                 variant=chosen.recorded_variant,
             )
-        return AskResult(run, made)
+        return AskResult(run, askings)
     variants = chosen.parsed_variants or default_variants(benchmark)
     twins = read_twins(variants, benchmark, run)
     if needs_paraphraser(variants) and chosen.paraphraser is None:

@@ -141,7 +141,7 @@ def ask_prompts(
 ) -> ReplySet:
     """A prompt's name is the id of its request. ``digest`` names a picture by its content, so that a
     changed one is another prompt."""
-    made = ReplySet()
+    reply_set = ReplySet()
     keys = {name: prompt_key(asker.identity, prompt, digest) for name, prompt in prompts.items()}
     waiting: dict[str, str] = {}  # key → the first prompt that asks it
     for name, key in keys.items():
@@ -166,22 +166,22 @@ def ask_prompts(
                 for result in results:
                     step()
                     if isinstance(result, Reply):
-                        made.fresh.append(result)
+                        reply_set.fresh.append(result)
                     else:
                         lost[keys[result.id]] = result
         except InputError as error:
-            made.ended = error
+            reply_set.ended = error
         for name, key in keys.items():
             if key in journal:
-                if key not in made.paid:
-                    made.paid[key] = journal.reply(key)
-                made.replies[name] = dataclasses.replace(made.paid[key], id=name)
+                if key not in reply_set.paid:
+                    reply_set.paid[key] = journal.reply(key)
+                reply_set.replies[name] = dataclasses.replace(reply_set.paid[key], id=name)
             else:
                 why = lost.get(key) or Dropped(
                     stage, name, NOT_ASKED, "the backend ended before it"
                 )
-                made.lost[name] = Dropped(stage, name, why.reason, why.detail)
-    return made
+                reply_set.lost[name] = Dropped(stage, name, why.reason, why.detail)
+    return reply_set
 
 
 def prompt_key(
@@ -248,16 +248,16 @@ def write_paraphrases(
     )
     if answered.ended is not None:
         raise answered.ended
-    made = Paraphrases(missing=dict(answered.lost))
+    paraphrases = Paraphrases(missing=dict(answered.lost))
     originals = {example.id: caption_of(example) for example in examples}
     for name, reply in answered.replies.items():
         read = read_paraphrase(reply, originals[name])
         if isinstance(read, Dropped):
-            made.missing[name] = read
+            paraphrases.missing[name] = read
         else:
-            made.texts[name] = read
+            paraphrases.texts[name] = read
     run.update("paraphrases", {"template": TEMPLATE, "provider": dict(provider.identity)})
-    return made
+    return paraphrases
 
 
 def read_paraphrase(reply: Reply, original: str) -> str | Dropped:

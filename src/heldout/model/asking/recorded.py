@@ -78,8 +78,8 @@ def read_recorded_rows(
     """``known``: the benchmark's ids, which distinguish a column of ids from a column of row numbers."""
     rows, columns, dropped = open_predictions(path, mapping, known)
     own = columns.of("correct") or columns.of("score")
-    made = [_flat(path, row, columns, own) for row in rows]
-    return RecordedFile(made, columns, own, dropped)
+    listed = [_flat(path, row, columns, own) for row in rows]
+    return RecordedFile(listed, columns, own, dropped)
 
 
 def _flat(path: Path, row: FileRow, columns: Columns, own: str | None) -> RecordedRow:
@@ -208,29 +208,29 @@ def read_answers(
             continue
         row = dataclasses.replace(row, variant=row.variant or variant)
         name = row.model or default
-        made = items.shown(row)
-        if isinstance(made, Dropped):
-            answers[name].dropped.append(made)
+        shown = items.shown(row)
+        if isinstance(shown, Dropped):
+            answers[name].dropped.append(shown)
             continue
         if row.reply is None:
-            answers[name].dropped.append(_left(row, "no recorded answer", made.variant))
+            answers[name].dropped.append(_left(row, "no recorded answer", shown.variant))
             continue
-        known = seen.setdefault((name, made.id), (row.reply, row.where))
+        known = seen.setdefault((name, shown.id), (row.reply, row.where))
         if known[1] != row.where:  # lmms-eval writes a line per filter: the same reply again
             if known[0] != row.reply:
                 raise InputError(
-                    f"{row.where}: item {made.benchmark_id} ({made.variant}) has another answer at "
+                    f"{row.where}: item {shown.benchmark_id} ({shown.variant}) has another answer at "
                     f"{known[1]}; several models need a column 'model', several draws a column 'draw'"
                 )
             continue
         reply = Reply(
-            made.id, row.reply, prompt_tokens=row.prompt_tokens, reply_tokens=row.reply_tokens
+            shown.id, row.reply, prompt_tokens=row.prompt_tokens, reply_tokens=row.reply_tokens
         )
-        answers[name].pairs.append((made, reply))
+        answers[name].pairs.append((shown, reply))
         if row.own_grade is not None:
-            answers[name].own_grades[made.id] = row.own_grade
+            answers[name].own_grades[shown.id] = row.own_grade
         if not row.reply.strip():
-            answers[name].empty.append(made.benchmark_id)
+            answers[name].empty.append(shown.benchmark_id)
     if not any(recorded_answers.pairs for recorded_answers in answers.values()):
         raise InputError(_nothing(source, benchmark, answers, unreadable, how))
     for recorded_answers in answers.values():

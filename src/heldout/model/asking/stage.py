@@ -139,13 +139,13 @@ def replace_variants(run: Run, model: str, rows: Iterable[Mapping[str, Any]]) ->
     """Replace these variants of the model; its other variants, and other models, stay."""
     listed = list(rows)
     asked = {row["variant"] for row in listed}
-    made = make_table(TABLE, listed)
+    table = make_table(TABLE, listed)
     if run.table_path(TABLE).exists():
         known = run.read_table(TABLE)
         models, variants = known.column("model").to_pylist(), known.column("variant").to_pylist()
         stays = [m != model or v not in asked for m, v in zip(models, variants, strict=True)]
-        made = pa.concat_tables([known.filter(pa.array(stays, pa.bool_())), made])
-    run.write_table(TABLE, made)
+        table = pa.concat_tables([known.filter(pa.array(stays, pa.bool_())), table])
+    run.write_table(TABLE, table)
 
 
 def replace_left_out(

@@ -201,12 +201,12 @@ def parse_variants(text: str) -> list[Variant]:
     variants: list[Variant] = [Variant("original")]
     for part in _parts(text):
         variants += _one(part)
-    made = list(dict.fromkeys(variants))
-    names = [variant.name for variant in made]
+    unique = list(dict.fromkeys(variants))
+    names = [variant.name for variant in unique]
     for name in names:
         if names.count(name) > 1:
             raise InputError(f"variants: {name} is given twice; call one of them {name}-NAME=…")
-    return made
+    return unique
 
 
 def _parts(text: str) -> list[str]:
@@ -261,19 +261,22 @@ def expand(
 ) -> QuestionSet:
     """``twins`` by the name of their variant, ``paraphrases`` by item, where no column has them. The same
     seed shows the same questions, item by item."""
-    made = QuestionSet()
+    questions = QuestionSet()
     show = _Showing(benchmark, variants, twins or {}, paraphrases or {}, seed)
     for example in examples:
         for shown in show.item(example):
-            (made.questions if isinstance(shown, Question) else made.dropped).append(shown)  # type: ignore[arg-type]
+            if isinstance(shown, Question):
+                questions.questions.append(shown)
+            else:
+                questions.dropped.append(shown)
     known = {example.id for example in benchmark}
     for name, twin in (twins or {}).items():
-        made.dropped += [
+        questions.dropped += [
             Dropped(STAGE, other.id, "twin of no item", f"{name}: {twin.source or twin.name}")
             for other in twin
             if other.id not in known
         ]
-    return made
+    return questions
 
 
 class _Showing:

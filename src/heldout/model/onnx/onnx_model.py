@@ -150,8 +150,8 @@ class OnnxPasses:
             return np.zeros((0, self._card.decoder.width), np.float32)
         if self._seen is None or self._seen[0] is not features:
             (towered,) = self._graphs.vision.run([FEATURES], {PIXELS: features.tensors[PIXELS]})
-            (made,) = self._graphs.projector.run([PICTURES], {FEATURES: towered})
-            self._seen = features, made.reshape(-1, made.shape[-1])
+            (projected,) = self._graphs.projector.run([PICTURES], {FEATURES: towered})
+            self._seen = features, projected.reshape(-1, projected.shape[-1])
         return self._seen[1]
 
     def _slots(self, ids: NDArray[np.int64], lines: int) -> NDArray[np.int64]:

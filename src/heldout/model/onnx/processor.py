@@ -123,11 +123,11 @@ class LightTokenizer:
         """``input_ids`` and ``offset_mapping``; nothing is padded or cut."""
         texts = [text] if isinstance(text, str) else list(text)
         encoded = self._tokenizer.encode_batch(texts, add_special_tokens=add_special_tokens)
-        made = {
+        result = {
             "input_ids": [encoding.ids for encoding in encoded],
             "offset_mapping": [encoding.offsets for encoding in encoded],
         }
-        return {name: rows[0] for name, rows in made.items()} if isinstance(text, str) else made
+        return {name: rows[0] for name, rows in result.items()} if isinstance(text, str) else result
 
     def decode(self, numbers: Sequence[int], *, skip_special_tokens: bool = False) -> str:
         return str(self._tokenizer.decode(list(numbers), skip_special_tokens=skip_special_tokens))

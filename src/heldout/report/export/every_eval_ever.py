@@ -34,17 +34,17 @@ _SEEN = (
 
 def every_eval_ever(case: ExportCase) -> dict[str, str]:
     """JSON by the name of the model."""
-    made = {
+    documents = {
         model["model"]: json.dumps(_document(case, model), indent=2, ensure_ascii=False) + "\n"
         for model in case.corrected.get("models", [])
         if model["metric"] == ACCURACY
     }
-    if not made:
+    if not documents:
         raise InputError(
             f"{case.run.path} holds no model's answers to {case.name}: Every Eval Ever records scores. "
             f"heldout ask records answers into it"
         )
-    return made
+    return documents
 
 
 def _document(case: ExportCase, model: Mapping[str, Any]) -> dict[str, Any]:

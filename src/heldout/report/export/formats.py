@@ -51,14 +51,14 @@ def figures_to_pdf(run: Run, out: Path | None = None) -> list[Path]:
             "making PDF needs Chromium or Chrome on the path, or the package 'cairosvg'. Install it with: "
             "pip install cairosvg"
         )
-    made = []
+    paths = []
     for svg in drawn:
-        made.append(folder / f"{svg.stem}.pdf")
+        paths.append(folder / f"{svg.stem}.pdf")
         if browser is not None:
-            _by_browser(browser, svg, made[-1])
+            _by_browser(browser, svg, paths[-1])
         else:
-            _by_cairo(svg, made[-1])
-    return made
+            _by_cairo(svg, paths[-1])
+    return paths
 
 
 def _by_browser(browser: str, svg: Path, target: Path) -> None:
@@ -182,19 +182,19 @@ def export(
     target = Path(out) if out is not None else None
     if to == PDF:
         return Export({}, tuple(figures_to_pdf(opened, target)), "")
-    made = FORMATS[to].make(open_case(opened))
-    if isinstance(made, str):
+    documents = FORMATS[to].make(open_case(opened))
+    if isinstance(documents, str):
         if model is not None:
             raise InputError(
                 f"model: goes with the format every-eval-ever; {to} is about all models"
             )
-        made = {to: made}
+        documents = {to: documents}
     elif model is not None:
-        if model not in made:
-            raise InputError(f"model {model}: this run has scores of {', '.join(made)}")
-        made = {model: made[model]}
-    written = _write(made, target, FORMATS[to].ending) if target is not None else ()
-    return Export(made, written, FORMATS[to].next_step)
+        if model not in documents:
+            raise InputError(f"model {model}: this run has scores of {', '.join(documents)}")
+        documents = {model: documents[model]}
+    written = _write(documents, target, FORMATS[to].ending) if target is not None else ()
+    return Export(documents, written, FORMATS[to].next_step)
 
 
 def _write(documents: Mapping[str, str], out: Path, ending: str) -> tuple[Path, ...]:

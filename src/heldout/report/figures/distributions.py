@@ -252,8 +252,8 @@ def _cell(
     place = (x + 1, y + 1, _WIDE - 2, _CELL - 2)
     middle = (x + _WIDE / 2, y + _CELL / 2 + 4)
     if rate is None:
-        said = text(*middle, words, anchor="middle", fill=SOFT, size=11)
-        return [rectangle(*place, round=3, fill=LINE, opacity=0.35), said]
+        label = text(*middle, words, anchor="middle", fill=SOFT, size=11)
+        return [rectangle(*place, round=3, fill=LINE, opacity=0.35), label]
     # On a square-root scale rates of one percent differ from 0 beside one of ninety.
     strength = _STRONGEST * (max(rate, 0.0) / reach) ** 0.5
     return [

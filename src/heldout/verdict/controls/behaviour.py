@@ -108,12 +108,12 @@ def _references(finding: Finding, settings: DetectSettings) -> list[Control]:
     if not settings.baselines:
         reason = "no clean reference model was asked: changed items may be easier or harder for all models"
         return [Control(name=BASELINE, outcome="missing", reason=reason)]
-    made = []
+    controls = []
     for name in settings.baselines:
         label = f"{BASELINE} {name}"
         if name not in details["references"]:
             reason = details["references_unusable"].get(name, f"{name} was not asked")
-            made.append(Control(name=label, outcome="missing", reason=reason))
+            controls.append(Control(name=label, outcome="missing", reason=reason))
             continue
         above, own = details["references"][name], details["references_own"][name]
         message = f"the difference to {name} is {_written(above)}, p = {above['p']:.2g}"
@@ -122,22 +122,22 @@ def _references(finding: Finding, settings: DetectSettings) -> list[Control]:
         if corrected <= ALPHA and above["value"] > 0 and own["direction"] == "seen":
             # What both models show is not memory, and the better model loses more by a bad twin.
             reason = f"{name} shows it as well, though less ({_written(own)}); {message}"
-            made.append(Control(name=label, outcome="missing", reason=reason))
+            controls.append(Control(name=label, outcome="missing", reason=reason))
         elif corrected <= ALPHA and above["value"] > 0:
-            made.append(Control(name=label, outcome="passed", reason=message))
+            controls.append(Control(name=label, outcome="passed", reason=message))
         elif own["direction"] == "seen" and _away(finding):
             reason = (
                 f"{named} {FIRES_ALONE} ({_written(own)}), and this model does not "
                 f"({_written(details['own'])}); {message}"
             )
-            made.append(Control(name=label, outcome="failed", reason=reason))
+            controls.append(Control(name=label, outcome="failed", reason=reason))
         elif own["direction"] == "seen":
             reason = f"{named} {FIRES_TOO} ({_written(own)}); {message}"
-            made.append(Control(name=label, outcome="failed", reason=reason))
+            controls.append(Control(name=label, outcome="failed", reason=reason))
         else:
             reason = f"not clearly more than in {name}; {message}"
-            made.append(Control(name=label, outcome="failed", reason=reason))
-    return made
+            controls.append(Control(name=label, outcome="failed", reason=reason))
+    return controls
 
 
 def _spread(finding: Finding, settings: DetectSettings) -> Control:
