@@ -11,7 +11,7 @@ from pathlib import Path
 from heldout import __version__
 from heldout.errors import InputError
 from heldout.lab import RELEASED, WORLDS, Release, write_release
-from heldout.lab.demo.models import OUTSIDER, SUSPECTS, DemoModels
+from heldout.lab.demo.models import OUTSIDERS, SUSPECTS, DemoModels
 from heldout.model import file_sha256
 from heldout.scenes import WrittenBenchmark, write_corpus
 from heldout.store import write_json
@@ -137,10 +137,14 @@ def audit_text(
             "models:",
             *(
                 f"  - {{name: {name}, local: {models[name]}{MODELS}/{name}, {how}}}"
-                for name in (*SUSPECTS, OUTSIDER)
+                for name in SUSPECTS
+            ),
+            *(
+                f"  - {{name: {name}, local: {models[name]}{MODELS}/{name}, family: {name}, {how}}}"
+                for name in OUTSIDERS
             ),
             "",
-            f"baselines: [{OUTSIDER}]  # of another lineage: it cannot have seen the benchmark",
+            f"baselines: [{', '.join(OUTSIDERS)}]  # three other lineages: none has seen the benchmark",
             "",
             "# Fixed before anything ran: by changed pictures, and by the order of the options.",
             "detectors: [twin-drop, option-order]",

@@ -1,4 +1,4 @@
-"""The demo's three models: which there are, which release they know, and copies nobody can tell apart.
+"""The demo's five models: which there are, which release they know, and copies nobody can tell apart.
 
 Those of the package are ONNX graphs, which run without torch; others may be checkpoints.
 
@@ -21,8 +21,9 @@ import numpy as np
 from heldout.errors import InputError
 from heldout.model import CARD, ONNX, file_sha256, read_card
 
-CONTAMINATED, CLEAN, OUTSIDER = "contaminated", "clean", "outsider"
-ROLES = (CONTAMINATED, CLEAN, OUTSIDER)
+CONTAMINATED, CLEAN = "contaminated", "clean"
+OUTSIDERS = ("outsider-a", "outsider-b", "outsider-c")  # each of a lineage of its own
+ROLES = (CONTAMINATED, CLEAN, *OUTSIDERS)
 SUSPECTS = ("model-a", "model-b")
 RECIPE = "RECIPE.json"
 WEIGHTS = "model.safetensors"
@@ -40,7 +41,7 @@ class DemoModels:
         """Name in the audit → role. Which suspect is which is drawn, not told by its place."""
         first = int(np.random.default_rng((seed, _COIN)).integers(2))
         roles = (CONTAMINATED, CLEAN) if first == 0 else (CLEAN, CONTAMINATED)
-        return {**dict(zip(SUSPECTS, roles, strict=True)), OUTSIDER: OUTSIDER}
+        return {**dict(zip(SUSPECTS, roles, strict=True)), **{name: name for name in OUTSIDERS}}
 
     def copy_to(self, target: Path, seed: int) -> dict[str, str]:
         """Every model under the name it has in the audit; what is there already stays."""
