@@ -417,3 +417,22 @@ def test_a_server_that_answers_again_is_alive_and_one_that_does_not_ends_the_wor
             watch.refused(connection, failure, lambda c: c.get("/models"))
     with pytest.raises(EndpointError, match="in a row"):  # gone for all threads
         watch.refused(connection, failure, lambda _: None)
+
+
+def test_certificates_are_read_once_for_each_place_that_the_environment_names(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    read = []
+
+    def context() -> ssl.SSLContext:
+        read.append(len(read))
+        return ssl.create_default_context()
+
+    monkeypatch.setattr("httpx.create_ssl_context", context)
+    client._trusted.cache_clear()
+    for folder, times in ((None, 1), (None, 1), (tmp_path, 2)):
+        if folder is not None:
+            monkeypatch.setenv("SSL_CERT_DIR", str(folder))
+        client._new_client()
+        assert len(read) == times
+    client._trusted.cache_clear()
