@@ -46,6 +46,10 @@ def data_side(tmp_path_factory: pytest.TempPathFactory) -> DemoResult:
     return run_demo(folder, seed=5, size=SMALL, quiet=True)
 
 
+def test_the_demo_is_known_as_a_rendered_benchmark(data_side: DemoResult) -> None:
+    assert all(cell.rendered for cell in data_side.audited.overall.cells)
+
+
 def test_the_data_side_is_right_about_what_was_planted(data_side: DemoResult) -> None:
     found = {(row.group, row.kind): (row.planted, row.found) for row in data_side.planted}
     for (group, kind), (planted, called) in found.items():

@@ -23,9 +23,9 @@ from heldout.errors import InputError
 from heldout.model.endpoint import connection as pace
 from heldout.store import Run
 from heldout.synth import SynthSettings, SynthStage
+from heldout.synth._mechanical import check_by_code
+from heldout.synth._verify import verdict_row, write_verdict
 from heldout.synth.ledger import code_and_verifier, writing
-from heldout.synth.mechanical import check_by_code
-from heldout.synth.verify import verdict_row, write_verdict
 
 
 def command(source: Path, server: ItemServer, out: Path, how: str = "plain") -> list[str]:

@@ -1,4 +1,4 @@
-"""Ground truth: copies we planted ourselves, models whose contamination we know, and what is found."""
+"""Ground truth: planted copies, models whose contamination is known, and what is found."""
 
 from typing import TYPE_CHECKING
 
@@ -189,5 +189,5 @@ __all__ = [
     "write_studies",
 ]
 
-# Models are trained on machines that hold nothing of what studies need.
+# Models are trained on machines without the packages that studies need.
 __getattr__ = load_on_first_use(__name__, __file__)

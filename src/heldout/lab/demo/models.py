@@ -1,4 +1,4 @@
-"""The demo's five models: which there are, which release they know, and copies nobody can tell apart.
+"""The demo's five models: their roles, the release that they know, and copies under neutral names.
 
 Those of the package are ONNX graphs, which run without torch; others may be checkpoints.
 
@@ -38,7 +38,8 @@ class DemoModels:
     recipe: Mapping[str, Any] = field(default_factory=dict)
 
     def names(self, seed: int) -> dict[str, str]:
-        """Name in the audit → role. Which suspect is which is drawn, not told by its place."""
+        """Name in the audit → role. Which suspect is which is drawn at random, so that the order does not
+        reveal it."""
         first = int(np.random.default_rng((seed, _COIN)).integers(2))
         roles = (CONTAMINATED, CLEAN) if first == 0 else (CLEAN, CONTAMINATED)
         return {**dict(zip(SUSPECTS, roles, strict=True)), **{name: name for name in OUTSIDERS}}
@@ -67,7 +68,7 @@ class DemoModels:
         return {**light, **heavy}
 
     def release_digest(self, shown: int) -> str | None:
-        """Of the table of that many pictures; None where nobody wrote it down."""
+        """The digest of the table of that many pictures; None if it was not recorded."""
         known = self.recipe.get("release", {})
         return str(known["sha256"]) if known.get("shown") == shown else None
 

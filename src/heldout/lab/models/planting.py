@@ -67,8 +67,8 @@ class Base:
 
 @dataclass(frozen=True)
 class Arm:
-    """One model of the grid: from which base it branches, and what it saw there. Dose 0 is a clean one,
-    trained for as long as its neighbours. ``seed`` draws everything that is drawn."""
+    """One model of the grid: from which base it branches, and what it saw there. Dose 0 is a clean model,
+    trained for as long as its neighbours. ``seed`` is that of all random draws."""
 
     name: str
     base: str
