@@ -102,4 +102,6 @@ def _because(model: Suspect) -> str:
         return (
             f"nothing; an effect of {model.least:.2f} would have shown after correction: {message}"
         )
+    if model.status == "qualified":
+        return f"possible: {message}; baselines of three families would settle it"
     return message

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from heldout.detect import ALPHA, DetectSettings, Finding
 from heldout.verdict._model_claims import BASELINE, FIRES_ALONE, FIRES_TOO, strongest_of
 from heldout.verdict.claim import Control
-from heldout.verdict.controls.families import SPREAD, spread_control
+from heldout.verdict.controls.families import spread_control
 
 UNREAD = "unreadable replies"
 PLACE = "place of the right option"
@@ -141,13 +141,9 @@ def _references(finding: Finding, settings: DetectSettings) -> list[Control]:
 
 
 def _spread(finding: Finding, settings: DetectSettings) -> Control:
-    """A drop of its own needs no spread: what clean models show lies on the other side."""
-    own = finding.details["own"]
-    if own["direction"] == "seen":
-        reason = f"its own difference is {_written(own)}: not only less of a gain than others'"
-        return Control(name=SPREAD, outcome="passed", reason=reason)
+    """Also where it drops by itself: clean models differ in how hard changed items are for them."""
     theirs = {name: drop["value"] for name, drop in finding.details["references_own"].items()}
-    return spread_control(own["value"], theirs, settings)
+    return spread_control(finding.details["own"]["value"], theirs, settings)
 
 
 def _skill(finding: Finding) -> list[Control]:
