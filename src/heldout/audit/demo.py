@@ -29,7 +29,7 @@ from heldout.lab import (
     DEMO_TABLE,
     DEMO_TRUTH,
     DEMO_WHO,
-    OUTSIDER,
+    OUTSIDERS,
     DemoModels,
     DemoSize,
     audit_text,
@@ -52,7 +52,7 @@ _GROUPS = (EXACT, CHANGED, WORDS, DECOY, BROKEN)
 _TRUTHS = {
     CONTAMINATED: "was trained on the benchmark",
     "clean": "the same training, without the benchmark",
-    OUTSIDER: "another lineage, never saw the benchmark",
+    **dict.fromkeys(OUTSIDERS, "another lineage, never saw the benchmark"),
 }
 
 
@@ -118,8 +118,8 @@ class DemoSettings(Settings):
     seed: Annotated[int, Field(ge=0)] = 0
     """Another seed renders another benchmark, which the included models do not know."""
     models: Path | None = None
-    """Folder with the models contaminated, clean and outsider, ONNX or checkpoints, of this seed's
-    benchmark; default: those of the package."""
+    """Folder with the models contaminated, clean and outsider-a to outsider-c, ONNX or checkpoints, of this
+    seed's benchmark; default: those of the package."""
 
 
 def run_demo(

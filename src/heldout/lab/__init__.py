@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from heldout.lab.demo.data import DemoSize, audit_text, write_demo
     from heldout.lab.demo.models import (
         CONTAMINATED,
-        OUTSIDER,
+        OUTSIDERS,
         DemoModels,
         models_for,
         shipped_models,
@@ -102,7 +102,7 @@ __all__ = [
     "DEMO_WHO",
     "LARGER",
     "MEDIUM",
-    "OUTSIDER",
+    "OUTSIDERS",
     "RELEASED",
     "REWORDED",
     "SEED_DEGREES",

@@ -14,7 +14,7 @@ from heldout import __version__
 from heldout.errors import InputError
 from heldout.image import pixel_digest
 from heldout.lab import RELEASED, WORLDS, Release, write_release
-from heldout.lab.demo.models import OUTSIDER, SUSPECTS, DemoModels
+from heldout.lab.demo.models import OUTSIDERS, SUSPECTS, DemoModels
 from heldout.model import file_sha256
 from heldout.scenes import DrawnScene, WrittenBenchmark, write_corpus, write_scenes
 from heldout.store import write_json
@@ -150,10 +150,14 @@ def audit_text(
             "models:",
             *(
                 f"  - {{name: {name}, local: {models[name]}{MODELS}/{name}, {how}}}"
-                for name in (*SUSPECTS, OUTSIDER)
+                for name in SUSPECTS
+            ),
+            *(
+                f"  - {{name: {name}, local: {models[name]}{MODELS}/{name}, family: {name}, {how}}}"
+                for name in OUTSIDERS
             ),
             "",
-            f"baselines: [{OUTSIDER}]  # of another lineage: it cannot have seen the benchmark",
+            f"baselines: [{', '.join(OUTSIDERS)}]  # three other lineages: none has seen the benchmark",
             "",
             "# Fixed before anything ran: by changed pictures, and by the order of the options.",
             "detectors: [twin-drop, option-order]",

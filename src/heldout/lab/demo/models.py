@@ -1,4 +1,4 @@
-"""The demo's three models: their roles, the release that they know, and copies under neutral names.
+"""The demo's five models: their roles, the release that they know, and copies under neutral names.
 
 Those of the package are ONNX graphs, which run without torch; others may be checkpoints.
 
@@ -21,8 +21,9 @@ import numpy as np
 from heldout.errors import InputError
 from heldout.model import CARD, ONNX, file_sha256, read_card
 
-CONTAMINATED, CLEAN, OUTSIDER = "contaminated", "clean", "outsider"
-ROLES = (CONTAMINATED, CLEAN, OUTSIDER)
+CONTAMINATED, CLEAN = "contaminated", "clean"
+OUTSIDERS = ("outsider-a", "outsider-b", "outsider-c")  # each of a lineage of its own
+ROLES = (CONTAMINATED, CLEAN, *OUTSIDERS)
 SUSPECTS = ("model-a", "model-b")
 RECIPE = "RECIPE.json"
 WEIGHTS = "model.safetensors"
@@ -41,7 +42,7 @@ class DemoModels:
         reveal it."""
         first = int(np.random.default_rng((seed, _COIN)).integers(2))
         roles = (CONTAMINATED, CLEAN) if first == 0 else (CLEAN, CONTAMINATED)
-        return {**dict(zip(SUSPECTS, roles, strict=True)), OUTSIDER: OUTSIDER}
+        return {**dict(zip(SUSPECTS, roles, strict=True)), **{name: name for name in OUTSIDERS}}
 
     def copy_to(self, target: Path, seed: int) -> dict[str, str]:
         """Every model under the name it has in the audit; what is there already stays."""

@@ -8,6 +8,7 @@ any point: while a name is looked up, at the handshake, amid the headers, betwee
 from __future__ import annotations
 
 import asyncio
+import functools
 import http.cookiejar
 import logging
 import os
@@ -36,6 +37,7 @@ LARGEST_RESPONSE = 256 * 2**20  # bytes, unpacked: log-probabilities of a long p
 _LARGEST_COMPLAINT = 2**16
 _KEPT_OPEN = 256  # connections: as many as a command may ask for at a time
 _THREAD = "heldout-http"
+_CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR")  # which httpx reads, too
 _LOGGERS = ("httpx", *(f"httpcore.{part}" for part in ("connection", "http11", "proxy", "socks")))
 _NO_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE")  # as OpenSSL says it
 _GZIP = 16 + zlib.MAX_WBITS
@@ -211,6 +213,7 @@ def _new_client() -> httpx.AsyncClient:
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=_KEPT_OPEN)
     try:
         return httpx.AsyncClient(
+            verify=_trusted(*(os.environ.get(name) for name in _CERTIFICATES)),
             timeout=None,  # one deadline covers all of it
             limits=limits,
             follow_redirects=False,  # a redirect would carry the key to another host
@@ -225,6 +228,14 @@ def _new_client() -> httpx.AsyncClient:
         f"a proxy or certificate file that the environment names {problem}: look at HTTP_PROXY, "
         f"HTTPS_PROXY, ALL_PROXY, NO_PROXY, SSL_CERT_FILE and SSL_CERT_DIR"
     )
+
+
+@functools.cache  # reading all certificates takes a tenth of a second
+def _trusted(file: str | None, folder: str | None) -> ssl.SSLContext:
+    """Whom the environment trusts; ``file`` and ``folder`` are where it says so."""
+    import httpx
+
+    return httpx.create_ssl_context()
 
 
 def _not_ours(record: logging.LogRecord) -> bool:
