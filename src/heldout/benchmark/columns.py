@@ -1,4 +1,4 @@
-"""Which column is the question, which the answer: by the names of the wild, or as the user says."""
+"""Which column is the question and which the answer: by common names, or as the user says."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from heldout.errors import InputError
 
 FIELDS = ("id", "image", "question", "options", "answer", "cluster")
-# What each field is called in the wild, compared without case; the first present wins.
+# Common names of each field, compared without case; the first present wins.
 _NAMES: dict[str, tuple[str, ...]] = {
     "id": ("id", "qid", "question_id", "questionid", "uid", "index", "idx", "pid", "sample_id"),
     "image": (
@@ -80,7 +80,7 @@ def columns_by_field(
         for field, value in overrides.items()
         for column, name in zip(columns[field], value.split("+"), strict=True)
         if column != name.strip()
-    }  # a column that was named by its place is not what it was taken for
+    }  # a column that the user named by its place loses its guessed meaning
     lowered = {column.lower(): column for column in reversed(present) if column not in by_place}
     for field in FIELDS:
         if field in columns:

@@ -1,4 +1,4 @@
-"""What runs inside a worker process of this machine: receive a task, run it, send what became."""
+"""What runs inside a worker process of this machine: receive a task, run it, send the result."""
 
 from __future__ import annotations
 

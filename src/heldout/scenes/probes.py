@@ -22,7 +22,7 @@ RELATIONS = {  # as an answer, and as it is said between two objects
 EDGES = {"left": (0, 1), "right": (0, -1), "top": (1, 1), "bottom": (1, -1)}  # axis, sign
 
 _CLEAR_CUT = 1.7  # one direction must outweigh the other by this factor
-_CLEAR_LEAD = 0.04  # by how much the outermost object must lead
+_CLEAR_LEAD = 0.04  # by how much the outermost object must lie further out
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ __all__ = [
     "too_long",
 ]
 
-MAX_DEPTH = 100  # levels; what handles a row recurses, and must not depend on who called it
+MAX_DEPTH = 100  # levels; code that handles a row is recursive
 _CHUNK = 1 << 20
 _SEPARATORS = re.compile(r"[ \t\r\n,]*")
 _OUTSIDE = re.compile(r'[\[\]{}",]')
@@ -180,7 +180,7 @@ def stream_array(path: Path) -> Iterator[Any]:
                         position = end
                         continue
                 except json.JSONDecodeError:
-                    pass  # incomplete so far, or broken: more text will tell
+                    pass  # incomplete so far, or broken: read more text
                 except ValueError:
                     problem = ("number too long", _DIGITS)
                 except RecursionError:

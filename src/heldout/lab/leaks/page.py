@@ -29,7 +29,7 @@ from heldout.store import replacing, write_atomic, write_json
 
 PAGE, DATA, BOARD = "leak-recall.md", "leak-recall.parquet", "leak-recall.json"
 ALTERED = "one attribute changed"  # the kind of decoy that comes nearest to a copy
-BY_EYE = "## Looked at by people"  # from here on the page is theirs, and is kept
+BY_EYE = "## Looked at by people"  # the text after this mark is written by people, and is kept
 
 
 def write_leaks(
@@ -247,7 +247,7 @@ SIDE, LINE, COLUMNS, MOST = 150, 14, 4, 96
 
 def write_sheets(rows: pl.DataFrame, out: Path) -> list[Path]:
     """``out/misses-WORLD.png``, ``out/alarms-WORLD.png`` (the pair it was made from) and
-    ``out/strangers-WORLD.png`` (pairs that have nothing to do with each other), at most MOST each."""
+    ``out/strangers-WORLD.png`` (unrelated pairs), at most MOST each."""
     wrong = {
         "misses": rows.filter(pl.col("found_by").is_not_null() & ~pl.col("relation").is_in(COPIES)),
         "alarms": rows.filter(pl.col("found_by").is_null() & _doubted("relation")),

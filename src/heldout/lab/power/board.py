@@ -68,7 +68,7 @@ class Standing:
 
     @property
     def off(self) -> bool:
-        """Pooled, or on one benchmark: quiet clean models of one do not excuse the other's."""
+        """Pooled, or on one benchmark: quiet clean models on one benchmark do not outweigh the other."""
         return self.false_positives.off or bool(self.off_in)
 
     @property

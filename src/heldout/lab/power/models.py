@@ -1,4 +1,5 @@
-"""The grid as the leaderboard reads it: who has seen which benchmark, and whom a model is compared with."""
+"""The grid as the leaderboard reads it: which model has seen which benchmark, and which models it is compared
+with."""
 
 from __future__ import annotations
 

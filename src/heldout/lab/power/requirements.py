@@ -115,7 +115,7 @@ def dose_trend(frame: pl.DataFrame) -> Jonckheere | None:
 
 
 def _needs(detector: Detector) -> str:
-    """What somebody who can only ask the model questions does not have."""
+    """What a user without log-probabilities and reference models does not have."""
     if Need.UNSEEN in detector.requires:
         return "items that cannot have been seen, and log-probabilities"
     if Need.BASE in detector.requires:

@@ -140,7 +140,7 @@ class WaterfallStep(NamedTuple):
 
 
 def funnel_chart(steps: Sequence[WaterfallStep], *, title: str) -> Markup:
-    """One bar per step, as long as what it let through; beside it what it did not, and why."""
+    """One bar per step, as long as what passed; beside it what was dropped, and why."""
     left = 24 + _LETTER * max([len(_short(step.name)) for step in steps] + [4])
     room, high = 300.0, 52.0
     width = left + room + 390

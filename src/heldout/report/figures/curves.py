@@ -83,7 +83,8 @@ def _faint(colour: str) -> str:
     return f"{colour}55"
 
 
-# Accuracy on originals and on their twins: one line per model; who falls more than the others?
+# Accuracy on originals and on their twins: one line per model, so that a larger drop than the others' stands
+# out.
 
 
 class Slope(NamedTuple):
@@ -214,7 +215,7 @@ def _auc(value: float) -> str:
     return f"1 − {1.0 - value:.1e}"
 
 
-# Flag fraction against α on logarithmic axes, with bands; where it leaves the diagonal is the news.
+# Flag fraction against α on logarithmic axes, with bands; points above the diagonal are more than chance.
 
 
 class Series(NamedTuple):

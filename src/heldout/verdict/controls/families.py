@@ -19,7 +19,7 @@ ENOUGH_FAMILIES = 3  # whose spread is worth an interval
 
 
 def family_means(values: Mapping[str, float], settings: DetectSettings) -> dict[str, float]:
-    """By family of references the mean of their values; those that nobody names are one family."""
+    """The mean value of each family of references; models without a named family are one family."""
     groups: dict[str, list[float]] = {}
     for model, value in values.items():
         groups.setdefault(settings.family_of(model), []).append(value)
