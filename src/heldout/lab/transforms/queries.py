@@ -29,7 +29,7 @@ from heldout.store import Dropped
 #
 # A collection that holds a picture twice makes a right answer look wrong: the copy is retrieved, or
 # counted as a false alarm. So copies go first: equal pixels as a model sees them, and the pairs of
-# names somebody has found to be copies by registration or by eye.
+# names that registration or people found to be copies.
 
 
 STAGE = "lab"
