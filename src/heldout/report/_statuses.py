@@ -25,6 +25,12 @@ def plain_status(status: str, least: object = "") -> str:
     return f"{plain} down to {least}" if status == "clean" and least else str(plain)
 
 
+def status_words(status: str, least: object = "") -> str:
+    """For text: the plain name, and the stored value where it is another word."""
+    plain = plain_status(status, least)
+    return plain if plain == status else f"{plain} ({status})"
+
+
 def status_pill(status: str, least: object = "") -> Markup:
     """The plain name, explained where one points at it, and the stored value where it is another word."""
     pill = Markup('<abbr class="pill" title="{}">{}</abbr>').format(

@@ -9,7 +9,7 @@ from typing import Any
 from heldout.cure import JunitCase, junit
 from heldout.report._first_screen import is_pair, target
 from heldout.report._reproduce import visible
-from heldout.report._statuses import plain_status
+from heldout.report._statuses import status_words
 from heldout.verdict import Claim, is_leak
 
 _MARKS = re.compile(r"([\\`*_\[\]<>|#])")
@@ -66,12 +66,12 @@ def report_markdown(
             rate = f" ({shown['rate']})" if shown["rate"] else ""
             # Without a claim below, this is the only place that says why.
             why = "" if cell["claims"] or not shown["why"] else f": {shown['why']}"
-            verdict = f"{plain_status(cell['status'], shown['least'])} ({cell['status']})"
+            verdict = status_words(cell["status"], shown["least"])
             lines.append(as_row(f"{kind} {name}", verdict, shown["words"] + rate + why))
     lines += ["", "## Claims", ""]
     for claim in claims:
         lines += [
-            f"**{plain_status(claim.status)}** ({claim.status}) {escaped(claim.sentence)}",
+            f"**{status_words(claim.status)}** {escaped(claim.sentence)}",
             "",
             f"Why: {escaped(claim.why)}.",
             "",

@@ -99,7 +99,7 @@ def _advice(
 ) -> list[dict[str, Any]]:
     """Recommendations about one benchmark, with the paths of its run; None: about the audit."""
     mine = [record for record in verdict["recommendations"] if record["benchmark"] == name]
-    if name in runs:
+    if name is not None and name in runs:
         return advice_for(runs[name], mine)
     return [{**record, "sentence": filled(record["sentence"])} for record in mine]
 

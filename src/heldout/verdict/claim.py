@@ -70,7 +70,7 @@ _TOLD = {
     Rung.FULL: "same image or transformed copy, with its answer",
 }
 #: from the highest rung down; the others prove too little to act on, and ``heldout sanitize`` lists them
-ACTIONS = {
+ACTIONS: dict[Rung, str] = {
     Rung.FULL: "remove",
     Rung.COPY: "down-weight, or report with and without",
     Rung.TEXT: "remove",
