@@ -37,6 +37,7 @@ FAINT = 12.0  # grey levels
 WHITE_OR_BLACK = 32.0  # grey levels a veil's own may be from either
 STROKE = 0.014  # of the longer side of the frame: half the width that a stroke has at most
 THICK = 0.028  # the same of a watermark's large letters
+REACH = 0.25  # of the longer side, that a watermark spans at least
 BLOB = 0.2  # share of a mark that may be wider than a stroke
 LETTERS = 4  # strokes of a word that stand apart
 SPECK = 6  # pixels
@@ -92,8 +93,12 @@ def without_marks(cv2: Any, frame: Frame, inverted: bool) -> PixelAgreement | No
         (frame.query, difference.fitted, frame.query_step),
         (difference.fitted, frame.query, frame.candidate_step),
     )
-    # An opacity that was made denser looks like a veil, too, but is no stroke of any pen.
+    # An opacity that was made denser and the dots on a thing look like a veil, too; but the one is no
+    # stroke of any pen, and the others lie in one place.
     stroked = lettered or _is_thin(cv2, difference.strong.astype(np.uint8), THICK)
+    stroked = stroked and float(np.ptp(np.argwhere(difference.strong), axis=0).max()) >= (
+        REACH * max(difference.strong.shape)
+    )
     veils = [
         _veil(clean[core], marked[core]) if stroked else None for marked, clean, _ in directions
     ]
