@@ -11,7 +11,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 
 help:
 	@echo "make install   environment in $(VENV)"
-	@echo "make demo      audit a leaky corpus and three small models, show the verdict (3 minutes)"
+	@echo "make demo      audit a leaky corpus and five small models, show the verdict (3 minutes)"
 	@echo "make test      lint and the whole suite"
 	@echo "make torture   kills, full disks, hostile files: what must hold when it goes wrong (10 minutes)"
 	@echo "make dist      sdist and wheel in dist/, tried in fresh environments (5 minutes)"

@@ -1,4 +1,4 @@
-"""Put three of the lab's checkpoints into the package as the demo's models, with their recipe and hashes.
+"""Put the lab's checkpoints into the package as the demo's models, with their recipe and hashes.
 
     python bench/lab_grid.py train --demo … (docs/lab.md), then
     python bench/demo_models.py MODELS --seed 0 --command "…"
@@ -6,7 +6,7 @@
 The package gets them as ONNX graphs, as `heldout lab onnx` exports them.
 
 MODELS holds the checkpoints by name, and beside them recipe.json, readings/NAME.json and, where they were
-kept, training-log*.json, as training wrote them.
+kept, training-log*.json, as training wrote them. A role whose checkpoint is not there keeps the model it has.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ from pathlib import Path
 from typing import Any
 
 from heldout.lab.demo.data import TABLE, WORLD, DemoSize
-from heldout.lab.demo.models import CLEAN, CONTAMINATED, OUTSIDER, RECIPE, WEIGHTS
+from heldout.lab.demo.models import CLEAN, CONTAMINATED, OUTSIDERS, RECIPE, WEIGHTS
 from heldout.lab.models.onnx_export import export_onnx
 from heldout.lab.models.releases import write_release
 from heldout.model.onnx.graphs import CARD, file_sha256
 from heldout.store import write_json
 
 BASE = "demo"
+BASELINES = ("demo-mixed", "demo-scenes", "demo-mostly-scenes")
 EXPORT = "heldout lab onnx CHECKPOINT --out ROLE"
 PACKAGE = Path(__file__).resolve().parents[1] / "src" / "heldout" / "lab" / "demo" / "weights"
 
@@ -36,31 +37,37 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("models", type=Path)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--dose", type=int, default=10)
-    parser.add_argument("--baseline", default="demo-mixed")
+    parser.add_argument("--baselines", nargs=len(OUTSIDERS), default=BASELINES)
     parser.add_argument("--command", required=True, help="that trained them, for the recipe")
     parser.add_argument("--out", type=Path, default=PACKAGE)
     chosen = parser.parse_args(arguments)
     names = {
         CONTAMINATED: f"demo{chosen.seed}-d{chosen.dose}",
         CLEAN: f"demo{chosen.seed}-clean",
-        OUTSIDER: chosen.baseline,
+        **dict(zip(OUTSIDERS, chosen.baselines, strict=True)),
     }
-    told: dict[str, Any] = {}
+    path = chosen.out / RECIPE
+    recipe: dict[str, Any] = json.loads(path.read_text()) if path.is_file() else {}
+    models: dict[str, Any] = recipe.get("models", {})
     for role, name in names.items():
-        told[role] = {
+        if not (chosen.models / name).is_dir() and role in models:
+            continue
+        models[role] = {
             "name": name,
             **package(chosen.models / name, chosen.out / role),
             **_training(chosen.models, name),
         }
     write_json(
-        chosen.out / RECIPE,
+        path,
         {
             "command": chosen.command,
             "export": EXPORT,
             "release": _release(chosen.seed),
-            "models": told,
+            "models": {role: models[role] for role in names},
             # What the first two branch from; training of an arm is too short for more than its last loss.
-            "bases": {BASE: _training(chosen.models, BASE)},
+            "bases": {BASE: _training(chosen.models, BASE)}
+            if (chosen.models / "readings" / f"{BASE}.json").is_file()
+            else recipe["bases"],
             "training": json.loads((chosen.models / "recipe.json").read_text()),
         },
     )

@@ -2,9 +2,9 @@
 
     python bench/demo_seeds.py MODELS --out runs/demo-seeds --seeds 10
 
-MODELS holds ``demo0-d10``, ``demo0-clean``, ``demo1-d10`` … and the baseline ``demo-mixed`` of another
-lineage, as `bench/lab_grid.py train --demo` writes them. Killed half way, the same command goes on; what a
-seed came to is kept.
+MODELS holds ``demo0-d10``, ``demo0-clean``, ``demo1-d10`` … and the baselines ``demo-mixed``, ``demo-scenes``
+and ``demo-mostly-scenes``, each of another lineage, as `bench/lab_grid.py train --demo` writes them. Killed half
+way, the same command goes on; what a seed came to is kept.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from heldout.audit.demo import CHANGED, DECOY, EXACT, WORDS, DemoResult, run_demo
-from heldout.lab.demo.models import CLEAN, CONTAMINATED, OUTSIDER
+from heldout.lab.demo.models import CLEAN, CONTAMINATED, OUTSIDERS
 from heldout.store import write_json
 
+BASELINES = ("demo-mixed", "demo-scenes", "demo-mostly-scenes")
 ENOUGH = 2  # detectors a contaminated model has to survive on
 
 
@@ -32,14 +33,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--dose", type=int, default=10)
-    parser.add_argument("--baseline", default="demo-mixed")
+    parser.add_argument("--baselines", nargs=len(OUTSIDERS), default=BASELINES)
     parser.add_argument("--models-only", action="store_true", help="leave out the corpus")
     chosen = parser.parse_args(arguments)
     rows = []
     for seed in range(chosen.first, chosen.first + chosen.seeds):
         kept = chosen.out / f"seed{seed}.json"
         if not kept.exists():
-            folder = _assembled(chosen.models, chosen.out, seed, chosen.dose, chosen.baseline)
+            folder = _assembled(chosen.models, chosen.out, seed, chosen.dose, chosen.baselines)
             began = time.monotonic()
             result = run_demo(
                 chosen.out / f"demo{seed}",
@@ -60,14 +61,14 @@ def _say(line: str) -> None:
     sys.stderr.write(line + "\n")
 
 
-def _assembled(models: Path, out: Path, seed: int, dose: int, baseline: str) -> Path:
-    """The three checkpoints of one seed under the names the demo looks for."""
+def _assembled(models: Path, out: Path, seed: int, dose: int, baselines: Sequence[str]) -> Path:
+    """The five checkpoints of one seed under the names the demo looks for."""
     folder = out / f"models{seed}"
     folder.mkdir(parents=True, exist_ok=True)
     names = {
         CONTAMINATED: f"demo{seed}-d{dose}",
         CLEAN: f"demo{seed}-clean",
-        OUTSIDER: baseline,
+        **dict(zip(OUTSIDERS, baselines, strict=True)),
     }
     for role, name in names.items():
         if not (folder / role).exists():
@@ -105,13 +106,18 @@ def verdicts(row: dict[str, Any]) -> dict[str, bool]:
     found = {
         "contaminated survives on both": len(models[CONTAMINATED]["survives"]) >= ENOUGH,
         "clean twin clean": models[CLEAN]["status"] == "clean",
-        "baseline quiet": models[OUTSIDER]["status"] == "quiet",
+        "baselines quiet": _baselines(models) == "quiet",
     }
     if (decoys := row["planted"][DECOY])[1]:
         exact = row["planted"][EXACT]
         found["no decoy called a copy"] = decoys[0] == 0
         found["every exact copy found"] = exact[0] == exact[1]
     return found
+
+
+def _baselines(models: dict[str, Any]) -> str:
+    loud = [name for name in OUTSIDERS if models[name]["status"] != "quiet"]
+    return f"{', '.join(loud)} too" if loud else "quiet"
 
 
 def _line(row: dict[str, Any]) -> str:
@@ -125,7 +131,7 @@ def _of(counts: Sequence[int]) -> str:
 
 def table(rows: Sequence[dict[str, Any]]) -> str:
     lines = [
-        "| seed | contaminated | survives on | clean twin | baseline | exact copies | changed copies "
+        "| seed | contaminated | survives on | clean twin | baselines | exact copies | changed copies "
         "| words alone | decoys | right |",
         "|---|---|---|---|---|---|---|---|---|---|",
     ]
@@ -134,7 +140,7 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
         seen = models[CONTAMINATED]
         lines.append(
             f"| {row['seed']} | {seen['status']} | {', '.join(seen['survives']) or 'none'} "
-            f"| {models[CLEAN]['status']} | {models[OUTSIDER]['status']} "
+            f"| {models[CLEAN]['status']} | {_baselines(models)} "
             f"| {' | '.join(_of(row['planted'][name]) for name in (EXACT, CHANGED, WORDS, DECOY))} "
             f"| {'yes' if all(verdicts(row).values()) else 'no'} |"
         )

@@ -1,9 +1,9 @@
-"""The house in numbers: files, lines, imports that pass a door by, class names that occur twice, and walks.
+"""The house in numbers: files, lines, imports that bypass a door, class names that occur twice, and walks.
 
     python bench/house.py [TREE]        # TREE: a checkout; default: this one
 
 A walk runs a command on a rendered benchmark and counts the modules of each room whose functions were
-called: the files that somebody opens who follows it.
+called after they were imported: the files to open when following it.
 """
 
 from __future__ import annotations
@@ -29,9 +29,15 @@ import sys, threading
 called = set()
 def watch(frame, event, argument):
     name = frame.f_globals.get("__name__", "")
-    # Optimized code is that of functions: bodies of modules and classes run when they are imported.
-    if event == "call" and name.startswith("heldout.") and frame.f_code.co_flags & 1:
-        called.add(name)
+    # Optimized code is that of functions, not the bodies of modules and classes.
+    if event != "call" or name in called or not name.startswith("heldout.") or not frame.f_code.co_flags & 1:
+        return
+    outer = frame.f_back
+    while outer is not None:  # what only runs while a module is imported is no step of the walk
+        if outer.f_code.co_name == "<module>" and outer.f_globals.get("__name__", "").startswith("heldout."):
+            return
+        outer = outer.f_back
+    called.add(name)
 sys.argv = ["heldout", *sys.argv[1:]]
 from heldout.cli.app import main
 threading.setprofile(watch); sys.setprofile(watch)
@@ -98,7 +104,7 @@ def numbers(tree: Path) -> dict[str, object]:
         "median": statistics.median(sizes),
         "longest": max(sizes),
         "imports of other rooms": entered,
-        "that pass a door by": bypassed,
+        "that bypass the __init__": bypassed,
         "class names that occur twice": sum(count > 1 for count in classes.values()),
         "texts below cli that name an option": flags,
         "uses of variables called one, found, given or told": vague,

@@ -7,7 +7,7 @@
 ``prepare`` and ``tables`` need the product; ``train`` needs torch, transformers and NumPy, and goes on
 where it was when it is given again with the same ``--state``. Several commands with ``--share`` and one
 ``--state`` divide the bases among them. ``--demo`` is for the demo's models: ten releases of scenes, of
-each a model that saw it and one that did not, and two outsiders.
+each a model that saw it and one that did not, and four outsiders.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from pathlib import Path
 from heldout.benchmark import Benchmark, Example, normal, read_benchmark
 from heldout.stats import binomial_interval
 from heldout.synth import Draft
-from heldout.synth.benchmark_questions import REWORDED, BenchmarkQuestions
+from heldout.synth._benchmark_questions import REWORDED, BenchmarkQuestions
 from text_precision import examples_of, rephrasings
 
 THRESHOLDS = (0.4, 0.6, 0.65, 0.7, 0.75, 0.8, 0.88)

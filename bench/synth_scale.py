@@ -41,8 +41,8 @@ from heldout.synth import (
     SynthSettings,
     SynthStage,
 )
+from heldout.synth._generate import VERIFY_TEMPLATE, verify_prompt
 from heldout.synth.context import StageContext, StageModel
-from heldout.synth.generate import VERIFY_TEMPLATE, verify_prompt
 from heldout.synth.ledger import folder, read_rows, writing
 from heldout.synth.pipeline import stage_works
 from heldout.synth.rubric import CRITERIA, RUBRIC, Category

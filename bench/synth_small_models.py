@@ -24,7 +24,7 @@ from typing import Any
 
 import heldout
 from heldout.synth import LETTERS, Draft, PaperFigure, Synthesis
-from heldout.synth.mechanical import check_by_code
+from heldout.synth._mechanical import check_by_code
 from heldout.synth.rubric import CRITERIA, Category
 
 SERVER = Path(__file__).with_name("small_model_server.py")

@@ -22,6 +22,7 @@ import re
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,10 +34,9 @@ from numpy.typing import NDArray
 from heldout.benchmark import Benchmark, Example, parse_source, read_examples
 from heldout.corpus import open_corpus
 from heldout.engine import open_engine
+from heldout.overlap import TextSearch, scan, scan_texts
 from heldout.overlap.texts.encoders import open_text_encoder
-from heldout.overlap.texts.index import METHODS, TextSearch, build_text_index
-from heldout.overlap.texts.ledger import collect_text
-from heldout.overlap.texts.scan import search_text
+from heldout.overlap.texts.index import METHODS
 from heldout.stats import binomial_interval, cluster_rate_interval
 from heldout.store import Dropped, Run
 
@@ -203,23 +203,20 @@ def corpus_rows(items: Sequence[Example], shared: Path, draw: random.Random) -> 
 def search(
     items: Sequence[Example], rows: Sequence[Row], encoder: str
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """text_matches and text_queries of ``items`` against ``rows``, as a run would have them."""
-    index, _ = build_text_index(
-        Benchmark("labelled", tuple(items)), TextSearch(encoder=encoder, nearest=NEAREST)
-    )
+    """text_matches and text_queries of ``items`` against ``rows``, as `heldout overlap` has them."""
+    benchmark = Benchmark("labelled", tuple(items))
+    how = replace(TextSearch.installed(encoder), nearest=NEAREST)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "corpus.jsonl")
         path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-        corpus = open_corpus(path)
+        corpora = [open_corpus(path)]
         run = Run.create(Path(folder, "run"), command=["bench"])
         with run.writing(), open_engine("local", 1) as engine:
-            result = search_text(index, corpus, run, "corpus", {}, engine, True)
+            scan(benchmark, corpora, run, engine, quiet=True)
+            (result,) = scan_texts(benchmark, corpora, run, engine, how, quiet=True)
             if result.failed or not result.counts.get("text_documents"):
                 raise SystemExit(f"the search failed: {result.failed or result.counts}")
-            collect_text(run, [result.stage], nearest=NEAREST)
-        tables = [pl.from_arrow(run.read_table(name)) for name in ("text_matches", "text_queries")]
-    assert all(isinstance(table, pl.DataFrame) for table in tables)
-    return tables[0], tables[1]  # type: ignore[return-value]
+        return run.frame("text_matches"), run.frame("text_queries")
 
 
 def rate(successes: int, n: int) -> dict[str, float]:

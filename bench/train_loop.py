@@ -413,7 +413,7 @@ def _texts(count: int) -> Iterator[str]:
 def _form_piece(scene: Any, rng: np.random.Generator) -> Any:
     """An item as `heldout train` asks it; seven of ten replies have the form, so that it is known."""
     from heldout.lab.models.worlds import Piece
-    from heldout.synth.from_scenes import scene_draft
+    from heldout.synth._from_scenes import scene_draft
     from heldout.train._training_set import TrainingItem
     from heldout.train.prompts import asked, reply_to
     from heldout.train.reward import LETTERS, Solution

@@ -528,7 +528,7 @@ CLEAN: tuple[Recipe, ...] = (
     Recipe("option-order: natural orders, 495 items", partial(natural_order, n=495)),
     Recipe("option-order: natural orders, 1,500 items", partial(natural_order, n=1500)),
     Recipe("three probes × four references, best of 12 looks", many_looks),
-    Recipe("the same, one planned look", partial(many_looks, planned=True)),
+    Recipe("three probes × four references, one planned look", partial(many_looks, planned=True)),
     Recipe(
         "membership: 90 images of 8 questions, 10 fresh of 1",
         partial(unequal_clusters, suspects=(90, 8), fresh=(10, 1)),

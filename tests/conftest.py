@@ -7,7 +7,7 @@ import json
 import os
 import sys
 import tarfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -15,9 +15,11 @@ import pytest
 from PIL import Image, ImageOps
 
 from heldout.model.endpoint import connection as pace
+from heldout.overlap import settings
 from skips import SkipSummary
 
 ROOT = Path(__file__).resolve().parents[1]
+DEFAULT_ENCODER = settings.DEFAULT_ENCODER
 sys.path.append(str(ROOT / "bench"))  # replications of published studies are tested like the rest
 
 
@@ -30,6 +32,30 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ.setdefault("HELDOUT_CORES", "1")
     if not hasattr(config, "workerinput"):  # with xdist, the controller alone sees every report
         config.pluginmanager.register(SkipSummary())
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests on Ray come first. They wait more than they work, and workers that have nothing left take
+    tests from the end of another's list: one cluster serves them all."""
+    items.sort(key=lambda item: item.get_closest_marker("ray") is None)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _without_encoder() -> Iterator[None]:
+    """Pictures are compared by bytes, pixels and hashes; tests that are about near search name an encoder
+    or ask for ``default_encoder``. It takes longer than all the rest of most runs."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(settings, "DEFAULT_ENCODER", None)
+        yield
+
+
+@pytest.fixture(scope="module")
+def default_encoder() -> Iterator[None]:
+    """A search that names no encoder has the one that users have."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(settings, "DEFAULT_ENCODER", DEFAULT_ENCODER)
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -64,7 +90,8 @@ def picture() -> Callable[..., bytes]:
 
 @pytest.fixture(scope="session")
 def near_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """``bench`` with 8 pictures, ``corpus`` with 25 tars of 2; every fifth holds a disguised copy."""
+    """``bench`` with 5 pictures, ``corpus`` with 15 tars of 2. Every fifth tar holds a disguised copy, one a
+    copy as it is, one a file that is no picture."""
     folder = tmp_path_factory.mktemp("near")
     rng = np.random.default_rng(0)
 
@@ -75,25 +102,31 @@ def near_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ]
         return Image.fromarray(np.mean([np.asarray(layer) for layer in layers], 0).astype("u1"))
 
+    def jpeg(image: Image.Image) -> bytes:
+        buffer = io.BytesIO()
+        image.save(buffer, "JPEG", quality=80)
+        return buffer.getvalue()
+
     (folder / "bench").mkdir()
     (folder / "corpus").mkdir()
-    ours = [texture() for _ in range(8)]
+    ours = [texture() for _ in range(5)]
     rows = []
     for number, image in enumerate(ours):
         image.save(folder / f"bench/{number}.png")
         rows.append({"id": number, "image": f"{number}.png", "question": "?", "answer": "a"})
     (folder / "bench/test.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    for shard in range(25):
+    for shard in range(15):
+        pictures = [jpeg(texture()), jpeg(texture())]
+        if shard % 5 == 0:
+            known = ours[shard // 5]
+            pictures[1] = jpeg(ImageOps.mirror(known) if shard % 2 else known.resize((200, 200)))
+        if shard == 3:
+            pictures[0] = (folder / "bench/4.png").read_bytes()
+        if shard == 8:
+            pictures[0] = b"not an image"
         with tarfile.open(folder / f"corpus/{shard:05d}.tar", "w") as tar:
-            for index in range(2):
-                image = texture()
-                if shard % 5 == 0 and index == 1:
-                    known = ours[shard // 5 % 8]
-                    image = ImageOps.mirror(known) if shard % 2 else known.resize((200, 200))
-                buffer = io.BytesIO()
-                image.save(buffer, "JPEG", quality=80)
+            for index, data in enumerate(pictures):
                 member = tarfile.TarInfo(f"{index}.jpg")
-                member.size = buffer.tell()
-                buffer.seek(0)
-                tar.addfile(member, buffer)
+                member.size = len(data)
+                tar.addfile(member, io.BytesIO(data))
     return folder

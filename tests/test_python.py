@@ -15,6 +15,7 @@ from types import ModuleType
 import pytest
 
 import heldout
+from heldout.cli.app import VERBS
 
 ROOT = Path(__file__).resolve().parents[1]
 FUNCTIONS = [name for name in heldout.__all__ if not inspect.isclass(getattr(heldout, name))]
@@ -60,6 +61,15 @@ def test_settings_that_a_docstring_names_can_be_imported_from_there(name: str) -
         fields = getattr(importlib.import_module(package), settings).model_fields
         named = re.findall(r"^    (\w+): \S", documentation or "", re.M)
         assert named == list(fields), path
+
+
+def test_every_verb_takes_its_settings_as_one_model_and_by_name() -> None:
+    """``audit`` takes them as a file."""
+    verbs = {verb.name for verb in VERBS} & set(heldout.__all__) - {"audit"}
+    assert {"check", "report", "compare", "export", "matrix"} < verbs
+    for verb in sorted(verbs):
+        parameters = inspect.signature(getattr(heldout, verb)).parameters
+        assert {"settings", "values"} <= set(parameters), verb
 
 
 def test_completion_shows_what_is_public() -> None:

@@ -22,12 +22,12 @@ class PrerequisiteError(HeldoutError):
 
 
 class MachineError(HeldoutError):
-    """The machine gave out: disk, memory, open files (exit code 4). Nothing is wrong with the input."""
+    """The machine ran out of disk, memory or open files (exit code 4). Nothing is wrong with the input."""
 
     exit_code = 4
 
 
-# What is never the fault of the file that was read or written.
+# Errors that are never the fault of the file that was read or written.
 _EXHAUSTED = {
     errno.ENOSPC: "the disk is full",
     errno.EDQUOT: "the disk quota is used up",
@@ -37,7 +37,7 @@ _EXHAUSTED = {
     errno.ENOMEM: "memory ran out",
 }
 _THREADS = "no more threads or processes can be started (ulimit -u)"
-# Libraries that are not Python pass on what the system said as text.
+# Libraries in other languages pass on the system's message as text.
 _SAID = {
     "No space left on device": _EXHAUSTED[errno.ENOSPC],
     "disk is full": _EXHAUSTED[errno.ENOSPC],
@@ -55,24 +55,24 @@ _SAID = {
 
 
 def machine_trouble(error: BaseException) -> str | None:
-    """What of the machine is used up, if that is what ``error`` says; None for any other error.
+    """Which resource of the machine is used up, if that is what ``error`` says; None for any other error.
 
     A MemoryError is not among them: one item may ask for more than any machine has.
     """
     if isinstance(error, OSError) and error.errno is not None:
         trouble = _EXHAUSTED.get(error.errno)
         return f"{trouble} (at {error.filename})" if trouble and error.filename else trouble
-    # What is wrong with data is often told by quoting it.
+    # Errors about data often quote the data.
     if isinstance(error, HeldoutError | ValueError | LookupError | SyntaxError):
         return None
     text = str(error)
-    if isinstance(error, ImportError):  # packages wrap what the loader said in advice of their own
+    if isinstance(error, ImportError):  # packages wrap the loader's message in advice of their own
         text = "\n".join(str(link) for link in (error, error.__cause__, error.__context__) if link)
-    return next((trouble for said, trouble in _SAID.items() if said in text), None)
+    return next((trouble for phrase, trouble in _SAID.items() if phrase in text), None)
 
 
 def blame_the_machine(error: BaseException) -> None:
-    """Raise a MachineError where not the file but the machine is at fault; else do nothing."""
+    """Raise a MachineError if the machine is at fault, not the file; else do nothing."""
     trouble = machine_trouble(error)
     if trouble is not None:
         raise MachineError(trouble) from error
@@ -92,5 +92,5 @@ def require(module: str, extra: str, why: str) -> None:
 
 
 def counted(count: int, text: str, many: str) -> str:
-    """ "1 item stands" or "2 items stand": a sentence must not stumble over its number."""
+    """ "1 item stands" or "2 items stand": the noun agrees with its number."""
     return f"{count:,} {text if count == 1 else many}"

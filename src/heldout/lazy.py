@@ -20,7 +20,7 @@ class LazyPackage(ModuleType):
     binding would hide what the name stands for.
 
     A package that Python names like a verb can be called: ``heldout.synth(...)`` makes items. The verb also
-    writes a page, which rooms above the package do, so the call goes through the front door.
+    writes a page, which needs rooms above the package, so the call goes through ``heldout``.
     """
 
     _exports: frozenset[str] = frozenset()

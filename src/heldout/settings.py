@@ -38,7 +38,7 @@ class Settings(BaseModel):
 
     @classmethod
     def read(cls, values: Mapping[str, Any]) -> Self:
-        """Settings from what a user gave.
+        """Settings from a user's values.
 
         Args:
             values: Settings by name; what is left out keeps its default.
@@ -70,7 +70,7 @@ def nested_settings(annotation: Any) -> type[Settings] | None:
 
 
 def plain_words(message: str) -> str:
-    """What Pydantic says of a value, as every face of heldout says it."""
+    """A message of Pydantic in the words that heldout uses everywhere."""
     for pydantic, ours in _WORDS.items():
         message = message.replace(pydantic, ours)
     return message
@@ -93,7 +93,7 @@ _WORDS = {
 
 
 def _sentence(error: ValidationError, settings: type[Settings]) -> str:
-    """The first mistake; a name that does not exist explains why another is missing."""
+    """The first mistake; a wrong name comes first, because it explains why another is missing."""
     problem = min(error.errors(), key=lambda problem: problem["type"] != "extra_forbidden")
     place = [str(part) for part in problem["loc"] if not isinstance(part, int)]
     field = settings.model_fields.get(place[0]) if place else None
@@ -108,7 +108,7 @@ def _sentence(error: ValidationError, settings: type[Settings]) -> str:
         return f"{name}: this setting is needed"
     message = plain_words(problem["msg"])
     if inner is not None:
-        for own in inner.model_fields:  # a complaint about a nested model names its settings
+        for own in inner.model_fields:  # an error message about a nested model names its settings
             ending = r"\b" if "_" in own else ": "
             message = re.sub(rf"(?<![\w.])({own}{ending})", rf"{place[0]}.\1", message)
         return message if message.startswith(f"{place[0]}.") else f"{name}: {message}"

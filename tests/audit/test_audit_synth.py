@@ -18,7 +18,7 @@ from heldout.errors import InputError
 from heldout.model import Journal, Reply, prompt_key
 from heldout.store import Run
 from heldout.synth import PaperFigure, SynthSettings
-from heldout.synth.generate import generate_prompt
+from heldout.synth._generate import generate_prompt
 from heldout.synth.ingest import read_figures
 from heldout.synth.ledger import journal_path
 

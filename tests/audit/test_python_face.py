@@ -8,11 +8,18 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from PIL import Image
+from typer.testing import CliRunner
 
 import heldout
+from heldout.audit.audit_file import AuditFile
+from heldout.cli.app import app
 from heldout.detect import Cell, Detector, ImpactSettings, NotTestable
 from heldout.errors import InputError
 from heldout.lab import null_calibration
+from heldout.report import PDF, ReportSettings
+from heldout.report.export.formats import FORMATS
+from heldout.report.settings import FORMAT_NAMES
 from heldout.store import Run, invocation
 from heldout.verdict import Detection, Examination
 
@@ -42,6 +49,41 @@ def test_detect_report_compare_and_export_from_python(finished_folder: Path) -> 
     with pytest.raises(InputError, match="^rank_by: "):
         heldout.detect(folder, rank_by="loss")  # type: ignore[operator]
     assert heldout.report(finished_folder / "out").conclusion is None  # type: ignore[operator]
+
+
+def test_settings_of_report_compare_export_and_check_mean_the_same_everywhere(
+    finished_folder: Path,
+) -> None:
+    folder = finished_folder / "out" / "leaky"
+    with_pictures = len(heldout.report(folder, quiet=True).page.read_text())  # type: ignore[operator]
+    arguments = ["report", str(folder), "--megabytes", "0", "--quiet", "--json"]
+    assert CliRunner().invoke(app, arguments).exit_code == 0
+    typed = (folder / "report.html").read_text()
+    assert heldout.report(folder, megabytes=0, quiet=True).page.read_text() == typed  # type: ignore[operator]
+    assert len(typed) < with_pictures
+    settings = AuditFile.model_validate(
+        {
+            "benchmarks": [{"name": "b", "source": "b"}],
+            "report": {"megabytes": 0, "texts": 3},
+            "check": {"strict": True},
+        }
+    )
+    assert settings.report == ReportSettings(megabytes=0, texts=3) and settings.check.strict
+    assert (*FORMATS, PDF) == FORMAT_NAMES
+    with pytest.raises(InputError, match="^examples: "):
+        heldout.compare(folder, folder, examples=-1)
+    with pytest.raises(InputError, match="^to: this setting is needed"):
+        heldout.export(folder)
+    source = finished_folder / "broken-lines.jsonl"
+    row = {"question": "which\ncolour?", "answer": "red", "image": "picture.png"}
+    Image.linear_gradient("L").save(finished_folder / "picture.png")
+    source.write_text("".join(json.dumps({**row, "id": str(n)}) + "\n" for n in range(2)))
+    loose, strict = heldout.check(source), heldout.check(source, strict=True, examples=0)
+    severities = {problem.severity for problem in loose.problems}
+    assert loose.ok and "warning" in severities and not strict.ok
+    assert all(not problem.examples and problem.count for problem in strict.problems)
+    done = CliRunner().invoke(app, ["check", str(source), "--strict", "--examples", "0", "--json"])
+    assert done.exit_code == 1 and json.loads(done.stdout)["strict"]
 
 
 def test_impact_from_python_is_kept_beside_the_run(finished_folder: Path) -> None:

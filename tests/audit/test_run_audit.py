@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import signal
-import subprocess
 import sys
 import time
 from collections import Counter
@@ -20,6 +19,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "verdict"))
 from measured_by_hand import measured
 
 import heldout
+from command_line import ForkedCommand
 from heldout.audit import conclude, conclusion, runner
 from heldout.audit.reader import read_audit
 from heldout.audit.runner import AuditResult, run_audit
@@ -234,11 +234,6 @@ def _p_of(path: Path) -> dict[str, float]:
     }
 
 
-def _start(folder: Path) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "heldout", "audit", str(folder / "audit.yaml"), "--json"]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
 def _wait_for(path: Path, text: str) -> None:
     for _ in range(3000):
         if path.exists() and text in path.read_text():
@@ -254,7 +249,7 @@ def _wait_for(path: Path, text: str) -> None:
 def test_a_killed_audit_goes_on_and_ends_as_if_nothing_had_happened(
     audit_folder: Path, finished: Path, how: signal.Signals, after: str, code: int
 ) -> None:
-    process = _start(audit_folder)
+    process = ForkedCommand("audit", audit_folder / "audit.yaml", "--json")
     _wait_for(audit_folder / "out/stages.json", after)
     os.kill(process.pid, how)
     process.communicate(timeout=60)

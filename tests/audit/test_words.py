@@ -5,8 +5,6 @@ from __future__ import annotations
 import gzip
 import io
 import json
-import subprocess
-import sys
 import tarfile
 import time
 from collections.abc import Callable
@@ -17,6 +15,7 @@ from xml.etree import ElementTree
 import pyarrow.parquet as pq
 import pytest
 
+from command_line import ForkedCommand
 from heldout.cli import main
 from heldout.evidence import Rung, leaks_of
 from heldout.store import Run
@@ -268,8 +267,7 @@ def test_a_killed_text_search_goes_on_where_it_was(
         ]
 
     killed, whole = tars / "killed", tars / "whole"
-    command = [sys.executable, "-m", "heldout", *arguments(killed)]
-    scan = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    scan = ForkedCommand(*arguments(killed))
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline and scan.poll() is None and len(finished(killed)) < 3:
         time.sleep(0.002)

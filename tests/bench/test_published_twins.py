@@ -73,12 +73,16 @@ def test_without_a_clean_model_every_row_is_only_qualified() -> None:
 
 
 @pytest.mark.parametrize("agreeing", [True, False])
-def test_against_clean_models_contamination_survives_and_a_clean_stranger_does_not(
+def test_against_one_clean_model_contamination_is_possible_and_so_is_a_clean_strangers(
     agreeing: bool,
 ) -> None:
     made = _examined(agreeing, LLAVA)
     status = {claim.cell.model: claim.status for claim in made.claims}
-    assert {status[row.model] for row in CONTAMINATED} == {"survives"}
+    for row in CONTAMINATED:
+        (claim,) = (claim for claim in made.claims if claim.cell.model == row.model)
+        assert claim.status == "qualified"
+        missing = [control.name for control in claim.controls if control.outcome != "passed"]
+        assert missing == ["spread of clean models"]  # everything else was passed
     # Clean Qwen gains 15 points less than clean LLaVA: as large as a published contamination.
     stranger = _finding(made, QWEN)
     assert stranger.direction == "seen"

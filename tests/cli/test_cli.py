@@ -96,6 +96,7 @@ def test_json_is_the_only_thing_on_standard_output(bench: Path, tmp_path: Path) 
         f"{bench}#split=test",
         "--against",
         f"train={bench}#split=train",
+        "--exact",
         "--out",
         tmp_path / "run",
         "--json",

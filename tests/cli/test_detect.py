@@ -3,28 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+from command_line import ForkedCommand, run_inside
 from heldout.cli.app import app
 from heldout.errors import InputError
 from heldout.lab.power.planted_scores import planted_scores
 from heldout.store import SCHEMAS, Run
-
-
-def heldout(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "heldout", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "COLUMNS": "120"},
-        check=False,
-    )
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +29,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_detect_prints_findings_and_claims_and_keeps_what_others_found(run: Path) -> None:
     kept = {"id": "overlap/x", "cell": {}}
     (run / "claims.json").write_text(json.dumps({"schema_version": 1, "claims": [kept]}))
-    done = heldout(
+    done = run_inside(
         "detect", run, "--baseline", "baseline", "--detector", "order-joint", "--detector", "loss"
     )
     assert done.returncode == 0, done.stderr
@@ -68,10 +56,9 @@ def test_json_is_one_document_and_the_same_twice(run: Path) -> None:
         "--permutations",
         "1000",
     )
-    first = heldout(*arguments)
-    assert first.returncode == 0, first.stderr
-    assert CliRunner().invoke(app, [str(part) for part in arguments]).stdout == first.stdout
-    told = json.loads(first.stdout)
+    first, complaints = ForkedCommand(*arguments).communicate()
+    assert CliRunner().invoke(app, [str(part) for part in arguments]).stdout == first, complaints
+    told = json.loads(first)
     assert {f["detector"] for f in told["findings"]} >= {"order-trend", "min-k++", "blind"}
     assert told["self_checks"]["target"][0]["passed"] is True
     for name in ("findings", "claims"):  # said again, in the place of what was said before
@@ -99,7 +86,7 @@ def test_bad_input_gets_a_sentence(run: Path, arguments: list[str], told: str) -
 
 def test_a_run_without_scores_says_how_to_get_them(tmp_path: Path) -> None:
     Run.create(tmp_path / "empty", command=["test"])
-    done = heldout("detect", tmp_path / "empty")
+    done = run_inside("detect", tmp_path / "empty")
     assert done.returncode == 2
     assert "heldout score" in done.stderr
     assert "Traceback" not in done.stderr
@@ -116,7 +103,7 @@ def test_help_lists_and_examples() -> None:
 
 
 def test_confound_writes_its_page_and_refuses_nonsense(tmp_path: Path) -> None:
-    done = heldout("lab", "confound", "--repeats", "3", "--out", tmp_path / "out")
+    done = run_inside("lab", "confound", "--repeats", "3", "--out", tmp_path / "out")
     assert done.returncode == 0, done.stderr
     assert "**flagged**" in done.stdout
     assert (tmp_path / "out/tails.svg").exists()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import logging
 import os
@@ -24,10 +25,28 @@ def ray_token() -> None:
     os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
 
 
-@pytest.fixture(scope="session")
-def ray_cluster() -> Iterator[RayCluster]:
-    if importlib.util.find_spec("ray") is None:  # import_ray() sets what ray reads when imported
-        pytest.skip("the Ray engine needs heldout[ray]")
+class Nodes:
+    """The cluster that this folder's tests share: started by the first that asks for it."""
+
+    def __init__(self) -> None:
+        self._open = contextlib.ExitStack()
+        self._cluster: RayCluster | None = None
+
+    def cluster(self) -> RayCluster:
+        if self._cluster is None:
+            self._cluster = self._open.enter_context(three_nodes())
+        return self._cluster
+
+    def close(self) -> None:
+        self._cluster = None
+        self._open.close()
+
+
+NODES = Nodes()
+
+
+@contextlib.contextmanager
+def three_nodes() -> Iterator[RayCluster]:
     ray = import_ray()
     from ray.cluster_utils import Cluster
 
@@ -42,11 +61,11 @@ def ray_cluster() -> Iterator[RayCluster]:
             include_dashboard=False,
             _system_config=QUICK_TO_NOTICE,
         )
-        found = RayCluster(cluster, cluster.address)
-        found.add_node()
-        found.add_node()
+        nodes = RayCluster(cluster, cluster.address)
+        nodes.add_node()
+        nodes.add_node()
         cluster.wait_for_nodes()
-        yield found
+        yield nodes
     finally:
         ray.cloudpickle.unregister_pickle_by_value(engine_tasks)
         ray.shutdown()
@@ -55,6 +74,21 @@ def ray_cluster() -> Iterator[RayCluster]:
         for process in left:
             process.kill()
         psutil.wait_procs(left, timeout=10)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
+    """Nodes without work use a tenth of a core: they end with the last test that is about Ray."""
+    yield
+    if nextitem is None or not nextitem.get_closest_marker("ray"):
+        NODES.close()
+
+
+@pytest.fixture(scope="module")
+def ray_cluster() -> RayCluster:
+    if importlib.util.find_spec("ray") is None:  # import_ray() sets what ray reads when imported
+        pytest.skip("the Ray engine needs heldout[ray]")
+    return NODES.cluster()
 
 
 @pytest.fixture(scope="module")

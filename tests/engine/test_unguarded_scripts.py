@@ -45,9 +45,9 @@ def _run(folder: Path, script: str) -> subprocess.CompletedProcess[str]:
 def test_an_unguarded_script_runs_once_and_makes_one_run(tmp_path: Path) -> None:
     write_corpus(
         tmp_path / "crawl",
-        write_benchmark(tmp_path / "bench", images=12),
-        items=60,
-        shard_size=20,
+        write_benchmark(tmp_path / "bench", images=6),
+        items=34,
+        shard_size=17,
     )
     done = _run(tmp_path, SEARCH)
     assert done.returncode == 0, done.stderr

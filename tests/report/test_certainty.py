@@ -67,7 +67,8 @@ def test_only_equal_bytes_or_pixels_are_called_certain(
     assert words == f"7 of 40 items leaked{people}"
     assert screen["sure"][0].startswith(sure)
     # A rate holds for what it was measured on: of other pictures none is quoted.
-    quoted = "321 of 325 such pairs were copies (95 %" in screen["measured"]
+    share = f"{published().right} of {published().said} such pairs were copies (95 %"
+    quoted = share in screen["measured"]
     assert quoted == (bool(registered) and rendered)
     assert ("not measured on pictures like these" in screen["measured"]) == (
         bool(registered) and not rendered
@@ -85,7 +86,7 @@ def test_undecided_items_are_the_upper_end_wherever_the_rate_stands() -> None:
         {"same image": 12, "undecided near-duplicate": 45},
     )
     screen = first_screen([cell.as_json()], [], {})
-    ends = "up to 57 (59.4\N{NO-BREAK SPACE}%) if the 45 undecided ones did, too"
+    ends = "up to 57 (59.4\N{NO-BREAK SPACE}%) if the 45 undecided items leaked as well"
     assert screen["leaked"]["lines"][0]["words"].endswith(f"into web; {ends}")
     assert screen["grid"]["rows"][0]["cells"][0]["words"] == f"12 of 96 items leaked; {ends}"
 

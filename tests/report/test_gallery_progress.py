@@ -18,8 +18,8 @@ def test_pairs_are_counted_while_the_gallery_is_made(
     monkeypatch.setattr(
         gallery, "progress", lambda *told, **how: shown(*told, appears_after=0.0, **how)
     )
-    gallery.make_gallery(run)
+    gallery.make_gallery(run, 48)
     told = capsys.readouterr()
     assert told.out == "" and f"/{3 * gallery.PER_PAGE} pairs" in told.err
-    gallery.make_gallery(run, quiet=True)
+    gallery.make_gallery(run, 48, quiet=True)
     assert capsys.readouterr().err == ""

@@ -75,7 +75,7 @@ def test_equal_bytes_stay_a_copy_whatever_people_say(hostile_run: Path, tmp_path
         open_desks(str(hostile_run), rater=rater)[0].judge(0, verdict)
         claim, leaked = _claim(hostile_run)
         assert (claim.status, claim.rule, leaked) == ("survives", before.rule, 1)
-        assert "People dispute 1 pair of pictures; it counts all the same" in claim.sentence
+        assert "People dispute 1 pair of pictures; it counts" in claim.sentence
         gate = write_gate(Run.open(hostile_run), tmp_path / f"gate-{rater}")
         assert not gate.passed and gate.rows == 1
 

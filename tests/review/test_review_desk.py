@@ -223,7 +223,7 @@ def test_the_command_prints_agreement(run: Path) -> None:
     cards = open_desks(str(run), rater="ada")[0].cards
     runner = CliRunner()
     nothing = runner.invoke(app, ["review", str(run), "--agreement"])
-    assert "nobody judged" in nothing.output
+    assert "judged yet" in nothing.output
     for number, card in enumerate(cards):
         append(run, Judgement("ada", MATCH, card.subject, "unsure" if number % 3 else "unrelated"))
         append(run, Judgement("bo", MATCH, card.subject, "unsure" if number % 2 else "unrelated"))

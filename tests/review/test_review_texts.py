@@ -76,7 +76,7 @@ def test_people_take_words_out_and_one_alone_makes_nothing_clean(texts_run: Path
     claim = _claim(texts_run)
     assert claim.status == "qualified"  # the reworded one, and the question without its answer
     assert "people: 1 pair of texts judged by 1 rater, no second rater" in claim.why
-    assert "equal words stand against them in 1 pair" in claim.why
+    assert "they contradict equal words in 1 pair" in claim.why
     assert claim.controls[-1].name == "people"
     found = leaks_of(Run.open(texts_run))
     assert WHOLE not in found

@@ -64,7 +64,7 @@ def _clustered(rng: np.random.Generator, codes: NDArray[np.int64]) -> NDArray[np
 
 
 def test_false_alarms_stay_at_the_level_where_marks_come_in_clusters() -> None:
-    rounds, alarms, naive = 300, 0, 0
+    rounds, alarms, naive = 150, 0, 0
     for seed in range(rounds):
         rng = np.random.default_rng([seed, 5])
         codes = np.repeat(np.arange(60), rng.integers(1, 9, 60))

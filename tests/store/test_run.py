@@ -10,7 +10,16 @@ import pyarrow.parquet as pq
 import pytest
 
 from heldout.errors import InputError
-from heldout.store import Dropped, Run, ShardResult, Stage, dropped_table, make_table, read_table
+from heldout.store import (
+    Dropped,
+    Run,
+    ShardResult,
+    Stage,
+    dropped_table,
+    make_table,
+    new_folder,
+    read_table,
+)
 
 
 def test_a_run_is_created_once_and_continued(tmp_path: Path) -> None:
@@ -199,3 +208,16 @@ def test_a_folder_of_runs_is_told_from_a_run(tmp_path: Path) -> None:
     Run.create(tmp_path / "audit" / "vqa", seed=0)
     with pytest.raises(InputError, match=r"no manifest.json; there are .*audit.vqa$"):
         Run.open(tmp_path / "audit").manifest()
+
+
+def test_a_new_folder_is_announced_once_something_is_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError), new_folder(None, "synth", "fresh") as folder:
+        raise InputError("source: it does not exist")
+    assert not folder.exists() and capsys.readouterr().err == ""
+    with pytest.raises(InputError), new_folder(None, "synth", "fresh") as folder:
+        Run.create(folder)
+        raise InputError("generator: it does not answer")
+    assert folder.exists() and capsys.readouterr().err.count(str(folder)) == 1

@@ -13,11 +13,11 @@ from PIL import Image
 
 from heldout.store import Run
 from heldout.synth import LETTERS, Draft, FigureImage, PaperFigure, SynthSettings, SynthStage
-from heldout.synth.ingest.images import store, stored_name
+from heldout.synth._mechanical import check_by_code
+from heldout.synth._verify import verdict_row, write_verdict
+from heldout.synth.ingest._images import store, stored_name
 from heldout.synth.ledger import read_rows, writing
-from heldout.synth.mechanical import check_by_code
 from heldout.synth.rubric import CRITERIA, Category
-from heldout.synth.verify import verdict_row, write_verdict
 
 PERFECT = {one.key: (one.category is not Category.PENALTY, "") for one in CRITERIA}
 

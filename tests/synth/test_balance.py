@@ -11,7 +11,7 @@ import pytest
 from made_items import figure, five, item, write_run
 
 from heldout.synth import LETTERS, Synthesis, synth
-from heldout.synth.balance import BLOCK, MIXED, ascending_options, evenly, mixed
+from heldout.synth._balance import BLOCK, MIXED, ascending_options, evenly, mixed
 
 WORDS = ("liver", "spleen", "kidney", "heart", "lung")
 

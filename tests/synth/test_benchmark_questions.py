@@ -7,7 +7,7 @@ from made_items import five, item
 
 from heldout.benchmark import Benchmark, Example
 from heldout.image import FileOnDisk, ImageRef
-from heldout.synth.benchmark_questions import (
+from heldout.synth._benchmark_questions import (
     EDITED_WORDS,
     REWORDED_WORDS,
     WHOLE_ITEM,

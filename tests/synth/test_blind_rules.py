@@ -7,7 +7,7 @@ import pytest
 
 from heldout.scenes import random_scene
 from heldout.synth import LETTERS
-from heldout.synth.from_scenes import scene_draft
+from heldout.synth._from_scenes import scene_draft
 from heldout.synth.shortcut import CHANCE, BlindItem, blind_rules
 
 

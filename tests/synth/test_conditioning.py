@@ -10,7 +10,7 @@ from test_fence import figure, words
 
 from heldout.image import ImageRef
 from heldout.synth import Conditioning, SynthStage, synth
-from heldout.synth.generate import ARCHETYPES, generate_prompt
+from heldout.synth._generate import ARCHETYPES, generate_prompt
 
 FIRST = (SynthStage.INGEST, SynthStage.SELECT, SynthStage.GENERATE)
 SHOWN = {  # images, mentions, rubric

@@ -21,7 +21,7 @@ from heldout.report.synthesis import read_facts
 from heldout.store import Dropped
 from heldout.synth import PaperFigure, SynthSettings, synth
 from heldout.synth.ingest import read_figures
-from heldout.synth.ingest.jats import (
+from heldout.synth.ingest._jats import (
     MOST_DEPTH,
     XmlError,
     copyright_notice,

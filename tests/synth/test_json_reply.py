@@ -9,7 +9,7 @@ import pytest
 from test_fence import figure
 
 from heldout.model.request import CUT, REFUSED, STOPPED, Reply
-from heldout.synth.generate import UnreadableError, read_draft
+from heldout.synth._generate import UnreadableError, read_draft
 
 ITEM: dict[str, Any] = {
     "question": "Which lobe is opaque?",

@@ -9,8 +9,8 @@ from made_items import five, item
 from test_fence import figure
 
 from heldout.synth import Draft
-from heldout.synth.benchmark_questions import anatomy_of, archetype_of
-from heldout.synth.mechanical import check_by_code
+from heldout.synth._benchmark_questions import anatomy_of, archetype_of
+from heldout.synth._mechanical import check_by_code
 
 PAPER = figure(
     "CT of a 41-year-old man with a mass of 3.5 cm in the liver.", ("She was 12 years old.",)

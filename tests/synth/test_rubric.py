@@ -9,10 +9,10 @@ from appendix_h import cases
 
 from heldout.model.request import Reply
 from heldout.synth import Draft, Normalisation, PaperFigure, SynthSettings
-from heldout.synth.generate import UnreadableError
-from heldout.synth.mechanical import check_by_code
+from heldout.synth._generate import UnreadableError
+from heldout.synth._mechanical import check_by_code
+from heldout.synth._verify import counts, read_opinion, verdict_row
 from heldout.synth.rubric import BY_KEY, CRITERIA, Category, RubricScore, of_category
-from heldout.synth.verify import counts, read_opinion, verdict_row
 
 PERFECT = {one.key: one.category is not Category.PENALTY for one in CRITERIA}
 THRESHOLD = 0.9670
@@ -80,8 +80,10 @@ def test_code_disputes_a_verifier_that_overlooks_the_caption() -> None:
 def test_a_fault_that_only_the_verifier_sees_counts(key: str) -> None:
     penalty = BY_KEY[key].category is Category.PENALTY
     for code in (None, not penalty):
-        assert counts(BY_KEY[key], code, said=penalty) is penalty
-    assert counts(BY_KEY[key], penalty, said=not penalty) is penalty  # and one that only code sees
+        assert counts(BY_KEY[key], code, opinion=penalty) is penalty
+    assert (
+        counts(BY_KEY[key], penalty, opinion=not penalty) is penalty
+    )  # and one that only code sees
 
 
 def _reply(value: object) -> Reply:

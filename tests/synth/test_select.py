@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 
 from heldout.cli.app import app
 from heldout.synth import SynthSettings, synth
+from heldout.synth._select import bucket_of, draw, shared_out
 from heldout.synth.draft import labels_of_caption
-from heldout.synth.select import bucket_of, draw, shared_out
 
 
 def settings(**values: Any) -> SynthSettings:

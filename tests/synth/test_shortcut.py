@@ -9,8 +9,8 @@ import pytest
 from made_items import figure, five, item, write_run
 
 from heldout.synth import LETTERS, Draft, SynthStage, synth
+from heldout.synth._mechanical import answer_is_overlong
 from heldout.synth.ledger import writing
-from heldout.synth.mechanical import answer_is_overlong
 from heldout.synth.shortcut import (
     FLAGGED_BY_CHANCE,
     NEEDED,

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -19,14 +17,15 @@ from PIL import Image
 from typer.testing import CliRunner
 
 import heldout
+from command_line import ForkedCommand
 from heldout.cli.app import app
 from heldout.errors import InputError
 from heldout.model.endpoint import connection as pace
 from heldout.store import Run
 from heldout.synth import SynthSettings, SynthStage
+from heldout.synth._mechanical import check_by_code
+from heldout.synth._verify import verdict_row, write_verdict
 from heldout.synth.ledger import code_and_verifier, writing
-from heldout.synth.mechanical import check_by_code
-from heldout.synth.verify import verdict_row, write_verdict
 
 
 def command(source: Path, server: ItemServer, out: Path, how: str = "plain") -> list[str]:
@@ -63,9 +62,7 @@ def test_a_terminated_run_leaves_the_tables_of_its_finished_stages(
     )
     run = tmp_path / "run"
     given = [*command(captioned, item_server, run, "slow-300"), "--concurrency", "1"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "heldout", *given], stderr=subprocess.PIPE, text=True
-    )
+    process = ForkedCommand(*given)
     for _ in range(600):
         if item_server.counts()["answered"] >= 2:
             break
@@ -101,7 +98,7 @@ def test_a_second_signal_ends_the_run_at_once(
     """The server hangs on some figures; whoever cannot wait for its last replies loses no earlier one."""
     run, journal = tmp_path / "run", tmp_path / "run/synth/replies/generator.jsonl"
     given = command(captioned, item_server, run, "hanging")
-    process = subprocess.Popen([sys.executable, "-m", "heldout", *given], stderr=subprocess.PIPE)
+    process = ForkedCommand(*given)
     for _ in range(600):
         if item_server.counts()["answered"] >= 8:
             break

@@ -159,12 +159,13 @@ def test_real_articles_become_a_published_dataset(
     (tmp_path / "bench.jsonl").write_text(json.dumps(row) + "\n")
     against = (str(tmp_path / "bench.jsonl"),)
     values: dict[str, Any] = {"limit": 12, "shortcut": None, "stages": (), "against": against}
-    made = make(articles, item_server, tmp_path / "b", **values)
+    before = tables(first)
+    made = make(articles, item_server, tmp_path / "a", **values)
     removed = made.frame("decontaminate").filter(pl.col("removed"))
     assert known in removed["id"].to_list() and len(removed) <= 2
-    assert len(made.items) == len(first.items) - len(removed)
+    assert len(made.items) == len(before["items"]) - len(removed)
     same = ("ingest", "select", "generate", "verify", "balance")
-    assert [tables(made)[stage] for stage in same] == [tables(first)[stage] for stage in same]
+    assert [tables(made)[stage] for stage in same] == [before[stage] for stage in same]
 
 
 # Imports once and makes every run in a child of its own, by fork: a kill costs no new interpreter.
@@ -271,11 +272,11 @@ def test_a_killed_run_goes_on_and_asks_nothing_twice(
 
 # Where a stage is killed: after it has written much, before its table is there.
 DEATHS = {
-    "select": ("select", "draw"),
-    "generate": ("from_scenes", "scene_draft"),
-    "verify": ("from_scenes", "verdict_row"),
+    "select": ("_select", "draw"),
+    "generate": ("_from_scenes", "scene_draft"),
+    "verify": ("_from_scenes", "verdict_row"),
     "shortcut": ("shortcut", "answer_is_overlong"),
-    "balance": ("balance", "mixed"),
+    "balance": ("_balance", "mixed"),
     "decontaminate": ("decontaminate", "contamination_report"),
     "publish": ("publish", "_write_filter_log"),
 }

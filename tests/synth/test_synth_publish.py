@@ -122,7 +122,7 @@ def test_our_own_reader_and_check_take_it_as_a_benchmark(dataset: Path) -> None:
     (dataset / "README.md").write_text("---\nlicense: other\n---\n")
     benchmark = read_benchmark(str(dataset))
     rows = pq.read_table(dataset / "data").to_pylist()
-    assert len(benchmark) == 12
+    assert len(benchmark) == 12 and benchmark.name == "fresh"
     for example, row in zip(benchmark, rows, strict=True):
         assert example.question == row["question"] and example.answer == row["answer"]
         assert example.options == tuple(json.loads(row["options"]).values())

@@ -142,8 +142,10 @@ def test_a_memoriser_is_found_and_an_honest_model_is_not(
     call("ask", scenes, "--out", run, "--recorded", answers)
     told = call("detect", run, "--detector", "twin-drop", "--baseline", "reference")
     status = {claim["id"]: claim["status"] for claim in told["claims"]}
+    why = {claim["id"]: claim["why"] for claim in told["claims"]}
+    assert "1 clean reference of 1 family" in why["twin-drop/memoriser"]
     # 62 pairs on 20 images would show an effect of .52 after correction: too few to clear anybody.
-    assert status == {"twin-drop/memoriser": "survives", "twin-drop/honest": "qualified"}
+    assert status == {"twin-drop/memoriser": "qualified", "twin-drop/honest": "qualified"}
     found = {one["id"]: one for one in told["findings"]}
     kept = len((run / "twin/kept.txt").read_text().split())
     assert found["twin-drop/memoriser"]["direction"] == "seen"

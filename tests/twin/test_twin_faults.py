@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +13,7 @@ from serving import TwinServer
 from test_twin_command import call
 from typer.testing import CliRunner
 
+from command_line import ForkedCommand
 from heldout.cli.app import app
 from heldout.errors import InputError
 
@@ -125,11 +124,7 @@ def test_killed_in_every_stage_it_ends_as_if_it_never_was(
         "publish": lambda: any((run / "twin").glob(".publish.*")),
     }
     for stage, moment in moments.items():
-        process = subprocess.Popen(
-            [sys.executable, "-m", "heldout", *arguments],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
+        process = ForkedCommand(*arguments)
         while not moment():
             assert process.poll() is None, f"it ended before it could be killed in {stage}"
             time.sleep(0.002)
@@ -153,12 +148,7 @@ def test_an_interrupt_says_that_nothing_is_lost(
     scenes: Path, server: TwinServer, tmp_path: Path, sent: signal.Signals, code: int
 ) -> None:
     run, url = tmp_path / "run", server.url("slow")
-    process = subprocess.Popen(
-        [sys.executable, "-m", "heldout", *twin(scenes, run, url, url, "--concurrency", 1)],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    process = ForkedCommand(*twin(scenes, run, url, url, "--concurrency", 1))
     while lines_in(run / "stages/twin/describe.jsonl") < 2:
         assert process.poll() is None
         time.sleep(0.002)

@@ -8,18 +8,20 @@ import polars as pl
 from measured_by_hand import NOTHING_MEASURED
 
 from heldout.detect import DetectSettings, Finding, ScoreTables
-from heldout.lab.power.planted_answers import BASELINE, REFERENCE, TARGET, planted_answers
+from heldout.lab.power.planted_answers import BASE, BASELINE, REFERENCE, TARGET, planted_answers
 from heldout.verdict import Claim, examine
 from heldout.verdict.controls.behaviour import behaviour_controls
+from heldout.verdict.required import settled_by
 
 QUICK = DetectSettings(permutations=1999)
 DROP = ["twin-drop"]
 
 
 def _claim(tables: ScoreTables, *references: str, model: str = TARGET) -> Claim:
-    made = examine(
-        tables, DROP, QUICK.model_copy(update={"baselines": references}), NOTHING_MEASURED
-    )
+    """Every reference is of a family of its own."""
+    families = tuple((name, name) for name in references)
+    settings = QUICK.model_copy(update={"baselines": references, "families": families})
+    made = examine(tables, DROP, settings, NOTHING_MEASURED)
     return next(one for one in made.claims if one.cell.model == model)
 
 
@@ -28,10 +30,21 @@ def _outcome(claim: Claim, start: str) -> str:
 
 
 def test_a_drop_that_clean_models_do_not_have_survives() -> None:
-    claim = _claim(planted_answers(2, dose=2.0, unparsed=0.02), BASELINE, REFERENCE)
+    tables = planted_answers(2, dose=3.0, unparsed=0.02, clusters=120)
+    claim = _claim(tables, BASELINE, REFERENCE, BASE)
     assert claim.status == "survives"
     assert {one.outcome for one in claim.controls} == {"passed"}
-    assert len(claim.controls) == 6  # two references, spread, skill, unreadable replies, places
+    assert len(claim.controls) == 7  # three references, spread, skill, unreadable replies, places
+
+
+def test_a_drop_that_one_family_of_references_does_not_have_is_possible() -> None:
+    """However large: how much clean models differ among themselves takes three families to say."""
+    claim = _claim(planted_answers(2, dose=3.0, clusters=120), BASELINE)
+    assert claim.status == "qualified"
+    assert [one.name for one in claim.controls if one.outcome != "passed"] == [
+        "spread of clean models"
+    ]
+    assert "three families" in settled_by(claim)[0]
 
 
 def test_without_a_reference_neither_drop_nor_no_drop_settles_anything() -> None:
@@ -72,7 +85,7 @@ def test_a_smaller_gain_than_one_reference_has_is_only_qualified() -> None:
     assert claim.status == "qualified"
     assert _outcome(claim, "external baseline") == "passed"
     assert _outcome(claim, "spread") == "missing"
-    assert "at least 3" in claim.why
+    assert claim.why.startswith("its own value is ") and "at least 3" in claim.why
 
 
 def test_three_references_tell_how_much_clean_models_differ() -> None:

@@ -232,7 +232,7 @@ def test_few_flags_beside_proven_copies_say_nothing() -> None:
     claim, (images, _, _) = judged(0, below=3)
     assert images.details["proven_copies"] == 3
     assert claim.rule == "nearness/copies-beside"
-    assert "3 images are proven copies of pictures of web all the same" in claim.sentence
+    assert "3 images are proven copies of pictures of web" in claim.sentence
     assert "no nearer" not in claim.sentence
     assert claim.next_step == "act on the claim about copies"
 

@@ -112,7 +112,7 @@ def test_pairs_that_nobody_decided_are_told_and_sent_to_people() -> None:
     found = claim(undecided=5)
     assert found.rule == "copies/undecided-left"
     assert found.sentence.endswith(
-        "5 images are undecided: if all undecided ones are copies, it is 5 of 100 (5.0% [1.6%, 11.3%])."
+        "5 images are undecided: if all of them are copies, the count is 5 of 100 (5.0% [1.6%, 11.3%])."
     )
     assert "parts of them could not" not in found.sentence
     assert "undecided pairs" in found.next_step
@@ -147,13 +147,15 @@ def test_a_proven_copy_makes_a_claim_no_less_careful_about_what_is_undecided() -
     assert found.status == "survives"
     assert "12 of 100 images of bench (12.0% [6.4%, 20.0%]) are in web" in found.sentence
     assert (
-        "45 more images are undecided: if all undecided ones are copies, it is 57 of 100 "
+        "45 more images are undecided: if all of them are copies, the count is 57 of 100 "
         "(57.0% [46.7%, 66.9%])." in found.sentence
     )
     assert "lower bound, because 45 pictures have an undecided match" in found.why
     assert "have people judge the undecided pairs" in found.next_step
     controls = {control.name: control for control in found.controls}
-    assert controls["undecided pairs"].reason.endswith("(40 too small to decide, 5 agrees in part)")
+    assert controls["undecided pairs"].reason.endswith(
+        "(too small to decide: 40, agrees in part: 5)"
+    )
     assert "40 pictures or their matches are too small" in controls["size of the pictures"].reason
     assert "or their matches" not in found.why  # said once
     assert "content of the pictures" not in controls

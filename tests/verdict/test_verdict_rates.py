@@ -33,17 +33,7 @@ def _named(recipe: Recipe) -> str:
     return recipe.name
 
 
-#: convicted as long as one family of references is enough where a model drops by itself
-ONE_FAMILY = (
-    "twins harder by an SD of .37, one reference",
-    "three probes × four references, best of 12 looks",
-    "the same, one planned look",
-)
-
-
-@pytest.mark.parametrize(
-    "recipe", [recipe for recipe in CLEAN if recipe.name not in ONE_FAMILY], ids=_named
-)
+@pytest.mark.parametrize("recipe", CLEAN, ids=_named)
 def test_a_clean_model_is_not_convicted(recipe: Recipe) -> None:
     for seed in (0, 1):
         recording = recipe.make(seed)
@@ -100,10 +90,10 @@ def test_effects_are_those_of_the_corrected_test() -> None:
 
 
 def test_clusters_of_unequal_size_hold_the_level() -> None:
-    made = [unequal_clusters(seed, suspects=(90, 8), fresh=(10, 1)) for seed in range(40)]
+    made = [unequal_clusters(seed, suspects=(90, 8), fresh=(10, 1)) for seed in range(20)]
     assert (
-        sum(fired(recording, examined(recording)) for recording in made) <= 6
-    )  # 2 expected, .26: 10
+        sum(fired(recording, examined(recording)) for recording in made) <= 3
+    )  # 1 expected, .26: 5
 
 
 def test_unseen_items_of_another_kind_are_no_comparison() -> None:

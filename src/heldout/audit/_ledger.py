@@ -1,4 +1,4 @@
-"""What an audit has finished: a stage is done while the fingerprint of its inputs stays the same."""
+"""The finished stages of an audit: a stage stays finished while the fingerprint of its inputs is the same."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ class AuditLedger:
                 self._stages = known["stages"]
 
     def finished(self, key: str, fingerprint: str, outputs: Sequence[Path]) -> Any | None:
-        """What a finished stage left, None if it is to do: never done, other inputs, or output gone."""
+        """The result of a finished stage; None if it has to run: it never did, its inputs changed, or its
+        output is gone."""
         known = self._stages.get(key)
         if known is None or known["fingerprint"] != fingerprint:
             return None
@@ -65,11 +66,11 @@ def file_digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-# An output folder that holds another revision of a benchmark, or another seed: said before any work.
+# An output folder that holds another revision of a benchmark, or another seed, is refused before any work.
 
 
 def refuse_changed(audit: Audit, cases: Sequence[AuditCase]) -> None:
-    """Results of two revisions are never mixed: say what to write instead, and what is kept."""
+    """Refuse to mix results of two revisions; the message says what to write instead, and what is kept."""
     reasons = [reason for case in cases if (reason := _changed(case, audit.file.seed))]
     if not reasons:
         return

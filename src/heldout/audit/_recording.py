@@ -29,7 +29,7 @@ from heldout.model import (
 )
 from heldout.store import Run
 
-# A model of the audit file made ready to be scored or asked.
+# A model of the audit file, opened to be scored or asked.
 
 
 def scorer_of(settings: ScoreSettings) -> Scorer:
@@ -49,12 +49,12 @@ def _load(settings: OneModel) -> RunningModel:
 
 @functools.lru_cache(maxsize=1)
 def _loaded(model: str, how: tuple[tuple[str, object], ...]) -> RunningModel:
-    """The last model stays: it is scored, then asked. Two would not fit."""
+    """The last model stays in memory, because it is scored and then asked; two might not fit."""
     return open_model(model, **dict(how))  # type: ignore[arg-type]
 
 
 def forget_loaded() -> None:
-    """Give the last model's memory back."""
+    """Free the memory of the last model."""
     _loaded.cache_clear()
 
 
@@ -90,10 +90,10 @@ def record(
     name, entry = recording.name, recording.entry
     with run.writing():
         if kind == "scores" and path is not None:
-            made = import_scores(
+            scorings = import_scores(
                 case.benchmark, path, run, model=name, allow_missing=entry.allow_missing
             )
-            mine = next(scoring for scoring in made if scoring.model == name)
+            mine = next(scoring for scoring in scorings if scoring.model == name)
             return {"rows": mine.rows, "dropped": mine.dropped, "again": False}
         if path is not None:
             askings = import_answers(case.benchmark, path, run, model=name, mapping=dict(entry.map))

@@ -17,9 +17,11 @@ from pydantic import (
     StrictStr,
 )
 
+from heldout.benchmark import CheckSettings
 from heldout.errors import InputError
 from heldout.model import AskSettings, ModelServer, ScoreSettings
 from heldout.overlap import OverlapSettings
+from heldout.report import ReportSettings
 from heldout.stats import PERMUTATIONS
 from heldout.synth import SynthSettings
 from heldout.verdict import Overall, is_leak
@@ -81,7 +83,7 @@ class ModelEntry(Keys):
     degree: float | None = None  # how often it is known to have seen the benchmarks
 
     def ask_settings(self, file: AuditFile, location: str = "") -> AskSettings:
-        """How this model is asked; ``location``: its checkpoint as the file means it."""
+        """How this model is asked; ``location``: its checkpoint, relative to the audit file's folder."""
         return AskSettings.read(
             {
                 **self._shared(file, location),
@@ -105,7 +107,8 @@ class ModelEntry(Keys):
 
 
 class CleanReferences(Keys):
-    """What nobody can have seen: the model of the perplexity ratio, items, pictures."""
+    """References that are clean: the model of the perplexity ratio, items that no model can have seen,
+    pictures."""
 
     model: Text | None = None
     items: dict[Text, Text] = Field(default_factory=dict, max_length=1)  # metadata field: value
@@ -126,7 +129,8 @@ class Search(OverlapSettings):
 
 
 class Budget(Keys):
-    """What an audit may spend. ``items`` and ``order_tokens`` shape it, the others refuse it."""
+    """What an audit may spend. ``items`` and ``order_tokens`` make it smaller; an audit above the other limits
+    is refused."""
 
     items: Count | None = None  # only the first items of every benchmark
     order_tokens: Count | None = None  # of order-joint, for each model and benchmark
@@ -145,9 +149,11 @@ class AuditFile(Keys):
     detectors: list[Text] = Field(default_factory=list)
     strata: list[Text] = Field(default_factory=lambda: ["answer_type", "answer_length"])
     category: Text | None = None
-    rates: Text | None = None  # detector-rates.json of an own `heldout lab power`
+    rates: Text | None = None  # detector-rates.json of your own `heldout lab power`
     permutations: Annotated[StrictInt, Field(ge=99, le=1_000_000)] = PERMUTATIONS
     search: Search = Field(default_factory=Search)
+    check: CheckSettings = Field(default_factory=CheckSettings)
+    report: ReportSettings = Field(default_factory=ReportSettings)
     budget: Budget = Field(default_factory=Budget)
     synth: list[SynthSettings] = Field(default_factory=list)  # fresh items, one dataset each
     seed: StrictInt = 0
@@ -185,7 +191,7 @@ def parse_gate(text: str) -> Gate:
 
 
 def shut(overall: Overall, gates: Sequence[Gate]) -> list[str]:
-    """Why gates fire; nothing where all are passed. Nearness is no leak and fires none."""
+    """Why gates fire; empty if all pass. Nearness is not a leak and fires no gate."""
     fired = []
     for gate in gates:
         for cell in overall.cells:

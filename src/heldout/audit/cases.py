@@ -75,7 +75,7 @@ def open_cases(audit: Audit) -> list[AuditCase]:
         folder = audit.output / folder_name(entry.name)
         if any(case.folder == folder for case in cases):
             raise InputError(
-                f"{audit.path}: two benchmarks would share the run folder {folder}: name them apart"
+                f"{audit.path}: two benchmarks would share the run folder {folder}: give them different names"
             )
         with audit.at("benchmarks", number, "source"):
             benchmark = read_benchmark(
@@ -108,9 +108,9 @@ def open_cases(audit: Audit) -> list[AuditCase]:
                 labels = read_leak_labels(audit.located(entry.leaks), ids)
         case = AuditCase(entry, benchmark, folder, corpora, twins, labels=labels)
         for place, model in enumerate(audit.file.models):
-            made = _recording(audit, case, model, place)
-            if made.scored or made.answered:
-                case.recordings.append(made)
+            recording = _recording(audit, case, model, place)
+            if recording.scored or recording.answered:
+                case.recordings.append(recording)
         cases.append(case)
     return cases
 
@@ -132,7 +132,7 @@ def open_controls(audit: Audit) -> tuple[Corpus | None, tuple[ControlSet, ...]]:
 
 
 def folder_name(name: str) -> str:
-    """A benchmark's name as a folder that it cannot leave."""
+    """A benchmark's name as the name of a folder, without parts that lead elsewhere."""
     return re.sub(r"[^\w.-]+", "-", name).strip(".-") or "benchmark"
 
 
@@ -161,15 +161,15 @@ def _recording(audit: Audit, case: AuditCase, model: ModelEntry, place: int) -> 
             for name, twin in case.twins.items()
             if name not in asked
         ]
-        made = expand(
+        questions = expand(
             case.benchmark,
             case.benchmark.examples[: audit.file.budget.items],
             variants,
             twins=_twins(variants, case),
             seed=audit.file.seed,
         )
-        shown = {question.variant for question in made.questions}
-        count = len(made.questions)
+        shown = {question.variant for question in questions.questions}
+        count = len(questions.questions)
     return Recording(
         model,
         live=frozenset(wanted),

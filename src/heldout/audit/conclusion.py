@@ -27,7 +27,7 @@ from heldout.overlap import (
     read_matches,
     read_text_matches,
 )
-from heldout.report import write_report
+from heldout.report import ReportSettings, write_report
 from heldout.store import SCHEMAS, Run, empty_table
 from heldout.verdict import (
     Claim,
@@ -69,11 +69,14 @@ class Conclusion:
         }
 
 
-def conclude(run: Run, *, quiet: bool = False) -> Conclusion:
+def conclude(
+    run: Run, *, settings: ReportSettings | None = None, quiet: bool = False
+) -> Conclusion:
     """Recompute findings, claims and report from the tables of a run alone.
 
     Args:
         run: A run that was searched, or that has scores or answers.
+        settings: What the page shows.
         quiet: Show no progress.
     """
     manifest = run.manifest()
@@ -117,11 +120,11 @@ def conclude(run: Run, *, quiet: bool = False) -> Conclusion:
         findings += mine
         claims += nearness_claims(mine, calibration, benchmark)
     run.write_json("calibration.json", calibration_record(calibrated))
-    for name, made in (("findings", findings), ("claims", claims)):
-        entries = [entry.model_dump(mode="json") for entry in made]
+    for name, records in (("findings", findings), ("claims", claims)):
+        entries = [entry.model_dump(mode="json") for entry in records]
         record = {"schema_version": 1, name: [*entries, *_about_models(run, name)]}
         run.write_json(f"{name}.json", record)
-    report = write_report(run, findings, claims, calibrated, quiet=quiet)
+    report = write_report(run, findings, claims, calibrated, settings=settings, quiet=quiet)
     return Conclusion(run, findings, claims, report)
 
 
@@ -133,7 +136,7 @@ def _about_models(run: Run, name: str) -> list[dict[str, Any]]:
 def _words(
     run: Run, items: pl.DataFrame, matches: pl.DataFrame, leaked: pl.DataFrame
 ) -> tuple[list[Finding], list[Claim]]:
-    """What a text search says, if there was one."""
+    """Findings and claims of the text search, if there was one."""
     manifest = run.manifest()
     benchmark = manifest["inputs"]["benchmark"]["name"]
     texts = manifest.get("text", {})
@@ -178,9 +181,9 @@ def nearness_findings(
     """Every calibration of a run, and what it finds, uncorrected."""
     manifest = run.manifest()
     facts, benchmark = manifest.get("calibration", {}), manifest["inputs"]["benchmark"]["name"]
-    made = calibrations(items, run.frame("nearest"), facts) if facts else []
-    return made, [
-        image_nearness(items, matches, calibration, benchmark=benchmark) for calibration in made
+    fitted = calibrations(items, run.frame("nearest"), facts) if facts else []
+    return fitted, [
+        image_nearness(items, matches, calibration, benchmark=benchmark) for calibration in fitted
     ]
 
 
@@ -196,8 +199,8 @@ CROSS_CHECK = "cross-check of paraphrases"
 
 def with_judge(claim: Claim, scanned: Mapping[str, Any]) -> Claim:
     """``claim`` with the judge as one of its controls, where ``scanned`` (the manifest's record of the
-    corpus) names one. Its opinion is reported, and changes no status: what it called different is already
-    out of the tables, and what it called the same is no harder for it."""
+    corpus) names one. Its opinion is reported and changes no status: pairs that it called different are already
+    out of the tables, and those that it called the same are not stronger evidence for it."""
     record = scanned.get("judge")
     if record is None or not record["pairs"]:
         return claim
@@ -211,7 +214,8 @@ def with_judge(claim: Claim, scanned: Mapping[str, Any]) -> Claim:
 
 
 def judge_sentence(record: Mapping[str, Any]) -> str:
-    """ "m read 9 pairs that may be paraphrases: 5 the same, 3 different (3 count no longer), 1 unsure"."""
+    """For example "m read 9 pairs that may be paraphrases: 5 the same, 3 different (3 count no longer), 1
+    unsure"."""
     pairs = counted(
         record["pairs"], "pair that may be a paraphrase", "pairs that may be paraphrases"
     )

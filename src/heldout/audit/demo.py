@@ -1,4 +1,4 @@
-"""The demo: a benchmark, a leaky corpus and three models, audited as anybody would audit them.
+"""The demo: a benchmark, a leaky corpus and three models, audited like any user's.
 
 The audit reads an audit file and what it names. What was planted is looked up afterwards, to say whether
 the verdict is right.
@@ -29,7 +29,7 @@ from heldout.lab import (
     DEMO_TABLE,
     DEMO_TRUTH,
     DEMO_WHO,
-    OUTSIDER,
+    OUTSIDERS,
     DemoModels,
     DemoSize,
     audit_text,
@@ -52,14 +52,14 @@ _GROUPS = (EXACT, CHANGED, WORDS, DECOY, BROKEN)
 _TRUTHS = {
     CONTAMINATED: "was trained on the benchmark",
     "clean": "the same training, without the benchmark",
-    OUTSIDER: "another lineage, never saw the benchmark",
+    **dict.fromkeys(OUTSIDERS, "another lineage, never saw the benchmark"),
 }
 
 
 @dataclass(frozen=True)
 class PlantedCount:
-    """One kind of thing put into the corpus; ``found`` counts what the audit called a copy, or where words
-    alone leaked, whose words count as found."""
+    """One kind of planted item; ``found`` counts those that the audit called copies, or, where words alone
+    leaked, those whose words it found."""
 
     kind: str
     group: str  # one of _GROUPS
@@ -69,8 +69,8 @@ class PlantedCount:
 
 @dataclass(frozen=True)
 class Suspect:
-    """One model, what the audit says of it, and what is true. ``least``: an effect that every detector
-    would have shown."""
+    """One model, what the audit says of it, and what is true. ``least``: the effect that every detector would
+    have detected."""
 
     name: str
     role: str
@@ -116,10 +116,10 @@ class DemoSettings(Settings):
     out: Path = Path("heldout-demo")
     """New folder for data, run and report, or that of a demo that was killed."""
     seed: Annotated[int, Field(ge=0)] = 0
-    """Another seed renders another benchmark, which the models that come along do not know."""
+    """Another seed renders another benchmark, which the included models do not know."""
     models: Path | None = None
-    """Folder with the models contaminated, clean and outsider, ONNX or checkpoints, of this seed's
-    benchmark; default: those of the package."""
+    """Folder with the models contaminated, clean and outsider-a to outsider-c, ONNX or checkpoints, of this
+    seed's benchmark; default: those of the package."""
 
 
 def run_demo(
@@ -211,7 +211,7 @@ def _suspected(audited: AuditResult, run: Run, who: Path) -> list[Suspect]:
     roles: dict[str, str] = json.loads(who.read_text())
     findings = run.read_json("detections.json")["findings"]
     cells = {cell.on: cell for cell in audited.overall.cells if cell.cell.model is not None}
-    made = []
+    suspects = []
     for name, role in roles.items():
         mine = [
             finding
@@ -230,15 +230,16 @@ def _suspected(audited: AuditResult, run: Run, who: Path) -> list[Suspect]:
                 for claim in cells[name].claims
                 if claim.status == "survives"
             )
-        else:  # a baseline makes no claims: whether it stays quiet by itself is what it is there for
+        else:  # a baseline makes no claims: it is there to show whether a clean model stays quiet
             status, survives = ("fires too" if _fires(mine) else "quiet"), ()
         least = max((float(entry["minimum_detectable_effect"]) for entry in mine), default=0.0)
-        made.append(Suspect(name, role, _TRUTHS[role], status, survives, texts, least))
-    return made
+        suspects.append(Suspect(name, role, _TRUTHS[role], status, survives, texts, least))
+    return suspects
 
 
 def _fires(findings: list[dict[str, Any]]) -> bool:
-    """By itself, over all its tests: what cannot have seen the benchmark must not look as if."""
+    """Whether a baseline fires by itself, over all its tests: it cannot have seen the benchmark and must
+    not."""
     corrected = adjust([finding["p"] for finding in findings], "holm") if findings else []
     return any(
         p <= ALPHA and finding["effect"]["value"] > 0

@@ -28,7 +28,7 @@ _LACKING = {
 
 @dataclass(frozen=True)
 class Test:
-    """One detector on one model (or pair of models) of one benchmark. ``lacks``: why it cannot be made."""
+    """One detector on one model (or pair of models) of one benchmark. ``lacks``: why it cannot be run."""
 
     benchmark: str
     model: str
@@ -52,9 +52,9 @@ def planned_claims(tests: Sequence[Test], benchmark: str) -> list[str]:
 
 
 def _of_case(case: AuditCase, file: AuditFile) -> Iterator[Test]:
-    made = list(_candidates(case, file))
-    yield from made
-    tried = {name for test in made for name in test.model.split(" & ")}
+    candidates = list(_candidates(case, file))
+    yield from candidates
+    tried = {name for test in candidates for name in test.model.split(" & ")}
     for recording in case.recordings:
         if recording.name not in {*tried, *file.baselines}:
             yield Test(case.name, recording.name, ANSWERS, ANSWERS, ONE_FORM)
@@ -77,7 +77,7 @@ def _candidates(case: AuditCase, file: AuditFile) -> Iterator[Test]:
                 continue
             lacks = _lacks(detector, recording, file, scored)
             if lacks and detector.needs == "answers" and name not in file.detectors:
-                continue  # a form nobody asked a model about is no gap in the audit
+                continue  # a variant that was not asked is no gap in the audit
             yield Test(case.name, recording.name, name, detector.family, lacks)
 
 
@@ -103,7 +103,7 @@ def _lacks(detector: Detector, recording: Recording, file: AuditFile, scored: Se
     return ""
 
 
-# What an audit leaves beside its claims: corrected scores, and what to do with each item.
+# What an audit writes beside its claims: corrected scores, and what to do with each item.
 
 
 CORRECTED = "corrected.json"
@@ -118,7 +118,8 @@ def write_corrections(run: Run, models: Sequence[str], *, seed: int) -> Correcte
 
 
 def renew_corrections(run: Run) -> None:
-    """Once more for the models of the audit that made this run: people may have judged since."""
+    """Compute the corrections again for the models of the audit that made this run: people may have judged
+    since."""
     if (run.path / CORRECTED).exists():
         models = [model["model"] for model in run.read_json(CORRECTED)["models"]]
         write_corrections(run, list(dict.fromkeys(models)), seed=run.manifest()["seed"])

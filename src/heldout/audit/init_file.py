@@ -1,4 +1,4 @@
-"""`heldout audit --init`: an audit file written from what lies in a folder, with a word on every key."""
+"""`heldout audit --init`: an audit file made from the files in a folder, with a comment on every key."""
 
 from __future__ import annotations
 
@@ -105,12 +105,14 @@ def _classify(
 
 
 def _readable(path: Path, entry: dict[str, str], folder: Path) -> bool:
-    """A benchmark is what heldout reads as one, with its pictures."""
+    """Whether heldout reads the file as a benchmark with pictures."""
     try:
-        made = read_benchmark(path, images=folder / entry["images"] if "images" in entry else None)
+        benchmark = read_benchmark(
+            path, images=folder / entry["images"] if "images" in entry else None
+        )
     except HeldoutError:
         return False
-    return len(made) > 0
+    return len(benchmark) > 0
 
 
 def _pictures_of(path: Path, images: list[Path]) -> Path | None:
@@ -231,7 +233,8 @@ def _entries(entries: dict[str, dict[str, str]]) -> list[str]:
 
 def _models(inputs: InputFiles) -> list[str]:
     entries = {name: {"local": path} for name, path in inputs.models.items()}
-    if len(inputs.benchmarks) == 1:  # with several nobody knows which a file belongs to
+    # with several benchmarks it is not known which one a file belongs to
+    if len(inputs.benchmarks) == 1:
         for kind in ("scores", "answers"):
             for name, path in getattr(inputs, kind).items():
                 entries.setdefault(name, {})[kind] = path

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ class MatrixSettings(Settings):
 
 
 def leak_rates(
-    runs: Sequence[Run | str | Path], datasets: Mapping[str, str] | None = None
+    runs: Sequence[Run | str | Path], *, settings: MatrixSettings | None = None, **values: Any
 ) -> pl.DataFrame:
     """How much of each benchmark is in each corpus, over several runs.
 
@@ -31,11 +31,13 @@ def leak_rates(
 
     Args:
         runs: Runs of ``heldout.overlap``, or their folders.
-        datasets: Name of a benchmark or corpus → the data set it is part of; default: its folder.
+        settings: All settings; or give them by name as further arguments.
+        **values: Fields of ``heldout.audit.MatrixSettings``.
 
     Returns:
         One row per benchmark, corpus, unit and kind of leak, with the rate and its interval.
     """
+    named = MatrixSettings.choose(settings, values).datasets
     searches: list[MatrixRun] = []
     family: dict[str, str] = {}
     cells: dict[tuple[str, str, str], Run] = {}
@@ -47,11 +49,10 @@ def leak_rates(
             if other is not run:
                 raise InputError(
                     f"{other.path} and {run.path} both compare '{searched.benchmark}' with '{corpus}' by "
-                    f"the same methods: leave one of them out, or name the corpora apart"
+                    f"the same methods: leave one of them out, or give the corpora different names"
                 )
         for name, source in sources.items():
             family.setdefault(name, _folder(source))
-    named = dict(datasets or {})
     if unknown := sorted(set(named) - set(family)):
         raise InputError(
             f"datasets: {unknown[0]}: no benchmark or corpus of these runs has that name; there "

@@ -16,7 +16,7 @@ from typing import Any
 import polars as pl
 
 from heldout.audit.conclusion import Conclusion, conclude
-from heldout.benchmark import Benchmark, check, read_benchmark, verb_call
+from heldout.benchmark import Benchmark, CheckSettings, check, open_verb_run, read_benchmark
 from heldout.corpus import Corpus, open_corpus
 from heldout.engine import Engine, open_engine, progress
 from heldout.errors import HeldoutError, InputError, require
@@ -43,7 +43,7 @@ from heldout.overlap import (
     scan,
     scan_texts,
 )
-from heldout.store import Run, empty_table, open_run
+from heldout.store import Run, empty_table
 from heldout.verdict import claims_frame, claims_html, findings_frame
 
 CorpusSource = Corpus | str | Path
@@ -164,22 +164,20 @@ def audit_overlap(
     opened = (
         open_engine(engine, workers) if isinstance(engine, str) else contextlib.nullcontext(engine)
     )
-
-    def call(folder: Path) -> Sequence[str]:
-        inputs = {
-            "against": [f"{corpus.name}={corpus.source}" for corpus in corpora],
-            "run": str(folder),
-            "null": calibration.null.source if calibration.null is not None else None,
-            "controls": [
-                f"{control.corpus.name}={control.corpus.source}:{control.domain.replace(' ', '-')}"
-                for control in calibration.controls
-            ],
-            "seed": seed,
-        }
-        arguments = {name: value for name, value in inputs.items() if value}
-        return command or verb_call("overlap", benchmark, settings, **arguments)
-
-    run = open_run(run, "overlap", benchmark.name, command=call, seed=seed)
+    run = open_verb_run(
+        "overlap",
+        benchmark,
+        settings,
+        run,
+        seed=seed,
+        command=command,
+        against=[f"{corpus.name}={corpus.source}" for corpus in corpora],
+        null=calibration.null.source if calibration.null is not None else None,
+        controls=[
+            f"{control.corpus.name}={control.corpus.source}:{control.domain.replace(' ', '-')}"
+            for control in calibration.controls
+        ],
+    )
     title = f"reading the images of {benchmark.name}"
     with progress(title, len(benchmark.images), "images", disabled=quiet) as step:
         benchmark.identify(step)
@@ -218,12 +216,13 @@ def search_corpora(
     calibration: CalibrationPlan | None = None,
     *,
     judge: Judge | None = None,
+    checked: CheckSettings | None = None,
     quiet: bool = False,
 ) -> HeldoutError | None:
     """The tables that ``conclude`` reads, and check.json. Call inside run.writing().
 
     Returns:
-        Why the judge stopped before it had read all candidates; None where it read all.
+        Why the judge stopped before it had read all candidates; None if it read all.
     """
     _forget_what_rested_on_others(run, corpora)
     near = None
@@ -240,7 +239,7 @@ def search_corpora(
         )
     scan(benchmark, corpora, run, engine, near=near, hashes=not settings.exact, quiet=quiet)
     plan = calibration or calibration_plan(settings)
-    # Only of an encoder that was named: a search by default looks for copies.
+    # Only for an encoder that was named: the default search looks for copies.
     calibrated = near if settings.calibrated_encoder is not None else None
     calibrate(benchmark, corpora, run, engine, near=calibrated, plan=plan, quiet=quiet)
     ended = None
@@ -254,7 +253,7 @@ def search_corpora(
             ended = judge_texts(run, judge, every=settings.judge_all).ended
     else:
         forget_texts(run)
-    run.write_json("check.json", check(benchmark).model_dump(mode="json"))
+    run.write_json("check.json", check(benchmark, settings=checked).model_dump(mode="json"))
     return ended
 
 
@@ -300,8 +299,8 @@ def _control(text: str) -> ControlSet:
 
 
 def opened_corpus(source: CorpusSource) -> Corpus:
-    """A corpus as it is, or the one at ``NAME=SOURCE`` or ``SOURCE``; an existing path is never taken
-    apart."""
+    """An opened corpus as it is, or the one at ``NAME=SOURCE`` or ``SOURCE``; an existing path is never split
+    at "="."""
     if isinstance(source, Corpus):
         return source
     if not isinstance(source, str):
@@ -320,7 +319,8 @@ def replaced_by(run: Run, corpora: Sequence[Corpus]) -> list[str]:
 
 
 def _forget_what_rested_on_others(run: Run, corpora: Sequence[Corpus]) -> None:
-    """A gate or an impact of corpora that the run no longer holds would be read as of these."""
+    """Remove the gate and the impact studies of corpora that the run no longer holds: they would be taken for
+    those of the new ones."""
     if replaced_by(run, corpora):
         shutil.rmtree(run.path / "gate", ignore_errors=True)
         for study in run.path.glob("impact*.json"):

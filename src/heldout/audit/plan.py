@@ -1,4 +1,5 @@
-"""What an audit will do and cost, worked out from its inputs alone: no picture is decoded, nobody asked."""
+"""What an audit will do and cost, worked out from its inputs alone: no picture is decoded and no model is
+asked."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ from heldout.model import SAMPLE
 RATIO = "perplexity-ratio"
 COUNTED = 2_000  # corpus items looked at to say how many there are
 CHARACTERS_PER_TOKEN = 4
-PICTURE_TOKENS = 600  # what common vision-language models make of one picture
+PICTURE_TOKENS = 600  # tokens of one picture in common vision-language models
 READINGS = 3  # of order-neighbour: after its predecessor and after two others
 ABLATIONS = 4  # without picture, with another; without question, with another
 
@@ -47,11 +48,11 @@ class Plan:
     nearness: int = 0  # most tests of nearness, corrected together by Holm
     over: list[str] = field(default_factory=list)  # what the budget does not allow
     permutations: int = 0
-    warnings: list[str] = field(default_factory=list)  # what will cap the claims
+    warnings: list[str] = field(default_factory=list)  # what will limit the claims to *qualified*
 
     @property
     def permutations_needed(self) -> int:
-        """So many that one claim alone can reach significance after correction over the family."""
+        """Permutations with which a single claim can be significant after correction over the family."""
         harmonic = sum(1 / rank for rank in range(1, self.family + 1))
         return max(0, math.ceil(self.family * harmonic / ALPHA) - 1)
 
@@ -87,7 +88,7 @@ class Plan:
 def make_plan(
     cases: Sequence[AuditCase], file: AuditFile, further: Sequence[PlanStep] = ()
 ) -> Plan:
-    """``further``: steps that are about no benchmark alone, such as making fresh items."""
+    """``further``: steps that belong to no single benchmark, such as making fresh items."""
     tests = family_of_tests(cases, file)
     claims = {case.name: planned_claims(tests, case.name) for case in cases}
     steps = [*(step for case in cases for step in _steps(case, file, tests)), *further]
@@ -136,14 +137,14 @@ def _over(plan: Plan, budget: Budget) -> list[str]:
 
 
 def _steps(case: AuditCase, file: AuditFile, tests: Sequence[Test]) -> list[PlanStep]:
-    made = []
+    steps = []
     for corpus in case.corpora:
         count, message = corpus_size(corpus)
         ways = ["bytes", "pixels", *([] if file.search.exact else ["hashes"])]
         ways += [file.search.near_encoder] if file.search.near_encoder else []
         ways += ["words"] if file.search.text else []
         ways += ["a judge of paraphrases"] if file.search.judge is not None else []
-        made.append(
+        steps.append(
             PlanStep(
                 case.name,
                 "overlap",
@@ -155,18 +156,20 @@ def _steps(case: AuditCase, file: AuditFile, tests: Sequence[Test]) -> list[Plan
         )
     if (labels := case.labels) is not None:
         message = f"made elsewhere: {len(labels.leaked):,} leaked, {len(labels.clean):,} clean"
-        made.append(
+        steps.append(
             PlanStep(case.name, "labels", Path(labels.source).name, len(labels.kinds), note=message)
         )
     for recording in case.recordings:
-        made += _recorded(case, recording) if not recording.live else _live(case, recording, file)
+        steps += _recorded(case, recording) if not recording.live else _live(case, recording, file)
     mine = [test for test in tests if test.benchmark == case.name]
     if case.recordings:
         testable = sum(not test.lacks for test in mine)
         note = f"{testable} tests, up to {file.permutations:,} permutations each"
         note = note if testable else "none: see below"
-        made.append(PlanStep(case.name, "tests", "recorded tables", len(case.benchmark), note=note))
-    return made
+        steps.append(
+            PlanStep(case.name, "tests", "recorded tables", len(case.benchmark), note=note)
+        )
+    return steps
 
 
 def _recorded(case: AuditCase, recording: Recording) -> list[PlanStep]:
@@ -184,7 +187,7 @@ def _live(case: AuditCase, recording: Recording, file: AuditFile) -> list[PlanSt
     examples = case.benchmark.examples[: file.budget.items]
     words, pictures = _tokens(examples), PICTURE_TOKENS * len(_pictures(examples))
     where = "endpoint" if recording.entry.endpoint else "local"
-    made = []
+    steps = []
     if "scores" in recording.live:
         checks = min(SAMPLE, len(examples)) * ABLATIONS
         requests, tokens, note = len(examples) + checks, words + pictures, [where]
@@ -197,7 +200,7 @@ def _live(case: AuditCase, recording: Recording, file: AuditFile) -> list[PlanSt
         if wants(file, "order-joint") and file.budget.order_tokens:
             tokens += file.budget.order_tokens
             note.append("order-joint")
-        made.append(
+        steps.append(
             PlanStep(
                 case.name,
                 "scores",
@@ -214,7 +217,7 @@ def _live(case: AuditCase, recording: Recording, file: AuditFile) -> list[PlanSt
         tokens = round(share * (words + PICTURE_TOKENS * len(examples)))
         tokens += recording.questions * recording.entry.max_new_tokens
         variants = ", ".join(variant.name for variant in recording.variants)
-        made.append(
+        steps.append(
             PlanStep(
                 case.name,
                 "answers",
@@ -226,7 +229,7 @@ def _live(case: AuditCase, recording: Recording, file: AuditFile) -> list[PlanSt
                 f"{where}; {variants}",
             )
         )
-    return made
+    return steps
 
 
 def wants(file: AuditFile, detector: str) -> bool:

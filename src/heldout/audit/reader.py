@@ -1,4 +1,4 @@
-"""audit.yaml → AuditFile. Every mistake is named with its line and the nearest right word."""
+"""audit.yaml → AuditFile. Every mistake is reported with its line and the nearest known word."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from heldout.overlap import JudgeEndpoint
 from heldout.settings import plain_words
 from heldout.synth import MODEL_ROLES, SynthSettings
 
-# YAML with the line of every key: safe types only, no key twice, no file that unfolds without end.
+# YAML with the line of every key: safe types only, no repeated keys, no aliases that expand without end.
 
 
 Place = tuple[str | int, ...]
@@ -107,7 +107,7 @@ _CLOSE = 60.0  # how alike two words must be (of 100) to be worth proposing
 
 @dataclass(frozen=True)
 class Audit:
-    """An audit file and where it stands: paths in it are relative to its folder."""
+    """An audit file and its place: paths in it are relative to its folder."""
 
     path: Path
     file: AuditFile
@@ -118,7 +118,7 @@ class Audit:
         return self.path.parent / self.file.output
 
     def located(self, source: str) -> str:
-        """A path as the file means it; names of presets and of the hub stay as they are."""
+        """A path relative to the file's folder; names of presets and of the hub stay as they are."""
         location, hash_sign, selection = source.partition("#")
         there = self.path.parent / location
         written_as_path = location.startswith((".", "/")) or Path(location).suffix
@@ -127,7 +127,7 @@ class Audit:
         return source
 
     def located_model(self, local: str) -> str:
-        """A checkpoint as the file means it, or ``onnx:`` and the folder as the file means it."""
+        """A checkpoint, or ``onnx:`` and a folder, relative to the file's folder."""
         folder = onnx_folder(local)
         return self.located(local) if folder is None else f"{ONNX}{self.located(str(folder))}"
 
@@ -209,7 +209,7 @@ def problem_of(error: Mapping[str, Any], lines: Mapping[Place, int]) -> Problem:
 
 
 def _gates(texts: Any, lines: Mapping[Place, int]) -> Iterator[Problem]:
-    """Gates that cannot be read; the schema reports anything that is no list of texts."""
+    """Gates that cannot be read; the schema reports anything that is not a list of texts."""
     for place, text in enumerate(texts if isinstance(texts, list) else []):
         try:
             if isinstance(text, str):
@@ -235,7 +235,7 @@ def _nearest(word: str, known: Sequence[str]) -> str:
 
 
 class _Names:
-    """References by name: every one must name something the file has."""
+    """References by name: each must name something that the file defines."""
 
     def __init__(self, file: AuditFile, lines: Mapping[Place, int]) -> None:
         self.file, self.lines = file, lines

@@ -13,6 +13,7 @@ from heldout.audit.conclusion import Conclusion, conclude
 from heldout.audit.family import renew_corrections
 from heldout.detect import Finding
 from heldout.report import (
+    ReportSettings,
     is_evaluation,
     is_synthesis,
     is_training,
@@ -67,8 +68,8 @@ class Report:
         return records
 
     def as_json(self) -> dict[str, Any]:
-        made = self.conclusion
-        return {"report": str(self.page)} if made is None else made.as_json()
+        conclusion = self.conclusion
+        return {"report": str(self.page)} if conclusion is None else conclusion.as_json()
 
     def __repr__(self) -> str:
         return f"<Report: {len(self._claims()):,} claims, page {self.page}>"
@@ -79,17 +80,27 @@ class Report:
         return f'{claims}<p>report: <a href="{page}">{page}</a></p>'
 
 
-def report_run(run: str | Path | Run) -> Report:
+def report_run(
+    run: str | Path | Run,
+    *,
+    settings: ReportSettings | None = None,
+    quiet: bool = False,
+    **values: Any,
+) -> Report:
     """Rebuild findings, claims and report.html from the tables of a run; no input is read again.
 
     ``heldout.report(...)`` is this function, too.
 
     Args:
         run: A run, its folder, or the output folder of an audit.
+        settings: All settings; or give them by name as further arguments.
+        quiet: Show no progress.
+        **values: Fields of ``heldout.report.ReportSettings``.
 
     Returns:
         The page, and claims and findings as data frames.
     """
+    settings = ReportSettings.choose(settings, values)
     folder = run.path if isinstance(run, Run) else Path(run)
     if (folder / "verdict.json").exists() and not (folder / "manifest.json").exists():
         return Report(write_audit_report(folder))
@@ -99,5 +110,5 @@ def report_run(run: str | Path | Run) -> Report:
             if is_kind(opened):
                 return Report(write(opened), opened)
         renew_corrections(opened)
-        conclusion = conclude(opened)
+        conclusion = conclude(opened, settings=settings, quiet=quiet)
     return Report(conclusion.report, opened, conclusion)

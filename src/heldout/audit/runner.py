@@ -1,4 +1,4 @@
-"""A whole audit, stage by stage: what is finished stays finished, what is killed goes on."""
+"""A whole audit, stage by stage: finished stages are kept, and a killed audit continues."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from heldout.audit.overlap import calibration_plan, open_judge, search_corpora
 from heldout.audit.plan import Plan, make_plan, refuse_over_budget
 from heldout.audit.reader import Audit, read_audit
 from heldout.audit.verbs import FreshItems, fresh_steps, open_fresh_items, synthesize
+from heldout.benchmark import CheckSettings
 from heldout.corpus import corpus_fingerprint
 from heldout.detect import DetectSettings, Finding, ScoreTables, detectors
 from heldout.engine import Engine, open_engine
@@ -64,7 +65,7 @@ _TABLES = (
 
 @dataclass
 class AuditResult:
-    """What became of an audit. ``made`` and ``kept`` name stages that ran now, or had run before."""
+    """The result of an audit. ``made`` and ``kept`` name stages that ran now, or had run before."""
 
     plan: Plan
     overall: Overall
@@ -238,7 +239,7 @@ class _Journey:
         write_json(self.audit.output / "plan.json", self.plan.as_json())
         write_json(target, overall.as_json())
         write_audit_report(self.audit.output)
-        # Last: whatever becomes of an endpoint, the verdict is there.
+        # Last, so that the verdict is there even if an endpoint fails.
         datasets = {
             fresh_items.settings.name: self._synthesize(fresh_items) for fresh_items in self.fresh
         }
@@ -287,6 +288,8 @@ class _Journey:
             "seed": self.file.seed,
             "registration": can_register(),
         }
+        if self.file.check != CheckSettings():
+            inputs["check"] = self.file.check.model_dump(mode="json")
 
         def work() -> dict[str, Any]:
             settings = search
@@ -305,6 +308,7 @@ class _Journey:
                     settings,
                     plan,
                     judge=judge,
+                    checked=self.file.check,
                     quiet=self.quiet,
                 )
             if ended is not None:  # its opinions so far count; the next call asks for the others
@@ -358,7 +362,7 @@ class _Journey:
         def mine(frame: pl.DataFrame | None) -> pl.DataFrame | None:
             return frame if frame is None else frame.filter(wanted)
 
-        # A model the audit file no longer names stays in the folder, and out of the family.
+        # A model that the audit file no longer names stays in the folder, but is not in the family.
         tables = dataclasses.replace(
             tables,
             scores=tables.scores.filter(wanted),
@@ -404,7 +408,7 @@ class _Journey:
         )
 
     def _judge(self, case: AuditCase, run: Run, tested: dict[str, dict[str, float]]) -> None:
-        """Claims, corrected over all that was planned: other benchmarks', and what failed as p = 1."""
+        """Claims, corrected over all that was planned: those of other benchmarks, and failed tests as p = 1."""
         others = [
             p for name, p_values in tested.items() if name != case.name for p in p_values.values()
         ]
@@ -417,10 +421,10 @@ class _Journey:
 
         def work() -> list[str]:
             looked = self.looked.get(case.name) or self._look(case, run)
-            made = judge(looked, family, self.rates, earlier_looks(run, looked))
-            save_examination(run, made)
-            record_looks(run, looked, made)
-            return [claim.id for claim in made.claims]
+            examination = judge(looked, family, self.rates, earlier_looks(run, looked))
+            save_examination(run, examination)
+            record_looks(run, looked, examination)
+            return [claim.id for claim in examination.claims]
 
         inputs = {
             **self._tested_on(case, run),
@@ -430,13 +434,14 @@ class _Journey:
         self._stage(f"{case.name}/claims", inputs, [run.path / "detections.json"], work)
 
     def _conclude(self, case: AuditCase, run: Run) -> None:
-        """Corrected scores and the page: cheap, and of what the tables and claims say now."""
+        """Corrected scores and the page, computed from the current tables and claims."""
         names = [recording.name for recording in case.recordings]
         inputs = {
             **_evidence(run),
             "claims": file_digest(run.path / "detections.json"),
             "nearness": run.manifest().get("audit", {}),
             "models": names,
+            "page": self.file.report.model_dump(mode="json"),
             "leaks": (case.labels.source, case.labels.sha256) if case.labels is not None else "",
         }
 
@@ -444,7 +449,7 @@ class _Journey:
             with run.writing():
                 keep_leak_labels(run, case.labels)
                 corrected = write_corrections(run, names, seed=self.file.seed)
-                conclude(run, quiet=self.quiet)
+                conclude(run, settings=self.file.report, quiet=self.quiet)
             return {"models": [model.model for model in corrected.models]}
 
         outputs = [run.path / CORRECTED, run.path / "report.html", run.path / "claims.json"]
@@ -453,7 +458,7 @@ class _Journey:
     def _synthesize(self, entry: FreshItems) -> Path:
         def work() -> dict[str, Any]:
             search = self.file.search
-            made = synthesize(
+            synthesis = synthesize(
                 entry.settings,
                 out=entry.folder,
                 engine=search.engine,
@@ -461,7 +466,7 @@ class _Journey:
                 quiet=self.quiet,
                 benchmarks=entry.benchmarks,
             )
-            return {**made.funnel.as_json(), "again": made.undecided > 0}
+            return {**synthesis.funnel.as_json(), "again": synthesis.undecided > 0}
 
         key = f"{entry.settings.name}/synth"
         with self.audit.at("synth", entry.number):

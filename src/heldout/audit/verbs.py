@@ -1,4 +1,4 @@
-"""An evaluation with everything that people look at: the answers, the tables, then the page."""
+"""The verbs evaluate, train and synth with their pages, and synth as an entry of an audit file."""
 
 from __future__ import annotations
 
@@ -62,13 +62,13 @@ def evaluate_suite(
     """
     chosen = EvaluateSettings.choose(settings, values)
     with new_folder(out, "evaluate", Path(chosen.suite).stem) as folder:
-        made = evaluate(chosen, out=folder, engine=engine, workers=workers, quiet=quiet)
-    with made.run.writing():
-        write_evaluation_report(made.run)
-    return made
+        evaluation = evaluate(chosen, out=folder, engine=engine, workers=workers, quiet=quiet)
+    with evaluation.run.writing():
+        write_evaluation_report(evaluation.run)
+    return evaluation
 
 
-# A training with everything that people look at: the gate, the updates, the page, the model card.
+# Train: the gate, the updates, the page, the model card.
 
 
 def train_model(
@@ -103,7 +103,7 @@ def train_model(
     """
     chosen = TrainSettings.choose(settings, values)
     with new_folder(out, "train", Path(chosen.data).stem) as folder:
-        made = train(
+        result = train(
             chosen,
             out=folder,
             engine=engine,
@@ -113,10 +113,10 @@ def train_model(
             gate_from=gate_from,
             benchmarks=_benchmarks(chosen.against, quiet=quiet),
         )
-    if made.model is not None:
-        with made.run.writing():
-            write_training_report(made.run)
-    return made
+    if result.model is not None:
+        with result.run.writing():
+            write_training_report(result.run)
+    return result
 
 
 def _benchmarks(against: tuple[str, ...], *, quiet: bool) -> list[Benchmark]:
@@ -137,7 +137,7 @@ def _is_suite(name: str) -> bool:
     return not Path(name).exists() and find_preset(name) is None and name in builtin_suites()
 
 
-# A synthesis with everything that people look at, by itself and as an entry of an audit file.
+# Synth, by itself and as an entry of an audit file.
 
 
 MANIFEST = "manifest.json"
@@ -174,7 +174,7 @@ def synthesize(
     """
     chosen = SynthSettings.choose(settings, values)
     with new_folder(out, "synth", chosen.name) as folder:
-        made = synth(
+        synthesis = synth(
             chosen,
             out=folder,
             engine=engine,
@@ -184,14 +184,14 @@ def synthesize(
             benchmarks=benchmarks,
         )
     if not plan:
-        with made.run.writing():
-            write_synthesis_report(made.run)
-    return made
+        with synthesis.run.writing():
+            write_synthesis_report(synthesis.run)
+    return synthesis
 
 
 @dataclass(frozen=True)
 class FreshItems:
-    """One entry under ``synth``: settings with paths as the file means them, and its run folder."""
+    """One entry under ``synth``: settings with paths relative to the file's folder, and its run folder."""
 
     number: int
     settings: SynthSettings
@@ -219,8 +219,8 @@ def open_fresh_items(audit: Audit, cases: Sequence[AuditCase]) -> list[FreshItem
         with audit.at("synth", number, "name"):
             if folder in folders:
                 raise InputError(
-                    f"'{entry.name}' and '{folders[folder]}' would share the run folder {folder}: name "
-                    f"them apart"
+                    f"'{entry.name}' and '{folders[folder]}' would share the run folder {folder}: give "
+                    f"them different names"
                 )
         folders[folder] = entry.name
         rendered = entry.source == SCENES
@@ -240,17 +240,17 @@ def open_fresh_items(audit: Audit, cases: Sequence[AuditCase]) -> list[FreshItem
         with audit.at("synth", number):
             require_settings(settings)
         with audit.at("synth", number, "seed"):
-            made = Run.open(folder).manifest()["seed"] if (folder / MANIFEST).exists() else None
-            if made not in (None, entry.seed):
+            seed = Run.open(folder).manifest()["seed"] if (folder / MANIFEST).exists() else None
+            if seed not in (None, entry.seed):
                 raise InputError(
-                    f"{folder} was made with seed {made}: give the entry another name, or this seed"
+                    f"{folder} was made with seed {seed}: give the entry another name, or this seed"
                 )
         fresh_items.append(FreshItems(number, settings, folder, opened))
     return fresh_items
 
 
 def fresh_steps(entries: Sequence[FreshItems]) -> list[PlanStep]:
-    """What making the items will cost: by a first look at the source, without asking anybody."""
+    """What making the items will cost, estimated from a first look at the source without asking a model."""
     steps = []
     for entry in entries:
         run = Run.open(entry.folder) if (entry.folder / MANIFEST).exists() else None

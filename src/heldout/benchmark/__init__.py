@@ -15,7 +15,7 @@ if TYPE_CHECKING:
         normal,
     )
     from heldout.benchmark.check import check
-    from heldout.benchmark.check.problem import CheckReport, script_of
+    from heldout.benchmark.check.problem import CheckReport, CheckSettings, script_of
     from heldout.benchmark.columns import FIELDS
     from heldout.benchmark.fields import FROM_ONE, FieldMap
     from heldout.benchmark.grading.choice import (
@@ -51,9 +51,9 @@ if TYPE_CHECKING:
         DRAWN,
         benchmark_identity,
         items_table,
+        open_verb_run,
         picture_key,
         prepare_run,
-        verb_call,
     )
     from heldout.benchmark.source import ALIASES, BenchmarkSource, parse_source, split_of
     from heldout.benchmark.writers import find_writer
@@ -77,6 +77,7 @@ __all__ = [
     "Benchmark",
     "BenchmarkSource",
     "CheckReport",
+    "CheckSettings",
     "ColumnKinds",
     "CutError",
     "DataTable",
@@ -113,6 +114,7 @@ __all__ = [
     "locate",
     "normal",
     "open_tables",
+    "open_verb_run",
     "parse_source",
     "picture_key",
     "prepare_run",
@@ -125,7 +127,6 @@ __all__ = [
     "split_of",
     "too_deep",
     "unreadable",
-    "verb_call",
     "without_thoughts",
 ]
 

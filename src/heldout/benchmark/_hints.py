@@ -1,6 +1,6 @@
 """Sentences around a question that say how to answer, not what: "Answer with the option's letter …".
 
-Evaluation scripts add them, and some releases hold them. A sentence is such a hint only if it opens
+Evaluation scripts add them, and some releases contain them. A sentence is such a hint only if it opens
 with an instruction and every word of it is about the form of an answer.
 """
 

@@ -1,8 +1,8 @@
-"""NaturalBench: two images and two questions in a row, each question right otherwise on each image.
+"""NaturalBench: two images and two questions per row; each question has a different answer on each image.
 
 Read whole, a row is four items. Read by arm (``nb.parquet#arm=original``, ``#arm=twin``), it is two: the
 same two questions under the same ids, once on image 0 and once on image 1, so that the second arm is a
-ready-made twin of the first. Both come as photographs; which is called original is a convention.
+ready-made twin of the first. Both are photographs; which one is called original is a convention.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def _item(row: FileRow, image: int, question: int) -> dict[str, Any]:
     }
 
 
-# Rows that hold their answer in another shape.
+# Rows whose answer has another form.
 
 
 def joined_labels(rows: Iterator[FileRow | Dropped]) -> Iterator[FileRow | Dropped]:

@@ -1,4 +1,4 @@
-"""An option list written into a question: finds it, and leaves text that only looks like one.
+"""Option lists written into a question; text that only looks like a list is left alone.
 
 "Which?\\nOptions: A: a cat, B: a dog" offers two options; "Is vitamin A: good, B: bad?" and "compare
 panels (a) and (b)" offer none. A list has consecutive letters from A, at least two, in one style; it
@@ -83,12 +83,12 @@ def take_list(
         return question, None
     body = without_leading(question)
     if options:
-        # A list that agrees with the columns needs no other proof.
+        # A list that agrees with the columns needs no other evidence.
         stem = without_trailing(body, listed=True)
         listed = _agreeing(stem, options)
         stem = _without_repeats(listed) if listed else stem
         return (stem if stem.strip() != question.strip() else question), listed
-    if _LITERAL_BREAK.search(question):  # a line break that was escaped once too often
+    if _LITERAL_BREAK.search(question):  # a doubly escaped line break
         stem, listed = take_list(_LITERAL_BREAK.sub("\n", question), options, answer)
         if listed is not None:
             return stem, listed
@@ -108,7 +108,7 @@ def _markers(names: Sequence[str]) -> tuple[str, ...]:
     )
 
 
-# Marks that a person reads as the beginning of options, kind by kind.
+# Marks at the beginning of options, by kind.
 _LOOSE = tuple(
     _markers(names)
     for names in (

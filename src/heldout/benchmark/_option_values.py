@@ -31,7 +31,7 @@ _LABELS = ("letter", "label", "key", "id", "name")
 
 
 class UnreadableOptionsError(ValueError):
-    """``reason`` is short and the same for rows alike; ``detail`` shows what stands there."""
+    """``reason`` is short and the same for similar rows; ``detail`` shows the cell."""
 
     def __init__(self, reason: str, detail: str) -> None:
         super().__init__(f"{reason}: {detail}")
@@ -162,7 +162,7 @@ def parse_literal(text: str) -> Any:
 
 
 def _depth(text: str) -> int:
-    """Open brackets at most, those inside strings counted as well: an upper bound is enough."""
+    """The largest number of open brackets, also counting those inside strings: an upper bound."""
     depth = deepest = 0
     for character in text:
         if character in "[{(":

@@ -107,7 +107,7 @@ def normal(text: str | None) -> str:
             for c in composed
         )
     folded = " ".join(composed.casefold().split())
-    return folded.rstrip(_CLOSING) or folded  # "?" stays a question mark
+    return folded.rstrip(_CLOSING) or folded  # a "?" alone stays
 
 
 @dataclass(frozen=True, repr=False)
@@ -185,7 +185,8 @@ class Benchmark:
         """
         if "digests" in self.__dict__:
             return self.digests
-        from heldout.engine import usable_cores  # loads rich, which scoring machines may lack
+        # loads rich, which may be missing on scoring machines
+        from heldout.engine import usable_cores
 
         record: dict[ImageRef, Digests | ImageError] = {}
         identify = functools.partial(_identify, known or {})

@@ -1,4 +1,4 @@
-"""Which column is the question, which the answer: by the names of the wild, or as the user says."""
+"""Which column is the question and which the answer: by common names, or as the user says."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from heldout.errors import InputError
 
 FIELDS = ("id", "image", "question", "options", "answer", "cluster")
-# What each field is called in the wild, compared without case; the first present wins.
+# Common names of each field, compared without case; the first present wins.
 _NAMES: dict[str, tuple[str, ...]] = {
     "id": ("id", "qid", "question_id", "questionid", "uid", "index", "idx", "pid", "sample_id"),
     "image": (
@@ -80,7 +80,7 @@ def columns_by_field(
         for field, value in overrides.items()
         for column, name in zip(columns[field], value.split("+"), strict=True)
         if column != name.strip()
-    }  # a column that was named by its place is not what it was taken for
+    }  # a column that the user named by its place loses its guessed meaning
     lowered = {column.lower(): column for column in reversed(present) if column not in by_place}
     for field in FIELDS:
         if field in columns:
@@ -104,19 +104,19 @@ def _by_other_names(
     columns: Mapping[str, tuple[str, ...]], lowered: Mapping[str, str]
 ) -> dict[str, tuple[str, ...]]:
     """Fields under names that mean them only beside others: LLaVA's, Alpaca's, and single letters."""
-    columns_found: dict[str, tuple[str, ...]] = {}
+    by_field: dict[str, tuple[str, ...]] = {}
     question, answer = columns["question"], columns["answer"]
     if not answer:
         own = ("output", "ans", "a") if question or "text" in lowered else ("ans",)
         names = (*own, *KEY_NAMES)
         named = [lowered[name] for name in names if name in lowered]
         answer = tuple(name for name in named if name not in columns["options"])[:1]
-        columns_found["answer"] = answer
+        by_field["answer"] = answer
     if not question and "text" in lowered and (answer or "question_id" in lowered):
-        columns_found["question"] = (lowered["text"],)  # without either it is a caption
+        by_field["question"] = (lowered["text"],)  # without either it is a caption
     if question and question[0].lower() == "instruction" and "input" in lowered:
-        columns_found["question"] = (*question, lowered["input"])
-    return columns_found
+        by_field["question"] = (*question, lowered["input"])
+    return by_field
 
 
 def _override(field: str, value: str, present: Sequence[str], where: str) -> tuple[str, ...]:

@@ -71,7 +71,7 @@ class FieldMap:
         # Of several accepted answers (captions) or phrasings the first one counts; none is lost.
         listed = (*self.columns.get("answer", ()), *self.columns.get("question", ()))
         used -= {column for column in listed if _several(_accepted(row.get(column)))}
-        # What no answer can be (Infinity) is none, and stays visible.
+        # A value that cannot be an answer (Infinity) is not read as one, and stays in the metadata.
         used -= {column for column in listed if _infinite(row.get(column))}
         # A cluster column is also data: keep it visible in the metadata.
         used -= set(self.columns.get("cluster", ()))
@@ -82,7 +82,7 @@ class FieldMap:
             raise UnreadableOptionsError(
                 error.reason, f"column {column}: {error.detail}"
             ) from error
-        if not choices:  # "n/a" offers no options, and stays visible
+        if not choices:  # "n/a" offers no options, and stays in the metadata
             used -= set(self.columns.get("options", ()))
         answer, answer_index = self._answer(row, choices)
         images = tuple(
@@ -114,8 +114,7 @@ class FieldMap:
         return self._answer(row, self._choices(row))[0]
 
     def options(self, row: Mapping[str, Any]) -> tuple[str, ...]:
-        """The texts one row lets choose from, also where the question lists them; none where they
-        cannot be read."""
+        """The options of one row, also if the question lists them; none if they cannot be read."""
         return self._choices(row).texts
 
     def _first(self, row: Mapping[str, Any], field: str) -> Any:

@@ -29,7 +29,7 @@ def hub_name(location: str) -> str | None:
         return location.removeprefix(_PREFIX).removeprefix("datasets/")
     if Path(location).exists() or not _NAME.fullmatch(location):
         return None
-    # 'data/tset.json' is a mistyped path, not somebody's dataset.
+    # 'data/tset.json' is a mistyped path, not a dataset on the hub.
     if location.lower().endswith(_DATA_ENDINGS) or Path(location).parent.is_dir():
         return None
     return location
@@ -76,9 +76,7 @@ def _load(name: str, config: str | None, split: str | None) -> Any:
             problem = error
             if "split" not in str(error).lower():
                 break
-        except (
-            Exception
-        ) as error:  # the hub, the network and other people's files fail in many ways
+        except Exception as error:  # the hub, the network and files raise many kinds of errors
             problem = error
             break
     reason = " ".join(str(problem).split()).rstrip(".")

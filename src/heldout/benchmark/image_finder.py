@@ -53,8 +53,8 @@ class ImageFinder:
     """Looks below ``root`` (the data file's folder), or only below ``images`` if the user named it.
 
     ``folder`` is what the user named, where the data file lies below it: its images may lie beside
-    the data file's own folder. A file of the same name elsewhere may be another picture: who says
-    where to look means it.
+    the data file's own folder. A file of the same name elsewhere may be another picture, so only the named
+    folder is searched.
     """
 
     def __init__(

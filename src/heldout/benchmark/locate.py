@@ -14,7 +14,7 @@ from heldout.benchmark.readers.parquet import split_folders
 from heldout.benchmark.source import ALIASES, BenchmarkSource, split_of
 from heldout.errors import InputError, blame_the_machine
 
-_KERNEL = (Path("/proc"), Path("/sys"))  # files that are not data: some wait, some never end
+_KERNEL = (Path("/proc"), Path("/sys"))  # special files, whose reading may never end
 _SPECIAL = (
     (stat.S_ISFIFO, "a pipe"),
     (stat.S_ISCHR, "a device"),

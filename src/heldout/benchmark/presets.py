@@ -1,4 +1,4 @@
-"""Named benchmarks: where the hub has them and what their columns mean. Data, not code."""
+"""Named benchmarks: their names on the hub and the meaning of their columns."""
 
 from __future__ import annotations
 

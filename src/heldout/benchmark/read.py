@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -92,7 +93,7 @@ def _settings(
     images: str | Path | None,
     reader: str | None,
 ) -> dict[str, Any]:
-    """What it takes to read the same again, as ``read_benchmark`` takes it."""
+    """The arguments of ``read_benchmark`` that read the same again."""
     record = {
         "preset": preset,
         "mapping": dict(mapping or {}),
@@ -173,7 +174,7 @@ def examples_by_file(
 def _guarded(file: DataFile, request: _ReadRequest) -> Iterator[Example | Dropped]:
     try:
         yield from _file_examples(file, request)
-    except OSError as error:  # a disk that fails, a file that may not be opened
+    except OSError as error:  # a failing disk, or a file without permission
         raise unreadable(file.path, error) from error
 
 
@@ -260,7 +261,7 @@ def _taken_apart(
 
 
 class _RowFilter:
-    """The ``#key=value`` part of a source, applied to rows; refuses keys and values nobody has."""
+    """The ``#key=value`` part of a source, applied to rows; refuses unknown keys and values."""
 
     def __init__(
         self,
@@ -366,11 +367,21 @@ def _unique_ids(examples: list[Example]) -> tuple[tuple[Example, ...], tuple[str
 
 
 def default_name(source: str | BenchmarkSource, preset: str | None) -> str:
-    """What a benchmark is called that nobody gave a name."""
+    """The default name of a benchmark."""
     if preset:
         return preset
     source = parse_source(source)
     path = source.path
-    stem = path.stem if path.is_file() else path.name
+    stem = path.stem if path.is_file() else _published_name(path) or path.name
     selection = "-".join(source.selection.values())
     return f"{stem or 'benchmark'}-{selection}" if selection else stem or "benchmark"
+
+
+def _published_name(folder: Path) -> str:
+    """The name of a dataset that ``heldout synth`` published in this folder; "" for other folders."""
+    try:
+        if "heldout" not in json.loads((folder / "provenance.json").read_text("utf-8")):
+            return ""
+        return str(json.loads((folder / "statistics.json").read_text("utf-8"))["name"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +11,10 @@ from heldout.benchmark.benchmark import Benchmark, canonical_metadata
 from heldout.benchmark.read import default_name
 from heldout.image import Digests, ImageError, ImageRef, byte_digest
 from heldout.settings import Settings
-from heldout.store import Run, dropped_table, make_table, python_command
+from heldout.store import Run, dropped_table, make_table, open_run, python_command
 
 DRAWN = "scenes.jsonl"  # beside the table of a rendered benchmark: what its pictures show
-BYTES_ONLY = "bytes:"  # the key of a picture that nobody can decode
+BYTES_ONLY = "bytes:"  # prefix of the key of a picture that cannot be decoded
 
 
 def items_table(benchmark: Benchmark) -> Any:
@@ -43,7 +43,7 @@ def items_table(benchmark: Benchmark) -> Any:
 
 
 def prepare_run(benchmark: Benchmark, run: Run) -> None:
-    """The run is about this benchmark, and holds its items, whichever command came first."""
+    """Record this benchmark and its items in the run, whichever command comes first."""
     run.claim_benchmark(benchmark_identity(benchmark))
     if not run.table_path("items").exists():
         run.write_table("items", items_table(benchmark))
@@ -65,13 +65,14 @@ def benchmark_identity(benchmark: Benchmark) -> dict[str, Any]:
 
 
 def _is_rendered(source: str) -> bool:
-    """True if heldout drew the pictures, and left beside the table what it drew."""
+    """True if heldout rendered the pictures: then a file beside the table describes them."""
     path = Path(source.partition("#")[0])
     return any((folder / DRAWN).is_file() for folder in (path, path.parent))
 
 
 def picture_key(benchmark: Benchmark, ref: ImageRef) -> str:
-    """What a picture is matched by: its pixels; its bytes if nobody can decode it; "" if nothing."""
+    """The key by which a picture is matched: its pixels; its bytes if it cannot be decoded; "" if it cannot be
+    read."""
     digest = benchmark.digests[ref]
     if isinstance(digest, Digests):
         return "" if digest.blank else digest.pixels
@@ -82,15 +83,40 @@ def picture_key(benchmark: Benchmark, ref: ImageRef) -> str:
     return BYTES_ONLY + byte_digest(data) if data else ""
 
 
-def verb_call(verb: str, benchmark: Benchmark, settings: Settings, **inputs: Any) -> list[str]:
-    """The command that a run records for ``heldout.VERB(benchmark, …)``.
+def open_verb_run(
+    verb: str,
+    benchmark: Benchmark,
+    settings: Settings,
+    run: Run | str | Path | None,
+    *,
+    seed: int,
+    command: Sequence[str] | None = None,
+    **inputs: Any,
+) -> Run:
+    """The run that ``heldout.VERB(benchmark, …)`` writes to; it records the call.
 
     Args:
         verb: Name of the function.
-        benchmark: Written as its source, or as the call that reads it as it was read.
-        settings: Those that are not defaults are written.
-        **inputs: Further arguments.
+        benchmark: Recorded as its source, or as the call that reads it as it was read.
+        settings: Those that are not defaults are recorded.
+        run: A run, its folder, or None for a new folder.
+        seed: Seed of a new run.
+        command: What is recorded in place of the call.
+        **inputs: Further arguments of the call; those that are empty are not recorded.
     """
+
+    def call(folder: Path) -> Sequence[str]:
+        arguments = {name: value for name, value in inputs.items() if value}
+        if seed and "seed" not in type(settings).model_fields:
+            arguments["seed"] = seed
+        return command or _verb_call(verb, benchmark, settings, {**arguments, "run": str(folder)})
+
+    return open_run(run, verb, benchmark.name, command=call, seed=seed)
+
+
+def _verb_call(
+    verb: str, benchmark: Benchmark, settings: Settings, inputs: Mapping[str, Any]
+) -> list[str]:
     arguments = dict(benchmark.settings)
     if benchmark.source and benchmark.name != default_name(
         benchmark.source, arguments.get("preset")

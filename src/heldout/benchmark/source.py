@@ -107,7 +107,7 @@ def _exists(text: str) -> bool:
 
 
 def split_of(name: str) -> str | None:
-    """The split a file or folder name speaks of: 'official_test.json' → test, 'mevf_trainset' → train."""
+    """The split in a file or folder name: 'official_test.json' → test, 'mevf_trainset' → train."""
     words = re.split(r"[^a-z]+", name.lower())
     splits = {_SPLIT_WORDS[word] for word in words if word in _SPLIT_WORDS}
     return splits.pop() if len(splits) == 1 else None

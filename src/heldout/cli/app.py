@@ -85,7 +85,8 @@ class _Verbs(LazyGroup):
 
 
 INTERRUPTED, BROKEN_PIPE, TERMINATED = 130, 141, 143
-_SAME_SIGNAL = 0.3  # seconds in which a launcher may pass on what the terminal has sent already
+# seconds in which a launcher may repeat a signal that the terminal has already sent
+_SAME_SIGNAL = 0.3
 _SHOW_CURSOR = b"\x1b[?25h"  # progress bars hide it
 KEPT = "What was finished is kept: give the same command again to go on"
 
@@ -168,7 +169,8 @@ def _end_on_signals() -> None:
         time.sleep(_SAME_SIGNAL)
         if os.isatty(2):
             os.write(2, _SHOW_CURSOR)
-        answer_with(signal.SIG_DFL)  # not a function of ours: those wait for the main thread
+        # the system's own function: handlers in Python wait for the main thread
+        answer_with(signal.SIG_DFL)
         if number == signal.SIGINT:
             signal.default_int_handler(number, frame)
         raise SystemExit(TERMINATED)

@@ -104,13 +104,15 @@ def _cost(asking: Asking, prices: Mapping[str, float]) -> float | None:
     ) / 1e6
 
 
-def _print(made: Sequence[Asking], out: Path, prices: Mapping[str, float], as_json: bool) -> None:
+def _print(
+    askings: Sequence[Asking], out: Path, prices: Mapping[str, float], as_json: bool
+) -> None:
     if as_json:
-        models = [{**asking.as_json(), "cost": _cost(asking, prices)} for asking in made]
+        models = [{**asking.as_json(), "cost": _cost(asking, prices)} for asking in askings]
         return print_json({"run": str(out), "models": models})
-    for asking in made:
+    for asking in askings:
         _show(asking, _cost(asking, prices))
-    if any(asking.unread.many for asking in made):
+    if any(asking.unread.many for asking in askings):
         message = f"look at the replies before anything else: {out}/tables/answers.parquet"
         console().print(Text(f"\n{plain(message)}", "yellow"), soft_wrap=True)
         why = "findings from unreadable replies are not evidence about the model"
@@ -144,7 +146,7 @@ def _show(asking: Asking, cost: float | None) -> None:
     screen.print(table)
     vanilla, circular = asking.summary.vanilla, asking.summary.circular
     if vanilla is None or circular is None:
-        return  # nobody asked for rotations
+        return  # rotations were not asked for
     screen.print(
         Text(
             f"vanilla {_rate(vanilla)}, circular {_rate(circular)} on the same {vanilla.n:,} items in "

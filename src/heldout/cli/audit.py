@@ -63,12 +63,12 @@ def audit_command(
         typer.echo(f"{rules.as_markdown()}\n\n{required.as_markdown()}")
         return
     if init:
-        made = write_init(file if file is not None else Path())
+        path = write_init(file if file is not None else Path())
         if as_json:
-            print_json({"file": str(made)})
+            print_json({"file": str(path)})
         else:
             console().print(
-                f"wrote {plain(str(made))}: read it, then `heldout audit {made} --plan`",
+                f"wrote {plain(str(path))}: read it, then `heldout audit {path} --plan`",
                 soft_wrap=True,
                 markup=False,
             )

@@ -1,4 +1,4 @@
-"""What `heldout detect` shows of answers: both accuracies of every pair of forms, side by side."""
+"""How `heldout detect` shows answers: both accuracies of every pair of forms, side by side."""
 
 from __future__ import annotations
 

@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from heldout.benchmark import check, read_benchmark
+from heldout.benchmark import CheckSettings, check, read_benchmark
+from heldout.cli.from_settings import Shown, command
 from heldout.cli.options import Images, Json, Map, Preset, Quiet, Reader, parse_map
 from heldout.cli.show import identify, print_check, print_json, print_prompts
 from heldout.model import shown_prompts
@@ -14,7 +15,9 @@ from heldout.model import shown_prompts
 EXAMPLE = "Example: heldout check data/vqa_rad#split=test --split-of data/vqa_rad#split=train"
 
 
+@command(CheckSettings, (Shown("strict"), Shown("examples", "N")))
 def check_command(
+    settings: CheckSettings,
     bench: Annotated[
         str, typer.Argument(metavar="BENCH", help="A path, path#split=test,lang=en, or a preset.")
     ],
@@ -50,7 +53,7 @@ def check_command(
     ]
     for benchmark in benchmarks:  # only now: a wrong --split-of is noticed before the long part
         identify(benchmark, quiet=quiet)
-    report = check(*benchmarks)
+    report = check(*benchmarks, settings=settings)
     prompts = shown_prompts(benchmarks[0], show)
     if as_json:
         record = {**report.model_dump(mode="json"), "ok": report.ok}

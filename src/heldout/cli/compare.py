@@ -9,9 +9,10 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from heldout.cli.from_settings import Shown, command
 from heldout.cli.options import Json
 from heldout.cli.show import COLOURS, console, plain, print_json
-from heldout.report import compare, is_empty
+from heldout.report import CompareSettings, compare, is_empty
 
 EXAMPLE = "Example: heldout compare runs/slake-v1 runs/slake-v2"
 _WAYS = {
@@ -22,7 +23,9 @@ _WAYS = {
 }
 
 
+@command(CompareSettings, (Shown("examples", "N"),))
 def compare_command(
+    settings: CompareSettings,
     before: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, or an audit's.")],
     after: Annotated[
         Path, typer.Argument(metavar="RUN", help="A later one of the same benchmark.")
@@ -30,7 +33,7 @@ def compare_command(
     as_json: Json = False,
 ) -> None:
     """Say what changed between two audits: inputs, claims, findings, matches and scores."""
-    changes = compare(before, after).changes
+    changes = compare(before, after, settings=settings).changes
     if as_json:
         print_json(changes[0] if len(changes) == 1 else {"benchmarks": changes})
         return

@@ -1,4 +1,4 @@
-"""heldout demo: the whole path on a benchmark, a leaky corpus and three models that it brings along."""
+"""heldout demo: the whole path on a benchmark, a leaky corpus and three models that come with it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def demo_command(
 ) -> None:
     """Render a benchmark and a corpus with planted leaks, audit both and three models, show the verdict.
 
-    Needs no network. Killed half way, the same command goes on.
+    Needs no network. If it is killed, the same command continues it.
     """
     silent = quiet or as_json
 
@@ -102,4 +102,6 @@ def _because(model: Suspect) -> str:
         return (
             f"nothing; an effect of {model.least:.2f} would have shown after correction: {message}"
         )
+    if model.status == "qualified":
+        return f"possible: {message}; baselines of three families would settle it"
     return message

@@ -56,7 +56,7 @@ def detect_command(
     listing: Annotated[bool, typer.Option("--list", help="Say which detectors there are.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Has a model seen this benchmark? Every detector, under control, from saved scores and answers."""
+    """Has a model seen this benchmark? Every detector, with controls, from saved scores and answers."""
     if listing:
         list_detectors(shipped_rates() if rates is None else read_rates(rates), as_json=as_json)
         return
@@ -71,9 +71,9 @@ def detect_command(
     _show(detection.examination, run)
 
 
-def _show(made: Examination, run: Path) -> None:
+def _show(examination: Examination, run: Path) -> None:
     out = console()
-    for model, checks in made.checks.items():
+    for model, checks in examination.checks.items():
         for check in checks:
             if check.passed is not True:
                 message = (
@@ -93,7 +93,7 @@ def _show(made: Examination, run: Path) -> None:
         "clusters",
     ):
         table.add_column(name, justify="left" if name in ("detector", "model") else "right")
-    for f in made.findings:
+    for f in examination.findings:
         e = f.effect
         table.add_row(
             f.detector,
@@ -107,33 +107,36 @@ def _show(made: Examination, run: Path) -> None:
             f"{f.clusters:,}",
         )
     out.print(table)
-    show_behaviour(made.findings)
-    _show_inflation(made)
-    _show_hits(made)
-    if made.untested:
+    show_behaviour(examination.findings)
+    _show_inflation(examination)
+    _show_hits(examination)
+    if examination.untested:
         out.print("\n[dim]not testable[/]")
         reasons: dict[str, list[str]] = {}
-        for not_testable in made.untested:
+        for not_testable in examination.untested:
             reasons.setdefault(not_testable.reason, []).append(not_testable.id)
         for reason, ids in reasons.items():
             named = ", ".join(ids[:4]) + (f" and {len(ids) - 4} more" if len(ids) > 4 else "")
             out.print(Text(f"{plain(named)}: {plain(with_options(reason, SHOWN))}", "dim"))
-    if made.easiest:
+    if examination.easiest:
         message = (
             "items, strata and orders: easiest_items, by_stratum and orders in detections.json"
         )
         out.print(Text(f"\n{message}; as a page: heldout report {run}", "dim"), soft_wrap=True)
-    show_measured(made.measured)
+    show_measured(examination.measured)
     out.print()
     print_claims(
-        [claim.model_copy(update={"why": with_options(claim.why, SHOWN)}) for claim in made.claims]
+        [
+            claim.model_copy(update={"why": with_options(claim.why, SHOWN)})
+            for claim in examination.claims
+        ]
     )
 
 
-def _show_inflation(made: Examination) -> None:
+def _show_inflation(examination: Examination) -> None:
     """Are answers likelier where the image was proven to be in a corpus?"""
     out = console()
-    for corpus, rows in made.inflation.items():
+    for corpus, rows in examination.inflation.items():
         if not rows:
             continue
         out.print(
@@ -155,10 +158,10 @@ def _show_inflation(made: Examination) -> None:
         out.print(table)
 
 
-def _show_hits(made: Examination) -> None:
+def _show_hits(examination: Examination) -> None:
     """Items with a flagged picture, a score in the tail and an answer that counts, α by α."""
     rows: dict[tuple[str, ...], list[TripleHits]] = {}
-    for hit in made.hits:
+    for hit in examination.hits:
         rows.setdefault((hit.model, hit.corpus, hit.flag, hit.answer), []).append(hit)
     if not rows:
         return

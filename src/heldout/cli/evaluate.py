@@ -164,11 +164,13 @@ def evaluate_command(
     from heldout.audit import evaluate_suite
 
     assert settings is not None and out is not None
-    made = evaluate_suite(settings, out=out, engine=engine, workers=workers, quiet=quiet or as_json)
+    evaluation = evaluate_suite(
+        settings, out=out, engine=engine, workers=workers, quiet=quiet or as_json
+    )
     if as_json:
-        return print_json(made.as_json())
-    show.print_evaluation(made)
-    console().print(f"\nreport: {made.run.path}/report.html", soft_wrap=True, markup=False)
+        return print_json(evaluation.as_json())
+    show.print_evaluation(evaluation)
+    console().print(f"\nreport: {evaluation.run.path}/report.html", soft_wrap=True, markup=False)
     return None
 
 
@@ -178,10 +180,10 @@ def _compare(folders: list[str], seed: int, as_json: bool) -> None:
 
     if not folders:
         raise InputError("--compare needs run folders: heldout evaluate --compare RUN_A RUN_B")
-    made = compare_runs(folders, seed=seed)
+    comparison = compare_runs(folders, seed=seed)
     if as_json:
-        return print_json(show.comparison_json(made))
-    return show.print_comparison(made)
+        return print_json(show.comparison_json(comparison))
+    return show.print_comparison(comparison)
 
 
 def _published(tables: list[str], as_json: bool) -> None:
@@ -190,7 +192,7 @@ def _published(tables: list[str], as_json: bool) -> None:
 
     if len(tables) != 1:
         raise InputError("--published needs one table: a YAML file, or the name of a built-in one")
-    made = study_published(tables[0])
+    study = study_published(tables[0])
     if as_json:
-        return print_json(made.as_json())
-    return show.print_published(made)
+        return print_json(study.as_json())
+    return show.print_published(study)

@@ -1,4 +1,4 @@
-"""How evaluations, comparisons and published tables look in a terminal."""
+"""How a terminal shows evaluations, comparisons and published tables."""
 
 from __future__ import annotations
 
@@ -46,27 +46,27 @@ def print_suites(suites: Mapping[str, Suite], as_json: bool) -> None:
     return None
 
 
-def print_evaluation(made: Evaluation) -> None:
-    for remark in made.remarks:
+def print_evaluation(evaluation: Evaluation) -> None:
+    for remark in evaluation.remarks:
         console().print(Text(plain(remark), "yellow"))
-    for model in made.models:
-        _print_model(made, model)
-    if made.leaks:
-        for labels in made.leaks.values():
+    for model in evaluation.models:
+        _print_model(evaluation, model)
+    if evaluation.leaks:
+        for labels in evaluation.leaks.values():
             console().print(Text(plain(labels.remark), "dim"))
-    if made.ranks:
+    if evaluation.ranks:
         console().print()
-        _print_ranks(made.ranks, made.accuracies)
-    for pair in made.pairs.values():
+        _print_ranks(evaluation.ranks, evaluation.accuracies)
+    for pair in evaluation.pairs.values():
         _print_pair(pair)
 
 
-def _print_model(made: Evaluation, model: str) -> None:
+def _print_model(evaluation: Evaluation, model: str) -> None:
     screen = console()
-    mine = [accuracy for accuracy in made.accuracies if accuracy.model == model]
+    mine = [accuracy for accuracy in evaluation.accuracies if accuracy.model == model]
     whole = [cell for cell in mine if cell.subset == ALL]
     scorers = list(dict.fromkeys(name for cell in whole for name in cell.counts.get("scorers", {})))
-    screen.print(Text(f"\n{plain(model)} on {made.suite}, graded strictly", "bold"))
+    screen.print(Text(f"\n{plain(model)} on {evaluation.suite}, graded strictly", "bold"))
     heads = ["", "accuracy", "95 % interval", "items", "clusters", "unparsed", "refused", "tokens"]
     table = _table(heads)
     for cell in whole:
@@ -87,16 +87,16 @@ def _print_model(made: Evaluation, model: str) -> None:
             style="bold" if last else "",
         )
     screen.print(table)
-    if model in made.costs:
-        screen.print(Text(f"cost: {made.costs[model]:,.2f}"))
-    left = made.dropped.get(model, {})
+    if model in evaluation.costs:
+        screen.print(Text(f"cost: {evaluation.costs[model]:,.2f}"))
+    left = evaluation.dropped.get(model, {})
     if left:
         listed = ", ".join(f"{reason} {count:,}" for reason, count in left.items())
         screen.print(Text(f"left out: {plain(listed)}", "yellow"))
     if any(cell.subset != ALL for cell in mine):
         _print_subsets(mine)
     if scorers:
-        _print_scorers(whole, scorers, made.disagreements.filter(pl.col("model") == model))
+        _print_scorers(whole, scorers, evaluation.disagreements.filter(pl.col("model") == model))
 
 
 def _print_subsets(mine: Sequence[BenchmarkAccuracy]) -> None:
@@ -160,20 +160,20 @@ def _print_scorers(
                 screen.print(Text(f"  … and {rest:,} more in tables/disagreements.parquet", "dim"))
 
 
-def print_comparison(made: RunComparison) -> None:
-    for remark in made.remarks:
+def print_comparison(comparison: RunComparison) -> None:
+    for remark in comparison.remarks:
         console().print(Text(plain(remark), "yellow"))
-    if made.ranks:
-        _print_ranks(made.ranks, made.accuracies)
-    for pair in made.pairs.values():
+    if comparison.ranks:
+        _print_ranks(comparison.ranks, comparison.accuracies)
+    for pair in comparison.pairs.values():
         _print_pair(pair)
 
 
-def comparison_json(made: RunComparison) -> dict[str, Any]:
+def comparison_json(comparison: RunComparison) -> dict[str, Any]:
     return {
-        "accuracies": [accuracy.as_json() for accuracy in made.accuracies],
-        "ranks": {name: rank._asdict() for name, rank in made.ranks.items()},
-        "remarks": list(made.remarks),
+        "accuracies": [accuracy.as_json() for accuracy in comparison.accuracies],
+        "ranks": {name: rank._asdict() for name, rank in comparison.ranks.items()},
+        "remarks": list(comparison.remarks),
         "comparisons": [
             {
                 "first": pair.first,
@@ -181,7 +181,7 @@ def comparison_json(made: RunComparison) -> dict[str, Any]:
                 "remarks": list(pair.remarks),
                 "differences": [part.as_json() for part in pair.differences],
             }
-            for pair in made.pairs.values()
+            for pair in comparison.pairs.values()
         ],
     }
 
@@ -270,27 +270,27 @@ def _sentence(difference: PairedDifference) -> str:
     return message
 
 
-def print_published(made: PublishedStudy) -> None:
+def print_published(study: PublishedStudy) -> None:
     screen = console()
-    screen.print(Text(f"{made.title}\n", "bold"))
+    screen.print(Text(f"{study.title}\n", "bold"))
     table = _table(["benchmark", "items", "images", "design effect"])
-    for benchmark in made.benchmarks:
+    for benchmark in study.benchmarks:
         images = f"{benchmark.images:,}" if benchmark.images else "-"
         table.add_row(
             plain(benchmark.name), f"{benchmark.items:,}", images, f"{benchmark.design_effect:.2f}"
         )
     screen.print(table)
-    for sentence in made.assumptions:
+    for sentence in study.assumptions:
         screen.print(Text(sentence, "dim"))
     table = _table(["row", "mean", "95 % interval", "printed"])
-    for name, (value, half) in made.means.items():
-        printed = made.printed.get(name)
+    for name, (value, half) in study.means.items():
+        printed = study.printed.get(name)
         ends = f"{100 * (value - half):.2f} – {100 * (value + half):.2f}"
         message = "-" if printed is None else f"{printed:.2f}"
         table.add_row(plain(name), f"{100 * value:.2f}", ends, message)
     screen.print()
     screen.print(table)
-    for number, rows in made.by_table().items():
+    for number, rows in study.by_table().items():
         screen.print(Text(f"\nTable {number}", "bold"))
         table = _table(
             ["difference of means", "points", "independent", "usually paired", "may disagree", ""],
@@ -307,12 +307,12 @@ def print_published(made: PublishedStudy) -> None:
                 Text(row.reading, _COLOURS.get(row.reading, "")),
             )
         screen.print(table)
-    counts = made.counts()
+    counts = study.counts()
     total = sum(counts.values())
     words = {CLEAR: "are clear", DEPENDS: "depend on the pairing", NOISE: "could be noise"}
     listed = ", ".join(f"{count} {words[name]}" for name, count in counts.items())
     screen.print(Text(f"\nOf {total} differences {listed}.", "bold"))
-    for remark in made.remarks:
+    for remark in study.remarks:
         screen.print(Text(f"- {remark}"))
 
 

@@ -1,4 +1,4 @@
-"""heldout export: a run as other people's catalogues take it."""
+"""heldout export: a run as a dataset card, a database entry, an evaluation record or BibTeX."""
 
 from __future__ import annotations
 
@@ -7,29 +7,24 @@ from typing import Annotated
 
 import typer
 
-from heldout.cli.from_settings import Shown, with_options
+from heldout.cli.from_settings import Shown, command
 from heldout.cli.options import Json
 from heldout.cli.show import console, plain, print_json
-from heldout.errors import HeldoutError, InputError
-from heldout.report import FORMATS, PDF, export
+from heldout.errors import InputError
+from heldout.report import PDF, ExportSettings, export
 
 EXAMPLE = "Example: heldout export runs/slake --to hf-card"
-_NAMES = (*FORMATS, PDF)
-SHOWN = tuple(Shown(name) for name in ("to", "out", "model"))
 
 
+@command(ExportSettings, (Shown("to", "FORMAT"), Shown("model", "NAME")))
 def export_command(
+    settings: ExportSettings,
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A finished run folder.")],
-    to: Annotated[str, typer.Option("--to", metavar="FORMAT", help=f"One of {', '.join(_NAMES)}.")],
     out: Annotated[
         Path | None,
         typer.Option(
             "--out", metavar="FILE", help="Where to write it; a folder where it is several."
         ),
-    ] = None,
-    model: Annotated[
-        str | None,
-        typer.Option("--model", metavar="NAME", help="Of every-eval-ever: this one alone."),
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -37,12 +32,8 @@ def export_command(
 
     pdf makes a PDF of every figure of the report, beside its SVG.
     """
-    try:
-        result = export(run, to, out=out, model=model)
-    except HeldoutError as error:
-        error.args = (with_options(str(error), SHOWN), *error.args[1:])
-        raise
-    if out is None and to != PDF:
+    result = export(run, out=out, settings=settings)
+    if out is None and settings.to != PDF:
         if len(result.documents) > 1:
             raise InputError(
                 f"this run has {len(result.documents)} models ({', '.join(result.documents)}), and each is "

@@ -32,7 +32,7 @@ class Shown:
         argument: Whether it is an argument without a flag.
         optional: Whether a setting without a default may be left out: another option gives it.
         roles: Nested models that all take this setting with one option, where they are given.
-        also: Other settings that this option gives, which complaints may name.
+        also: Other settings that this option gives, which error messages may name.
         help: Help for the command line alone; default: the setting's own.
         convert: Makes the setting's value from what was typed.
         several: Whether ``convert`` takes a list, of an option that may be given several times.
@@ -64,7 +64,7 @@ class Shown:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What complaints of the library call this setting."""
+        """The names of this setting in error messages of the library."""
         if self.roles:
             return tuple(f"{role}.{self.setting}" for role in self.roles)
         return tuple(dict.fromkeys((self.setting, self.setting.removesuffix(".url"), *self.also)))
@@ -142,7 +142,7 @@ def command(
 
 
 def _named(own: Sequence[inspect.Parameter]) -> Iterator[Shown]:
-    """A command's own options, for complaints that name them as the library does."""
+    """A command's own options, for error messages that name them as the library does."""
     for parameter in own:
         for option in getattr(parameter.annotation, "__metadata__", ()):
             # Inside Annotated, typer takes the first flag for a default until the command is made.
@@ -181,9 +181,9 @@ def _parameter(settings: type[Settings], entry: Shown) -> inspect.Parameter:
     extra["help"] = entry.help or _help(described)
     needed = field.is_required() and "." not in name and not entry.optional
     several = entry.several or (several and entry.convert is None)
-    made: Any = list[kind] if several else kind  # type: ignore[valid-type]
+    annotated: Any = list[kind] if several else kind  # type: ignore[valid-type]
     if not needed:
-        made = made | None
+        annotated = annotated | None
     option = (
         typer.Argument(**extra)
         if entry.argument
@@ -193,7 +193,7 @@ def _parameter(settings: type[Settings], entry: Shown) -> inspect.Parameter:
         entry.parameter,
         inspect.Parameter.KEYWORD_ONLY,
         default=inspect.Parameter.empty if needed else None,
-        annotation=Annotated[made, option],
+        annotation=Annotated[annotated, option],
     )
 
 
@@ -212,7 +212,7 @@ def _help(field: FieldInfo) -> str:
 def _nested(
     settings: type[Settings], shown: Sequence[Shown], typed: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """What was typed, as the model takes it: nested, with nothing where nothing was typed."""
+    """The typed values as the model expects them: nested, without those that were not typed."""
     values: dict[str, Any] = {}
     shared: dict[Shown, Any] = {}
     for entry in shown:
@@ -248,7 +248,7 @@ def _pairs(texts: Sequence[str], entry: Shown) -> dict[str, str]:
 
 
 def with_options(message: str, shown: Sequence[Shown]) -> str:
-    """A sentence of the library with options where it names settings.
+    """A message of the library with options in place of settings.
 
     A setting is named at the beginning ("alpha: …", "schedule wild: …") or after "the setting"; a
     name with an underscore or a dot is one wherever it stands.

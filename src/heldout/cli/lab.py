@@ -1,4 +1,4 @@
-"""heldout lab: experiments on copies we planted ourselves."""
+"""heldout lab: experiments on planted copies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""heldout lab confound: a cohort in which nobody has seen anything, and who gets flagged."""
+"""heldout lab confound: which models of a clean cohort are flagged."""
 
 from __future__ import annotations
 
@@ -46,7 +46,8 @@ def confound_command(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Show how a cohort's median flags clean models: the published Appendix B, constants as flags."""
+    """Show how a cohort's median flags clean models: the published Appendix B, with its constants as
+    options."""
     result = study_confound(settings)
     typed = shlex.join(["heldout", *sys.argv[1:]])
     paths = write_confound(result, out, typed) if out is not None else []

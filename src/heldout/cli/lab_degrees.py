@@ -36,9 +36,10 @@ def degrees_command(
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """Measure what light copies, near pictures and different pictures reach, and which degrees part them.
+    """Measure how similar light copies, near pictures and different pictures are, and which degrees separate
+    them.
 
-    The result is given to overlap, impact and lab transforms as --degrees hard=H,soft=S.
+    Pass the result to overlap, impact and lab transforms as --degrees hard=H,soft=S.
     """
     measured_degrees = [
         measure_degrees(name, sources, settings, quiet=quiet or as_json) for name in encoder

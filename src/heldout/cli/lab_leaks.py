@@ -42,7 +42,7 @@ def leaks_command(
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """Plant leaks of every kind and decoys, run the overlap audit, and count what it finds of which kind.
+    """Plant leaks of every kind and decoys, run the overlap audit, and count what it finds of each kind.
 
     What is finished is not computed again: give the same command to go on, or more --seeds to add some.
     """

@@ -1,4 +1,4 @@
-"""Verbs are imported when they are called, so that `heldout --help` does not load a laboratory."""
+"""Verbs are imported when they are called, so that `heldout --help` stays fast."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Verb:
     summary: str  # one line, in the list of verbs
     module: str = ""  # in heldout.cli; default: the name itself
     function: str = ""
-    resumes: bool = False  # whether the same command goes on where it was ended
+    resumes: bool = False  # whether the same command continues where it was interrupted
 
     def load(self) -> Any:
         module = importlib.import_module(f"heldout.cli.{self.module or self.name}")

@@ -48,10 +48,10 @@ def matrix_command(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """How much of each benchmark is in each corpus, within one data set and across, in one table."""
+    """Show how much of each benchmark is in each corpus, within one data set and across data sets."""
     if out is not None and out.exists() and not out.is_dir():
         raise InputError(f"--out {out} is a file; it needs the name of a folder")
-    matrix = leak_rates(runs, settings.datasets)
+    matrix = leak_rates(runs, settings=settings)
     paths: list[Path] = []
     if out is not None:
         paths = write_matrix(matrix, out, command=shlex.join(["heldout", *sys.argv[1:]]))

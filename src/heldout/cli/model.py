@@ -1,4 +1,4 @@
-"""heldout model: what a model can be asked, before a benchmark is spent on it."""
+"""heldout model: what an endpoint can do, found out before a benchmark is run on it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SHOWN = (
 @app.command("inspect", epilog=EXAMPLE)
 @command(ProbedServer, SHOWN)
 def inspect_command(settings: ProbedServer, as_json: Json = False) -> None:
-    """Which detectors an endpoint enables, and why not the others: asked with three tiny requests."""
+    """Show which detectors an endpoint supports, and what the others lack, by three tiny requests."""
     can = probe(settings.connect(), settings.model)
     enabled = supported_detectors(can)
     if as_json:

@@ -38,7 +38,10 @@ Preset = Annotated[
     typer.Option("--preset", metavar="NAME", help="Read BENCH as this named benchmark."),
 ]
 Reader = Annotated[
-    str | None, typer.Option("--reader", metavar="NAME", help="Use this reader; do not look.")
+    str | None,
+    typer.Option(
+        "--reader", metavar="NAME", help="Use this reader instead of recognising the format."
+    ),
 ]
 Json = Annotated[
     bool,

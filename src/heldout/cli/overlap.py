@@ -86,7 +86,8 @@ def overlap_command(
         ),
     ],
     out: Annotated[
-        Path, typer.Option("--out", metavar="RUN", help="Run folder; an unfinished one goes on.")
+        Path,
+        typer.Option("--out", metavar="RUN", help="Run folder; an unfinished one is continued."),
     ],
     gate: Annotated[
         bool,

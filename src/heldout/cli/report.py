@@ -8,30 +8,36 @@ from typing import Annotated
 import typer
 
 from heldout.audit import report_run
-from heldout.cli.options import Json
+from heldout.cli.from_settings import Shown, command
+from heldout.cli.options import Json, Quiet
 from heldout.cli.show import console, print_claims, print_json
+from heldout.report import ReportSettings
 
 EXAMPLE = "Example: heldout report runs/slake"
 
 
+@command(ReportSettings, (Shown("megabytes"), Shown("texts")))
 def report_command(
+    settings: ReportSettings,
     run: Annotated[
         Path, typer.Argument(metavar="RUN", help="A run folder, or the output of an audit.")
     ],
+    quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
     """Rebuild findings, claims and report.html from the tables of a run; nothing is read again.
 
-    Of a synthesis the page and the dataset card are rebuilt, of a training the page and the model card,
-    of an evaluation its page.
-    Of an audit's output the page over all benchmarks is rebuilt; what people judged since is taken in
-    by the same heldout audit again.
+    For a synthesis this rebuilds the page and the dataset card, for a training
+    the page and the model card, for an evaluation its page.
+
+    For the output of an audit it rebuilds the page over all benchmarks; run
+    heldout audit again to include judgements that people made since.
     """
-    made = report_run(run)
+    report = report_run(run, settings=settings, quiet=quiet)
     if as_json:
-        print_json(made.as_json())
+        print_json(report.as_json())
         return
-    if made.conclusion is not None:
-        print_claims(made.conclusion.claims)
+    if report.conclusion is not None:
+        print_claims(report.conclusion.claims)
         console().print()
-    console().print(f"report: {made.page}", soft_wrap=True)
+    console().print(f"report: {report.page}", soft_wrap=True)

@@ -72,7 +72,8 @@ def review_command(
 
 
 def follow_up(desk: Desk, source: str) -> str:
-    """What takes the judgements in; an audit's pages speak of all its runs and are made together."""
+    """The command that includes the judgements; an audit's pages are about all its runs and are made
+    together."""
     if desk.kind == "twins":
         return "heldout twin BENCH --out RUN --from filter --keep people"
     if not (desk.folder / "manifest.json").exists():
@@ -113,7 +114,7 @@ def _show_tables(desk: Desk, *, heading: bool) -> None:
     if heading:
         screen.print(f"\n[bold underline]{desk.kind}[/]")
     if not tables:
-        screen.print(f"nobody judged any of the {len(desk.cards):,} {desk.kind} yet")
+        screen.print(f"none of the {len(desk.cards):,} {desk.kind} is judged yet")
     for table in tables:
         screen.print(f"\n[bold]{table.title}[/]")
         grid = Grid(box=None, padding=(0, 3, 0, 0), pad_edge=False, header_style="dim")

@@ -79,16 +79,18 @@ def score_command(
     return None
 
 
-def _show(made: Scoring, out: Path) -> None:
+def _show(scoring: Scoring, out: Path) -> None:
     screen = console()
-    message = ", ".join(f"{count:,} {table}" for table, count in made.rows.items())
+    message = ", ".join(f"{count:,} {table}" for table, count in scoring.rows.items())
     screen.print(
-        Text(f"{plain(made.model)}: {message}; {made.dropped:,} of {made.items:,} items dropped")
+        Text(
+            f"{plain(scoring.model)}: {message}; {scoring.dropped:,} of {scoring.items:,} items dropped"
+        )
     )
-    for check in made.checks:
+    for check in scoring.checks:
         word = check.outcome.upper() if check.failed else check.outcome
         reason = Text(f"{check.name}: {plain(check.reason)}", "dim")
         screen.print(Text(word, _COLOURS[check.outcome]), reason)
-    if any(check.failed for check in made.checks):
+    if any(check.failed for check in scoring.checks):
         screen.print(Text("every finding about this model will be not testable", "red"))
     screen.print(f"\nnext: heldout detect {out}", soft_wrap=True)

@@ -1,4 +1,4 @@
-"""How results look in a terminal. Human text goes to standard output, complaints to standard error."""
+"""How results look in a terminal. Results go to standard output, errors to standard error."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rich.text import Text
 
 from heldout.engine import progress
 
-if TYPE_CHECKING:  # every verb prints, few of them need a laboratory
+if TYPE_CHECKING:  # only for types: every verb prints, and few need these packages
     from heldout.benchmark import Benchmark, CheckReport
     from heldout.verdict import Claim
 
@@ -29,7 +29,7 @@ COLOURS = {
 
 
 def plain(text: str) -> str:
-    """Somebody else's text without control characters: an id must not move the cursor."""
+    """Untrusted text without control characters: an id must not move the cursor."""
     return "".join(c if c.isprintable() or c == "\n" else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
@@ -40,8 +40,8 @@ class _Console(Console):
 
 def console() -> Console:
     # Numbers in sentences must not be re-coloured. Away from a terminal there is no width to fit.
-    wide = _Console(highlight=False)
-    return wide if wide.is_terminal else _Console(highlight=False, width=120)
+    terminal = _Console(highlight=False)
+    return terminal if terminal.is_terminal else _Console(highlight=False, width=120)
 
 
 def complain(message: str) -> None:
@@ -50,7 +50,7 @@ def complain(message: str) -> None:
 
 
 def identify(benchmark: Benchmark, *, quiet: bool) -> None:
-    """Read the benchmark's images where somebody can watch; later uses find them read."""
+    """Read the benchmark's images with a progress bar; later uses do not read them again."""
     title = f"reading the images of {benchmark.name}"
     with progress(title, len(benchmark.images), "images", disabled=quiet) as step:
         benchmark.identify(step)
@@ -100,7 +100,7 @@ def print_check(report: CheckReport) -> None:
             listed = ", ".join(f"{escape(str(key))} {count:,}" for key, count in counts.items())
             out.print(f"{name}: {listed}")
     if not report.problems:
-        out.print("[green]nothing to complain about[/]")
+        out.print("[green]no problems found[/]")
         return
     table = Table(box=None, padding=(0, 2, 0, 0), show_header=False, pad_edge=False)
     table.add_column(no_wrap=True)
@@ -146,7 +146,7 @@ _SHARED_SETTING = re.compile(
 
 
 def with_shared_options(message: str) -> str:
-    """A sentence about how a benchmark is read or where work runs, with the options all verbs share."""
+    """A message about how a benchmark is read or where work runs, with options in place of settings."""
     return _SHARED_SETTING.sub(
         lambda match: _SHARED[match[1] or match[2] or match[3]],
         message,

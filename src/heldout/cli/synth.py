@@ -112,21 +112,21 @@ def synth_command(
 
     if not settings.against and not settings.stages and not quiet:
         typer.echo("no --against: the items are not compared with any benchmark", err=True)
-    made = make(
+    synthesis = make(
         settings, out=out, engine=engine, workers=workers, quiet=quiet or as_json, plan=plan
     )
-    for message in made.unreadable:
+    for message in synthesis.unreadable:
         complain(message)
     if as_json:
-        print_json(made.as_json())
+        print_json(synthesis.as_json())
     else:
-        _show(made, out, plan)
-    if not plan and not made.funnel.steps[-1].left:
+        _show(synthesis, out, plan)
+    if not plan and not synthesis.funnel.steps[-1].left:
         complain("no item is left; the table shows where items were dropped, and why")
         raise typer.Exit(1)
 
 
-def _show(made: Any, out: Path, plan: bool) -> None:
+def _show(synthesis: Any, out: Path, plan: bool) -> None:
     screen = console()
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
     for header, justify in (
@@ -136,7 +136,7 @@ def _show(made: Any, out: Path, plan: bool) -> None:
         ("dropped", "left"),
     ):
         table.add_column(header, justify=justify)  # type: ignore[arg-type]
-    for step in made.funnel.steps:
+    for step in synthesis.funnel.steps:
         why = ", ".join(
             f"{plain(reason)} {count:,}" for reason, count in step.reasons.items() if count
         )
@@ -146,18 +146,18 @@ def _show(made: Any, out: Path, plan: bool) -> None:
         table.add_row(step.name, f"{step.entered:,}", f"{step.left:,}", Text(why))
     screen.print(table)
     if plan:
-        for cost in (*made.costs, *([made.total] if made.costs else [])):
+        for cost in (*synthesis.costs, *([synthesis.total] if synthesis.costs else [])):
             left = f"about {_cost(cost)}, {_duration(cost.hours)}" if cost.requests else "none"
             done = f"{counted(cost.done, 'request', 'requests')} done; left: " if cost.done else ""
             screen.print(f"{cost.stage}: {done}{left}", soft_wrap=True)
-        if made.costs:
-            if not made.total.price and made.total.requests:
+        if synthesis.costs:
+            if not synthesis.total.price and synthesis.total.requests:
                 screen.print("no price: no prices are given (--prices IN,OUT)", soft_wrap=True)
-            screen.print(Text(made.assumptions, "dim"), soft_wrap=True)
+            screen.print(Text(synthesis.assumptions, "dim"), soft_wrap=True)
         return
-    for spent in made.spent:
+    for spent in synthesis.spent:
         screen.print(f"spent on {spent.stage}: {_cost(spent)}", soft_wrap=True)
-    for role, models in made.models.group_by("role", maintain_order=True):
+    for role, models in synthesis.models.group_by("role", maintain_order=True):
         if len(models) > 1:
             names = ", ".join(
                 f"{' '.join(filter(None, (row['model'], row['fingerprint'])))} ({row['replies']:,})"
@@ -165,9 +165,9 @@ def _show(made: Any, out: Path, plan: bool) -> None:
             )
             message = f"{role[0]}: the replies name {len(models):,} models: {plain(names)}"
             screen.print(Text(message, "yellow"), soft_wrap=True)
-    if made.undecided:
-        message = counted(made.undecided, "item is", "items are")
-        first = f" ({plain(made.failure)})" if made.failure else ""
+    if synthesis.undecided:
+        message = counted(synthesis.undecided, "item is", "items are")
+        first = f" ({plain(synthesis.failure)})" if synthesis.failure else ""
         message = f"{message} undecided, as an endpoint failed{first}; the same command asks for them again"
         screen.print(Text(message, "yellow"), soft_wrap=True)
     screen.print(Text(f"\nreport: {out}/report.html"), soft_wrap=True)

@@ -107,16 +107,16 @@ def train_command(
         _show(result, out, to)
 
 
-def _show(made: Any, out: Path, to: str) -> None:
+def _show(result: Any, out: Path, to: str) -> None:
     screen = console()
-    screen.print(Text(made.gate.verdict), soft_wrap=True)
-    screen.print(Text(f"{made.rows:,} rows to train on"), soft_wrap=True)
+    screen.print(Text(result.gate.verdict), soft_wrap=True)
+    screen.print(Text(f"{result.rows:,} rows to train on"), soft_wrap=True)
     if to:
         screen.print(
             Text(f"files for {to}: {out}/{to}; start with {out}/{to}/run.sh"), soft_wrap=True
         )
         return
-    last = made.steps.tail(1).to_dicts()[0] if made.steps.height else {}
+    last = result.steps.tail(1).to_dicts()[0] if result.steps.height else {}
     shown = {
         "loss": "loss {:.4f}",
         "reward": "reward {:.3f}",
@@ -126,8 +126,8 @@ def _show(made: Any, out: Path, to: str) -> None:
     }
     texts = [form.format(last[name]) for name, form in shown.items() if last.get(name) is not None]
     screen.print(
-        Text(f"{made.steps.height:,} updates; the last: {', '.join(texts)}"), soft_wrap=True
+        Text(f"{result.steps.height:,} updates; the last: {', '.join(texts)}"), soft_wrap=True
     )
-    for warning in made.warnings:
+    for warning in result.warnings:
         screen.print(Text(f"note: {warning}"), soft_wrap=True)
-    screen.print(Text(f"model: {made.model}\nreport: {out}/report.html"), soft_wrap=True)
+    screen.print(Text(f"model: {result.model}\nreport: {out}/report.html"), soft_wrap=True)

@@ -120,12 +120,12 @@ def twin_command(
     return _show(result.twinning, bench, out, settings.last)
 
 
-def _show(made: Twinning, bench: str, out: Path, last: str) -> None:
+def _show(twinning: Twinning, bench: str, out: Path, last: str) -> None:
     screen = console()
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
     for header in ("stage", "items", "new", "known", "left out"):
         table.add_column(header, justify="right" if header in ("items", "new", "known") else "left")
-    for name, stage in made.stages.items():
+    for name, stage in twinning.stages.items():
         why = ", ".join(f"{plain(reason)} {count:,}" for reason, count in stage["left_out"].items())
         items = stage.get("kept", stage["items"])
         new = stage.get("asked", stage.get("drawn"))
@@ -138,12 +138,12 @@ def _show(made: Twinning, bench: str, out: Path, last: str) -> None:
         )
     screen.print(table)
     tokens = [
-        (sum(stage.get(side, 0) for stage in made.stages.values()), word)
+        (sum(stage.get(side, 0) for stage in twinning.stages.values()), word)
         for side, word in (("prompt_tokens", "read"), ("reply_tokens", "written"))
     ]
     if any(count for count, _ in tokens):
         screen.print(", ".join(f"{count:,} tokens {word}" for count, word in tokens))
-    if (faint := made.stages.get(EDGES, {}).get("faint", 0.0)) > 0.1:
+    if (faint := twinning.stages.get(EDGES, {}).get("faint", 0.0)) > 0.1:
         screen.print(
             Text(
                 f"the edge maps of {faint:.0%} of the items are almost empty inside, and keep no layout: "
@@ -152,9 +152,9 @@ def _show(made: Twinning, bench: str, out: Path, last: str) -> None:
             ),
             soft_wrap=True,
         )
-    if made.agreement is not None:
-        _show_agreement(made.agreement)
-    if made.policy == "unfiltered":
+    if twinning.agreement is not None:
+        _show_agreement(twinning.agreement)
+    if twinning.policy == "unfiltered":
         screen.print(
             Text(
                 "these twins were not judged: they are marked unfiltered, and bad pictures may "
@@ -162,8 +162,8 @@ def _show(made: Twinning, bench: str, out: Path, last: str) -> None:
                 "yellow",
             )
         )
-    if made.published is not None:
-        _show_published(made.published, bench, out)
+    if twinning.published is not None:
+        _show_published(twinning.published, bench, out)
     elif last == RENDER:
         screen.print(
             f"\nlook at {out}/twin/pictures, then: heldout review {out} --kind twins",

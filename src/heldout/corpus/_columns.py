@@ -1,7 +1,7 @@
 """Which columns of a corpus row are text, question, answer, image, and what they say.
 
-A benchmark calls a caption its answer; for a corpus it is text. Everything else a column may be
-called is known to ``benchmark.fields`` and asked there.
+A benchmark calls a caption its answer; for a corpus it is text. All other names of columns are those of
+``benchmark.fields``.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class CorpusColumns:
             question = question or next((s for who, s in turns if who in _ASKING), None)
             text = text or "\n".join(text_of_turn for _, text_of_turn in turns)
         if question is None and text is None:
-            return Words("\n".join(answers) or None)  # an answer to nothing is a caption
+            return Words("\n".join(answers) or None)  # an answer without a question is a caption
         if text is None:
             text = "\n".join(part for part in (question, *answers) if part) or None
         if not pairs:
@@ -130,7 +130,7 @@ def find_columns(
 
 
 def decode_words(data: bytes) -> str:
-    """Text in whatever encoding it came: UTF-8, UTF-16 with a mark, or Windows-1252."""
+    """Text decoded as UTF-8, UTF-16 with a byte order mark, or Windows-1252."""
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         return data.decode("utf-16", "replace")
     try:
@@ -243,7 +243,7 @@ def row_items(
 
 
 def lost_row(origin: str, error: Exception) -> Dropped:
-    """Why one row is left out, whatever went wrong with it; a full disk is no row's fault."""
+    """The reason why a row is left out, whatever went wrong with it; a full disk is raised again."""
     blame_the_machine(error)
     if isinstance(error, HeldoutError):
         return Dropped("corpus", origin, "no usable column", str(error))

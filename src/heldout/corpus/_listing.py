@@ -83,7 +83,7 @@ def is_run_folder(folder: str) -> bool:
 
 
 def file_key(path: Path, name: str = "") -> str:
-    """Changes when the file is another one: its name, size or modification time."""
+    """A key that changes with the file's name, size or modification time."""
     try:
         facts = path.stat()
     except OSError:
@@ -145,7 +145,7 @@ def _mark(entry: os.DirEntry[str]) -> str:
 def _write_run(spill: IO[bytes], names: list[str]) -> tuple[int, int]:
     start = spill.tell()
     for name in names:
-        spill.write(os.fsencode(name) + b"\0")  # the one byte no name contains
+        spill.write(os.fsencode(name) + b"\0")  # the only byte that no name contains
     spill.flush()
     return start, spill.tell()
 
@@ -181,7 +181,7 @@ class FileSet:
 
     location: str
     endings: tuple[str, ...]
-    split: str | None = None  # keep only files whose path speaks of this split
+    split: str | None = None  # keep only files whose path names this split
 
     def files(self) -> Iterator[tuple[str, Path]]:
         """(name relative to the root, path) in stable order; a range may name a missing file."""
@@ -243,12 +243,12 @@ def expand(pattern: str) -> Iterator[str]:
         yield from expand(pattern[: match.start()] + option + pattern[match.end() :])
 
 
-# Images that lie loose beside the archives of a corpus: not read, but never forgotten.
+# Loose images beside the archives of a corpus: not read, but reported.
 
 
 @dataclass(slots=True)
 class WithLooseImages:
-    """``inner`` as it is, and with its first shard a word about the images it does not read."""
+    """``inner`` as it is; its first shard also reports the images that it does not read."""
 
     inner: Corpus
     loose: int

@@ -26,8 +26,8 @@ class Shard:
     """A piece of a corpus that one worker reads from start to end.
 
     ``key`` changes when the shard's input changes (name, size, modification time), so that a
-    resumed run repeats exactly the shards whose input is new. ``payload`` is what the reader that
-    made the shard needs to find it again; nobody else looks inside. ``span`` makes it a piece of a
+    resumed run repeats exactly the shards whose input is new. ``payload`` is what the reader that made the
+    shard needs to find it again; it is private to that reader. ``span`` makes it a piece of a
     shard: the items (and what was dropped) from the first number up to, not including, the second.
     """
 
@@ -81,7 +81,7 @@ def read_items(corpus: Corpus, shard: Shard) -> Iterator[CorpusItem | Dropped]:
 
 @runtime_checkable
 class EmbeddingCorpus(Corpus, Protocol):
-    """A corpus whose images somebody already embedded, as LAION ships it."""
+    """A corpus whose images are already embedded, as LAION ships it."""
 
     def embeddings(self, shard: Shard) -> NDArray[np.generic]:
         """One row per item of the shard, memory-mapped, as stored."""
@@ -102,8 +102,8 @@ def corpus_fingerprint(corpus: Corpus) -> str:
 # How large shards are: by the work in them, small at first, so that a small corpus has several.
 #
 # What a shard holds must depend on the data alone, and the number of files is not known before all are
-# listed. So the first shards are small, and later ones grow up to a size that is worth the writing of a
-# shard: three hundred pictures keep several workers busy, and a million do not make a million shards.
+# listed. So the first shards are small, and later ones grow up to a size that justifies a shard: three hundred
+# pictures keep several workers busy, and a million do not make a million shards.
 
 
 SMALLEST, LARGEST = 2 << 20, 64 << 20  # work in a shard, about bytes
@@ -118,7 +118,7 @@ def shard_work(index: int) -> int:
 
 # Ids that occur once: of several items with one id, the later ones become ``id#2``, ``id#3``, …
 #
-# Within a shard, which one worker reads in order: who reads it again finds the same names. A shard may
+# Within a shard, which one worker reads in order: reading it again gives the same names. A shard may
 # hold millions of items, so what was seen is a table of 64-bit digests, about 16 bytes an item.
 
 
@@ -131,7 +131,7 @@ def unique_ids(items: Iterable[CorpusItem | Dropped]) -> Iterator[CorpusItem | D
             yield item
             continue
         number = last.get(key, 1) + 1
-        while not seen.add(_key(f"{item.id}#{number}")):  # somebody is called that already
+        while not seen.add(_key(f"{item.id}#{number}")):  # another item already has that id
             number += 1
         last[key] = number
         yield replace(item, id=f"{item.id}#{number}")

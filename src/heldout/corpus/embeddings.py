@@ -50,7 +50,7 @@ class LaionEmbeddings:
     def embeddings(self, shard: Shard) -> NDArray[np.generic]:
         path = Path(shard.payload[0])
         try:
-            # Unlike np.load this opens nothing but plain arrays: no pickle, whose loading runs code.
+            # Unlike np.load this opens plain arrays only, and no pickles, whose loading runs code.
             matrix: NDArray[np.generic] = np.lib.format.open_memmap(path, mode="r")
         except (OSError, ValueError, EOFError, SyntaxError) as error:
             raise InputError(f"{path}: not a readable .npy matrix ({error})") from error

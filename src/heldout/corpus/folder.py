@@ -29,7 +29,7 @@ from heldout.image import (
 from heldout.store import Dropped
 
 FILES_PER_SHARD = 4096
-MAX_TEXT = 16 << 20  # a longer caption or metadata file is neither
+MAX_TEXT = 16 << 20  # a longer file is not a caption or metadata
 
 
 @dataclass(slots=True)
@@ -128,7 +128,7 @@ class FolderCorpus:
 
 
 def read_metadata(data: bytes) -> tuple[dict[str, Any], tuple[str, str] | None]:
-    """The object in a .json sidecar; where it is none, the reason its item goes without."""
+    """The object in a .json sidecar, or the reason why the item has no metadata."""
     if len(data) > MAX_TEXT:
         return {}, ("metadata too large", f"over {MAX_TEXT:,} bytes")
     try:
@@ -155,7 +155,7 @@ def _sidecar(path: str) -> bytes | None:
 
 
 def _refused(path: str, inside: str) -> tuple[str, str] | None:
-    """Why an entry is no item, or None if it is one."""
+    """Why an entry is not an item; None if it is one."""
     if path.endswith("/"):
         hidden = Path(path).name.startswith(".")
         return (

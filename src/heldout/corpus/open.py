@@ -1,4 +1,4 @@
-"""Open a corpus: look at what is there, and choose the reader that reads it."""
+"""Open a corpus: look at its files and choose a reader."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from heldout.errors import InputError
 from heldout.image import IMAGE_ENDINGS
 from heldout.store import Dropped
 
-# Files that hold nothing a corpus could be made of: an error at once, not a search that finds nothing.
+# Files without anything to search are an error at once, not a search that finds nothing.
 
 
 _BYTES_OF_TEXT = 64 << 20  # bytes without one JSON object, after which a file is not JSON Lines
@@ -56,7 +56,7 @@ def refuse_without_lines(path: Path) -> None:
             if seen > _BYTES_OF_TEXT:
                 break
     except FAILURES:
-        return  # the scan says what is damaged, and goes on with what is not
+        return  # the search reports what is damaged and continues with the rest
     if first is None:
         raise InputError(f"{path} holds no line: expected JSON Lines, one JSON object a line")
     raise InputError(
@@ -283,7 +283,7 @@ def _open_parquet(request: CorpusRequest) -> Corpus:
     filters = dict(request.source.selection)
     split = request.source.split
     by_split = FileSet(files.location, files.endings, split)
-    # A split is a matter of file names where they speak of it, else of a column.
+    # A split selects files if their names contain it, else rows by a column.
     if split is not None and next(by_split.files(), None) is not None:
         files = by_split
         filters.pop("split")
@@ -324,7 +324,7 @@ def _open_folder(request: CorpusRequest) -> Corpus:
 
 
 def _files(request: CorpusRequest, endings: tuple[str, ...]) -> FileSet:
-    """The files of a corpus whose only selection is the split that file names speak of."""
+    """The files of a corpus whose only selection is a split in file names."""
     split = request.source.split
     files = FileSet(request.source.location, endings, split)
     unknown = set(request.source.selection) - {"split"}

@@ -28,7 +28,7 @@ from heldout.store import Dropped
 
 _BATCH_BYTES = 4 << 20
 _BATCH_ROWS = 1024
-#: what reading a damaged file raises
+#: errors of reading a damaged file
 FAILURES = (OSError, ValueError, MemoryError, NotImplementedError, pa.ArrowException)
 
 
@@ -149,7 +149,7 @@ class ParquetCorpus:
                         if all(canonical_value(row.get(c)) == value for c, value in wanted.items()):
                             item = f"{name}/{columns.key(row) or number}"
                             yield from row_items(row, item, origin, columns, finder)
-                    except Exception as error:  # one row's failure must not cost the file
+                    except Exception as error:  # one bad row must not lose the file
                         yield lost_row(origin, error)
         except InputError as error:
             yield Dropped("corpus", shard.id, "no usable column", str(error), scope="many")

@@ -28,7 +28,7 @@ from heldout.corpus.corpus import shard_work
 
 
 BLOCK = 512
-_MAX_HEADER = 1 << 20  # a longer long name or pax header is an attack
+_MAX_HEADER = 1 << 20  # a longer name or pax header is hostile
 _MAX_PADDING = 4 << 20  # zeros after the end mark; more is a file that was allocated but not filled
 _ZEROS = bytes(BLOCK)
 _PAX_RECORD = re.compile(rb"(\d{1,7}) ([^=\n]{1,200})=")
@@ -86,7 +86,7 @@ def tar_entries(file: BinaryIO, length: int | None) -> Iterator[TarEntry]:
         file.seek(position)
         block = file.read(BLOCK)
         if block == _ZEROS:
-            zeros += 1  # the end mark; members may follow where two tars were joined: look on
+            zeros += 1  # the end mark; members may follow if two tars were joined
             position += BLOCK
             continue
         if len(block) < BLOCK:
@@ -193,7 +193,7 @@ def _pax(content: bytes) -> dict[str, str]:
     return fields
 
 
-#: what reading a damaged or cut compressed file raises
+#: errors of reading a damaged or truncated compressed file
 FAILURES = (OSError, EOFError, ValueError, zlib.error, lzma.LZMAError, pa.ArrowException)
 COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
 _ZSTANDARD = b"\x28\xb5\x2f\xfd"
@@ -251,7 +251,7 @@ def lines(path: Path, span: Span) -> Iterator[tuple[int, bytes | None]]:
 
 
 def is_compressed(path: Path) -> bool:
-    """True by the first bytes, whatever the file is called."""
+    """Whether the first bytes are those of a compressed file, whatever its name."""
     with path.open("rb") as file:
         magic = file.read(6)
     return magic.startswith((b"\x1f\x8b", b"BZh", b"\xfd7zXZ\0", _ZSTANDARD))

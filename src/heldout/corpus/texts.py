@@ -1,4 +1,4 @@
-"""Corpora of words: JSON Lines and plain text, one file or a folder of them, plain or compressed."""
+"""Corpora of texts: JSON Lines and plain text, one file or a folder of them, plain or compressed."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ from heldout.image import (
 )
 from heldout.store import Dropped
 
-# The files of a corpus of words: which files of a folder are read, and why others are not.
+# The files of a corpus of texts: which files of a folder are read, and why others are not.
 
 
 LINES = (".jsonl", ".ndjson")
@@ -127,7 +127,7 @@ def _problem(entry: FolderEntry, path: Path) -> Dropped | None:
     return None
 
 
-# Does a path hold words and no images? Tables of questions about images are for other readers.
+# Does a path hold texts without images? Tables of questions about images are for other readers.
 
 
 _LOOK = 2000  # entries of a folder that are looked at
@@ -181,7 +181,7 @@ def first_columns(path: Path) -> dict[str, tuple[str, ...]]:
 
 def _is_table(path: Path) -> bool:
     """True for a table that is not JSON Lines, and for JSON Lines about images."""
-    if is_lines(path.name) and is_compressed(path):  # nobody else unpacks it
+    if is_lines(path.name) and is_compressed(path):  # no other reader unpacks it
         return False
     columns = first_columns(path)
     return bool(columns.get("image") or (columns.get("question") and not is_lines(path.name)))
@@ -214,7 +214,7 @@ _MARKS = ("\n\n", "\n", " ")  # where a page may end, best first
 
 
 class NotText(Exception):  # noqa: N818 - what a file is rather than a fault of ours
-    """The file holds something else than words."""
+    """The file does not hold text."""
 
 
 def pages(path: Path) -> Iterator[str]:
@@ -364,7 +364,7 @@ class TextCorpus:
                 words = Words(_any_words(values)) if columns.wordless else None
                 item = readable(f"{prefix}{columns.key(values) or number}")
                 yield from row_items(values, item, origin, columns, finder, words)
-            except Exception as error:  # one row's failure must not cost the file
+            except Exception as error:  # one bad row must not lose the file
                 yield lost_row(origin, error)
 
 
@@ -377,7 +377,7 @@ def _pages(path: Path, name: str) -> Iterator[CorpusItem | Dropped]:
 
 
 def _any_words(values: dict[str, Any]) -> str | None:
-    """Of a row whose columns nobody knows, every value of more than one word."""
+    """All values of more than one word, for a row without known columns."""
     texts = [value for value in values.values() if isinstance(value, str) and " " in value.strip()]
     return "\n".join(texts) or None
 

@@ -39,7 +39,8 @@ from heldout.image import (
 from heldout.store import Dropped
 
 ENDINGS = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
-_MAX_MEMBERS = 256  # of one sample; file names full of dots would otherwise make one of a whole tar
+# members of one sample; file names with many dots could otherwise turn a whole tar into one sample
+_MAX_MEMBERS = 256
 
 
 @dataclass(slots=True)
@@ -140,7 +141,7 @@ class _TarReader:
         data = b""
         if not self.plain or end not in IMAGE_ENDINGS:
             data = self._data(entry, HEAD if self.plain else entry.size)
-        sample.members.append(entry.name)  # only now: a member that is cut is not there
+        sample.members.append(entry.name)  # only now: a truncated member is not yielded
         if end in IMAGE_ENDINGS or looks_like_image(data[:HEAD]):
             where = f"{self.path}!{entry.name}"
             location = (

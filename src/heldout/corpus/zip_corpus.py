@@ -37,7 +37,7 @@ from heldout.store import Dropped
 
 # A zip's table of contents, read as a stream: two million members cost the memory of one.
 #
-# The standard library's reader builds an object per member before it gives out the first. Here a
+# The standard library's reader builds an object per member before it yields the first. Here a
 # span of the central directory (offset, count) is all a worker needs to find its members.
 
 
@@ -80,7 +80,7 @@ class ZipSpan:
 
 @dataclass(frozen=True, slots=True)
 class ZipBytes:
-    """The bytes of one member. Sizes and checksum are checked on reading: the directory may lie."""
+    """The bytes of one member. Sizes and checksum are checked on reading: the directory may be wrong."""
 
     path: str
     entry: ZipEntry
@@ -283,7 +283,7 @@ class ZipCorpus:
         for name, path in self.files.files():
             try:
                 for number, span in enumerate(zip_spans(path, self.entries_per_shard)):
-                    # The directory holds every name, size and checksum: it stands for the content.
+                    # The directory holds every name, size and checksum, so it identifies the content.
                     key = digest(name, span.digest, span.shift, described)
                     yield Shard(
                         index, f"{readable(name)} part {number}", key, (name, str(path), span)

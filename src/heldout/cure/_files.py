@@ -1,4 +1,4 @@
-"""The lists beside a clean split: what was removed, what is doubtful, what things are called now."""
+"""The lists beside a clean split: what was removed, what is doubtful, and the new ids of items."""
 
 from __future__ import annotations
 
@@ -174,13 +174,13 @@ def write_file(selections: Sequence[TableSelection], target: Path, out: Path) ->
 
 
 def entries(opened: Opened) -> list[tuple[int, int]]:
-    """For every item the entry of the file it lies in: equal ones cannot be parted."""
+    """For every item the entry of the file that holds it: items of one entry cannot be separated."""
     units = [find_writer(table.file.reader.name).units(table.file.path) for table in opened.tables]
     return [(number, units[number].get(row, row)) for number, row in opened.places()]
 
 
 @contextlib.contextmanager
-def new_folder(out: Path) -> Iterator[Path]:
+def atomic_folder(out: Path) -> Iterator[Path]:
     """A folder that appears as ``out`` when everything in it is written, and not before."""
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InputError(f"out {out}: it exists and is not empty; name a new folder")
@@ -198,7 +198,7 @@ def new_folder(out: Path) -> Iterator[Path]:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-# Read back what was written, and say wherever it is not what it was.
+# Read back what was written, and report every difference.
 
 
 _SHOWN = 20
@@ -246,7 +246,7 @@ def compare(originals: Sequence[Example], source: Benchmark, written: Benchmark)
 
 
 def pictures(examples: Sequence[Example], benchmark: Benchmark) -> set[str]:
-    """What distinct pictures items show: by pixels, or by name if one cannot be decoded."""
+    """The distinct pictures that items show: by pixels, or by name if one cannot be decoded."""
     return {_picture(ref, benchmark) for example in examples for ref in example.images}
 
 

@@ -17,12 +17,12 @@ from heldout.cure.sanitize import incomplete
 from heldout.errors import InputError, counted
 from heldout.evidence import PROVEN, Leak, Rung, leaks_of
 from heldout.settings import Settings
-from heldout.store import Run, default_folder, write_atomic, write_json
+from heldout.store import Run, new_folder, write_atomic, write_json
 
 # JUnit XML, which every CI shows: one test case per benchmark.
 
 
-# Characters XML 1.0 cannot hold, not even escaped. An id is somebody else's text.
+# Characters that XML 1.0 cannot hold, not even escaped. Ids are untrusted text.
 _FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _LONGEST = 100_000  # characters of detail: CI servers refuse reports of many megabytes
 
@@ -31,7 +31,7 @@ class JunitCase(NamedTuple):
     name: str
     failure: tuple[str, str] | None  # what failed in a line, and the details
     error: str | None  # why the case could not be judged in whole
-    skipped: str | None = None  # why there is no verdict, where none was to be expected
+    skipped: str | None = None  # why there is no verdict, if none was expected
 
 
 def junit(suite: str, cases: Sequence[JunitCase]) -> bytes:
@@ -218,32 +218,32 @@ def write_gate(
         doubtful += judged.doubtful
         protected.append(judged.summary)
         cases.append(judged.case())
-    out = Path(out) if out is not None else default_folder("gate")
     ids = sorted({(row["corpus"], row["corpus_id"]) for row in removed})
     passed = not removed and not any(summary.problems for summary in protected)
-    files = {
-        "rows": out / "training_rows.parquet",
-        "ids": out / "remove_ids.txt",
-        "doubtful": out / "training_doubtful.csv",
-        "junit": out / "junit.xml",
-        "manifest": out / "gate.json",
-    }
-    write_list(out, "training_rows", sorted(removed, key=_by_training_row))
-    write_list(out, "training_doubtful", sorted(doubtful, key=_by_training_row))
-    write_atomic(files["ids"], _id_list(ids))
-    write_atomic(files["junit"], junit("heldout gate", cases))
-    write_json(
-        files["manifest"],
-        {
-            "gate_version": GATE_VERSION,
-            "passed": passed,
-            "strict": strict,
-            "training_rows": len(ids),
-            "benchmarks": [
-                {**vars(summary), "problems": list(summary.problems)} for summary in protected
-            ],
-        },
-    )
+    with new_folder(out, "gate") as folder:
+        files = {
+            "rows": folder / "training_rows.parquet",
+            "ids": folder / "remove_ids.txt",
+            "doubtful": folder / "training_doubtful.csv",
+            "junit": folder / "junit.xml",
+            "manifest": folder / "gate.json",
+        }
+        write_list(folder, "training_rows", sorted(removed, key=_by_training_row))
+        write_list(folder, "training_doubtful", sorted(doubtful, key=_by_training_row))
+        write_atomic(files["ids"], _id_list(ids))
+        write_atomic(files["junit"], junit("heldout gate", cases))
+        write_json(
+            files["manifest"],
+            {
+                "gate_version": GATE_VERSION,
+                "passed": passed,
+                "strict": strict,
+                "training_rows": len(ids),
+                "benchmarks": [
+                    {**vars(summary), "problems": list(summary.problems)} for summary in protected
+                ],
+            },
+        )
     return GateResult(passed, tuple(protected), len(ids), files)
 
 
@@ -287,7 +287,7 @@ class _Judged:
                 if leak.rung in counted:
                     removed.append(row)
                     leaked.add(identifier)
-                elif leak.rung is not Rung.LOOK_ALIKE:  # no proven copies, and there are many
+                elif leak.rung is not Rung.LOOK_ALIKE:  # no proven copies, and many
                     doubtful.append(row)
                     doubted.add(identifier)
         text = run.table_path("text_matches").exists()
@@ -326,9 +326,9 @@ class _Judged:
 
 
 def _one_per_row(leaks: Sequence[Leak], counted: frozenset[Rung]) -> Iterator[Leak]:
-    """The gravest match of each training row: one may match by bytes and by words.
+    """The gravest match of each training row, which may match by bytes and by words.
 
-    What counts comes first: an undecided picture does not excuse a question with its answer.
+    Matches that count come first: an undecided picture does not outweigh a question with its answer.
     """
     best: dict[tuple[str, str], Leak] = {}
     for leak in sorted(leaks, key=lambda leak: (leak.rung in counted, leak.gravity)):

@@ -1,4 +1,4 @@
-"""Policies: which leaked items a clean split is made without."""
+"""Policies: which leaked items a clean split leaves out."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _REMOVES: Mapping[str, frozenset[Rung]] = {
     "full": frozenset({Rung.FULL}),
     "down-weight": frozenset(),
 }
-DOUBTFUL = 0.5  # the weight of a doubtful item: a convention and no estimate
+DOUBTFUL = 0.5  # the weight of a doubtful item: a convention, not an estimate
 
 
 class PolicyName(StrEnum):
-    """Which leaked items a clean split is made without."""
+    """Which leaked items a clean split leaves out."""
 
     PROVEN = "proven"
     SAME_IMAGE = "same-image"
@@ -77,7 +77,8 @@ SHARES_ENTRY = "stands in one entry of the file with a removed item"
 class Policy:
     name: str = "proven"
     strict: bool = False  # undecided matches count as copies
-    whole_clusters: bool = False  # an item takes those along that share its image or patient
+    # items that share an image or a patient with a removed one are removed, too
+    whole_clusters: bool = False
     text: bool = False  # words that leaked without their answer count, too
     weight: float = DOUBTFUL  # of a doubtful item, when down-weighting
 
@@ -116,10 +117,10 @@ def decide(
     *,
     unread: Collection[str] = (),
 ) -> list[Decision]:
-    """One decision per item. ``entries`` tells which items cannot be parted in the file.
+    """One decision per item. ``entries`` says which items cannot be separated in the file.
 
-    ``unread`` items show a picture that nobody could compare: kept where nothing speaks against them,
-    and listed.
+    ``unread`` items show a picture that could not be compared: they are kept unless something else removes
+    them, and listed.
     """
     decisions = [
         Decision(identifier, "list", NOT_COMPARED)

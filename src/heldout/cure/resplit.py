@@ -13,10 +13,10 @@ from heldout import __version__
 from heldout.benchmark import Benchmark, Example, Opened, canonical_value
 from heldout.cure._files import (
     TableSelection,
+    atomic_folder,
     chosen_by_table,
     compare,
     entries,
-    new_folder,
     pictures,
     write_file,
     write_list,
@@ -38,7 +38,7 @@ def assign(
     strata: Sequence[str] | None = None,
     seed: int = 0,
 ) -> list[int]:
-    """The split of every item. Groups come in an order of hashes, which depends on nothing else.
+    """The split of every item. Groups come in the order of their hashes, which depends on nothing else.
 
     Each goes to the split that lacks the largest part of its size, stratum by stratum.
     """
@@ -162,7 +162,7 @@ def write_new_splits(
                 f"the union has too few independent images to fill the split '{name}': "
                 f"{len(set(groups)):,} groups for {len(opened)} splits"
             )
-    with new_folder(out) as folder:
+    with atomic_folder(out) as folder:
         clean = folder / CLEAN
         written = [
             _write_split(opened, names, home, number, union, clean) for number in range(len(names))
@@ -244,7 +244,7 @@ def _write_split(
 
 
 def _as_a_folder_has_them(pairs: Sequence[tuple[str, Example]]) -> list[tuple[str, Example]]:
-    """In the order of their names, and one file once: both splits may have held it."""
+    """In the order of their names, each file once: both splits may have held it."""
     once = {example.id: (origin, example) for origin, example in reversed(pairs)}
     return [once[name] for name in sorted(once, key=lambda name: name.encode().split(b"/"))]
 

@@ -16,11 +16,11 @@ from heldout import __version__
 from heldout.benchmark import Benchmark, Opened, open_tables
 from heldout.cure._files import (
     RoundTrip,
+    atomic_folder,
     chosen_by_table,
     compare,
     decided_rows,
     entries,
-    new_folder,
     pictures,
     write_file,
     write_list,
@@ -31,9 +31,9 @@ from heldout.engine import progress
 from heldout.errors import InputError, counted
 from heldout.evidence import PICTURED, Rung, leaks_of
 from heldout.image import Digests, ImageError
-from heldout.store import Run, default_folder, write_json
+from heldout.store import Run, new_folder, write_json
 
-# What a run looked for and what it could not: a clean split is as clean as its search was.
+# What a run searched for and what it could not find: a clean split is as clean as its search was thorough.
 
 
 LOST = 0.01  # above this share of unread images, "none found" holds for the rest only
@@ -80,9 +80,9 @@ def what_was_not_searched(run: Run) -> Iterator[str]:
 
 
 def incomplete(stage: Mapping[str, Any], *, text: bool) -> str:
-    """The sentence that says a corpus was not read in whole; empty where it was.
+    """The sentence that says that a corpus was not read completely; empty if it was.
 
-    ``text``: words were compared, so that a corpus without images is compared all the same.
+    ``text``: texts were compared, so that a corpus without images counts as compared.
     """
     counts, failed = stage["counts"], stage["failed"]
     compared, lost = counts.get("images", 0), counts.get("lost_items", 0)
@@ -211,23 +211,23 @@ def sanitize(
         )
     searched_run = Run.open(run) if isinstance(run, str | Path) else run
     opened = [_opened(source) for source in (benchmark, *others)]
-    folder = Path(out) if out is not None else default_folder("sanitize", opened[0].benchmark.name)
-    if others:
-        manifest = write_new_splits(
-            opened,
-            folder,
-            run=searched_run,
-            stratify=settings.stratify,
-            seed=settings.seed,
-            quiet=quiet,
-        )
-    else:
-        assert searched_run is not None
-        items = opened[0].benchmark
-        title = f"reading the images of {items.name}"
-        with progress(title, len(items.images), "images", disabled=quiet) as step:
-            items.identify(step)
-        manifest = write_clean_split(opened[0], searched_run, folder, settings.removal)
+    with new_folder(out, "sanitize", opened[0].benchmark.name) as folder:
+        if others:
+            manifest = write_new_splits(
+                opened,
+                folder,
+                run=searched_run,
+                stratify=settings.stratify,
+                seed=settings.seed,
+                quiet=quiet,
+            )
+        else:
+            assert searched_run is not None
+            items = opened[0].benchmark
+            title = f"reading the images of {items.name}"
+            with progress(title, len(items.images), "images", disabled=quiet) as step:
+                items.identify(step)
+            manifest = write_clean_split(opened[0], searched_run, folder, settings.removal)
     return CleanSplit(folder, manifest, searched_run)
 
 
@@ -262,7 +262,7 @@ def write_clean_split(opened: Opened, run: Run, out: Path, policy: Policy) -> di
     keep = [decision.action != "remove" for decision in decisions]
     if not any(keep):
         raise InputError(_nothing_left(decisions, policy))
-    with new_folder(out) as folder:
+    with atomic_folder(out) as folder:
         clean = folder / CLEAN
         selections = chosen_by_table(opened, keep)
         for selection in selections:

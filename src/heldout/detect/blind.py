@@ -2,7 +2,7 @@
 
 A detector that separates suspect from unseen items as well as this one does has found how the two sets
 were made, not what a model remembers. Naive Bayes over the words of question and answer, cross-validated
-by cluster; the p-value deals the labels out to clusters anew.
+by cluster; the p-value permutes the labels over clusters.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def find(tables: ScoreTables, settings: DetectSettings) -> Iterator[Outcome]:
         blind_to=["differences that neither words nor metadata show, such as the images'"],
         seed=settings.seed,
         table="items",
-        direction="none",  # whatever it finds, no model has been asked
+        direction="none",  # it uses no model
         details={
             "words": words.shape[1],
             "folds": FOLDS,

@@ -1,7 +1,7 @@
-"""The easiest items of every model by every score, with their ids: what a tail and a top set consist of.
+"""The easiest items of every model by every score, with their ids: the members of tails and top sets.
 
 An item that is easy for one model is often easy for all of them (a yes, a plane, an organ): each item says
-in how many other models' top sets it stands, baselines by name. Items describe; they are no evidence.
+in how many other models' top sets it stands, baselines by name. The lists describe; they are not evidence.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class TopItems(NamedTuple):
     model: str
     score: str  # a detector's name, or "Δ of" one: above the median of the other models
     k: int
-    #: items with the score of the last one that did not find room: which of them are in is arbitrary
+    #: items tied with the last one that are not listed: which of the tied items are listed is arbitrary
     tied_out: int
     items: list[EasyItem]
 
@@ -58,7 +58,7 @@ def easiest_items(tables: ScoreTables, settings: DetectSettings) -> list[TopItem
         if values
     }
     frames = {model: _texts(tables, model) for model in tables.models}
-    made = []
+    lists = []
     for model, score, values in columns:
         top = tops.get((model, score), [])
         if not top:
@@ -78,8 +78,8 @@ def easiest_items(tables: ScoreTables, settings: DetectSettings) -> list[TopItem
         last = values[top[-1]]
         tied = sum(value == last for value in values.values())
         kept = sum(values[name] == last for name in top)
-        made.append(TopItems(model, score, len(top), tied - kept, items))
-    return made
+        lists.append(TopItems(model, score, len(top), tied - kept, items))
+    return lists
 
 
 def _scores(

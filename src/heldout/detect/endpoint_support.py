@@ -1,4 +1,4 @@
-"""Which detectors an endpoint's log-probabilities are enough for, and what the others lack."""
+"""Which detectors an endpoint's log-probabilities support, and what the others lack."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from heldout.stats import Interval, binomial_interval, cluster_rate_interval
 
 
 class Strict(BaseModel):
-    """Written to a file people script against: an unknown field is a mistake."""
+    """Base of records in files that scripts read: an unknown field is an error."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -59,7 +59,7 @@ class Finding(Strict):
     direction: Literal["seen", "not seen", "none"]  # higher = more likely seen, everywhere
     n: int
     clusters: int
-    #: the rate, in benchmarks drawn like this one, that would have shown 19 times out of 20
+    #: the rate, in benchmarks drawn like this one, that would be detected 19 times out of 20
     minimum_detectable_effect: float
     blind_to: list[str] = Field(default_factory=list)  # what this detector cannot see, in words
     seed: int | None  # None where nothing was drawn at random
@@ -97,31 +97,31 @@ def rate_finding(
 
 
 Direction = Literal["seen", "not seen", "none"]
-# What would have shown 19 times out of 20 at the two-sided 5 % level, in standard errors.
+# The effect that would be detected 19 times out of 20 at the two-sided 5 % level, in standard errors.
 DETECTABLE = 1.959964 + 1.644854
 NORMAL = 1.959964
 
 
 class NotTestable(Strict):
-    """No number, and why: never a pass."""
+    """The reason why there is no result; it is never a pass."""
 
     id: str
     detector: str
     cell: Cell
     reason: str
-    #: False where nobody recorded what it needs: then it is no gap in what was planned
+    #: False if what it needs was not recorded: then it is no gap in the plan
     recorded: bool = True
 
 
 class NotRecorded(str):
-    """A reason that says what somebody would have to record first."""
+    """A reason that says what has to be recorded first."""
 
 
 Outcome = Finding | NotTestable
 
 
 def not_testable(detector: str, benchmark: str, model: str, reason: str) -> NotTestable:
-    """What a detector yields where it can say nothing of a model.
+    """What a detector yields for a model that it cannot test.
 
     Args:
         detector: The detector's name.
@@ -149,14 +149,14 @@ def direction_of(p: float | None, effect: float) -> Direction:
 def around(
     value: float, error: float, method: str, within: tuple[float, float] = (-math.inf, math.inf)
 ) -> Interval:
-    """``within`` are the values the effect can have: beyond them no true value lies, so none is lost."""
+    """The interval clipped to ``within``, the values that the effect can have."""
     low, high = value - NORMAL * error, value + NORMAL * error
     return Interval(max(low, within[0]), min(high, within[1]), 0.95, method)
 
 
 def around_correlation(value: float, error: float, method: str) -> Interval:
     """Fisher's z: ``error``, the spread where there is no correlation, is there that of z as well."""
-    if abs(value) >= 1.0:  # perfect order of few clusters: z has no end on that side
+    if abs(value) >= 1.0:  # perfect order of few clusters: z is infinite on that side
         low, high = sorted((value, value - math.copysign(NORMAL * error, value)))
         return Interval(max(low, -1.0), min(high, 1.0), 0.95, method)
     z = math.atanh(value)

@@ -31,7 +31,7 @@ BLIND_TO = [
 def image_nearness(
     items: pl.DataFrame, matches: pl.DataFrame, calibration: Calibration, *, benchmark: str
 ) -> list[Finding]:
-    """No findings where the null resolves no α: the claim says so."""
+    """No findings if the null is too small for any α: the claim says so."""
     tau = calibration.tau
     if tau is None or not len(calibration.benchmark):
         return []
@@ -128,7 +128,7 @@ def _questions(
 
 
 def _verified(here: pl.DataFrame) -> dict[str, str]:
-    """What registration said of each picture that was looked at, its strongest word."""
+    """The strongest relation that registration found for each picture it looked at."""
     picture = pl.col("evidence").str.json_path_match("$.benchmark_pixels").alias("picture")
     words: dict[str, str] = {}
     strength = {"proven copies": 2, "undecided": 1, "no copy": 0}
@@ -151,7 +151,7 @@ def _details(
     point = next(point for point in calibration.sweep.points if point.threshold.alpha == tau.alpha)
     words = ("proven copies", "undecided", "no copy", "not looked at")
     messages = [verified.get(text, "not looked at") for text in flagged]
-    # Two pictures at one neighbour are no news in a small corpus: only what chance does not make.
+    # Two pictures with the same neighbour are common in a small corpus: only more than chance is reported.
     crowded = (
         [hub for hub in calibration.hubs.hubs if hub.p_adjusted < LEVEL] if calibration.hubs else []
     )

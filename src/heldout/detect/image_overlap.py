@@ -56,8 +56,8 @@ def image_overlap(
     nearest: int = 0,
     hashes: bool = False,
 ) -> list[Finding]:
-    """``items`` and ``matches`` are the run's tables, ``leaked`` is ``evidence.leaks`` of it; what cannot
-    be compared is no denominator.
+    """``items`` and ``matches`` are the run's tables, ``leaked`` is ``evidence.leaks`` of it; what cannot be
+    compared is not in the denominator.
 
     ``nearest`` neighbours of every picture were verified, or with 0 what its ``hashes`` found; without
     both only exact copies were looked for.
@@ -129,14 +129,14 @@ def _images(
 ) -> list[Finding]:
     """Images with a proven copy; where some are undecided, also with these counted as copies."""
     corpus = common["cell"].corpus
-    # A picture is what it shows: one row per distinct digest, in the cluster of its first item.
+    # One row per distinct picture (by digest), in the cluster of its first item.
     shown = (
         items.select("cluster", pl.col("image_digests").alias("digest"))
         .explode("digest")
         .filter(pl.col("digest").is_not_null())
     )
     leaked = _leaked_pictures(hits)
-    # Of a picture that nobody can decode only the bytes were compared: a hit counts, a miss says little.
+    # Of a picture that cannot be decoded only the bytes were compared: a hit counts, a miss says little.
     whole = (pl.col("digest") != "") & ~pl.col("digest").str.starts_with(BYTES_ONLY)
     compared = whole | pl.col("digest").is_in(list(leaked))
     pictures = shown.filter(compared).unique("digest", keep="first", maintain_order=True)
@@ -233,7 +233,7 @@ def _strongest(here: pl.DataFrame) -> dict[str, str]:
 
 
 def _reasons(here: pl.DataFrame, undecided: Collection[str]) -> dict[str, int]:
-    """Undecided pictures by what keeps registration from deciding: that of their nearest such match."""
+    """Undecided pictures by the reason why registration could not decide their nearest match."""
     rows = here.filter(pl.col("relation") == Relation.UNDECIDED)
     rows = rows.sort("similarity", descending=True, nulls_last=True, maintain_order=True)
     because: dict[str, str] = {}
@@ -250,9 +250,9 @@ def _count(hits: pl.DataFrame, column: str) -> dict[str, int]:
 
 # joined-leakage: what of each item leaked into a corpus, picture and words taken together.
 #
-# A picture without its question changes little; a question without its picture may change nothing; all
-# three together hand the answer over. One row per item and corpus says which it is, one finding per
-# corpus counts them.
+# A picture without its question changes little; a question without its picture may change nothing; all three
+# together give the answer away. One row per item and corpus says which of them leaked, one finding per corpus
+# counts the rows.
 
 
 JOINED = "joined-leakage"

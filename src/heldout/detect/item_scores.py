@@ -1,4 +1,4 @@
-"""From item scores to a statement about the set: suspects against items nobody can have seen.
+"""From item scores to a statement about the set: suspects against items that no model can have seen.
 
 An item score alone says how easy an item is. Only a comparison makes it evidence, and the only one
 that needs no assumption about the model is with items of the same kind that it cannot have seen
@@ -149,7 +149,7 @@ class _SetTest:
     def against(
         self, tables: ScoreTables, model: str, baseline: str, settings: DetectSettings
     ) -> Difference | str:
-        """Both models' scores in units of their own spread: a gain is no memory."""
+        """Both models' scores in units of their own spread: a gain is not memory."""
         if settings.unseen is None:
             return "no items are known to be unseen"
         cells = tables.common([model, baseline])
@@ -185,14 +185,14 @@ def _contrast(
 ) -> Contrast | None:
     """The difference within strata; wider the less of the comparison is left within them."""
     left = within_strata(values, suspects, labels)
-    made = cluster_contrast(left, suspects, clusters, draws=DRAWS, seed=seed)
-    if made is None:
+    contrast = cluster_contrast(left, suspects, clusters, draws=DRAWS, seed=seed)
+    if contrast is None:
         return None
     wider = max(stratum_overlap(suspects, labels), LEAST_OVERLAP) ** -0.5
-    ends = (made.value + wider * (end - made.value) for end in made.interval[:2])
+    ends = (contrast.value + wider * (end - contrast.value) for end in contrast.interval[:2])
     low, high = ends
-    interval = made.interval._replace(low=low, high=high)
-    return made._replace(error=made.error * wider, interval=interval)
+    interval = contrast.interval._replace(low=low, high=high)
+    return contrast._replace(error=contrast.error * wider, interval=interval)
 
 
 def _apart(overlap: float, settings: DetectSettings) -> str:
@@ -209,7 +209,7 @@ def _standard(values: Floats) -> Floats:
 
 
 def _blind(tables: ScoreTables, scored: ModelScores, suspects: Mask) -> float:
-    """The same for every model and score that covers the same items."""
+    """The blind baseline, which is the same for every model and score that covers the same items."""
     key = ("blind", tuple(scored.frame["benchmark_id"]), suspects.tobytes())
     if key not in tables.memo:
         tables.memo[key] = blind_area(scored.frame, suspects)
@@ -217,7 +217,7 @@ def _blind(tables: ScoreTables, scored: ModelScores, suspects: Mask) -> float:
 
 
 def unseen_items(scored: ModelScores, settings: DetectSettings) -> Mask:
-    """Which items nobody can have seen, by the metadata field the user named."""
+    """Which items no model can have seen, by the metadata field that the user named."""
     assert settings.unseen is not None
     field, wanted = settings.unseen
     values = metadata_column(scored.frame, field)

@@ -2,8 +2,8 @@
 
 Each item is conditioned on the items before it, so a model that saw the release in order finds it
 likelier than its shuffles. Two p-values: the sharded t of the paper, with the unbiased variance and
-``sf`` instead of ``1 - cdf``; and an exact one, which asks how often a shuffle drawn in place of the
-released order of every shard would have stood out as much. The exact one is the finding's.
+``sf`` instead of ``1 - cdf``; and an exact one, which asks how often a random shuffle in place of the released
+order of every shard would have been as extreme. The exact one is the finding's.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ from heldout.stats import Interval, staged
 
 NAME = "order-joint"
 MANY = 30  # shards from which on the number of arrangements limits nothing
-ENOUGH_SHARDS = 5  # below, the spread between shards is a guess, and the shuffles' own is used
+# with fewer, the spread between shards is uncertain, and that of the shuffles is used
+ENOUGH_SHARDS = 5
 BLIND_TO = ["memory without order (items seen shuffled or alone)", "memory beyond one shard"]
 
 
@@ -170,7 +171,7 @@ DETECTOR = Detector(
     find,
     table="order_joint",
     requires=frozenset({Need.DOCUMENTS, Need.BUDGET}),
-    # Topics in runs help whoever uses its context, and shuffles break the runs.
+    # Runs of one topic help any model that uses its context, and shuffles break the runs.
     controls=("external baseline", "spread of clean models"),
     against=against,
     cost=cost,

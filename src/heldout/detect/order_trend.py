@@ -2,7 +2,7 @@
 
 A sum of independent log-likelihoods has no order, so this is not the test of Oren et al.; it is a rank
 correlation with position. A benchmark sorted by difficulty shows a trend for every model that never
-saw it, which is why the claim asks for baselines and other orders before it believes one.
+saw it, which is why the claim requires baselines and other orders.
 """
 
 from __future__ import annotations

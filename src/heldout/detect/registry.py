@@ -1,4 +1,4 @@
-"""Every detector by name, and how a run of several of them is made."""
+"""Every detector by name, and how several of them are run."""
 
 from __future__ import annotations
 
@@ -50,23 +50,23 @@ def _of_packages(path: tuple[str, ...]) -> dict[str, Detector]:
         package = point.dist.name if point.dist is not None else point.value
         where = f"the detector '{point.name}' of the package {package}"
         try:
-            made = point.load()
+            loaded = point.load()
         except Exception as error:
             raise InputError(
                 f"{where} cannot be loaded ({type(error).__name__}: {error}): repair or uninstall it"
             ) from error
-        if not isinstance(made, Detector):
-            made = made() if callable(made) else made
-        if not isinstance(made, Detector):
+        if not isinstance(loaded, Detector):
+            loaded = loaded() if callable(loaded) else loaded
+        if not isinstance(loaded, Detector):
             raise InputError(
-                f"{where}: expected a heldout.detect.Detector, found {type(made).__name__}"
+                f"{where}: expected a heldout.detect.Detector, found {type(loaded).__name__}"
             )
-        if made.name in taken:
+        if loaded.name in taken:
             raise InputError(
-                f"{where} is called {made.name}, which is the name of another detector"
+                f"{where} is called {loaded.name}, which is the name of another detector"
             )
-        taken.add(made.name)
-        known[made.name] = made
+        taken.add(loaded.name)
+        known[loaded.name] = loaded
     return known
 
 
@@ -92,9 +92,9 @@ def run_detectors(
             )
     checks = {model: self_checks(tables, model) for model in tables.models}
     broken = {
-        model: "; ".join(check.reason for check in made if check.failed)
-        for model, made in checks.items()
-        if any(check.failed for check in made)
+        model: "; ".join(check.reason for check in results if check.failed)
+        for model, results in checks.items()
+        if any(check.failed for check in results)
     }
     sound = tables.without(list(broken))
     recorded_for = {"scores": bool(tables.models), "answers": bool(tables.answering)}
@@ -102,7 +102,7 @@ def run_detectors(
     for name in names or known:
         if not recorded_for.get(known[name].needs, True):
             continue
-        # What a model answered stands, whatever is the matter with its scores.
+        # Answers count even if the model's scores failed their checks.
         for model, reason in broken.items() if known[name].needs == "scores" else ():
             message = f"a self-check of its scores failed: {reason}"
             outcomes.append(not_testable(name, tables.benchmark, model, message))

@@ -1,4 +1,4 @@
-"""Checks of a model's scores before any test: a score that cannot be trusted makes nothing testable."""
+"""Checks of a model's scores before any test: with scores that cannot be trusted nothing is testable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The recorded tables of a run as detectors read them: in released order, whatever order they are in."""
+"""The recorded tables of a run as detectors read them: always in released order."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from heldout.store import Run, empty_table, make_table
 Floats = NDArray[np.float64]
 _BANDS = ((1, "1 word"), (3, "2-3 words"), (7, "4-7 words"))
 _CLOSED = {"yes", "no", "true", "false"}
-MOST_STRATA = 24  # values of a field, above which it divides the benchmark into crumbs
+MOST_STRATA = 24  # values of a field, above which strata are too small
 
 
 @dataclass(frozen=True)
@@ -42,16 +42,14 @@ class ScoreTables:
     #: the nearest corpus pictures, where an encoder searched, and how they were measured
     nearest: pl.DataFrame | None = None
     calibration: Mapping[str, Any] = field(default_factory=dict)
-    #: by variant, what the twins say of their making
+    #: by variant, how the twins were made
     twins: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     #: by variant, the items that have a twin, and those whose twin is the original: where twins were given
     twin_items: Mapping[str, frozenset[str]] = field(default_factory=dict)
     unchanged: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if not self.items[
-            "position"
-        ].is_sorted():  # whatever order the table is in, one is released
+        if not self.items["position"].is_sorted():  # the table may be in any order
             object.__setattr__(self, "items", self.items.sort("position"))
 
     @classmethod
@@ -120,7 +118,7 @@ class ScoreTables:
 
     @cached_property
     def memo(self) -> dict[Hashable, Any]:
-        """What several detectors need and one of them has worked out."""
+        """A result that several detectors need, computed once."""
         return {}
 
     @cached_property

@@ -115,12 +115,12 @@ def quantiles(delta: Floats) -> dict[str, float]:
 
 
 def _gap(tails: NDArray[np.bool_], row: int, baselines: list[int]) -> Floats:
-    """In the tail of the model or not, less the share of the baselines."""
+    """Per item: in the model's tail or not, less the share of baselines."""
     return np.asarray(tails[row].astype(np.float64) - tails[baselines].mean(axis=0))
 
 
 def _against(difference: Floats, clusters: list[str], settings: DetectSettings) -> Permuted:
-    """Model and baseline change places cluster by cluster, if neither has seen anything."""
+    """Swap model and baseline cluster by cluster: the null is that neither has seen anything."""
     known = {name: code for code, name in enumerate(dict.fromkeys(clusters))}
     codes = np.fromiter((known[name] for name in clusters), np.int64, len(clusters))
     sums = np.bincount(codes, weights=difference)
@@ -137,7 +137,7 @@ DETECTOR = Detector(
 )
 
 
-# Where a tail lives: its rate in every stratum of every field that divides the benchmark.
+# Where a tail lies: its rate in every stratum of every field that divides the benchmark.
 #
 # A tail that lies in one kind of question is what that kind does to any confident model (the published one
 # lies in the closed questions of SLAKE, for a model that cannot have seen them, too). So the table says what

@@ -56,14 +56,14 @@ def text_overlap(
 ) -> list[Finding]:
     """``items``, ``matches`` and ``queries`` are the run's tables items, text_matches, text_queries.
 
-    ``answered`` says whether the corpus gives any question an answer: without one, a short question
-    is never evidence, so nobody could have found it.
+    ``answered`` says whether the corpus gives any question an answer: without one, a short question is never
+    evidence, so it could not have been found.
     """
     matches = matches.filter(pl.col("corpus") == corpus)
     queries = queries.filter(pl.col("corpus") == corpus)
     by_words = [method for method in methods if method != "provenance"]
     untestable = untestable_items(items, queries, by_words, answered)
-    # What was found could be found, whatever the rule says.
+    # What was found counts as testable, whatever the rule says.
     evident = matches.filter((pl.col("degree") != "none") & (pl.col("method") != "provenance"))
     for method, identifier in evident.select("method", "benchmark_id").iter_rows():
         untestable.get(method, {}).pop(identifier, None)
@@ -120,7 +120,7 @@ def _beside(evident: pl.DataFrame) -> dict[str, int]:
     }
 
 
-# Rows that are what they are because people said so, and not the tool.
+# Rows decided by people's judgement.
 _by_people = (pl.col("evidence").str.json_path_match("$.people.tool") != SAME_ITEM).fill_null(False)
 
 

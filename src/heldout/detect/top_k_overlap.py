@@ -1,8 +1,8 @@
 """top-k overlap: do two models find the same items easiest, more often than chance?
 
 Chance is K²/N for independent rankings of unrelated items, and a hypergeometric tail. Items of one
-image are easy together, so the finding's p deals one model's clusters out anew among clusters of equal
-size. Neither knows that some items are easy for everybody, or for all models of one lineage: a claim asks
+image are easy together, so the finding's p permutes one model's clusters among clusters of equal size. Neither
+accounts for items that are easy for every model, or for all models of one lineage: a claim asks
 for pairs of baselines of other lineages that overlap less.
 """
 

@@ -2,7 +2,7 @@
 
 Easy items are answered right and score high in every model, so three independent marks would be the wrong
 null: what is asked is whether *high score and right answer* meet flagged pictures more often than other
-pictures. Whole clusters change places with others of their size. It describes, item by item; a baseline
+pictures. Whole clusters are exchanged with others of their size. It describes, item by item; a baseline
 that has the hits as well explains them, and no claim rests on them.
 """
 
@@ -102,10 +102,10 @@ def triple_hits(
             for answer, good, known in _answers(tables, model, flag.corpus, ids):
                 of = ModelScores(model, scored.frame.filter(known))
                 marks = marked[known], tail[known], good[known]
-                made = _hits(flag, answer, of, *marks, which, settings)
-                hits.append(made)
+                row = _hits(flag, answer, of, *marks, which, settings)
+                hits.append(row)
                 value = dict(zip(ids, scores.tolist(), strict=True))
-                rows += [_row(made, name, flag, value[name]) for name in made.ids]
+                rows += [_row(row, name, flag, value[name]) for name in row.ids]
     return _adjusted(hits), _smallest(rows)
 
 
@@ -180,7 +180,8 @@ def _hits(
         marked, both, clusters, permutations=settings.permutations, seed=settings.seed
     )
     interval = cluster_rate_interval(hit, clusters)
-    possible = float(min(int(marked.sum()), int(both.sum())))  # no more hits than either side has
+    # at most as many hits as either side has
+    possible = float(min(int(marked.sum()), int(both.sum())))
     ids = [scored.frame["benchmark_id"][int(place)] for place in np.flatnonzero(hit)]
     return TripleHits(
         model=scored.model,
@@ -218,22 +219,22 @@ def _adjusted(hits: Sequence[TripleHits]) -> list[TripleHits]:
     return [replace(hit, p_adjusted=adjusted.get(n)) for n, hit in enumerate(hits)]
 
 
-def _row(made: TripleHits, name: str, flags: _PictureFlags, score: float) -> dict[str, Any]:
+def _row(hits: TripleHits, name: str, flags: _PictureFlags, score: float) -> dict[str, Any]:
     return {
         "benchmark_id": name,
-        "model": made.model,
-        "corpus": made.corpus,
-        "encoder": made.encoder,
-        "flag": made.flag,
-        "answer": made.answer,
-        "alpha": made.alpha,
+        "model": hits.model,
+        "corpus": hits.corpus,
+        "encoder": hits.encoder,
+        "flag": hits.flag,
+        "answer": hits.answer,
+        "alpha": hits.alpha,
         "similarity": flags.similarity.get(name),
         "score": score,
     }
 
 
 def _smallest(rows: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
-    """Sets grow with α: an item stands once, where it came in."""
+    """Sets grow with α: each item is listed once, at the smallest α."""
     key = ["model", "corpus", "encoder", "flag", "answer"]
     return (
         pl.DataFrame(make_table("triple_hits", rows))

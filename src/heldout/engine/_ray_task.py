@@ -1,4 +1,4 @@
-"""What runs inside a Ray worker. It travels by value, so that it can say what a node lacks."""
+"""What runs inside a Ray worker. It travels by value, so that it can report what a node lacks."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 _CGROUP_LIMIT = Path("/sys/fs/cgroup/cpu.max")
-CORES = "HELDOUT_CORES"  # what usable_cores answers, where it is less than the machine has
+CORES = "HELDOUT_CORES"  # overrides usable_cores
 THREAD_VARIABLES = (
     CORES,
     "OMP_NUM_THREADS",  # torch, faiss, Arrow's computations, onnxruntime through model/onnx
@@ -47,7 +47,7 @@ def shared_threads(workers: int) -> Iterator[None]:
     """
     threads = str(max(1, usable_cores() // workers))
     added = [name for name in THREAD_VARIABLES if name not in os.environ]
-    # The user's HELDOUT_CORES is of the whole program, of which a worker is a part.
+    # The user's HELDOUT_CORES counts for the whole program, including its workers.
     before = os.environ.get(CORES)
     os.environ.update(dict.fromkeys([*added, CORES], threads))
     try:

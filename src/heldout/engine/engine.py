@@ -21,12 +21,12 @@ _EXHAUSTED = f"{MachineError.__name__}: "
 
 @dataclass(frozen=True, slots=True)
 class Outcome(Generic[Task, Result]):
-    """What became of one task: a value, or the error that ended it as text (``error``)."""
+    """The outcome of one task: a value, or the error that ended it as text (``error``)."""
 
     index: int  # the task's position among the tasks
     task: Task
     value: Result | None = None
-    error: str | None = None  # "ValueError: what it said"
+    error: str | None = None  # "ValueError: its message"
     traceback: str | None = None  # where it was raised; none when the worker died
 
     @property
@@ -51,8 +51,8 @@ class Engine(Protocol):
 
         Tasks are drawn lazily, a bounded number ahead of the workers. A task that raises gives an
         Outcome with ``error`` and stops nothing; a worker that dies has its tasks tried again, and
-        a task that kills ``tries`` workers becomes an error Outcome. Where a task finds the disk
-        full or may not open more files, so would the next: a MachineError ends the map. Closing the
+        a task that kills ``tries`` workers becomes an error Outcome. If a task finds the disk full or cannot
+        open more files, so would the next: a MachineError ends the map. Closing the
         iterator (or Ctrl-C) cancels what is still running.
         """
         ...
@@ -86,7 +86,8 @@ def describe_error(error: BaseException) -> tuple[str, str]:
 def until_exhausted(
     outcomes: Generator[Outcome[Task, Result], None, None],
 ) -> Generator[Outcome[Task, Result], None, None]:
-    """``outcomes``, ended by a MachineError as soon as one says that the machine gave out."""
+    """``outcomes``, ended by a MachineError as soon as one of them says that the machine ran out of a
+    resource."""
     try:
         for outcome in outcomes:
             if outcome.error is not None and outcome.error.startswith(_EXHAUSTED):
@@ -143,7 +144,7 @@ class TaskQueue(Generic[Task, Result]):
             yield self._waiting.pop(self._released - 1)
 
 
-# Salvage: a task that failed is done again in smaller and smaller pieces, until what fails is small.
+# Salvage: a failed task is run again in smaller and smaller pieces, until only single items fail.
 #
 # A task may raise, or kill its worker: a picture that needs more memory than there is, a decoder that
 # crashes. Pieces are tasks like any other, so the engine isolates them as it isolates tasks, and what
@@ -196,7 +197,7 @@ def map_salvaged(
     hopeless: set[str] = set()
     for outcome in failed:
         error = outcome.error or "no result"
-        if error in hopeless:  # whatever it is, it is not one item of one task
+        if error in hopeless:  # then single items are not the cause
             yield outcome
             continue
         value = _Redo(engine, function, salvage).run(outcome.task, error)

@@ -91,7 +91,7 @@ class Worker:
             signal.pthread_sigmask(signal.SIG_SETMASK, previous)
 
     def submit(self, name: object, function: bytes, job: Job) -> None:
-        # A dead worker is noticed where answers are received, with its job still in ``jobs``.
+        # A dead worker is noticed when results are received, with its job still in ``jobs``.
         self.jobs.append(job)
         with contextlib.suppress(OSError):
             if self.loaded is not name:
@@ -134,7 +134,7 @@ class Worker:
             self.connection.send_bytes(STOP)
 
     def stop(self) -> None:
-        """Let a process that was asked to stop end by itself; insist if it does not."""
+        """Wait for a process that was asked to stop; kill it if it does not."""
         self.process.join(_STOP_SECONDS)
         self.kill()
 
@@ -171,11 +171,12 @@ class LocalMap(Generic[Task, Result]):
         self._pool = pool
         self._tries = tries  # workers a task may kill before it is given up
         self._function = function
-        self._name = object()  # tells the workers' copies of this function from another map's
+        # distinguishes the workers' copies of this function from another map's
+        self._name = object()
         ahead = 2 * _JOBS_PER_WORKER * pool.workers
         self._queue = TaskQueue[Task, Result](tasks, ordered=ordered, ahead=ahead)
         self._workers: list[Worker] = []
-        self._again: deque[Job] = deque()  # waited in a worker that died: not suspected
+        self._again: deque[Job] = deque()  # waited in a worker that died: not suspects
         self._suspects: deque[Job] = deque()  # ran in a worker when it died
         self._failed_starts = 0
 
@@ -190,7 +191,7 @@ class LocalMap(Generic[Task, Result]):
                 busy = [worker for worker in self._workers if worker.jobs]
                 if not busy:
                     return
-                # The timeout is for a death that the pipe does not tell: a grandchild holds it.
+                # The timeout is for a death that the pipe does not show because a grandchild holds it open.
                 connection.wait([worker.connection for worker in busy], timeout=_WAIT_SECONDS)
                 for worker in busy:
                     for outcome in self._collect(worker):
@@ -248,7 +249,7 @@ class LocalMap(Generic[Task, Result]):
     def _outcome(self, job: Job, kind: bytes, body: bytes) -> Outcome[Task, Result]:
         try:
             content = pickle.loads(body)
-        except Exception as error:  # a value may pickle and yet not come back
+        except Exception as error:  # a value may be pickled and yet fail to unpickle
             text, where = describe_error(error)
             return Outcome(job.index, job.task, error=text, traceback=where)
         if kind == VALUE:
@@ -339,7 +340,7 @@ class LocalEngine:
         return worker
 
     def take_back(self, worker: Worker) -> None:
-        """A map is done with a worker. One that still holds jobs is cancelled the only sure way."""
+        """Take back a worker from a map. One that still holds jobs is killed."""
         if worker.jobs or self._closed:
             self.discard(worker)
         else:

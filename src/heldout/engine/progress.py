@@ -39,7 +39,7 @@ def progress(
     line_every: float = LINE_EVERY_SECONDS,
     note: Callable[[], str] | None = None,
 ) -> Iterator[ProgressStep]:
-    """Show how far the work in this block is; nothing at all when it ends within two seconds.
+    """Show the progress of the work in this block; nothing if it ends within two seconds.
 
     ``done`` units were finished by an earlier run: they count, but not towards the rate. ``note`` is
     asked at every refresh for what else to say, such as the loss of a training.
@@ -49,7 +49,7 @@ def progress(
         yield work.step
         return
     finished = threading.Event()
-    # A thread and not the steps shows it: the first step may itself take minutes.
+    # A thread shows it, not the steps: the first step may take minutes.
     show = threading.Thread(
         target=_show,
         args=(work, Console(file=file or sys.stderr), finished, appears_after, line_every),
@@ -64,7 +64,7 @@ def progress(
 
 
 class Progress:
-    """How far a piece of work is, and how to say it."""
+    """The progress of a piece of work, and its description."""
 
     def __init__(
         self,
@@ -150,7 +150,7 @@ def _show(
         console.file.write(f"{work.title}: {work.describe()}\n")
         console.file.flush()
         if finished.wait(every):
-            # The first line may be of a moment when nothing was known: what was found says the last.
+            # The first line may come before anything was known, so a last line is printed.
             if work.noted():
                 console.file.write(f"{work.title}: {work.describe()}\n")
                 console.file.flush()

@@ -32,16 +32,16 @@ from heldout.errors import InputError, PrerequisiteError, require
 
 
 _CONNECT_SECONDS = 5.0
-# A cluster's client server forks a server for every client while its own gRPC threads run, and now
-# and then that child dies at birth ("Starting Ray client server failed"); the next one lives.
+# A cluster's client server forks a server for every client while its own gRPC threads run, and now and then
+# that child fails to start ("Starting Ray client server failed"); the next one works.
 _CLIENT_ATTEMPTS = 4
 _STORE_BYTES = 500_000_000  # of a cluster we start ourselves: tables and file names, not images
 
 
 def import_ray() -> Any:
     require("ray", "ray", "the Ray engine")
-    # Read when ray is imported: no usage report leaves this machine, and nothing that Ray says
-    # about dying workers goes to standard output, where log_to_driver=False still lets it.
+    # Read when ray is imported: no usage report leaves this machine, and Ray's messages about dying workers do
+    # not go to standard output, which log_to_driver=False alone does not prevent.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", ".")
     import ray
@@ -109,7 +109,7 @@ def _check_same_cluster(ray: Any, address: str | None) -> None:
 
 
 def _check_reachable(address: str) -> None:
-    """Ask the port first: Ray tries for minutes, and may end the process when nobody answers."""
+    """Check the port first: Ray tries for minutes, and may end the process when there is no answer."""
     parts = urlsplit(address if "://" in address else f"//{address}")
     try:
         host, port = parts.hostname, parts.port
@@ -131,10 +131,10 @@ def _check_reachable(address: str) -> None:
         ) from error
 
 
-# RayMap: one map over a Ray cluster. Ray places and retries tasks; this feeds it and listens.
+# RayMap: one map over a Ray cluster. Ray places and retries tasks; this submits them and collects results.
 
 
-_SUBMISSIONS = 3  # by us, when Ray gave a task up for a reason that is not the task's
+_SUBMISSIONS = 3  # retries by heldout, when Ray gave up a task for a reason that is not the task's
 _PER_CORE = 2  # tasks in flight: one runs, one waits on its node
 _RESOURCES_SECONDS = 10.0  # clusters grow and shrink; how often to look
 _WAIT_SECONDS = 1.0
@@ -158,7 +158,7 @@ class RayMap(Generic[Task, Result]):
         workers: int | None,
         tries: int,
     ) -> None:
-        self._tries = tries  # by Ray, when a worker or a node dies under a task
+        self._tries = tries  # retries by Ray, when a worker or a node dies
         self._ray = import_ray()
         self._function = function
         self._name = uuid.uuid4().hex
@@ -263,7 +263,7 @@ class RayEngine:
     """``address`` is host:port, ``ray://host:port`` or ``auto``; without one (and without
     RAY_ADDRESS) a cluster with ``workers`` cores starts on this machine and ends with the engine.
 
-    A cluster that was already there is left as it was found.
+    A cluster that was already there is left running.
     """
 
     name = "ray"

@@ -40,7 +40,7 @@ _VARIANTS = frozenset({ORIGINAL})
 
 @dataclass(frozen=True)
 class CellAnswers:
-    """What came of one model on one benchmark. ``fresh`` were asked by this command."""
+    """The result of one model on one benchmark. ``fresh`` replies were asked for by this command."""
 
     model: str
     benchmark: str
@@ -60,7 +60,7 @@ def ask_model(
     tolerance: float = 0.0,
     quiet: bool = False,
 ) -> CellAnswers:
-    """Replies that an earlier, perhaps killed, command paid for are taken from the journal."""
+    """Ask a model; replies of an earlier, perhaps killed, command are taken from the journal."""
     prepare_run(opened.benchmark, run)
     claim_model(run, model, asker.identity)
     benchmark = opened.benchmark
@@ -106,7 +106,7 @@ def ask_model(
     _keep(run, model, rows, dropped)
     if (
         answered.ended is not None
-    ):  # the tables hold what there is; the command still says why it failed
+    ):  # tables are written from what there is; the error is raised all the same
         raise answered.ended
     return CellAnswers(model, opened.name, len(rows), len(answered.fresh), _reasons(dropped))
 

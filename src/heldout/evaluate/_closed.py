@@ -81,7 +81,7 @@ def alternatives(question: str, answer: str) -> tuple[str, ...] | None:
         or len(listed) < 2
     ):
         return None
-    # All in the question's words: the answer's own capitals would tell it from the others.
+    # All in the question's words: the answer's own capitals would give it away.
     return tuple(f"{option[:1].upper()}{option[1:]}" for option in listed)
 
 
@@ -90,7 +90,7 @@ def _around(text: str, size: int) -> list[str]:
     first, *middle = [part.split() for part in before.rstrip(", ").split(",")]
     words = _ARTICLE.sub("", after).split()
     shared = words.index(first[-1]) if not middle and first[-1] in words else 0
-    if shared:  # "T1 weighted or T2 weighted": the word that both have is not part of either
+    if shared:  # "T1 weighted or T2 weighted": a word that both have belongs to neither
         return [" ".join(first[-1 - shared : -1]), " ".join(words[:shared])]
     own = len(middle[0]) if middle else size
     return [" ".join(span) for span in (first[-own:], *middle, words[:size])]
@@ -100,10 +100,10 @@ def _kept(benchmark: Benchmark, choose: Callable[[Example], Example | str]) -> B
     kept: list[Example] = []
     dropped: list[Dropped] = list(benchmark.dropped)
     for example in benchmark:
-        made = choose(example)
-        if isinstance(made, Example):
-            kept.append(made)
+        choice = choose(example)
+        if isinstance(choice, Example):
+            kept.append(choice)
         else:
             detail = f"{example.question or '':.80} | {example.answer or '':.40}"
-            dropped.append(Dropped(STAGE, example.id, made, detail))
+            dropped.append(Dropped(STAGE, example.id, choice, detail))
     return replace(benchmark, examples=tuple(kept), dropped=tuple(dropped))

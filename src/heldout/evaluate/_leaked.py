@@ -17,7 +17,7 @@ LEAKED, CLEAN, UNDECIDED = "leaked", "clean", "undecided"
 
 @dataclass(frozen=True)
 class ItemLabels:
-    """``labels``: by item leaked, clean or undecided; items nobody compared have none."""
+    """``labels``: by item leaked, clean or undecided; items that were not compared have none."""
 
     source: str
     labels: Mapping[str, str]

@@ -19,7 +19,7 @@ _MOVED = ", then at "
 
 class AnswerOrigin(NamedTuple):
     """``named``: for people. ``identity``: digest of a file, or the name under which a model is served:
-    a server that moved goes on with what it had answered."""
+    a server that moved continues with its earlier replies."""
 
     kind: str
     named: str
@@ -86,7 +86,7 @@ def _same(origin: AnswerOrigin, other: AnswerOrigin) -> bool:
 
 
 def _holds(part: Run, model: str) -> bool:
-    """An attempt that failed before its first answer binds nobody."""
+    """Whether there are answers: an attempt that failed before its first answer does not count."""
     journal = part.path / "stages" / "ask" / stage_folder(model) / "replies.jsonl"
     if journal.exists() and journal.stat().st_size:
         return True

@@ -25,8 +25,8 @@ _PLAIN = str.maketrans("", "", "-_ .")
 
 
 def recorded_files(settings: EvaluateSettings, suite: Suite) -> list[tuple[str | None, Path]]:
-    """The recorded files, each with the benchmark that it was given for. Asks for nothing but the files, so
-    that a mistyped name is found out before a benchmark is downloaded."""
+    """The recorded files, each with the benchmark that it was given for. Only the files are looked at, so that
+    a mistyped name is reported before a benchmark is downloaded."""
     chosen = [suite.benchmark(name) for name in settings.benchmarks] or suite.benchmarks
     known = [suite_benchmark.name for suite_benchmark in chosen]
     files = [_named(text, known) for text in settings.recorded]

@@ -13,13 +13,13 @@ from heldout.errors import InputError
 from heldout.model import STAGE, Asker, Prompt, Reply, open_model
 from heldout.store import Dropped
 
-CHUNK = 32  # prompts of one task: what a worker that dies loses at most
+CHUNK = 32  # prompts per task: at most so many are lost with a worker
 FAILURES = 3  # chunks in a row: the model is broken, not the items
 
 
 @dataclass(frozen=True)
 class LocalModelSpec:
-    """All that it takes to open a model anywhere: name, options of ``open_model``, length of replies."""
+    """What is needed to open a model on a worker: name, options of ``open_model``, length of replies."""
 
     name: str
     options: tuple[tuple[str, Any], ...] = ()
@@ -33,7 +33,7 @@ _OPENED: dict[LocalModelSpec, Asker] = {}
 
 
 def _opened(spec: LocalModelSpec) -> Asker:
-    """A worker keeps one model: the next one takes its place in memory."""
+    """A worker keeps one model; the next one replaces it in memory."""
     if spec not in _OPENED:
         _OPENED.clear()
         _OPENED[spec] = spec.open()

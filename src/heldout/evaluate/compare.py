@@ -1,4 +1,4 @@
-"""Two models on the same items: difference with interval, McNemar by cluster, what could have been seen."""
+"""Two models on the same items: difference with interval, McNemar by cluster, detectable difference."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class PairedDifference:
     @cached_property
     def detectable(self) -> float | None:
         """The smallest difference that is found four times out of five at the corrected level (Holm's
-        first step, which every difference passes); None where these data do not tell."""
+        first step, which every difference passes); None if these data do not say."""
         exact = self.table is not None and self.clusters == self.n
         return detectable_difference(
             self.clustered, alpha=LEVEL / self.family, exact=exact, seed=self.seed
@@ -71,7 +71,7 @@ class PairedDifference:
 
     @property
     def needed(self) -> int | None:
-        """Items that it would take to find the observed difference at that level."""
+        """Items needed to detect the observed difference at that level."""
         if self.table is None or not self.value:
             return None
         discordant = (self.table.first + self.table.second) / self.table.n
@@ -128,20 +128,20 @@ def compare_models(
     names = (first[0].model, second[0].model)
     if not shared:
         raise InputError(f"{names[0]} and {names[1]} have no benchmark in common")
-    made: list[PairedDifference] = []
+    differences: list[PairedDifference] = []
     clustered: list[ClusterDifferences] = []
     for a, b in shared:
         pair = _paired(a, b)
         clustered.append(ClusterDifferences(*cluster_sums(pair[0] - pair[1], pair[2])))
-        made.append(_difference(a, b, *pair, clustered[-1], seed=seed))
-    if len(made) > 1:
-        made.append(_overall(made, clustered, seed))
-    alone = PairedComparison(*names, tuple(made), tuple(_remarks(shared, first, second)))
+        differences.append(_difference(a, b, *pair, clustered[-1], seed=seed))
+    if len(differences) > 1:
+        differences.append(_overall(differences, clustered, seed))
+    alone = PairedComparison(*names, tuple(differences), tuple(_remarks(shared, first, second)))
     return _corrected([alone])[0]
 
 
 def _corrected(pairs: Sequence[PairedComparison]) -> list[PairedComparison]:
-    """Two families: what the pairs are judged by, and the benchmarks where a pair has several."""
+    """Two families: the differences that decide pairs, and the benchmarks of pairs that have several."""
     overall = _adjusted([pair.overall for pair in pairs])
     parts = iter(_adjusted([part for pair in pairs for part in pair.differences[:-1]]))
     return [
@@ -172,7 +172,7 @@ def rank_models(
     }
     pairs = [(a, b) for a, b in combinations(models, 2) if set(had[a]) & set(had[b])]
     compared = [compare_models(models[a], models[b], seed=seed) for a, b in pairs]
-    made = {
+    by_pair = {
         (paired_comparison.first, paired_comparison.second): paired_comparison
         for paired_comparison in _corrected(compared)
     }
@@ -193,7 +193,7 @@ def rank_models(
             f"ranked are models with {', '.join(kept)}; not ranked, since their benchmarks are others: "
             f"{'; '.join(others)}"
         )
-    # Decided already, so that ranks and the readings of pairs are never at odds: 0 is a difference.
+    # Taken from the decided pairs, so that ranks and readings never contradict each other.
     tested = [
         (
             a,
@@ -201,10 +201,10 @@ def rank_models(
             paired_comparison.overall.value,
             0.0 if paired_comparison.overall.reading == DIFFER else 1.0,
         )
-        for (a, b), paired_comparison in made.items()
+        for (a, b), paired_comparison in by_pair.items()
         if a in means and b in means
     ]
-    return ranks_of(means, tested), made, remarks
+    return ranks_of(means, tested), by_pair, remarks
 
 
 def comparison_frame(pairs: Iterable[PairedComparison]) -> pl.DataFrame:

@@ -21,7 +21,7 @@ _SHOWN = 3
 
 @dataclass(frozen=True)
 class OpenedBenchmark:
-    """``remarks``: what is to be known before its numbers are read."""
+    """``remarks``: what to know before reading its numbers."""
 
     entry: SuiteBenchmark
     benchmark: Benchmark
@@ -73,7 +73,7 @@ def suite_benchmarks(text: str, *, quiet: bool = False) -> list[Benchmark]:
 
 @dataclass(frozen=True)
 class _Place:
-    """Where a benchmark of a suite is read from; and what a user does who has it elsewhere."""
+    """Where a benchmark of a suite is read from; and what to do if it is elsewhere."""
 
     source: str
     images: str | None
@@ -108,7 +108,7 @@ def _open(
     title = f"reading the images of {entry.name}"
     with progress(title, len(benchmark.images), "images", disabled=quiet) as step:
         benchmark.identify(step)
-    if settings.models or settings.endpoints:  # answers that are there need no pictures
+    if settings.models or settings.endpoints:  # recorded answers need no pictures
         _check_images(suite, entry, benchmark, where)
     scorers = settings.scorers if settings.scorers is not None else entry.scorers
     return OpenedBenchmark(
@@ -136,8 +136,8 @@ def _read(entry: SuiteBenchmark, suite: Suite, where: _Place) -> tuple[Benchmark
             name=entry.name,
         )
     except InputError as error:
-        said = f"suite {suite.name}, benchmark {entry.name}: {error}{where.data_advice}"
-        raise InputError(said) from error
+        message = f"suite {suite.name}, benchmark {entry.name}: {error}{where.data_advice}"
+        raise InputError(message) from error
     kept = {"all": lambda benchmark: benchmark, "choice": only_choices, "closed": closed_as_choices}
     benchmark = kept[entry.questions](read)
     if not benchmark.examples:
@@ -172,7 +172,7 @@ def _from(folder: Path | None, text: str) -> str:
 
 
 def _images_from(folder: Path | None, images: str | None) -> str | None:
-    """Always a folder, so a complaint says where it was looked for."""
+    """Always a folder, so that an error says where images were searched."""
     return str(folder / images) if folder is not None and images else images
 
 

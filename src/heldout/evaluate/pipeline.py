@@ -44,19 +44,7 @@ def evaluate(
     quiet: bool = False,
     **values: Any,
 ) -> Evaluation:
-    """Evaluate models on a suite of benchmarks: accuracy with intervals by image, and the unweighted mean.
-
-    Args:
-        settings: All settings; or give them by name as further arguments.
-        out: Run folder, new or of the same suite: replies that are there are not asked for again.
-        engine: ``local``, ``ray`` or ``ray://HOST:PORT``: where local models run.
-        workers: Workers that each hold the model; default: this process alone, or the whole cluster.
-        quiet: Show no progress.
-        **values: Fields of ``heldout.evaluate.EvaluateSettings``.
-
-    Returns:
-        Accuracies, disagreements with published scorers, ranks and paired comparisons.
-    """
+    """What ``heldout.evaluate`` does, with the same parameters, but without page."""
     chosen = EvaluateSettings.choose(settings, values)
     suite, folder = read_suite(chosen.suite)
     files = recorded_files(chosen, suite)
@@ -118,12 +106,12 @@ def evaluate(
                     _price(run, chosen, name)
                 for name in recorded:
                     _price(run, chosen, name)
-            finally:  # whatever ended the asking: the tables say what there is
+            finally:  # whatever ended the asking, tables are written from what there is
                 _keep_remarks(run, benchmarks, done, chosen)
-                made = read_evaluation(run)
-                if made.grades:
-                    write_evaluation(made)
-    return made
+                evaluation = read_evaluation(run)
+                if evaluation.grades:
+                    write_evaluation(evaluation)
+    return evaluation
 
 
 def _claim(
@@ -165,9 +153,9 @@ def _part(run: Run, opened: OpenedBenchmark, seed: int) -> Iterator[Run]:
 def _askers(
     settings: EvaluateSettings, length: int, engine: str, workers: int | None
 ) -> Iterator[tuple[dict[str, AnswerOrigin], Iterator[tuple[str, Asker]]]]:
-    """Servers by the names of their models; and models one after the other: two large ones do not fit
-    into one memory."""
-    # Servers that do not answer are found out before anything is written.
+    """Servers by the names of their models; and local models one after the other, because two large ones may
+    not fit into memory."""
+    # Servers that do not answer are reported before anything is written.
     servers = [
         (settings.name or asker.model, asker)
         for endpoint in settings.endpoints
@@ -203,13 +191,13 @@ def _askers(
                 asker = EngineAsker(where, spec) if where is not None else spec.open()
                 yield settings.name or _short(spec.name), asker
 
-        made = opened()
-        first = next(made, None)  # a checkpoint that cannot be opened leaves no run behind
+        askers = opened()
+        first = next(askers, None)  # a checkpoint that cannot be opened leaves no run behind
         origins = {
             name: server_origin(endpoint.url, asker.model)
             for (name, asker), endpoint in zip(servers, settings.endpoints, strict=True)
         }
-        yield origins, (pair for pair in _with(first, made))
+        yield origins, (pair for pair in _with(first, askers))
 
 
 def _with(

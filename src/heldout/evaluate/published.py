@@ -1,9 +1,9 @@
 """Published accuracies with the intervals they lack: which differences of means could be noise?
 
-A table of accuracies and the numbers of items are all there is. How often two models are right about the
+Only accuracies and numbers of items are known. How often two models are right about the
 same items was not published, so a difference is given for two cases: models whose errors are independent,
-and models that disagree as rarely as related ones usually do. Both are about the items alone: what another
-training run would give is in neither.
+and models that disagree as rarely as related ones usually do. Both are about the sampling of items alone:
+neither includes the variation between training runs.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ def study_published(source: str, *, design_effect: float | None = None) -> Publi
         for name, row in rows.items()
     }
     share = tables.usual_disagreement
-    made = tuple(
+    differences = tuple(
         _difference(pair, rows[pair.first], rows[pair.second], sizes, effects, share)
         for pair in tables.differences
     )
@@ -157,9 +157,9 @@ def study_published(source: str, *, design_effect: float | None = None) -> Publi
         tables.benchmarks,
         means,
         {name: row.mean for name, row in tables.rows.items() if row.mean is not None},
-        made,
+        differences,
         tuple(_assumptions(tables, rows)),
-        tuple(_remarks(tables, made)),
+        tuple(_remarks(tables, differences)),
     )
 
 
@@ -250,13 +250,15 @@ def _assumptions(tables: PublishedTables, rows: Mapping[str, Floats]) -> list[st
     ]
 
 
-def _remarks(tables: PublishedTables, made: Sequence[PublishedDifference]) -> list[str]:
+def _remarks(tables: PublishedTables, differences: Sequence[PublishedDifference]) -> list[str]:
     remarks = []
     for part, name in (("p_independent", "if independent"), ("p_usual", "if usually paired")):
-        adjusted = holm([getattr(published_difference, part) for published_difference in made])
+        adjusted = holm(
+            [getattr(published_difference, part) for published_difference in differences]
+        )
         clear = sum(p <= 0.05 for p in adjusted)
         remarks.append(
-            f"Corrected over all {len(made)} differences (Holm), {clear} are clear {name}."
+            f"Corrected over all {len(differences)} differences (Holm), {clear} are clear {name}."
         )
     for name, row in tables.rows.items():
         mean = sum(row.values) / len(row.values)
@@ -283,7 +285,8 @@ def _elsewhere(tables: PublishedTables, quote: PublishedQuote) -> str:
 
 
 def _uncountable(tables: PublishedTables) -> list[str]:
-    """Accuracies that no whole number of right answers gives (the GRIM test), and what would give them."""
+    """Accuracies that no whole number of right answers gives (the GRIM test), and numbers of items that
+    would."""
     messages: list[str] = []
     averaged: dict[str, int] = {}
     neither: dict[str, list[float]] = {}

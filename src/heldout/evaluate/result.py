@@ -59,7 +59,7 @@ class Evaluation:
         return comparison_frame(self.pairs.values())
 
     def mean(self, model: str, subset: str = ALL) -> BenchmarkAccuracy:
-        """A model's score on the suite; of its one benchmark where it has one."""
+        """A model's score on the suite: the mean, or its only benchmark."""
         mine = [
             accuracy
             for accuracy in self.accuracies
@@ -141,10 +141,10 @@ def read_evaluation(run: Run, *, seed: int | None = None) -> Evaluation:
                 (pl.col("model") == model) & (pl.col("variant") == "original")
             ).to_dicts()
             if rows:
-                made, differing = item_grades(
+                own_grades, differing = item_grades(
                     rows, clusters, name, model, items.height, benchmark["scorers"]
                 )
-                grades.setdefault(model, []).append(made)
+                grades.setdefault(model, []).append(own_grades)
                 disagreements += differing
                 _count_dropped(part, model, dropped)
     listed = tuple(accuracy for mine in grades.values() for accuracy in accuracies(mine, leaks))

@@ -1,6 +1,6 @@
 """Published scorers under their own names, to be compared with strict grading reply by reply.
 
-Each does what its authors' script does, mistakes included; none decides anything here.
+Each does what its authors' script does, mistakes included; they decide nothing here.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class ScorerVerdict(NamedTuple):
 
 
 class PublishedScorer(NamedTuple):
-    """``about``: whose it is and how it decides, for tables and documents."""
+    """``about``: its origin and how it decides, for tables and documents."""
 
     name: str
     about: str
@@ -81,16 +81,16 @@ def _substring(reply: str, gold: str, text: str, options: Sequence[str]) -> Scor
 
 
 def _mmstar(reply: str, gold: str, text: str, options: Sequence[str]) -> ScorerVerdict:
-    said, wanted = reply.lower().strip().replace("\n", " "), gold.lower().strip()
+    words, wanted = reply.lower().strip().replace("\n", " "), gold.lower().strip()
     for start in ("", "(", "option ", "the answer is "):
-        if said.startswith(start) and said[len(start) : len(start) + 1] == wanted:
-            return ScorerVerdict(True, said[: len(start) + 1])
-    return ScorerVerdict(False, said[:40])
+        if words.startswith(start) and words[len(start) : len(start) + 1] == wanted:
+            return ScorerVerdict(True, words[: len(start) + 1])
+    return ScorerVerdict(False, words[:40])
 
 
 def _realworldqa(reply: str, gold: str, text: str, options: Sequence[str]) -> ScorerVerdict:
-    said = reply.lower().strip().rstrip(".")
-    return ScorerVerdict(said == gold.lower().strip(), said[:40])
+    words = reply.lower().strip().rstrip(".")
+    return ScorerVerdict(words == gold.lower().strip(), words[:40])
 
 
 def _llava_scienceqa(reply: str, gold: str, text: str, options: Sequence[str]) -> ScorerVerdict:
@@ -100,13 +100,13 @@ def _llava_scienceqa(reply: str, gold: str, text: str, options: Sequence[str]) -
 
 def llava_choice(reply: str, letters: str = "ABCDE") -> str | None:
     """The letter that LLaVA's ScienceQA script reads; None for what it calls FAILED."""
-    said = reply.replace("\n", ". ")
-    if said.strip() in tuple(letters):
-        return said.strip()
-    if said[:1] in tuple(letters) and said[1:3] == ". ":
-        return said[0]
+    words = reply.replace("\n", ". ")
+    if words.strip() in tuple(letters):
+        return words.strip()
+    if words[:1] in tuple(letters) and words[1:3] == ". ":
+        return words[0]
     for pattern in (rf"The answer is ([{letters}])\.", rf"The answer is ([{letters}])"):
-        match = re.search(pattern, said)
+        match = re.search(pattern, words)
         if match:
             return match[1]
     return None

@@ -1,4 +1,4 @@
-"""Suites: benchmarks that are reported together, with their prompts and graders. Data, not code."""
+"""Suites: benchmarks that are reported together, with their prompts and graders, defined in data files."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class SuitePrompt:
         self._name = text if text in PROMPTS else "own"
 
     def name(self, question: Question) -> str:
-        """What the answers table says about the prompt: two with the same name are word for word one."""
+        """The prompt's name in the answers table: prompts with the same name are the same word for word."""
         if self._prompt is None:
             return template_name(question, thought=False)
         if self._name == "own":
@@ -195,8 +195,8 @@ def builtin_suites() -> dict[str, Suite]:
     """The suites that come with heldout, by name."""
     folder = resources.files("heldout.evaluate") / "suites"
     files = sorted((path for path in folder.iterdir() if path.name.endswith(".yaml")), key=str)
-    made = [_suite(yaml.safe_load(file.read_text(encoding="utf-8")), file.name) for file in files]
-    return {suite.name: suite for suite in made}
+    suites = [_suite(yaml.safe_load(file.read_text(encoding="utf-8")), file.name) for file in files]
+    return {suite.name: suite for suite in suites}
 
 
 def read_suite(text: str) -> tuple[Suite, Path | None]:
@@ -243,13 +243,13 @@ def _suite(value: Any, where: str) -> Suite:
         place = ".".join(
             str(part + 1) if isinstance(part, int) else str(part) for part in first["loc"]
         )
-        said = plain_words(first["msg"])
+        message = plain_words(first["msg"])
         if first["type"] == "too_short":
-            said = "list at least one"
+            message = "list at least one"
         if first["type"] == "extra_forbidden":
             fields = SuiteBenchmark if "benchmarks" in first["loc"][:1] else Suite
-            said = f"there is no such key; there are {', '.join(fields.model_fields)}"
-        raise InputError(f"{where}: {place}: {said[:1].lower()}{said[1:]}") from error
+            message = f"there is no such key; there are {', '.join(fields.model_fields)}"
+        raise InputError(f"{where}: {place}: {message[:1].lower()}{message[1:]}") from error
 
 
 def _checked_prompt(value: str | None) -> str | None:

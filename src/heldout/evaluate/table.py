@@ -81,7 +81,7 @@ def item_grades(
     items: int,
     scorers: Sequence[str] = (),
 ) -> tuple[ItemGrades, list[dict[str, Any]]]:
-    """Grades of the answers of one model, and every reply on which a published scorer says otherwise."""
+    """Grades of the answers of one model, and every reply that a published scorer grades differently."""
     right: dict[str, list[float]] = {}
     others: dict[str, dict[str, list[float]]] = {name: {} for name in scorers}
     outcomes = dict.fromkeys(OUTCOMES, 0)
@@ -113,7 +113,7 @@ def item_grades(
                     }
                 )
     ids = tuple(right)
-    made = ItemGrades(
+    grades = ItemGrades(
         model,
         benchmark,
         ids,
@@ -127,14 +127,14 @@ def item_grades(
         (min(map(len, right.values())), max(map(len, right.values()))),
         {name: _means(record, ids) for name, record in others.items()},
     )
-    return made, disagreements
+    return grades, disagreements
 
 
 def accuracies(
     grades: Sequence[ItemGrades], leaks: Mapping[str, ItemLabels] | None = None
 ) -> list[BenchmarkAccuracy]:
     """Of one model: every benchmark on all, leaked and clean items, then the mean over benchmarks."""
-    made: list[BenchmarkAccuracy] = []
+    table: list[BenchmarkAccuracy] = []
     for subset in SUBSETS if leaks else (ALL,):
         listed = []
         for grade in grades:
@@ -146,10 +146,10 @@ def accuracies(
             benchmark_accuracy = _accuracy(grade, subset, grade.chosen(wanted))
             if benchmark_accuracy is not None:
                 listed.append(benchmark_accuracy)
-        made += listed
+        table += listed
         if len(listed) > 1:
-            made.append(_mean(listed, subset))
-    return made
+            table.append(_mean(listed, subset))
+    return table
 
 
 def _accuracy(grades: ItemGrades, subset: str, mask: NDArray[np.bool_]) -> BenchmarkAccuracy | None:

@@ -1,7 +1,7 @@
-"""Leak labels that somebody made elsewhere: id → leaked, as a table or JSON Lines.
+"""Leak labels made elsewhere: id → leaked, as a table or JSON Lines.
 
-heldout takes them as they are: it can say which items they name and what scores owe to them, and not
-whether they are true.
+heldout takes them as they are: it can say which items they name and how scores depend on them, but not whether
+they are true.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class LeakLabels:
 
     @property
     def one_class(self) -> str:
-        """Why these labels alone compare nothing; empty where they name both sides."""
+        """Why these labels alone allow no comparison; empty if they name leaked and clean items."""
         if not self.clean:
             file = self.source.partition("#")[0]
             message = "no item is labelled clean: nothing can be compared"
@@ -183,7 +183,7 @@ def keep_leak_labels(run: Run, labels: LeakLabels | None) -> None:
             "unlabelled": list(labels.unlabelled),
         },
     )
-    # Whether a search confirms them is told beside the scores: it is not known when they come in.
+    # Whether a search confirms them is reported with the scores: it is not known when they are read.
     about = {name: value for name, value in labels.summary().items() if name not in _JUDGED}
     run.update("inputs", {"leaks": about})
 
@@ -209,7 +209,7 @@ def _settings(spec: str) -> tuple[Path, dict[str, str]]:
 
 
 def _kind(leaked: Any, kind: Any, where: str) -> str | None:
-    """The label of one row; None where it has none. A kind says how what leaked leaked."""
+    """The label of one row; None if it has none. A kind says how the item leaked."""
     message, how = _label(leaked, where), _label(kind, where)
     if (message, how) in ((LEAKED, CLEAN), (CLEAN, LEAKED)):
         raise InputError(

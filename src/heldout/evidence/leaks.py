@@ -1,7 +1,7 @@
 """What leaked of each item: pictures, words, answers and people's judgements, joined once.
 
-``leaks_of`` gives every match that says anything, ``leaks`` one row per item and corpus. Both call a
-match by the same ``Rung``, and nothing else in heldout does.
+``leaks_of`` gives every match that says anything, ``leaks`` one row per item and corpus. Both classify a match
+by the same ``Rung``, and nothing else in heldout classifies matches.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ from heldout.store import Run, empty_table
 
 
 class Rung(StrEnum):
-    """From what proves least up. The values stand in tables and files; comparisons go by the order here."""
+    """From the weakest proof up. The values are written to tables and files; comparisons use the order here."""
 
     SIMILAR = "similar words"  # reworded, short or in part: people must read them
-    WORDING = "question without its answer"  # anybody may ask the same
+    WORDING = "question without its answer"  # many people may ask the same
     LOOK_ALIKE = "look-alike"  # a similar picture that is no proven copy: it may still be one
     SOURCE_OVERLAP = "source overlap"  # a source with a name: article, study, patient, file
     BESIDE_ANOTHER = "question and answer beside another picture"
@@ -80,9 +80,9 @@ class Rung(StrEnum):
 
 
 _HEIGHT = {rung: place for place, rung in enumerate(Rung)}
-#: what a claim calls *survives*: nobody has to look again
+#: proven: these make a claim *survive*
 PROVEN = frozenset({Rung.TEXT, Rung.COPY, Rung.FULL})
-#: nobody knows whether these leaked, so they are neither leaked nor clean
+#: not known whether these leaked, so they are neither leaked nor clean
 OPEN = frozenset({Rung.UNCOMPARED, Rung.UNDECIDED})
 #: the item's picture is in the corpus
 PICTURED = frozenset({Rung.COPY, Rung.FULL})
@@ -97,7 +97,7 @@ _QUESTIONS = (SAME_ITEM, SAME_QUESTION, EDITED)
 # Relations of a text match that mean the same words, not merely the same subject.
 _SAME_WORDS = (*_QUESTIONS, SAME_CAPTION)
 _SOURCE = (
-    "provenance"  # the name of a source is a hint where to look, and its words are compared anyway
+    "provenance"  # the name of a source says only where to look, and its words are compared anyway
 )
 _GRADED = ("hard", "soft")
 _BESIDE = {ANOTHER: Rung.BESIDE_ANOTHER, UNCOMPARED: Rung.UNCOMPARED}
@@ -108,7 +108,7 @@ _REASONS = {
     Rung.LOOK_ALIKE: "look-alike",
     Rung.TEXT: "question and answer leaked without their image",
 }
-# What words that prove nothing are, by the relation of the pair.
+# Names of words that prove nothing, by the relation of the pair.
 _WORDS = {
     SAME_ITEM: "question and answer, short, or beside another or an unread picture",
     SAME_QUESTION: "question without its answer",
@@ -126,7 +126,7 @@ class Leak:
 
     @property
     def gravity(self) -> tuple[bool, bool, int]:
-        """For sorting: what is proven last, before it pictures, before these words."""
+        """For sorting: words first, then pictures, proven leaks last."""
         return self.rung in PROVEN, self.rung not in UNPROVEN_WORDS, self.rung.height
 
     @property
@@ -176,7 +176,8 @@ class ItemLeaks:
 
 
 def leaks_of(run: Run, bounds: Bounds | None = None) -> dict[str, ItemLeaks]:
-    """Every item with a match that may be a reason to leave it out, by its id. A shared source is none.
+    """Every item with a match that may be a reason to leave it out, by its id. A shared source is not such a
+    reason.
 
     ``bounds``: degrees of the search's encoder, in place of those the run was made with. They also grade
     pairs that nobody can verify because the corpus holds embeddings alone, as the published study does.
@@ -230,8 +231,8 @@ def join_leaks(matches: pl.DataFrame, texts: pl.DataFrame) -> pl.DataFrame:
         .then(pl.lit(REGISTRATION))
         .otherwise(pl.lit(PEOPLE))
     )
-    # A common question is no evidence by itself, but beside the same picture it is the item's: words
-    # there count whatever their degree.
+    # A common question is no evidence by itself, but beside the same picture it belongs to the item: there
+    # words count whatever their degree.
     question = (pl.col("modality") == Modality.IMAGE_AND_QUESTION) | pl.col("asked")
     pictured = (
         recognised(matches)
@@ -267,7 +268,7 @@ def join_leaks(matches: pl.DataFrame, texts: pl.DataFrame) -> pl.DataFrame:
         .otherwise(pl.lit(Modality.NONE))
     )
     label = pl.coalesce("label_relation", "text_label", pl.lit("unknown"))
-    # Where the words say that the answer leaked, fields that nobody could compare do not contradict it.
+    # Where the words show that the answer leaked, fields that could not be compared do not contradict it.
     answered = label.replace({"unknown": "same", "different": "conflicting"})
     return joined.select(
         *keys,
@@ -348,7 +349,7 @@ def _picture_rung(row: Mapping[str, Any]) -> Rung | None:
 
 
 def _words_rung(row: Mapping[str, Any]) -> Rung | None:
-    """What a text match is worth by itself, as the text claim says it; None where it is no evidence.
+    """The rung of a text match by itself, as in the text claim; None if it is no evidence.
 
     A degree grades a pair of texts, and a whole question is hard without its answer, too. Only with
     its answer it survives in a claim: a stock question stands on many pages.

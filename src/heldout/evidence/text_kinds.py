@@ -23,7 +23,7 @@ QUESTION_ANSWER_UNCOMPARED = "identical question and answer, images that could n
 QUESTION_ANSWER_OTHER_IMAGE = "identical question and answer, another image"
 QUESTION_OTHER_IMAGE = "identical question, another image"
 PARAPHRASE_OTHER_IMAGE = "paraphrase candidate, another image"
-#: from the gravest down, then what nobody knows; an item can be of several kinds
+#: from the gravest down, then unknown; an item can be of several kinds
 KINDS = (
     QUESTION_ANSWER_SAME_IMAGE,
     QUESTION_SAME_IMAGE,
@@ -67,7 +67,7 @@ def text_kinds(text_matches: pl.DataFrame, image_matches: pl.DataFrame) -> pl.Da
         pl.col("relation").is_in(_REWORDED),
     )
     here, same = pl.col("pictured"), pl.col("answer_relation") == "same"
-    # Words that stand alone are beside no picture, so beside no other one either.
+    # Words that stand alone are beside no picture at all, so not beside another one.
     alone = (pl.col("evidence").str.json_path_match("$.pictured") == "false").fill_null(False)
     unknown = beside(UNCOMPARED)
     kind = (

@@ -1,4 +1,4 @@
-"""One picture: where its bytes are, how to decode them safely, what identifies it."""
+"""Pictures: where their bytes are, how they are decoded safely, and what identifies them."""
 
 from typing import TYPE_CHECKING
 

@@ -61,7 +61,7 @@ def dicom_size(data: bytes, max_pixels: int) -> tuple[int, int]:
 
 #: what names a picture's source, the widest first
 _IDS = {"patient": "PatientID", "study": "StudyInstanceUID", "series": "SeriesInstanceUID"}
-#: patients that are nobody
+#: placeholders in place of a patient
 _NOBODY = re.compile(r"[0x\s]*|anon\w*|unknown|none|patient|removed|deidentified", re.IGNORECASE)
 
 
@@ -73,7 +73,7 @@ def header_ids(data: bytes) -> dict[str, str]:
         require("pydicom", "dicom", "reading a DICOM file's ids")
         dataset = _dataset(data, tuple(_IDS.values()))
         named = {kind: str(dataset.get(name) or "").strip() for kind, name in _IDS.items()}
-    except Exception:  # a file that cannot be read names nothing, and says so when it is decoded
+    except Exception:  # a file that cannot be read has no ids; decoding it raises the error
         return {}
     if _NOBODY.fullmatch(named["patient"]):
         named["patient"] = ""
@@ -92,7 +92,7 @@ def decode_dicom(data: bytes, max_pixels: int) -> Image.Image:
         return Image.fromarray(_windowed(pixels, dataset))
     except MemoryError as error:
         raise image_error(error) from error
-    except Exception as error:  # any decoder may fail in its own way on hostile bytes
+    except Exception as error:  # decoders raise many kinds of errors on hostile bytes
         raise ImageError("unreadable DICOM", f"{type(error).__name__}: {error}") from error
 
 
@@ -152,7 +152,7 @@ def _meta(data: bytes) -> tuple[Any, int]:
     from pydicom.dataset import FileMetaDataset
     from pydicom.filereader import read_dataset
 
-    for implicit in (False, True):  # it should be explicit; some writers did not know
+    for implicit in (False, True):  # it should be explicit, but some writers use implicit
         file = io.BytesIO(data)
         file.seek(_START)
         dataset = read_dataset(file, implicit, True, stop_when=lambda tag, *_: tag >> 16 != 2)

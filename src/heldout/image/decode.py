@@ -1,4 +1,4 @@
-"""Decode an untrusted image into its native pixels, or say in one sentence why not.
+"""Decode an untrusted image into its native pixels, or raise an error with the reason.
 
 "Native" means the pixels as a viewer shows them at full resolution: EXIF rotation applied, palettes
 expanded, an alpha channel that hides nothing dropped. Bit depth and colour model are kept (16-bit
@@ -96,7 +96,7 @@ def decode(data: bytes, *, max_pixels: int = MAX_PIXELS) -> Image.Image:
         return image
     except ImageError:
         raise
-    except Exception as error:  # any decoder may fail in its own way on hostile bytes
+    except Exception as error:  # decoders raise many kinds of errors on hostile bytes
         raise _explain(error, len(data)) from error
 
 
@@ -123,7 +123,7 @@ def decode_shrunk(
         return _native(image), shrunk
     except ImageError:
         raise
-    except Exception as error:  # any decoder may fail in its own way on hostile bytes
+    except Exception as error:  # decoders raise many kinds of errors on hostile bytes
         raise _explain(error, len(data)) from error
 
 
@@ -158,14 +158,14 @@ def to_rgb(image: Image.Image) -> Image.Image:
 
 
 def open_image(data: bytes, max_pixels: int) -> Image.Image:
-    """Header read, nothing decoded; raises ImageError on what no picture is or would be too large."""
+    """Read the header without decoding; raises ImageError if it is not a picture or would be too large."""
     if not data:
         raise ImageError("empty image", "0 bytes")
     if len(data) > MAX_BYTES:
         raise ImageError("image file too large", f"{len(data):,} bytes, the limit is {MAX_BYTES:,}")
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # our own limit below speaks instead
+            warnings.simplefilter("ignore")  # the limit below is used instead
             image = Image.open(io.BytesIO(data), formats=_formats())
             if isinstance(image, ImageFile.ImageFile):
                 # The bytes are in memory: in one piece, the decoder need not stop and start again.
@@ -215,7 +215,7 @@ def _explain(error: Exception, size: int, head: bytes = b"") -> ImageError:
     text = " ".join(str(error).split())
     if isinstance(error, Image.DecompressionBombError):
         return ImageError("decompression bomb", text)
-    # Pillow's decoders in C say it in words.
+    # Pillow's C decoders report it only as text.
     if isinstance(error, MemoryError) or "out of memory" in text:
         return ImageError(OUT_OF_MEMORY, f"a file of {size:,} bytes: {text or 'MemoryError'}")
     if isinstance(error, UnidentifiedImageError):

@@ -36,7 +36,7 @@ def grey_plane(image: Image.Image) -> NDArray[np.uint8] | None:
     """The picture as one read-only plane of 8-bit greys, or None if it is anything else.
 
     That is a picture of mode "L", or one of mode "RGB" whose channels are equal in every pixel: most
-    radiographs are published so. Nothing is copied where Pillow's memory can be looked at directly.
+    radiographs are published like that. Nothing is copied where Pillow's memory can be looked at directly.
     """
     if image.mode == "L":
         return _bytes(image)
@@ -77,7 +77,7 @@ def _words(image: Image.Image) -> NDArray[np.uint32] | None:
 
 
 def _arrow(image: Image.Image) -> pa.Array | None:
-    """Pillow's memory; None where it has no such door or keeps the picture in several pieces."""
+    """Pillow's memory; None if it has no such interface or keeps the picture in several pieces."""
     if not _door_is_sound():
         return None
     try:
@@ -125,7 +125,7 @@ def grey_jpeg(data: bytes, *, max_pixels: int = MAX_PIXELS) -> NDArray[np.uint8]
         return None
     try:
         plane = luminance(data, image.width, image.height)
-    except MemoryError:  # decode says it as of any picture
+    except MemoryError:  # ``decode`` raises the error, as for any picture
         return None
     if plane is None:
         return None
@@ -161,7 +161,7 @@ def _lies_straight(image: Image.Image) -> bool:
 # the others, shows nothing that could identify it. A label map spans few levels and shows a lot.
 BLANK_RANGE = 3
 BLANK_SHARE = 0.01
-# What a pixel digest is taken of; part of the identity of everything that stores one.
+# How a pixel digest is computed; part of the identity of everything that stores one.
 PIXEL_DIGEST = "sha256/2"
 
 

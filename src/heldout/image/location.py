@@ -286,7 +286,7 @@ def arrow_table(path: str) -> Any:
         return pa.ipc.open_file(source).read_all()
 
 
-# ImageRef: a picture that is read only when somebody looks at it.
+# ImageRef: a picture that is read on demand.
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,7 +306,7 @@ class ImageRef:
 
     @property
     def source(self) -> str:
-        """Where a person finds it: a path, ``archive.tar!member``, ``file.tsv row 12``."""
+        """Its place for people: a path, ``archive.tar!member``, ``file.tsv row 12``."""
         return self.location.describe()
 
 

@@ -1,4 +1,4 @@
-"""An image that cannot be used, and the limits beyond which none is."""
+"""An image that cannot be used, and the limits on images."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class ImageError(HeldoutError):
 
 
 def image_error(error: Exception) -> ImageError:
-    """Why one picture is left out, whatever went wrong with it.
+    """The reason why a picture is left out, whatever went wrong with it.
 
-    What is no picture's fault is raised again: a full disk, a missing package, a wrong setting.
+    Errors that are not the picture's fault are raised again: a full disk, a missing package, a wrong setting.
     """
     if isinstance(error, ImageError):
         return error
@@ -38,7 +38,7 @@ def image_error(error: Exception) -> ImageError:
     return ImageError(FAILED, f"{type(error).__name__}: {text}")
 
 
-# What a file or a member is: told by its ending or, where that says nothing, its first bytes.
+# The kind of a file or an archive member, from its ending or, failing that, its first bytes.
 
 
 IMAGE_ENDINGS = frozenset(
@@ -129,7 +129,7 @@ def ending(name: str) -> str:
 
 
 def is_sidecar(name: str) -> bool:
-    """True for what lies beside images and holds none: captions, a README, a file of the desktop."""
+    """True for files that lie beside images: captions, a README, a file of the desktop."""
     return ending(name) in SIDECAR_ENDINGS or name.rpartition("/")[2].lower() in _SIDECAR_NAMES
 
 

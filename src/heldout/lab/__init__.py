@@ -1,4 +1,4 @@
-"""Ground truth: copies we planted ourselves, models whose contamination we know, and what is found."""
+"""Ground truth: planted copies, models whose contamination is known, and what is found."""
 
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from heldout.lab.demo.data import DemoSize, audit_text, write_demo
     from heldout.lab.demo.models import (
         CONTAMINATED,
-        OUTSIDER,
+        OUTSIDERS,
         DemoModels,
         models_for,
         shipped_models,
@@ -102,7 +102,7 @@ __all__ = [
     "DEMO_WHO",
     "LARGER",
     "MEDIUM",
-    "OUTSIDER",
+    "OUTSIDERS",
     "RELEASED",
     "REWORDED",
     "SEED_DEGREES",
@@ -189,5 +189,5 @@ __all__ = [
     "write_studies",
 ]
 
-# Models are trained on machines that hold nothing of what studies need.
+# Models are trained on machines without the packages that studies need.
 __getattr__ = load_on_first_use(__name__, __file__)

@@ -1,7 +1,7 @@
 """The cohort-median confound from first principles: no model, no contamination, and still a flag.
 
 Scores follow the calibration model of the published audit (its Equation 1): gain × easiness + offset +
-noise, with nobody having seen anything. A cohort's median falls on its low-gain members, and every
+noise, without any contamination. A cohort's median falls on its low-gain members, and every
 clean high-gain model is flagged. With the defaults the draws are those of the published simulation,
 number by number.
 """
@@ -112,7 +112,7 @@ def confound_page(result: ConfoundResult, command: str) -> str:
         "",
         f"`{command}`",
         "",
-        f"{settings.items:,} items ({settings.closed:,} closed), nobody has seen any of them. A model is "
+        f"{settings.items:,} items ({settings.closed:,} closed), no model has seen any of them. A model is "
         f"flagged when more than {settings.flag:.0%} of its items lie more than {settings.tail:g} above "
         f"the median of the others.",
         "",

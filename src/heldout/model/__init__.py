@@ -1,4 +1,4 @@
-"""A model under test: what it gave to every item, and where that came from."""
+"""A model under test: its scores and answers for every item, and where they came from."""
 
 from typing import TYPE_CHECKING
 

@@ -22,7 +22,8 @@ from heldout.benchmark import FileRow
 from heldout.errors import InputError
 from heldout.store import Dropped
 
-LARGEST_SAMPLE = 256 * 2**20  # bytes unpacked: a sample carries its pictures, a bomb carries more
+# bytes unpacked: a sample includes its pictures; a larger one is a decompression bomb
+LARGEST_SAMPLE = 256 * 2**20
 LARGEST_RATIO = 2_000  # unpacked over packed; text of one repeated word reaches about 1,000
 MOST_MEMBERS = 2_000_000
 _SAMPLE = re.compile(r"samples/[^/]+\.json")
@@ -164,13 +165,14 @@ def _row(
         **_usage(sample.get("output")),
     }
     # A sample that ended in an error has none, which is not the same as an empty one.
-    if (said := _completion(sample.get("output"), texts)) is not None:
-        values["prediction"] = said
+    if (completion := _completion(sample.get("output"), texts)) is not None:
+        values["prediction"] = completion
     if isinstance(sample.get("choices"), list):
         values["options"] = [_attached(choice, texts) for choice in sample["choices"]]
     target = sample.get("target")
     target = target[0] if isinstance(target, list) and len(target) == 1 else target
-    if isinstance(target, str):  # several targets are all right, which no column can say
+    # several targets are all correct, which a single column cannot express
+    if isinstance(target, str):
         values["answer"] = _attached(target, texts).strip()
     return FileRow(number, {**values, **_score(sample.get("scores"))})
 
@@ -192,7 +194,7 @@ def _score(scores: Any) -> dict[str, Any]:
 
 
 def _completion(output: Any, texts: Mapping[str, Any]) -> str | None:
-    """What the model said at last; None where it never answered (an error, a limit)."""
+    """The model's final reply; None if it never answered (an error, a limit)."""
     choices = output.get("choices") if isinstance(output, dict) else None
     first = choices[0] if isinstance(choices, list) and choices else None
     message = first.get("message") if isinstance(first, dict) else None
@@ -224,7 +226,7 @@ def _text(content: Any, texts: Mapping[str, Any]) -> str | None:
 
 
 def _attached(text: Any, texts: Mapping[str, Any]) -> str:
-    """Long texts lie apart, under a hash that stands in their place."""
+    """Long texts are stored separately, under a hash that replaces them."""
     match = _ATTACHED.fullmatch(str(text))
     kept = texts.get(match[1]) if match else None
     return kept if isinstance(kept, str) else str(text)

@@ -35,7 +35,7 @@ def by_picture(benchmark: Benchmark, examples: Sequence[Example]) -> Iterator[li
 
 
 def answerable(examples: Sequence[Example]) -> tuple[list[Example], list[Dropped]]:
-    """Items whose answer is a text. Where it is a picture ("<image 3>"), its name says nothing of it."""
+    """Items whose answer is a text. If the answer is a picture ("<image 3>"), its name cannot be scored."""
     kept, dropped = [], []
     for example in examples:
         answer = (example.answer or "").strip()
@@ -182,7 +182,7 @@ def neighbour_request(
 
 
 def shows_again(item: Example, before: Example | None) -> bool:
-    """Questions on one picture stand under it: a release does not print it again for each."""
+    """Whether to show the picture: questions on one picture follow it without showing it again."""
     return before is not None and item.images == before.images
 
 

@@ -1,7 +1,8 @@
 """The order tests' tables: shards read in released and shuffled order, items after other predecessors.
 
 Shards are runs of whole clusters, and shuffles permute whole clusters: questions on one image stay
-together in every order, else the released order would win by keeping images together. The cost of
+together in every order, otherwise the released order would be likelier because it keeps images together. The
+cost of
 order-joint in tokens is planned within a budget before anything is read.
 """
 
@@ -36,7 +37,8 @@ CONTEXT = 4096
 FEWEST_SHUFFLES = 4  # per shard; the exact p needs few, because every shard multiplies the orders
 MOST_SHUFFLES = 50
 WANTED_SHARDS = 50
-BLOCKS = 4  # clusters a shard should have: two have two orders, and one of those is the released
+# clusters that a shard should have: two clusters have only two orders, one of them the released
+BLOCKS = 4
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,8 @@ class JointPlan:
         return [place for index in chosen for place in blocks[index]]
 
     def shuffles_of(self, shard: int) -> int:
-        """Few blocks have few orders: none is read twice, and the released one is not read again."""
+        """The shuffles of a shard: few blocks have few orders, none is read twice, and the released one is not
+        repeated."""
         return len(_orders(len(self.shards[shard]), self.shuffles, (self.seed, shard)))
 
     def sentence(self) -> str:
@@ -233,7 +236,7 @@ def score_order_joint(
     lost = _truncated(answers)
     for shard in range(len(plan.shards)):
         names = {order: _name(shard, order) for order in orders[shard]}
-        # An order that is missing would make the rest of its shard look likelier or less so.
+        # A missing order would bias the comparison within its shard.
         if all(name in answers.totals and name not in lost for name in names.values()):
             rows += [
                 {

@@ -1,4 +1,4 @@
-"""Files that other programs wrote about a benchmark's items: one table of column names, one reader of rows.
+"""Prediction files of other programs: one table of column names, one reader of rows.
 
 Recorded scores, recorded answers, ``impact`` and lists of leaked items are all read here, so that a
 column is recognised by all of them or by none.
@@ -86,7 +86,7 @@ def _elements(
     if archive.getinfo(name).file_size > LARGEST_PART:
         raise InputError(f"{path}: {name} unpacks to more than {LARGEST_PART:,} bytes")
     with archive.open(name) as file:
-        if b"<!DOCTYPE" in file.read(4096):  # no program writes one; entities that grow need one
+        if b"<!DOCTYPE" in file.read(4096):  # no program writes a DTD; entity expansion needs one
             raise InputError(f"{path}: {name} declares a document type; save the sheet as CSV")
     with archive.open(name) as file:
         for _, element in ElementTree.iterparse(file):
@@ -117,7 +117,7 @@ def _value(cell: ElementTree.Element, shared: list[str]) -> Any:
 
 
 def _text(element: ElementTree.Element) -> str:
-    """The words of a cell, less the reading aids that Japanese sheets put beside them."""
+    """The text of a cell, without the phonetic guides of Japanese sheets."""
     parts = []
     for part in element.iter():
         if _local(part) == "rPh":
@@ -138,7 +138,7 @@ def _column(letters: str) -> int:
     return number - 1
 
 
-#: What each field is called in the wild, in any case; the first present wins.
+#: Names of each field in files of other programs, in any case; the first present wins.
 ALIASES: dict[str, tuple[str, ...]] = {
     "id": (
         "benchmark_id",
@@ -240,7 +240,7 @@ class Columns:
         return next(iter(self._candidates(field)), None)
 
     def cell(self, values: Mapping[str, Any], field: str) -> Any:
-        """What stands there; in a row without that column, under another of the field's names."""
+        """The cell of a field; in a row without that column, under another of the field's names."""
         column = self.of(field)
         if column is None:
             return None
@@ -316,7 +316,7 @@ def prediction_rows(
 
 
 def as_text(value: Any) -> str | None:
-    """A reply as text; a spreadsheet makes 3 a number and TRUE a truth."""
+    """A reply as text; a spreadsheet turns 3 into a number and TRUE into a boolean."""
     if isinstance(value, bool):
         return str(value)
     if value is None or (isinstance(value, float) and value != value):
@@ -449,14 +449,14 @@ def _batch_output(values: Mapping[str, Any]) -> dict[str, Any]:
     response = values["response"]
     body = response.get("body") if isinstance(response, dict) else None
     body = body if isinstance(body, dict) else {}
-    made: dict[str, Any] = {"id": values["custom_id"]}
-    if (said := _said(body)) is not None:
-        made["prediction"] = said
+    row: dict[str, Any] = {"id": values["custom_id"]}
+    if (text := _said(body)) is not None:
+        row["prediction"] = text
     counts = body.get("usage")
     usage: dict[str, Any] = counts if isinstance(counts, dict) else {}
     for field in ("prompt_tokens", "reply_tokens"):
-        made[field] = next((usage[name] for name in ALIASES[field] if name in usage), None)
-    return {**made, "model": body["model"]} if isinstance(body.get("model"), str) else made
+        row[field] = next((usage[name] for name in ALIASES[field] if name in usage), None)
+    return {**row, "model": body["model"]} if isinstance(body.get("model"), str) else row
 
 
 def _said(body: Mapping[str, Any]) -> str | None:
@@ -466,8 +466,8 @@ def _said(body: Mapping[str, Any]) -> str | None:
     first = first if isinstance(first, dict) else {}
     message = first.get("message")
     if isinstance(message, dict):
-        said = _joined(message.get("content"))
-        return said if said is not None else as_text(message.get("refusal"))
+        content = _joined(message.get("content"))
+        return content if content is not None else as_text(message.get("refusal"))
     if isinstance(first.get("text"), str):  # /v1/completions
         return str(first["text"])
     output = body.get("output")  # /v1/responses: messages beside reasoning and calls of tools

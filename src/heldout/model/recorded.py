@@ -1,8 +1,8 @@
-"""Scores somebody else produced: a file that prediction_files reads → the run's ``scores`` table.
+"""Scores made elsewhere: a file that prediction_files reads → the run's ``scores`` table.
 
 Only ``benchmark_id`` (or ``id``) and one of ``logprobs`` and ``sum_logprob`` are needed; the detectors
 that need more say so. Nothing is repaired: a score that does not belong to this benchmark, or is not a
-log-probability, stops the import with the row it stands in.
+log-probability, is an error that names its row.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from heldout.store import Dropped, Run, dropped_table, make_table
 # Rows of a score file, one at a time, each held to what a log-probability is.
 
 
-#: what is taken from a row; what columns may be called says ALIASES
+#: fields of a row; ALIASES has the names of columns
 FIELDS = (
     "id",
     "model",
@@ -45,9 +45,9 @@ FIELDS = (
 )
 _LISTS = ("tokens", "logprobs", "mu", "sigma")
 _HEAD = 200  # rows that are looked at for the names of columns
-_MOST_TOKENS = 100_000  # a longer "answer" is a document, or an attack on memory
+_MOST_TOKENS = 100_000  # a longer "answer" is a document, or hostile
 _AGREE = 1e-3
-_ABOVE_ZERO = 1e-6  # rounding of a probability of 1; more is not a log-probability
+_ABOVE_ZERO = 1e-6  # rounding error of log 1; a larger value is not a log-probability
 
 
 def read_rows(
@@ -302,14 +302,14 @@ def save_scores(
 
 
 def _after(source: Path, present: Sequence[str], mapping: Mapping[str, str] | None) -> str | None:
-    """The model's name where no column holds one; an empty cell in such a column is a gap, not a name."""
+    """The model's name if no column holds one; an empty cell in such a column is an error, not a name."""
     if "model" in (mapping or {}) or any(str(text).lower() in ALIASES["model"] for text in present):
         return None
     return source.stem
 
 
 def _same_instrument(raw: Mapping[str, Any], known: dict[str, str], where: str) -> None:
-    """One model, one instrument: columns that say how a score was made may not change half way."""
+    """Columns that say how a model was scored must not change within a file."""
     for name in INSTRUMENT:
         value = raw.get(name)
         if value in (None, ""):

@@ -1,4 +1,4 @@
-"""What a model is asked to score, and what it gave: the one contract of every backend.
+"""Requests to score and their results: the interface of every backend.
 
 A request is text and pictures in reading order. Some of the text is *scored*: only its tokens, found by
 their character offsets, enter a score. A benchmark item has one scored text, its answer, at the end; a
@@ -78,7 +78,7 @@ class Scorer(Protocol):
         ...
 
 
-# What a model said to one question: the one contract of every backend that answers.
+# Prompts and replies: the interface of every backend that answers.
 
 
 STOPPED, CUT, REFUSED = "stop", "length", "refused"
@@ -98,8 +98,8 @@ class Prompt:
 class Reply:
     """``finish``: the model stopped, was cut at its limit, or the server says that it refused.
     ``choice_logprobs``: of every letter shown as the first token, None where a backend does not tell.
-    ``model`` and ``fingerprint``: who answered, by the server's own word (its ``model`` and
-    ``system_fingerprint``); empty where it does not say. ``received``: when, in UTC."""
+    ``model`` and ``fingerprint``: the server's ``model`` and ``system_fingerprint``; empty if it does not send
+    them. ``received``: when, in UTC."""
 
     id: str
     text: str
@@ -127,21 +127,21 @@ class Asker(Protocol):
     def ask(
         self, prompts: Iterable[Prompt], keep: Callable[[Reply], None]
     ) -> Generator[Reply | Dropped, None, None]:
-        """One answer per prompt, in any order. ``keep`` gets every reply the moment it is there, from
-        whatever thread, before anything else can go wrong."""
+        """One answer per prompt, in any order. ``keep`` receives every reply as soon as it arrives, from any
+        thread, so that it is not lost by a later error."""
         ...
 
 
 # From a benchmark's item to what a model reads: pictures, then the question as released, then the answer.
 #
-# Nothing is added to the item's own words: an instruction ("answer briefly") would be one more thing that
-# models understand differently. Options are not listed: a listed answer is copied, not remembered.
+# Nothing is added to the item's own words: models understand an instruction ("answer briefly") differently.
+# Options are not listed: a listed answer is copied, not remembered.
 
 
 # Part of every score's identity. Raise it with any change of what a model reads.
 TEMPLATE = "heldout-question/1"
 
-# Where a release says its pictures stand: <image>, <image 2>, <image_2>.
+# Marks of pictures in released questions: <image>, <image 2>, <image_2>.
 _MARKER = re.compile(r"<image(?:[ _]?(\d{1,3}))?>")
 
 
@@ -214,7 +214,7 @@ def placed_with_options(
 
 
 def _where_marked(text: str, pictures: tuple[ImageRef, ...]) -> list[ImageRef | Text]:
-    """Every picture where it is first marked: what is marked again is named, what is not comes first."""
+    """Every picture at its first mark: further marks become names, and unmarked pictures come first."""
     parts: list[ImageRef | Text] = []
     words, end, shown = "", 0, set[int]()
     for place in _MARKER.finditer(text):

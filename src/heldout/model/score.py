@@ -6,12 +6,13 @@ import html
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from heldout.benchmark import Benchmark, prepare_run, read_benchmark, verb_call
+from heldout.benchmark import Benchmark, open_verb_run, prepare_run, read_benchmark
 from heldout.engine import progress
 from heldout.errors import InputError
 from heldout.model.endpoint.endpoint import Endpoint, check_parity
@@ -28,7 +29,7 @@ from heldout.model.self_check import (
     truncation_check,
 )
 from heldout.model.settings import ScoreSettings
-from heldout.store import Run, open_run
+from heldout.store import Run
 
 
 @dataclass
@@ -56,7 +57,7 @@ def score_benchmark(
     tell: Callable[[str], object] = lambda _: None,
     quiet: bool = False,
 ) -> Scoring:
-    """Call inside run.writing(). ``tell`` gets the cost of order-joint before it is spent."""
+    """Call inside run.writing(). ``tell`` receives the cost of order-joint before it is spent."""
     prepare_run(benchmark, run)
     claim_model(run, model, {**scorer.identity, **(extra or {})})
     folder = stage_folder(model)
@@ -76,18 +77,18 @@ def score_benchmark(
             seed=settings.seed,
         )
         tell(joint.plan.sentence())
-    # Without them the scores do not count: a process killed here leaves a failed check.
+    # Scores without checks do not count: a process killed here leaves a failed check.
     pending = SelfCheck("ablation", False, "not finished: give the same `heldout score` again")
     keep_checks(run, model, [pending])
     scored, truncated = score_items(benchmark, examples, scorer, run, model, folder, **how)
-    made = [
+    checks = [
         truncation_check(truncated, len(scored.scores) + len(scored.dropped)),
         *ablation_checks(
             benchmark, examples, scorer, run, folder, scored, seed=settings.seed, quiet=quiet
         ),
     ]
     rows = {"scores": len(scored.scores) - truncated}
-    save_checks(run, model, made)
+    save_checks(run, model, checks)
     if settings.options:
         rows["option_scores"] = score_options(
             benchmark, examples, scorer, run, model, folder, **how
@@ -128,7 +129,7 @@ def import_scores(
     allow_missing: bool = False,
     mapping: Mapping[str, str] | None = None,
 ) -> list[Scoring]:
-    """Scores somebody else recorded, with the checks that can be made without the model."""
+    """Scores recorded elsewhere, with the checks that need no model."""
     recorded = read_recorded(
         source,
         [example.id for example in benchmark],
@@ -141,13 +142,15 @@ def import_scores(
     for name in recorded.models:
         claim_model(run, name, recorded.instruments[name])
     save_scores(run, recorded)
-    made = []
+    scorings = []
     for name in recorded.models:
         rows = sum(row["model"] == name for row in recorded.rows)
         checks = save_checks(run, name, [])
         keep_checks(run, name, checks)  # the page says what could not be checked, too
-        made.append(Scoring(name, len(benchmark), {"scores": rows}, len(benchmark) - rows, checks))
-    return made
+        scorings.append(
+            Scoring(name, len(benchmark), {"scores": rows}, len(benchmark) - rows, checks)
+        )
+    return scorings
 
 
 @dataclass(frozen=True)
@@ -223,14 +226,13 @@ def score(
     chosen = ScoreSettings.choose(settings, values)
     chosen.require_source(chosen.recorded)
     benchmark = opened_benchmark(benchmark, quiet=quiet)
-
-    def call(folder: Path) -> Sequence[str]:
-        return command or verb_call("score", benchmark, chosen, run=str(folder))
-
+    open_here = partial(
+        open_verb_run, "score", benchmark, chosen, run, seed=chosen.seed, command=command
+    )
     if chosen.recorded is not None:
-        run = open_run(run, "score", benchmark.name, command=call, seed=chosen.seed)
+        run = open_here()
         with run.writing():
-            made = import_scores(
+            scorings = import_scores(
                 benchmark,
                 chosen.recorded,
                 run,
@@ -238,7 +240,7 @@ def score(
                 allow_missing=chosen.allow_missing,
                 mapping=chosen.columns,
             )
-        return ScoreResult(run, made)
+        return ScoreResult(run, scorings)
     check_run(run, chosen.seed)
     extra: dict[str, Any] = {}
     scorer: Scorer
@@ -249,7 +251,7 @@ def score(
         scorer, name = server, chosen.name or server.model
     else:
         scorer, name = chosen.open_local(), chosen.local_name
-    run = open_run(run, "score", benchmark.name, command=call, seed=chosen.seed)
+    run = open_here()
     tell = notify or (lambda message: sys.stderr.write(f"heldout: {message}\n"))
     with run.writing():
         scoring = score_benchmark(
@@ -266,7 +268,7 @@ def score(
 
 
 def opened_benchmark(benchmark: Benchmark | str | Path, *, quiet: bool) -> Benchmark:
-    """The benchmark with its images read, where somebody can watch; later uses find them read."""
+    """The benchmark with its images read, with a progress bar; later uses do not read them again."""
     if not isinstance(benchmark, Benchmark):
         benchmark = read_benchmark(benchmark)
     title = f"reading the images of {benchmark.name}"

@@ -1,7 +1,7 @@
-"""The resumable part of scoring: requests in, what the backend gave out, and no request asked twice.
+"""The resumable part of scoring: requests in, results out, and no request is made twice.
 
-Requests are cut into shards that keep those with one picture together. A finished shard is final. What
-was answered in shards that did not finish (the server died, somebody pressed Ctrl-C) is kept beside them.
+Requests are cut into shards that keep those with one picture together. A finished shard is final. Answers of
+unfinished shards (the server failed, or Ctrl-C) are kept beside them.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from heldout.model.request import Request, Score, Scorer
 from heldout.store import SCHEMAS, Dropped, Run, ShardResult, Stage, dropped_table, make_table
 
 TABLE = "request_scores"
-SHARD = 16  # requests: what a kill may cost, and how many folders a run has
+SHARD = 16  # requests per shard: how many a kill may cost, and how many folders a run has
 _LISTS = ("tokens", "logprobs", "mu", "sigma")
-TRANSIENT = ("the endpoint failed",)  # reasons that the next run may not meet
+TRANSIENT = ("the endpoint failed",)  # reasons that may be gone in the next run
 
 
 @dataclass
 class Answers:
-    """What became of every request, by its id. ``totals`` are there even where tokens were not kept."""
+    """The result of every request, by its id. ``totals`` are there even where tokens were not kept."""
 
     scores: dict[str, Score] = field(default_factory=dict)
     totals: dict[str, tuple[float, int]] = field(default_factory=dict)
@@ -214,19 +214,19 @@ IDENTITY = ("backend", "revision", "dtype", "template", "provider", "remote_code
 
 
 def replace_rows(run: Run, table: str, model: str, rows: Iterable[Mapping[str, Any]]) -> int:
-    made = make_table(table, rows)
-    count: int = made.num_rows
+    rows_of_model = make_table(table, rows)
+    count: int = rows_of_model.num_rows
     if run.table_path(table).exists():
         known = run.read_table(table)
         others = known.filter(pc.not_equal(known.column("model"), model))
-        made = pa.concat_tables([others, made])
-    run.write_table(table, made)
+        rows_of_model = pa.concat_tables([others, rows_of_model])
+    run.write_table(table, rows_of_model)
     forget_detections(run)
     return count
 
 
 def forget_detections(run: Run) -> None:
-    """What `heldout detect` said of other scores than the run now holds is withdrawn."""
+    """Remove the results of `heldout detect` for scores that the run no longer holds."""
     if not (run.path / "detections.json").exists():
         return
     detections = run.read_json("detections.json")
@@ -262,7 +262,7 @@ def owner(identifier: str, models: Iterable[str]) -> str:
 
 
 def claim_model(run: Run, model: str, identity: Mapping[str, Any]) -> None:
-    """Say how this model is scored: once per run, or its tables would mix two instruments."""
+    """Record how this model is scored: it must not change within a run."""
     known = run.manifest().get("models", {}).get(model, {})
     for name in IDENTITY:
         if known.get(name) and identity.get(name) and known[name] != identity[name]:
@@ -275,6 +275,6 @@ def claim_model(run: Run, model: str, identity: Mapping[str, Any]) -> None:
 
 
 def stage_folder(model: str) -> str:
-    """A folder name that no model's name can leave, and no two share."""
+    """A folder name for a model: safe as a path, and different for every model."""
     plain = re.sub(r"[^A-Za-z0-9._-]+", "-", model).strip(".-")[-60:]
     return f"{plain or 'model'}-{hashlib.sha256(model.encode()).hexdigest()[:8]}"

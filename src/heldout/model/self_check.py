@@ -27,7 +27,7 @@ from heldout.store import Run
 T = TypeVar("T")
 Floats = NDArray[np.float64]
 SAMPLE = 32
-#: share of the sampled scores that must move. Few may do so in a model that is sure of everything; in an
+#: share of the sampled scores that must move. Few scores move in a model that is sure of everything; in an
 #: adapter that drops the picture, none does.
 MOVES = 0.1
 FEWEST = 4  # pairs below which nothing is concluded
@@ -45,7 +45,7 @@ VARIANTS = {
 
 
 class SelfCheck(NamedTuple):
-    """``passed`` is None where nothing could be checked: no reason to doubt the scores, and none to
+    """``passed`` is None where nothing could be checked: there is no reason to doubt the scores, and none to
     trust them."""
 
     name: str
@@ -118,24 +118,25 @@ class _Moved(NamedTuple):
 def _variant(
     example: Example, name: str, others: Sequence[Example], rng: np.random.Generator
 ) -> Request | None:
-    made: Request | None = None
+    request: Request | None = None
     if name == "no-picture" and example.images:
-        made = question_request(example, with_image=False)
+        request = question_request(example, with_image=False)
     elif name == "other-picture" and example.images:
         pictures = _another([other.images for other in others if other.images], example.images, rng)
-        made = question_request(replace(example, images=pictures)) if pictures else None
+        request = question_request(replace(example, images=pictures)) if pictures else None
     elif name == "no-question" and (example.question or "").strip():
-        made = question_request(example, with_question=False)
+        request = question_request(example, with_question=False)
     elif name == "other-question" and (example.question or "").strip():
         question = _alike(example.question or "", others)
-        made = question_request(replace(example, question=question)) if question else None
-    if made is None or not any(not getattr(part, "scored", False) for part in made.content):
-        return None  # nothing to ask with: an item that was nothing but its picture
-    return replace(made, id=f"{example.id}#{name}")
+        request = question_request(replace(example, question=question)) if question else None
+    if request is None or not any(not getattr(part, "scored", False) for part in request.content):
+        return None  # nothing is left of an item that has only a picture
+    return replace(request, id=f"{example.id}#{name}")
 
 
 def _alike(question: str, others: Sequence[Example]) -> str | None:
-    """Another question as long as this one, in words and then in letters: else its length would do."""
+    """Another question of the same length in words, then in letters: otherwise its length alone could move the
+    score."""
     asked = {other.question for other in others if other.question and other.question.strip()} - {
         question
     }
@@ -166,8 +167,8 @@ def _moved(
     return _Moved(VARIANTS[name][1], len(finite), int((finite > noise).sum()), median)
 
 
-def _judge(name: str, made: Sequence[_Moved]) -> SelfCheck:
-    enough = [moved for moved in made if moved.pairs >= FEWEST]
+def _judge(name: str, request: Sequence[_Moved]) -> SelfCheck:
+    enough = [moved for moved in request if moved.pairs >= FEWEST]
     if not enough:
         what = "picture" if name == "image-ablation" else "question"
         return SelfCheck(name, None, f"fewer than {FEWEST} items have a {what} to change")
@@ -184,7 +185,7 @@ def _judge(name: str, made: Sequence[_Moved]) -> SelfCheck:
 # What the table of scores alone allows to check.
 
 
-# Log-probabilities are continuous: unless a model is certain (log p = 0), equal ones are an accident.
+# Log-probabilities are continuous: equal ones are an accident, unless the model is certain (log p = 0).
 TIED = 0.01
 FEW_TIES = 5
 BAD_SPANS = 0.01
@@ -245,7 +246,7 @@ def check_scores(scored: ModelScores, items: int, known: Mapping[str, Any]) -> l
         items: How many items the benchmark has.
         known: What the manifest says of the model.
     """
-    made = [
+    checks = [
         _coverage(scored, items),
         _finite(scored),
         _spans(scored),
@@ -253,10 +254,10 @@ def check_scores(scored: ModelScores, items: int, known: Mapping[str, Any]) -> l
         _constant(scored),
         _ties(scored),
     ]
-    return [*made, *_kept(known, {check.name for check in made})]
+    return [*checks, *_kept(known, {check.name for check in checks})]
 
 
-def _kept(known: Mapping[str, Any], made: set[str]) -> list[SelfCheck]:
+def _kept(known: Mapping[str, Any], record: set[str]) -> list[SelfCheck]:
     """What only scoring could check, because it needs the model: does it look, was a prompt cut?"""
     kept = known.get("self_checks") or ()
     if not kept and str(known.get("backend", "")).startswith("recorded"):
@@ -265,7 +266,7 @@ def _kept(known: Mapping[str, Any], made: set[str]) -> list[SelfCheck]:
     return [
         SelfCheck(str(check["name"]), check["passed"], str(check["reason"]))
         for check in kept
-        if check["name"] not in made
+        if check["name"] not in record
     ]
 
 

@@ -1,4 +1,4 @@
-"""What people look at."""
+"""Pages, figures, comparisons and exports."""
 
 from typing import TYPE_CHECKING
 
@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from heldout.report.audit_page import matrix_record, write_audit_report, write_matrix
     from heldout.report.comparison import Comparison, compare, is_empty
     from heldout.report.evaluation_page import is_evaluation, write_evaluation_report
-    from heldout.report.export.formats import FORMATS, PDF, Export, export, figures_to_pdf
+    from heldout.report.export.formats import Export, export, figures_to_pdf
     from heldout.report.figures.bars import radar_chart
     from heldout.report.figures.curves import Curve, OperatingPoint, roc_chart
     from heldout.report.figures.power import (
@@ -22,23 +22,26 @@ if TYPE_CHECKING:
     from heldout.report.first_screen import PRECISION_FILE, CopyPrecision
     from heldout.report.page import write_report
     from heldout.report.robustness import ROBUSTNESS_FILE, Recall, Robustness, RobustnessFile, Share
+    from heldout.report.settings import PDF, CompareSettings, ExportSettings, ReportSettings
     from heldout.report.synthesis import is_synthesis
     from heldout.report.synthesis_page import write_synthesis_report
     from heldout.report.training import is_training, write_training_report
 
 __all__ = [
-    "FORMATS",
     "PDF",
     "PRECISION_FILE",
     "ROBUSTNESS_FILE",
+    "CompareSettings",
     "Comparison",
     "CopyPrecision",
     "Curve",
     "DoseCurve",
     "DosePanel",
     "Export",
+    "ExportSettings",
     "OperatingPoint",
     "Recall",
+    "ReportSettings",
     "Robustness",
     "RobustnessFile",
     "Share",

@@ -1,4 +1,4 @@
-"""The matches as people judge them: pairs of pictures with their questions, the worst leaks first."""
+"""The matches as pairs of pictures with their questions, the worst leaks first."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LEAKED = {
 }
 LABELLED = "image and label"  # of items without a question
 QUESTIONS = 8  # of one picture; the table holds all
-_LONGEST = 400  # characters of somebody else's text in one card
+_LONGEST = 400  # characters of a text in one card
 
 
 def all_pairs(run: Run) -> list[dict[str, Any]]:
@@ -38,7 +38,7 @@ def all_pairs(run: Run) -> list[dict[str, Any]]:
     matches = matches.filter(pl.col("relation") != Relation.UNRELATED)
     if matches.is_empty():
         return []
-    # One pair of pictures can carry many questions on either side: group them, the worst leak decides.
+    # One pair of pictures can carry many questions on either side: they are grouped under the worst leak.
     picture = pl.col("evidence").str.json_path_match("$.benchmark_pixels").alias("picture")
     theirs = pl.col("evidence").str.json_path_match("$.corpus_image").fill_null(pl.col("corpus_id"))
     severity = pl.col("modality").replace_strict(GRAVEST, return_dtype=pl.Int32)
@@ -57,7 +57,7 @@ def all_pairs(run: Run) -> list[dict[str, Any]]:
 
 def _pair(group: dict[str, Any], items: dict[str, dict[str, Any]]) -> dict[str, Any]:
     evidence = json.loads(group["evidence"][0])
-    worst: dict[str, str] = {}  # rows come the worst first
+    worst: dict[str, str] = {}  # rows come sorted, worst first
     for item, modality in zip(group["benchmark_id"], group["modality"], strict=True):
         worst.setdefault(item, modality)
     questions = [
@@ -134,7 +134,7 @@ def laid_on(warp: Sequence[Sequence[float]] | None, size: tuple[int, int]) -> st
         return None
     if abs(np.linalg.det(matrix)) < _FLAT:
         return None
-    # Warps speak of the middles of pixels, SVG of their corners.
+    # Warps refer to the centres of pixels, SVG to their corners.
     half = np.array([[1.0, 0.0, 0.5], [0.0, 1.0, 0.5], [0.0, 0.0, 1.0]])
     back = half @ np.linalg.inv(matrix) @ np.linalg.inv(half)
     middle = np.array([size[0] / 2, size[1] / 2])
@@ -151,7 +151,7 @@ def laid_on(warp: Sequence[Sequence[float]] | None, size: tuple[int, int]) -> st
     return f"matrix({numbers})"
 
 
-# A gallery of any size on one page: cards and pictures in blocks that the browser reads when asked.
+# A gallery of any size on one page: cards and pictures in blocks that the browser reads on demand.
 #
 # The first page of cards is plain HTML. All pages lie in packed blocks of JSON behind the text, each with its
 # cards as HTML (made by the same template, so escaped the same way) and with the pictures that are new in it.
@@ -159,9 +159,9 @@ def laid_on(warp: Sequence[Sequence[float]] | None, size: tuple[int, int]) -> st
 
 
 PER_PAGE = 24
-#: Bytes of pictures as the run keeps them, then small ones, then none: a page must still open on a phone.
-WHOLE_BYTES = 16_000_000
-ALL_BYTES = 48_000_000
+WHOLE_SHARE = (
+    1 / 3
+)  # of the bytes are for pictures as the run keeps them, then small ones, then none
 SMALL = 112  # pixels
 _SIDES = ("left", "right")
 
@@ -184,19 +184,20 @@ class Gallery:
     total: int = 0
     first: list[Markup] = field(default_factory=list)  # cards of the first page
     sprite: list[GalleryPicture] = field(default_factory=list)  # and the pictures they use
-    blocks: list[str] = field(default_factory=list)  # packed, one a page
-    index: Markup = field(default_factory=Markup)  # what every card can be filtered by
+    blocks: list[str] = field(default_factory=list)  # packed, one per page
+    index: Markup = field(default_factory=Markup)  # values by which cards are filtered
     choices: dict[str, dict[str, int]] = field(default_factory=dict)
     small: int = 0  # pictures shown smaller than the run keeps them
     missing: int = 0  # pictures that are not on the page at all
 
 
-def make_gallery(run: Run, *, quiet: bool = False) -> Gallery:
+def make_gallery(run: Run, megabytes: float, *, quiet: bool = False) -> Gallery:
+    """All pairs; pictures as far as ``megabytes`` allow, so that the page still opens on a phone."""
     pairs = all_pairs(run)
     if not pairs:
         return Gallery()
-    made = Gallery(total=len(pairs))
-    store = _Store(run, pairs)
+    gallery = Gallery(total=len(pairs))
+    store = _Store(run, pairs, round(megabytes * 1e6))
     card = templates().get_template("pair.html.j2")
     with progress("gallery of the report", len(pairs), "pairs", disabled=quiet) as step:
         for start in range(0, len(pairs), PER_PAGE):
@@ -206,25 +207,25 @@ def make_gallery(run: Run, *, quiet: bool = False) -> Gallery:
                 Markup(card.render(pair=pair, number=start + n + 1)) for n, pair in enumerate(shown)
             ]
             if not start:
-                made.first, made.sprite = cards, list(store.block)
+                gallery.first, gallery.sprite = cards, list(store.block)
             pictures = {picture.name: picture.as_json() for picture in store.block}
-            made.blocks.append(packed({"cards": cards, "pictures": pictures}))
+            gallery.blocks.append(packed({"cards": cards, "pictures": pictures}))
             step(len(shown))
-    made.small, made.missing = store.small, store.missing
-    made.choices = {
+    gallery.small, gallery.missing = store.small, store.missing
+    gallery.choices = {
         "corpus": _counts(pair["corpus"] for pair in pairs),
         "relation": _counts(pair["relation"] for pair in pairs),
         "leaked": _counts(pair["leaked"] for pair in pairs if pair["leaked"]),
         "label": _counts(pair["label"] for pair in pairs if pair["label"]),
     }
-    made.choices = {name: counts for name, counts in made.choices.items() if counts}
-    kinds = {name: list(counts) for name, counts in made.choices.items()}
+    gallery.choices = {name: counts for name, counts in gallery.choices.items() if counts}
+    kinds = {name: list(counts) for name, counts in gallery.choices.items()}
     rows = [
         [kinds[name].index(pair[name]) if pair[name] in kinds[name] else -1 for name in kinds]
         for pair in pairs
     ]
-    made.index = as_data({"per_page": PER_PAGE, "rows": rows})
-    return made
+    gallery.index = as_data({"per_page": PER_PAGE, "rows": rows})
+    return gallery
 
 
 def as_data(value: Any) -> Markup:
@@ -236,7 +237,7 @@ def as_data(value: Any) -> Markup:
 
 
 def packed(value: Any) -> str:
-    """Cards differ in few words, so they pack well. No time stamp: the same run makes the same page."""
+    """Compressed JSON. It has no time stamp, so that the same run makes the same page."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return base64.b64encode(gzip.compress(text.encode(), 3, mtime=0)).decode()
 
@@ -244,7 +245,8 @@ def packed(value: Any) -> str:
 class _Store:
     """Pictures by digest, each put into the block in which a card needs it first."""
 
-    def __init__(self, run: Run, pairs: Sequence[Mapping[str, Any]]) -> None:
+    def __init__(self, run: Run, pairs: Sequence[Mapping[str, Any]], most: int) -> None:
+        self.most = most  # bytes
         wanted = {pair[side] for pair in pairs for side in _SIDES}
         thumbnails = run.frame("thumbnails")
         self.kept = {
@@ -275,21 +277,21 @@ class _Store:
         if row is None:
             return None
         data = row["webp"]
-        if self.bytes + len(data) > WHOLE_BYTES:
+        if self.bytes + len(data) > WHOLE_SHARE * self.most:
             data = _smaller(data)
-            if self.bytes + len(data) > ALL_BYTES:
+            if self.bytes + len(data) > self.most:
                 self.missing += 1
                 return None
             self.small += 1
         self.bytes += len(data)
         name = f"p{self.number}-{len(self.block)}"
-        made = GalleryPicture(name, row["width"], row["height"], base64.b64encode(data).decode())
-        self.block.append(made)
-        return made
+        picture = GalleryPicture(name, row["width"], row["height"], base64.b64encode(data).decode())
+        self.block.append(picture)
+        return picture
 
 
 def _smaller(webp: bytes) -> bytes:
-    """The run's own thumbnail once more, at the size of a stamp."""
+    """The run's thumbnail at a smaller size."""
     with Image.open(io.BytesIO(webp), formats=("WEBP",)) as image:
         stamp = image.convert("RGB")
     stamp.thumbnail((SMALL, SMALL), Image.Resampling.BOX)

@@ -1,4 +1,4 @@
-"""What the page says of models: how each was scored, which self-checks it failed, what was found."""
+"""The page's sections on models: how each was scored, which self-checks it failed, what was found."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _SHOWN = ("backend", "model", "revision", "dtype", "template", "server", "source
 
 
 def model_sections(run: Run) -> list[dict[str, Any]]:
-    """One section per model of the run, also where nobody has called `heldout detect` yet."""
+    """One section per model of the run, also before `heldout detect`."""
     manifest = run.manifest()
     detected = run.read_json("detections.json") if (run.path / "detections.json").exists() else {}
     sections = [
@@ -74,7 +74,7 @@ def tried_models(run: Run) -> list[str]:
 
 
 def measured_rates(run: Run) -> Mapping[str, Any]:
-    """How often this run's detectors fire on models whose contamination is known; empty if never told."""
+    """How often this run's detectors fire on models whose contamination is known; empty if not measured."""
     if not (run.path / "detections.json").exists():
         return {}
     kept: Mapping[str, Any] = run.read_json("detections.json").get("measured_rates") or {}
@@ -111,7 +111,7 @@ def _easiest(entries: Sequence[Mapping[str, Any]], model: str) -> dict[str, Any]
 
 
 def _of(entries: Any, model: str) -> list[Mapping[str, Any]]:
-    """Of this model alone, or of a pair of which it is one."""
+    """Findings of this model alone, or of a pair that includes it."""
     return [entry for entry in entries if model in (entry["cell"]["model"] or "").split(" & ")]
 
 
@@ -146,14 +146,14 @@ def model_figures(run: Run) -> list[Figure]:
     for finding in findings:
         by_detector.setdefault(finding["detector"], []).append(finding)
     tables = ScoreTables.load(run)
-    made = (
+    figures = (
         _order_joint(tables, by_detector.get("order-joint", [])),
         _order_trend(tables, by_detector.get("order-trend", [])),
         _tails(tables, by_detector.get("tail-enrichment", [])),
         _jaccard(by_detector.get("top-k-overlap", [])),
         *_twins(by_detector.get("twin-drop", [])),
     )
-    return [figure for figure in made if figure is not None]
+    return [figure for figure in figures if figure is not None]
 
 
 def _order_joint(tables: ScoreTables, findings: Sequence[Found]) -> Figure | None:
@@ -165,7 +165,7 @@ def _order_joint(tables: ScoreTables, findings: Sequence[Found]) -> Figure | Non
         rng = np.random.default_rng(finding["seed"])
         gains = np.zeros(DRAWN)
         for shard in shards:
-            # Any order of a shard might have been the released one.
+            # Under the null, any order of a shard might have been the released one.
             chosen = rng.integers(0, len(shard), DRAWN)
             others = (shard.sum() - shard) / (len(shard) - 1)
             gains += (shard - others)[chosen] / len(shards)

@@ -1,4 +1,4 @@
-"""What the report shows of a calibration: two figures, the sweep, the controls, the hubs."""
+"""The report's sections on a calibration: two figures, the sweep, the controls, the hubs."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def nearness_sections(
 
 
 def _spreads(calibration: Calibration, benchmark: str) -> list[dict[str, Any]]:
-    """Nearest similarities of benchmark, null and every control, side by side, and who exceeds τ."""
+    """Nearest similarities of benchmark, null and every control, side by side, and the pictures above τ."""
     point = next(
         (
             p
@@ -166,7 +166,7 @@ def agreement(calibrated: Sequence[Calibration]) -> list[dict[str, Any]]:
 def relation_counts(
     items: pl.DataFrame, matches: pl.DataFrame, corpus: str
 ) -> list[dict[str, Any]]:
-    """Every picture once, under the strongest word registration had for any of its neighbours."""
+    """Every picture once, under the strongest relation that registration found to any of its neighbours."""
     shown = items.select(pl.col("image_digests").alias("digest")).explode("digest")["digest"]
     pictures = {null for null in shown.drop_nulls().to_list() if null}
     picture = pl.col("evidence").str.json_path_match("$.benchmark_pixels").alias("picture")
@@ -203,7 +203,7 @@ _SHOWN: tuple[tuple[str, Literal["hard", "soft"], str], ...] = (
 
 
 def degree_figures(run: Run, items: pl.DataFrame, matches: pl.DataFrame) -> list[Figure]:
-    """With one corpus, or without an encoder, the claims say it all."""
+    """Empty with a single corpus, or without an encoder: the claims have the same numbers."""
     manifest = run.manifest()
     stages = list(manifest["stages"].values())
     encoders = sorted({stage["encoder"] for stage in stages if stage["encoder"]})

@@ -16,7 +16,8 @@ from markupsafe import Markup
 
 from heldout.store import PYTHON
 
-#: Scores and answers of one model, or of other variants, do not replace another's: these tell them apart.
+#: Scores and answers of one model, or of other variants, do not replace another's: these options distinguish
+#: them.
 _APART = ("--model", "--endpoint", "--recorded", "--as", "--variants", "--twins")
 _MODEL_CALLS = ("score", "ask")
 _CALL = re.compile(r"\bheldout\.(\w+)\(")
@@ -26,7 +27,7 @@ _FLAGS = ("--options", "--order-joint", "--order-neighbour")  # tables of their 
 def commands_shown(commands: Sequence[Sequence[str]]) -> list[str]:
     """Commands as they are typed, calls from Python as they are written.
 
-    An overlap that was given again with other corpora, say, made nothing of what is shown.
+    An earlier overlap with other corpora, for example, made nothing of what is shown.
     """
     last = {_stage(command): place for place, command in enumerate(commands)}
     return [_written(commands[place]) for place in sorted(last.values())]
@@ -58,10 +59,10 @@ def _value(command: Sequence[str], name: str) -> str:
     return " ".join(values)
 
 
-# The templates' surroundings: what is escaped, which scripts a page may run, how numbers are written.
+# The environment of templates: what is escaped, which scripts a page may run, how numbers are written.
 
 
-# Text of strangers on a page: what a browser would obey or hide is shown instead.
+# Untrusted text on a page: characters that a browser would obey or hide are shown as symbols.
 
 
 # Marks that turn the direction of everything after them, and characters of no width.
@@ -80,8 +81,8 @@ def visible(value: Any) -> Any:
 
 @lru_cache(maxsize=1)
 def templates() -> Environment:
-    # Everything in a corpus is somebody else's text: autoescape has no exceptions here.
-    made = Environment(
+    # Everything in a corpus is untrusted text: autoescape has no exceptions here.
+    environment = Environment(
         loader=PackageLoader("heldout.report"),
         autoescape=True,
         undefined=StrictUndefined,
@@ -89,12 +90,14 @@ def templates() -> Environment:
         lstrip_blocks=True,
         finalize=visible,
     )
-    made.filters.update(percent=percent, count=lambda value: f"{value:,}", slug=slug, anchor=anchor)
-    return made
+    environment.filters.update(
+        percent=percent, count=lambda value: f"{value:,}", slug=slug, anchor=anchor
+    )
+    return environment
 
 
 def script(name: str) -> dict[str, Any]:
-    """A script of ours and the digest by which the page's policy knows it: no other runs."""
+    """One of heldout's scripts and the digest that the page's policy allows: no other script runs."""
     text = resources.files("heldout.report").joinpath("templates", name).read_text("utf-8")
     digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
     return {"text": Markup(text), "policy": f"'sha256-{digest}'"}
@@ -109,7 +112,7 @@ def percent(value: float, digits: int = 1) -> str:
 
 
 def slug(words: str) -> str:
-    """A status as a class of the style sheet."""
+    """A status as a CSS class."""
     return words.replace(" ", "-")
 
 

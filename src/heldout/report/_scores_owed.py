@@ -53,7 +53,8 @@ def owed_sentences(
     """One per model with answers; empty where nothing is recorded. Models that have seen the benchmark come
     first, comparison models last, and among equals the largest difference.
 
-    ``searched``: in a corpus, without which nobody knows which items leaked. ``verdicts``: status by
+    ``searched``: whether a corpus was searched, without which it is not known which items leaked. ``verdicts``:
+    status by
     benchmark and model, of the models under test.
     """
     several = len(corrected) > 1
@@ -84,7 +85,7 @@ def have_seen(cells: Sequence[Mapping[str, Any]], benchmark: str) -> frozenset[s
 
 
 def score_rows(corrected: Mapping[str, Any], seen: Collection[str] = ()) -> list[dict[str, Any]]:
-    """For the table: one per model and metric, every subset beside the other.
+    """Rows of the table: one per model and metric, with the subsets side by side.
 
     Models that have ``seen`` the benchmark have no clean score, and no difference to one.
     """
@@ -201,7 +202,7 @@ def _owed(model: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def signed(value: float, digits: int = 1) -> str:
-    """With a sign that is as long as its brother."""
+    """The number with a sign; plus and minus are equally wide."""
     return f"{value:+.{digits}f}".replace("-", "−")
 
 
@@ -223,8 +224,8 @@ def impact_rows(run: Run) -> list[dict[str, Any]]:
 
 
 def impact_remarks(run: Run) -> list[dict[str, Any]]:
-    """What is to be known of the files behind the differences: labels made elsewhere, grades that
-    disagree, empty predictions."""
+    """Remarks on the files behind the differences: labels made elsewhere, grades that disagree, empty
+    predictions."""
     remarks = []
     for name, study in kept_studies(run):
         labels = study.get("labels")

@@ -15,7 +15,7 @@ _MARKS = re.compile(r"([\\`*_\[\]<>|#])")
 
 
 def escaped(words: str) -> str:
-    """Somebody else's text as text: no markup, no line of its own."""
+    """Untrusted text as plain text: no markup, no line breaks."""
     return _MARKS.sub(r"\\\1", str(visible(" ".join(words.split()))))
 
 
@@ -33,7 +33,7 @@ def report_markdown(
     lacking: str,
     remarks: Sequence[tuple[str, str]] = (),
 ) -> str:
-    """``remarks``: what is to be known of recorded files, by the model or file they are about."""
+    """``remarks``: remarks on recorded files, by the model or file they are about."""
     lines = [
         f"# Is “{escaped(benchmark['name'])}” still held out? {escaped(answer)}",
         "",
@@ -84,7 +84,7 @@ def report_markdown(
     return "\n".join(lines)
 
 
-# junit.xml: one test case per claim, for CI: a leak that survives fails, what is open is skipped.
+# junit.xml: one test case per claim, for CI: a leak that survives fails, an open question is skipped.
 
 
 def claims_junit(benchmark: str, claims: Sequence[Claim]) -> bytes:

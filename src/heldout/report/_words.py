@@ -12,11 +12,11 @@ from heldout.detect import Finding
 from heldout.evidence import COPIES, count_kinds, text_kinds
 from heldout.overlap import BESIDE, JUDGED_DIFFERENT, SAME_CAPTION, SAME_ITEM, SAME_QUESTION
 
-SHOWN = 30  # items on the page; the table holds all
 DOUBTED = 5  # pairs on the page that a judge called different
 _DEGREE = {"hard": 0, "soft": 1, "none": 2}
 _WHOLE = (SAME_ITEM, SAME_QUESTION, SAME_CAPTION)
-_METHOD = {"exact": 0, "ngram": 1, "edit": 2, "embedding": 3}  # of equals, the plainest word
+# among equals, the plainest method comes first
+_METHOD = {"exact": 0, "ngram": 1, "edit": 2, "embedding": 3}
 
 
 def word_sections(
@@ -25,8 +25,18 @@ def word_sections(
     items: pl.DataFrame,
     matches: pl.DataFrame,
     text_matches: pl.DataFrame | None,
+    shown: int,
 ) -> list[dict[str, Any]]:
-    """One per corpus whose texts were compared; ``texts`` is the manifest's record of the search."""
+    """One per corpus whose texts were compared.
+
+    Args:
+        texts: The manifest's record of the search, by corpus.
+        findings: Those of all corpora.
+        items: The run's table of items.
+        matches: The run's table of image matches.
+        text_matches: The run's table of text matches; None if texts were not compared.
+        shown: Items on the page; the table has all of them.
+    """
     if text_matches is None:
         return []
     kinds = text_kinds(text_matches, matches)
@@ -49,6 +59,7 @@ def word_sections(
                 text_matches.filter(pl.col("corpus") == corpus),
                 answers,
                 matches.filter((pl.col("corpus") == corpus) & pl.col("relation").is_in(COPIES)),
+                shown,
             ),
         }
         for corpus, scanned in texts.items()
@@ -68,10 +79,10 @@ def _doubted(here: pl.DataFrame) -> list[dict[str, Any]]:
 
 
 def _pairs(
-    here: pl.DataFrame, answers: Mapping[str, str | None], copies: pl.DataFrame
+    here: pl.DataFrame, answers: Mapping[str, str | None], copies: pl.DataFrame, shown: int
 ) -> dict[str, Any]:
     """The strongest pair of every item, and how many more there are of it."""
-    # A shared source is named in the tables above: there is nothing in it to read.
+    # A shared source is named in the tables above and has no text to show.
     words = here.filter((pl.col("degree") != "none") & (pl.col("method") != "provenance"))
     order = pl.col("degree").replace_strict(_DEGREE, return_dtype=pl.Int8)
     plain = pl.col("method").replace_strict(_METHOD, return_dtype=pl.Int8)
@@ -84,7 +95,7 @@ def _pairs(
     )
     own = set(copies.select("benchmark_id", "corpus_id").iter_rows())
     rows = []
-    for row in best.head(SHOWN).iter_rows(named=True):
+    for row in best.head(shown).iter_rows(named=True):
         evidence = json.loads(row["evidence"])
         other = "another picture" if evidence.get("pictured") else ""
         picture = evidence.get(BESIDE, other)

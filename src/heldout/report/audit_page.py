@@ -32,7 +32,7 @@ def write_audit_report(output: Path) -> Path:
     if not source.exists():
         raise InputError(f"{source} does not exist: has this audit finished?")
     verdict = json.loads(source.read_text())
-    # The folder of a benchmark that the audit file no longer names may still lie there.
+    # The folder of a benchmark that the audit file no longer names may still exist.
     names = list(verdict["corrected"])
     folders = {name: folder for name, folder in _folders(output).items() if name in names}
     screen = first_screen(verdict["cells"], verdict["recommendations"], verdict["corrected"])
@@ -91,7 +91,7 @@ def _folders(output: Path) -> dict[str, str]:
 
 
 def _datasets(output: Path) -> list[dict[str, Any]]:
-    """Fresh items that this audit made, with a way to their pages."""
+    """Fresh items that this audit made, with links to their pages."""
     plan = output / "plan.json"
     steps = json.loads(plan.read_text())["steps"] if plan.exists() else []
     planned = [step["benchmark"] for step in steps if step["stage"] == "synth"]
@@ -179,7 +179,7 @@ def _figure(matrix: pl.DataFrame, kind: str, tone: Literal["hard", "soft"]) -> M
 
 
 def _label(row: dict[str, Any], several: bool) -> str:
-    """A benchmark looked at by several encoders is one column for each."""
+    """A benchmark that several encoders searched has one column for each."""
     encoder = row["encoder"].split(" |")[0] or "equal pictures only"
     return f"{row['benchmark']} ({encoder})" if several else str(row["benchmark"])
 

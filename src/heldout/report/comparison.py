@@ -15,17 +15,23 @@ from heldout.errors import InputError
 from heldout.evidence import COPIES, Relation
 from heldout.overlap import match_subject, read_matches
 from heldout.report._scores_owed import corrected_of
+from heldout.report.settings import CompareSettings
 from heldout.store import Run
 
 SCHEMA_VERSION = 1
-EXAMPLES = 20  # matches listed by name; all are counted
 _SAME = 1e-9
 Changes = dict[str, Any]
 Key = tuple[str, int, str, str]  # item, picture, corpus, pair of pictures
 
 
-def compare_runs(before: Run, after: Run) -> Changes:
-    """Both folders hold what they are compared by: nothing is read again or computed anew but scores."""
+def _compare_runs(before: Run, after: Run, examples: int) -> Changes:
+    """Both folders hold what they are compared by: no input is read again, and only scores are computed.
+
+    Args:
+        before: A run.
+        after: A later run of the same benchmark.
+        examples: Items and matches named for each kind of change.
+    """
     old, new = before.manifest(), after.manifest()
     names = [_benchmark(run, manifest)["name"] for run, manifest in ((before, old), (after, new))]
     if names[0] != names[1]:
@@ -41,7 +47,7 @@ def compare_runs(before: Run, after: Run) -> Changes:
         "inputs": _inputs(old, new),
         "claims": _claims(before, after),
         "findings": _findings(before, after),
-        "matches": _matches(before, after),
+        "matches": _matches(before, after, examples),
         "scores": _scores(before, after),
     }
 
@@ -109,21 +115,30 @@ class Comparison:
         return "<p>nothing changed</p>" if self.is_empty else self.claims._repr_html_()
 
 
-def compare(before: str | Path | Run, after: str | Path | Run) -> Comparison:
+def compare(
+    before: str | Path | Run,
+    after: str | Path | Run,
+    *,
+    settings: CompareSettings | None = None,
+    **values: Any,
+) -> Comparison:
     """Say what changed between two audits of one benchmark.
 
     Args:
         before: A run folder, or the output of an audit.
         after: A later one of the same benchmark.
+        settings: All settings; or give them by name as further arguments.
+        **values: Fields of ``heldout.report.CompareSettings``.
 
     Returns:
         Changes of inputs, claims, findings, matches and scores; claims and findings as data frames.
     """
-    folders = [run.path if isinstance(run, Run) else Path(run) for run in (before, after)]
-    return Comparison(tuple(compare_folders(*folders)))
+    settings = CompareSettings.choose(settings, values)
+    first, second = (run.path if isinstance(run, Run) else Path(run) for run in (before, after))
+    return Comparison(tuple(_compare_folders(first, second, settings.examples)))
 
 
-def compare_folders(before: Path, after: Path) -> list[Changes]:
+def _compare_folders(before: Path, after: Path, examples: int) -> list[Changes]:
     """Two run folders, or two outputs of `heldout audit`: every benchmark that both have."""
     for folder in (before, after):
         if not folder.is_dir():
@@ -138,7 +153,7 @@ def compare_folders(before: Path, after: Path) -> list[Changes]:
         hint = f"{inside.path} is its run of {name}" if inside else f"it has no run of {name}"
         raise InputError(f"{output} is the output of an audit, {run} one run: {hint}")
     if not outputs[0]:
-        return [compare_runs(Run.open(before), Run.open(after))]
+        return [_compare_runs(Run.open(before), Run.open(after), examples)]
     old, new = _runs_below(before), _runs_below(after)
     both = [name for name in old if name in new]
     if not both:
@@ -146,7 +161,7 @@ def compare_folders(before: Path, after: Path) -> list[Changes]:
             f"{before} audits {', '.join(old) or 'nothing'}, {after} audits {', '.join(new) or 'nothing'}: "
             f"they have no benchmark in common"
         )
-    records = [compare_runs(old[name], new[name]) for name in both]
+    records = [_compare_runs(old[name], new[name], examples) for name in both]
     records[0]["benchmarks"] = {
         "appeared": sorted(set(new) - set(old)),
         "gone": sorted(set(old) - set(new)),
@@ -155,7 +170,7 @@ def compare_folders(before: Path, after: Path) -> list[Changes]:
 
 
 def is_empty(changes: Changes) -> bool:
-    """Nothing a reader would want to know; versions alone do not count."""
+    """Whether nothing changed; another version of heldout alone does not count."""
     inputs = {key: value for key, value in changes["inputs"].items() if key != "heldout"}
     matches = changes["matches"]
     moved = any(matches[kind] for kind in ("appeared", "gone", "changed"))
@@ -291,10 +306,10 @@ def _differs(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
     )
 
 
-def _matches(before: Run, after: Run) -> Changes:
+def _matches(before: Run, after: Run, examples: int) -> Changes:
     """By item and the two pictures: which copies are new, which are gone, which were judged anew.
 
-    A corpus item that is only called otherwise is the same one; an embedding is known by its name alone.
+    A corpus item that only has another name is the same item; an embedding is identified by its name alone.
     """
     old, new = _pairs(before), _pairs(after)
     different = [key for key in {**old, **new} if _relation(old, key) != _relation(new, key)]
@@ -312,8 +327,8 @@ def _matches(before: Run, after: Run) -> Changes:
         "copies": [len(copy) for copy in copies],
         "items": {
             "leaked": [len(item) for item in leaked],
-            "newly": [*sorted(newly - raised), *sorted(raised)][:EXAMPLES],
-            "no_longer": [*sorted(no_longer - dismissed), *sorted(dismissed)][:EXAMPLES],
+            "newly": [*sorted(newly - raised), *sorted(raised)][:examples],
+            "no_longer": [*sorted(no_longer - dismissed), *sorted(dismissed)][:examples],
             "newly_leaked": len(newly),
             "no_longer_leaked": len(no_longer),
             "newly_by_people": sorted(raised),
@@ -333,7 +348,7 @@ def _matches(before: Run, after: Run) -> Changes:
                 "after": new[key].relation if key in new else None,
                 "by_people": key in by_people,
             }
-            for key in [*appeared, *gone, *changed][:EXAMPLES]
+            for key in [*appeared, *gone, *changed][:examples]
         ],
     }
 
@@ -341,11 +356,11 @@ def _matches(before: Run, after: Run) -> Changes:
 class _Pair(NamedTuple):
     relation: str
     corpus_id: str
-    people: Mapping[str, str] | None  # who said what of it, where anybody did
+    people: Mapping[str, str] | None  # what raters said of it, if anything
 
 
 def _relation(pairs: Mapping[Key, _Pair], key: Key) -> str:
-    """A pair that was not listed was looked at and dismissed, or never near: unrelated either way."""
+    """A pair that is not listed was dismissed or was never near: unrelated either way."""
     return pairs[key].relation if key in pairs else Relation.UNRELATED
 
 

@@ -24,26 +24,26 @@ def is_evaluation(run: Run) -> bool:
 
 def write_evaluation_report(run: Run) -> Path:
     """``report.html`` and its figures, from the run folder alone; call inside run.writing()."""
-    made = read_evaluation(run)
+    evaluation = read_evaluation(run)
     manifest = run.manifest()
-    figures = [_figure(made, model) for model in made.models]
+    figures = [_figure(evaluation, model) for model in evaluation.models]
     page: dict[str, Any] = {
-        "made": made,
+        "made": evaluation,
         "about": manifest[SECTION]["suite"]["about"],
-        "models": [_model(made, model) for model in made.models],
+        "models": [_model(evaluation, model) for model in evaluation.models],
         "subsets": SUBSETS,
         "figures": figures,
-        "pairs": list(made.pairs.values()),
-        "ranked": sorted(made.ranks.items(), key=lambda pair: pair[1].rank),
-        "mean": {model: made.mean(model) for model in made.models},
+        "pairs": list(evaluation.pairs.values()),
+        "ranked": sorted(evaluation.ranks.items(), key=lambda pair: pair[1].rank),
+        "mean": {model: evaluation.mean(model) for model in evaluation.models},
         "mean_name": MEAN,
         "recorded": [
             name
-            for name, mine in made.grades.items()
+            for name, mine in evaluation.grades.items()
             if any(item_grades.recorded for item_grades in mine)
         ],
-        "disagreements": _disagreements(made),
-        "scored": any(accuracy.counts.get("scorers") for accuracy in made.accuracies),
+        "disagreements": _disagreements(evaluation),
+        "scored": any(accuracy.counts.get("scorers") for accuracy in evaluation.accuracies),
         "manifest_text": json.dumps(manifest, indent=1, ensure_ascii=False),
         "commands": commands_shown(manifest["commands"]),
         "scripts": [],
@@ -56,8 +56,8 @@ def write_evaluation_report(run: Run) -> Path:
     return path
 
 
-def _model(made: Evaluation, model: str) -> dict[str, Any]:
-    mine = [accuracy for accuracy in made.accuracies if accuracy.model == model]
+def _model(evaluation: Evaluation, model: str) -> dict[str, Any]:
+    mine = [accuracy for accuracy in evaluation.accuracies if accuracy.model == model]
     whole = [benchmark_accuracy for benchmark_accuracy in mine if benchmark_accuracy.subset == ALL]
     scorers = list(
         dict.fromkeys(
@@ -76,14 +76,14 @@ def _model(made: Evaluation, model: str) -> dict[str, Any]:
         "scorers": scorers,
         "apart": apart,
         "split": any(benchmark_accuracy.subset != ALL for benchmark_accuracy in mine),
-        "cost": made.costs.get(model),
-        "dropped": made.dropped.get(model, {}),
+        "cost": evaluation.costs.get(model),
+        "dropped": evaluation.dropped.get(model, {}),
         "tokens": any(benchmark_accuracy.counts["prompt_tokens"] for benchmark_accuracy in whole),
     }
 
 
-def _figure(made: Evaluation, model: str) -> Figure:
-    mine = [accuracy for accuracy in made.accuracies if accuracy.model == model]
+def _figure(evaluation: Evaluation, model: str) -> Figure:
+    mine = [accuracy for accuracy in evaluation.accuracies if accuracy.model == model]
     several = any(benchmark_accuracy.subset != ALL for benchmark_accuracy in mine)
     rates = [
         RateBar(
@@ -97,15 +97,15 @@ def _figure(made: Evaluation, model: str) -> Figure:
         )
         for benchmark_accuracy in mine
     ]
-    number = list(made.models).index(model) + 1
+    number = list(evaluation.models).index(model) + 1
     drawn = rate_chart(rates, title=model, label="accuracy with 95 % interval by image")
     return Figure(f"accuracy-{number}", drawn, "")
 
 
-def _disagreements(made: Evaluation) -> list[dict[str, Any]]:
+def _disagreements(evaluation: Evaluation) -> list[dict[str, Any]]:
     """By scorer: how many replies differ, which way, and the first of them."""
     disagreements = []
-    for (scorer,), rows in made.disagreements.group_by(["scorer"], maintain_order=True):
+    for (scorer,), rows in evaluation.disagreements.group_by(["scorer"], maintain_order=True):
         loose = int(rows["scorer_right"].sum())
         disagreements.append(
             {

@@ -41,7 +41,7 @@ PRECISION_FILE = "registration-precision.json"
 class CopyPrecision(BaseModel):
     """Of what registration alone calls a copy, on corpora whose leaks were planted.
 
-    It holds for pictures like those, and is quoted of no others.
+    It holds for pictures like those, and is quoted for no others.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -61,8 +61,8 @@ def published() -> CopyPrecision:
 
 
 def certainty(cells: Sequence[Mapping[str, Any]]) -> tuple[str, str]:
-    """Digests prove, registration verifies, people are believed; and how often registration is right, where
-    that was measured on pictures like these: those that heldout renders."""
+    """How sure the counted copies are: proven by digests, verified by registration, or by people's word; and
+    the measured precision of registration, if it was measured on such pictures (those that heldout renders)."""
     pictures = registered = believed = 0
     rendered = True
     for cell in cells:
@@ -70,7 +70,7 @@ def certainty(cells: Sequence[Mapping[str, Any]]) -> tuple[str, str]:
         by_people = cell.get("by_people", 0)
         pictures += here
         believed += by_people
-        # A verdict.json of an earlier version does not say it: then nothing is called proven.
+        # A verdict.json of an earlier version does not have it: then nothing is called proven.
         verified = cell.get("by_registration", here - by_people)
         registered += verified
         rendered &= cell.get("rendered", False) or not verified
@@ -94,8 +94,8 @@ def _measured(precision: CopyPrecision) -> str:
     around = f"{percent(interval.low)} – {percent(interval.high)}"
     return (
         f"What “verified” is worth (heldout lab leaks, rendered pictures): {precision.right:,} of {precision.said:,} "
-        f"such pairs were copies (95 % interval {around}); of pictures with one attribute changed, "
-        f"{precision.passed:,} of {precision.altered:,} passed for one."
+        f"such pairs were copies (95 % interval {around}); false matches on near-identical decoys: "
+        f"{precision.passed:,} of {precision.altered:,}."
     )
 
 
@@ -162,7 +162,7 @@ def first_screen(
 
 
 def _statuses(top: Sequence[Mapping[str, Any]], rows: Mapping[str, Any]) -> list[str]:
-    """Those a reader meets on the first screen, the most pressing first: they are explained there."""
+    """The statuses on the first screen, the most pressing first: they are explained there."""
     met = {claim["status"] for claim in top}
     met |= {cell["status"] for row in rows["rows"] for cell in row["cells"] if cell}
     return [status for status in PRESSING if status in met]
@@ -217,8 +217,10 @@ def _up_to(rate: Mapping[str, Any]) -> str:
     if not possible:
         return ""
     undecided = possible["leaked"] - rate["leaked"]
-    ones = "the undecided one" if undecided == 1 else f"the {undecided:,} undecided ones"
-    return f"; up to {possible['leaked']:,} ({percent(possible['value'])}) if {ones} did, too"
+    others = "the undecided item" if undecided == 1 else f"the {undecided:,} undecided items"
+    return (
+        f"; up to {possible['leaked']:,} ({percent(possible['value'])}) if {others} leaked as well"
+    )
 
 
 def grid(cells: Sequence[Cell]) -> dict[str, Any]:
@@ -241,7 +243,7 @@ def _summary(cell: Cell) -> dict[str, Any]:
     speaking = [c for c in _speaking(cell) if c["status"] == cell["status"]]
     why = speaking[0]["why"] if speaking else ONE_FORM if cell["model"] is not None else ""
     if cell["model"] is not None and cell["status"] == "survives":
-        # Numbers stand in the claims; here it is which tests say so.
+        # The claims have the numbers; here are the tests behind them.
         tests = ", ".join(c["id"].partition("/")[0] for c in speaking)
         why = f"{counted(len(speaking), 'test', 'tests')} passed every control: {tests}"
     proven = bool(rate and rate["leaked"])
@@ -259,14 +261,14 @@ def _summary(cell: Cell) -> dict[str, Any]:
 
 
 def _interval(bounds: Mapping[str, float]) -> str:
-    """In one piece, wherever a line ends."""
+    """An interval that is not broken across lines."""
     return f"{percent(bounds['low'])} – {percent(bounds['high'])}".replace(
         " ", "\N{NO-BREAK SPACE}"
     )
 
 
 def _speaking(cell: Cell) -> list[Mapping[str, Any]]:
-    """Claims that speak for their cell: nearness does not, nor what had nothing to compare."""
+    """Claims that decide their cell: not nearness, nor claims that had nothing to compare."""
     claims = cell["claims"]
     return [c for c in claims if _speaks_of_leaks(c) and not _idle(c)] or list(claims)
 
@@ -309,7 +311,7 @@ def top_claims(cells: Sequence[Cell], count: int = TOP) -> list[dict[str, Any]]:
 
 
 def _nth(cell: Cell, claim: Mapping[str, Any]) -> int:
-    """Which of its cell's claims of that status it is."""
+    """The position of a claim among its cell's claims of that status."""
     return [record["id"] for record in cell["claims"] if record["status"] == claim["status"]].index(
         claim["id"]
     )
@@ -347,7 +349,7 @@ def _believed(by_people: int) -> str:
 
 
 def _sure(cells: Sequence[Cell], recommendations: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """How far to trust it, in at most three sentences; what was measured of it, in small print."""
+    """How sure the result is, in at most three sentences; the measured precision, in small print."""
     claims = [c for cell in cells if not is_pair(cell) for c in cell["claims"] if not _idle(c)]
     leaks = [claim for claim in claims if _speaks_of_leaks(claim)]
     by_status: dict[str, list[Mapping[str, Any]]] = {}
@@ -385,18 +387,18 @@ def _sure(cells: Sequence[Cell], recommendations: Sequence[Mapping[str, Any]]) -
     return {"sure": messages[:TOP], "measured": measured}
 
 
-# Recommendations as one run can follow them.
+# Recommendations for a single run.
 
 
 LISTED = "; they are listed in actions.jsonl."
 
 
-def advice_for(run: Run, made: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def advice_for(run: Run, advice: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """An audit lists items in actions.jsonl; without one, `heldout sanitize` makes the clean split.
 
     Commands are complete: with this run's folder and, where one is read, this benchmark.
     """
-    records = [{**record, "sentence": _whole(record["sentence"], run)} for record in made]
+    records = [{**record, "sentence": _whole(record["sentence"], run)} for record in advice]
     if (run.path / "actions.jsonl").exists():
         return records
     for record in records:
@@ -429,9 +431,9 @@ def _whole(sentence: str, run: Run) -> str:
 
 
 def headline(claims: Sequence[Claim], searched: bool) -> tuple[str, str]:
-    """``searched``: for transformed copies, too, not only for equal files."""
+    """``searched``: whether transformed copies were searched for, not only equal files."""
     # Nearness is not a leak and never answers the question, however strong it is.
-    # A corpus of words has no copies, and one of pictures no words: that is no open question.
+    # A corpus of texts has no copies, and one of pictures no texts: that is not an open question.
     leaks = [claim for claim in claims if is_leak(claim) and not claim.idle]
     statuses = {claim.status for claim in leaks}
     if "survives" in statuses:

@@ -36,6 +36,7 @@ from heldout.report._words import word_sections
 from heldout.report.figures import for_paper
 from heldout.report.first_screen import advice_for, first_screen, headline
 from heldout.report.robustness import robustness_sections
+from heldout.report.settings import ReportSettings
 from heldout.store import Run, empty_table, write_atomic
 from heldout.verdict import Claim, benchmark_verdict, recommend
 
@@ -45,7 +46,7 @@ MEANINGS = {
     "qualified": "possible: a control is missing, or failed without explaining the effect",
     "re-attributed": "the effect is there, and something other than a leak explains it",
     "collapses": "what cannot have seen the benchmark shows it as much",
-    "clean": "nothing, at the effect that would have shown",
+    "clean": "no effect found; one above the stated size would have been detected",
     "not testable": "no test was possible, and why; never a pass",
 }
 
@@ -56,12 +57,15 @@ def write_report(
     claims: Sequence[Claim],
     calibrated: Sequence[Calibration] = (),
     *,
+    settings: ReportSettings | None = None,
     quiet: bool = False,
 ) -> Path:
     """``claims`` are those of corpora; claims about models are in claims.json already."""
+    settings = settings if settings is not None else ReportSettings()
     manifest = run.manifest()
     items = run.frame("items")
-    recorded = read_matches(run) if run.table_path("matches").exists() else None  # scores alone
+    # None for a run with scores alone
+    recorded = read_matches(run) if run.table_path("matches").exists() else None
     matches = recorded if recorded is not None else pl.DataFrame(empty_table("matches"))
     name = manifest["inputs"]["benchmark"]["name"]
     near = [
@@ -75,7 +79,7 @@ def write_report(
     robust = robustness_sections(run, list(manifest["stages"].values()))
     radars = [record["figure"] for record in robust if record["figure"] is not None]
     _write_figures(run, [*_nearness_figures(sections), *of_models, *degrees, *radars])
-    gallery = make_gallery(run, quiet=quiet) if recorded is not None else None
+    gallery = make_gallery(run, settings.megabytes, quiet=quiet) if recorded is not None else None
     corrected = corrected_of(run)
     verdict = benchmark_verdict(run, name, corrected, tried_models(run))
     cells = [cell.as_json() for cell in verdict.cells]
@@ -105,7 +109,12 @@ def write_report(
         "robustness": robust,
         "agreement": agreement(calibrated),
         "words": word_sections(
-            manifest.get("text", {}), findings, items, matches, _text_matches(run)
+            manifest.get("text", {}),
+            findings,
+            items,
+            matches,
+            _text_matches(run),
+            settings.texts,
         ),
         "scores": score_rows(corrected, seen),
         "rankings": rankings_without(corrected["rankings"], seen),

@@ -1,7 +1,7 @@
 """How robust the search behind a report is: copies under every transform, as the lab measured.
 
 A measurement in the run folder, made on the user's own images, comes first; else the published
-measurement is shown, where the run searched with the encoder it is of. A search nobody measured has none.
+measurement is shown, where the run searched with the encoder it is of. A search that was not measured has none.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from heldout.store import Run
 ROBUSTNESS_FILE = "robustness.json"
 #: a search without an encoder; other radii are another search
 HASHES = f"hashes | PDQ within {RADII[PDQ]} of 256 bits, pHash within {RADII[PHASH]} of 64"
-WEAK = 0.97  # what issue and literature ask of an audit; what lies below is named in words
+WEAK = 0.97  # recall that an audit should have; transforms below it are named in words
 _NAMED = 6  # weak transforms named in words; the figure shows all
 
 
@@ -91,7 +91,8 @@ def own_measurement(run: Run) -> RobustnessFile | None:
 
 
 def robustness_sections(run: Run, scans: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """One per encoder that the run searched with, or of hashes alone: its radar, or that it has none."""
+    """One section per encoder that the run searched with, or for hashes alone: its radar chart, or a note that
+    there is none."""
     nearest = {scan["encoder"]: scan["nearest"] for scan in scans if scan["encoder"]}
     if not nearest and any(scan.get("hashes") for scan in scans):
         nearest = {HASHES: 0}
@@ -117,7 +118,7 @@ def _section(run: Run, encoder: str, nearest: int) -> dict[str, Any]:
 
 
 def _fitting(source: RobustnessFile, encoder: str) -> Robustness | None:
-    """Of this very encoder, with the copy in the corpus transformed as in an audit."""
+    """Measurements of this encoder in which the copy in the corpus was transformed, as in an audit."""
     fits = [
         study for study in source.studies if study.encoder == encoder and study.side == "corpus"
     ]

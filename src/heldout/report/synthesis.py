@@ -1,4 +1,4 @@
-"""What a synthesis came to, for its page and its dataset card: read from the run folder alone."""
+"""The results of a synthesis for its page and its dataset card, read from the run folder alone."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ class SynthesisFacts:
 
     @property
     def single(self) -> dict[str, str]:
-        """What is the same for all items, by its title."""
+        """Values that are the same for all items, by title."""
         counted = {title: self.statistics.get(key, {}) for key, title in _COUNTED.items()}
         return {title: next(iter(values)) for title, values in counted.items() if len(values) == 1}
 
@@ -208,8 +208,8 @@ def read_facts(run: Run) -> SynthesisFacts:
 
 
 def worded(reason: str) -> str:
-    """A reason of the table of what was dropped as people read it: an essential by its title, and a file
-    told from a figure."""
+    """A reason of the table dropped in plain words: an essential criterion by its title, and a file
+    distinguished from a figure."""
     if reason in FILE_REASONS:
         return f"file not read: {reason}"
     key = reason.removeprefix("essential: ")
@@ -355,7 +355,7 @@ def _words(asked: Mapping[str, Any]) -> str:
 
 
 def _judged(counts: Mapping[str, Any]) -> str:
-    """What the judge of rewordings said, as a sentence; empty where none was asked."""
+    """The opinions of the judge of rewordings, as a sentence; empty if none was asked."""
     if not counts:
         return ""
     verdicts = ("same", "different", "unsure")

@@ -37,7 +37,7 @@ from heldout.synth import (
     read_rows,
 )
 
-# Items of a synthesis to look at: some that were published, one for every way to be turned away.
+# Sample items of a synthesis: some that were published, and one for every reason of rejection.
 
 
 PUBLISHED, REJECTED = 6, 12
@@ -46,7 +46,7 @@ _SIDE, _IMAGES, _CAPTION = 220, 3, 400
 
 @dataclass(frozen=True)
 class Sample:
-    """``why``: what turned the item away; empty for a published one. ``pictures``: data addresses."""
+    """``why``: the reason of rejection; empty for a published item. ``pictures``: data addresses."""
 
     id: str
     question: str
@@ -124,7 +124,7 @@ def _sample(run: Run, draft: Draft, figure: PaperFigure, why: str, detail: str) 
 
 
 def _small(run: Run, path: str) -> str:
-    """A small WebP made here as a data address: no stranger's file reaches a browser as it is."""
+    """A small WebP made here, as a data URL: no untrusted file reaches a browser unchanged."""
     try:
         image = to_rgb(ImageRef(path, FileOnDisk(str(run.path / path))).open())
     except ImageError:
@@ -164,7 +164,7 @@ def dataset_card(facts: SynthesisFacts, samples: Sequence[Sample]) -> str:
         intervals=INTERVALS,
         rubric=RUBRIC,
         criteria=len(CRITERIA),
-        # The folders of the machine that it was read on are nobody's business.
+        # Folders of this machine are not published.
         source=Path(str(facts.settings.get("source", ""))).name.replace("`", "'"),
         removed=sum(sum(record.get("removed", {}).values()) for record in facts.contamination),
         size=next((name for most, name in _SIZES if facts.published < most), "n>1M"),
@@ -193,7 +193,7 @@ def _hub_name(name: str) -> str:
 
 
 def _markdown(words: object) -> Markup:
-    """Somebody else's words as plain Markdown text on one line."""
+    """Untrusted text as plain Markdown on one line."""
     text = str(visible(" ".join(str(words).split())))
     return Markup(_SPECIAL.sub(r"\\\1", text.replace("&", "&amp;")))
 

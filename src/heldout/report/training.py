@@ -51,7 +51,7 @@ class TrainingFacts:
 
     @property
     def base(self) -> str:
-        """The folders of the machine that it was trained on are nobody's business."""
+        """The checkpoint's name without folders of this machine."""
         return _plain_name(str(self.settings["model"]))
 
     @property
@@ -139,12 +139,12 @@ def step_curve(steps: list[dict[str, Any]], column: str, name: str) -> StepCurve
 
 
 def _plain_name(text: str) -> str:
-    """A name on the hub as it is; of a path its last part."""
+    """A hub name as it is; the last part of a path."""
     local = text.startswith((".", "/", "~")) or Path(text).exists()
     return Path(text).name if local else text
 
 
 def _markdown(words: object) -> Markup:
-    """Somebody else's words as plain Markdown text on one line."""
+    """Untrusted text as plain Markdown on one line."""
     text = str(visible(" ".join(str(words).split())))
     return Markup(_SPECIAL.sub(r"\\\1", text.replace("&", "&amp;")))

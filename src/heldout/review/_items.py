@@ -1,4 +1,4 @@
-"""Cards of items: a benchmark, synthesized or not, to be rated on four scales and accepted or not."""
+"""Cards of items of a benchmark or a synthesis: rated on four scales, and accepted or not."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ from heldout.synth import (
 )
 
 MOST = 6  # pictures of one item that are shown
-_OPINION = ("rubric", "verif", "accepted", "rejected")  # in names of columns that give it away
+# words in names of columns that would give it away
+_OPINION = ("rubric", "verif", "accepted", "rejected")
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ def benchmark_cards(benchmark: Benchmark) -> list[ReviewCard]:
 
 
 def _found(ref: ImageRef) -> CardPicture:
-    # Read from the benchmark itself a moment ago: there is nothing to compare it with.
+    # It was just read from the benchmark: there is no digest to compare it with.
     return CardPicture(ref.name, lambda: [ref], lambda data, image: True)
 
 
@@ -161,7 +162,7 @@ def _truth(value: Any) -> bool | None:
     )
 
 
-# Cards of a synthesis: items that the verifier accepted and rejected, in turns, for experts to rate.
+# Cards of a synthesis: items that the verifier accepted and rejected, alternating, for experts to rate.
 
 
 _SAID = {True: "fine", False: "a fault", None: "nothing"}
@@ -172,8 +173,8 @@ def is_synthesized(run: Run) -> bool:
 
 
 def synthesis_cards(run: Run) -> list[ReviewCard]:
-    """Accepted and rejected items in turns, each in an order by chance that depends on their ids alone: the
-    first twenty are a sample of both."""
+    """Accepted and rejected items alternate, each in a random order that depends on their ids alone: the first
+    twenty are a sample of both."""
     verdicts = {row["id"]: row for row in read_rows(run, SynthStage.VERIFY)}
     figures = map(PaperFigure.of_row, read_rows(run, SynthStage.SELECT))
     by_id = {figure.id: figure for figure in figures}
@@ -181,8 +182,8 @@ def synthesis_cards(run: Run) -> list[ReviewCard]:
     for draft in map(Draft.of_row, read_rows(run, SynthStage.GENERATE)):
         verdict = verdicts.get(draft.id)
         if verdict is not None:
-            made = _synthesis_card(run, draft, by_id[draft.figure], verdict)
-            sides[verdict["accepted"]].append(made)
+            drawn_card = _synthesis_card(run, draft, by_id[draft.figure], verdict)
+            sides[verdict["accepted"]].append(drawn_card)
     for cards in sides.values():
         cards.sort(key=lambda card: hashlib.sha256(card.subject.encode()).digest())
     return list(_in_turns(sides[True], sides[False]))
@@ -230,21 +231,21 @@ def _line(line: Mapping[str, Any]) -> dict[str, Any]:
     """A criterion as the page shows it, with what code and verifier say."""
     criterion = BY_KEY[line["criterion"]]
     penalty = criterion.category is Category.PENALTY
-    said = {
+    opinions = {
         who: None if line[who] is None else line[who] is not penalty for who in ("code", "verifier")
     }
     fine = line["met"] is not penalty
     notes = ""
-    if said["code"] is not None and said["code"] is not said["verifier"]:
-        notes = f"disputed: code says {_SAID[said['code']]}, the verifier {_SAID[said['verifier']]}"
+    if opinions["code"] is not None and opinions["code"] is not opinions["verifier"]:
+        notes = f"disputed: code says {_SAID[opinions['code']]}, the verifier {_SAID[opinions['verifier']]}"
     return {
         "title": criterion.title,
         "category": str(criterion.category),
         "weight": criterion.weight,
         "score": criterion.weight if line["met"] else 0,
         "met": fine,
-        "code": said["code"],
-        "verifier": said["verifier"],
+        "code": opinions["code"],
+        "verifier": opinions["verifier"],
         "notes": "; ".join(part for part in (line["note"], notes) if part),
     }
 
@@ -309,7 +310,7 @@ def _picture(run: Run, name: str) -> CardPicture:
     def places() -> Iterable[Location]:
         root = run.path.resolve()
         file = (root / name).resolve()
-        # A table may come from anybody: nothing outside the run folder is shown.
+        # Tables are untrusted: nothing outside the run folder is shown.
         if not file.is_relative_to(root):
             raise InputError("the table names a file outside the run folder")
         return [FileOnDisk(str(file))]

@@ -96,7 +96,7 @@ def _questions(
 def _shared_metadata(
     rows: list[dict[str, Any]], items: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """What all items of the picture say alike: it speaks of the picture, the rest of a question."""
+    """Metadata that all items of the picture share: it describes the picture, the rest a question."""
     records = [json.loads(items[row["benchmark_id"]]["metadata"] or "{}") for row in rows]
     return {
         key: value for key, value in records[0].items() if all(o.get(key) == value for o in records)
@@ -104,8 +104,8 @@ def _shared_metadata(
 
 
 def _places(rows: list[dict[str, Any]]) -> list[str]:
-    fromkeys = dict.fromkeys(f"{row['corpus']}: {row['corpus_id']}" for row in rows)
-    return list(fromkeys)[:SHOWN]
+    places = dict.fromkeys(f"{row['corpus']}: {row['corpus_id']}" for row in rows)
+    return list(places)[:SHOWN]
 
 
 def _hint(rows: list[dict[str, Any]]) -> dict[str, Any]:
@@ -147,7 +147,7 @@ def neighbour_picture(album: Album, evidence: Mapping[str, Any], corpus_id: str)
 def laid_on_query(warp: list[list[float]] | None) -> list[list[float]] | None:
     """Neighbour to query, as a page draws: the warp the other way, of pixels' corners.
 
-    Registration speaks of centres (the first pixel is at 0, 0), a page of corners (it is at ½, ½).
+    Registration uses the centres of pixels (the first is at 0, 0), a page their corners (it is at ½, ½).
     """
     if warp is None:
         return np.eye(3).tolist()  # equal bytes or pixels lie on each other as they are
@@ -281,7 +281,7 @@ def _differs(marked: Marked) -> int:
 
 def _sides(ours: str, theirs: str) -> tuple[Marked, Marked]:
     first, second = _PIECE.findall(ours), _PIECE.findall(theirs)
-    # Spaces and capitals are no difference anybody should look for.
+    # Differences of spaces and capitals are ignored.
     same = SequenceMatcher(
         None, [_seen(part) for part in first], [_seen(part) for part in second], autojunk=False
     )
@@ -297,7 +297,7 @@ def _seen(piece: str) -> str:
 
 
 def _joined(pieces: Sequence[str], differs: Sequence[bool]) -> Marked:
-    """Neighbours of one kind in one piece; a space between two marked words is marked with them."""
+    """Neighbouring pieces of one kind are joined; a space between two marked words is marked with them."""
     marked: Marked = []
     for place, (piece, other) in enumerate(zip(pieces, differs, strict=True)):
         if piece.isspace():

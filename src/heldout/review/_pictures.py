@@ -1,8 +1,8 @@
 """Pictures of the page: the full one from where it lies if it is still the same, else what the run kept.
 
 Nothing is served by a name the browser gives: a card's side leads to a place that the tables name, and
-its bytes must have the digest they name. What is sent is decoded and encoded anew, so that no stranger's
-file reaches the browser as it is.
+its bytes must have the digest they name. What is sent is decoded and encoded anew, so that no untrusted file
+reaches the browser unchanged.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ class Album:
         if not source:
             return {}, "the run does not say where its benchmark lies"
         why = f"the benchmark is not at {source}"
-        # As the command was typed, from here or from where it was typed.
+        # The source as it was typed, relative to here or to where it was typed.
         for directory in ("", *self.directories):
             place = str(Path(directory) / source)
             # Only what lies on this disk: a name of the hub would be downloaded.
@@ -162,7 +162,7 @@ class Album:
                 if "images" in record:
                     record["images"] = str(Path(directory) / record["images"])
                 return images_of(read_benchmark(place, **record)), ""
-            except (HeldoutError, TypeError) as error:  # a stranger's manifest may say anything
+            except (HeldoutError, TypeError) as error:  # an untrusted manifest may say anything
                 why = str(error)
         return {}, why
 
@@ -171,10 +171,10 @@ def images_of(benchmark: Benchmark) -> dict[str, tuple[ImageRef, ...]]:
     return {example.id: example.images for example in benchmark}
 
 
-# Find a picture again by the words a table describes its place with.
+# Find a picture again from the description of its place in a table.
 #
-# Tables come from run folders that may come from strangers, so what is found here is a guess: pictures.py
-# shows it only if its bytes have the digest that the table names.
+# Run folders may come from elsewhere, so a place found here is a guess: the picture is shown only if its bytes
+# have the digest that the table names.
 
 
 _PARQUET = re.compile(r"(.+) row group (\d+) row (\d+) column (.+)", re.DOTALL)
@@ -184,7 +184,7 @@ _LISTED = 12  # pictures of one list cell that are looked at
 
 
 def locations(described: str, directories: Sequence[str] = ()) -> Iterator[Location]:
-    """Where ``described`` (an ImageRef's ``source``) may lie; nothing where nobody can tell.
+    """Places where ``described`` (an ImageRef's ``source``) may be; none if that is not known.
 
     A relative name is also looked for in ``directories``: the ones from which the run was made.
     """
@@ -295,5 +295,5 @@ def _tar_listing(path: str, changed: int) -> dict[str, list[tuple[int, int]]]:
                 if member.isfile():
                     members.setdefault(member.name, []).append((member.offset_data, member.size))
     except (tarfile.TarError, OSError, ValueError):
-        return members  # a cut tar lists what it still holds
+        return members  # a truncated tar lists what it still holds
     return members

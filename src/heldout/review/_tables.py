@@ -1,4 +1,4 @@
-"""What people said, in tables: agreement of raters, and Tables 8 and 9 of MedVLSynther for items."""
+"""Tables of judgements: agreement of raters, and Tables 8 and 9 of MedVLSynther for items."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class Table:
     note: str = ""
 
 
-def agreement_tables(kind: Kind, cards: Sequence[ReviewCard], said: Said) -> list[Table]:
+def agreement_tables(kind: Kind, cards: Sequence[ReviewCard], judgements: Said) -> list[Table]:
     known = {card.subject: card for card in cards}
-    here = {key: judgement for key, judgement in said.items() if key[0] in known}
+    here = {key: judgement for key, judgement in judgements.items() if key[0] in known}
     tables = [_raters(kind, here), _agreements(kind, known, here)]
     if kind == "items":
         by_item: dict[str, list[Judgement]] = defaultdict(list)
@@ -39,10 +39,10 @@ def agreement_tables(kind: Kind, cards: Sequence[ReviewCard], said: Said) -> lis
     return [table for table in tables if table.rows]
 
 
-def _raters(kind: Kind, said: Said) -> Table:
+def _raters(kind: Kind, judgements: Said) -> Table:
     verdicts = [verdict.value for verdict in FORMS[kind].verdicts]
     counts: dict[str, Counter[str]] = defaultdict(Counter)
-    for (_, rater), judgement in said.items():
+    for (_, rater), judgement in judgements.items():
         counts[rater][str(judgement.verdict)] += 1
     rows = [
         [
@@ -55,17 +55,18 @@ def _raters(kind: Kind, said: Said) -> Table:
     return Table("What each rater said", ["rater", "judged", *verdicts], rows)
 
 
-def _agreements(kind: Kind, cards: Mapping[str, ReviewCard], said: Said) -> Table:
+def _agreements(kind: Kind, cards: Mapping[str, ReviewCard], judgements: Said) -> Table:
     codes = {verdict.value: float(code) for code, verdict in enumerate(FORMS[kind].verdicts)}
     rows = [
         _agreement(
-            "verdict", _agreed(cards, said, lambda judgement: codes.get(judgement.verdict or ""))
+            "verdict",
+            _agreed(cards, judgements, lambda judgement: codes.get(judgement.verdict or "")),
         )
     ]
     for scale in FORMS[kind].scales:
-        agreement = _agreed(cards, said, functools.partial(_rating, scale.name), "ordinal")
+        agreement = _agreed(cards, judgements, functools.partial(_rating, scale.name), "ordinal")
         rows.append(_agreement(scale.label, agreement))
-    several = len({rater for _, rater in said}) > 1
+    several = len({rater for _, rater in judgements}) > 1
     note = "95 % intervals leave out one benchmark picture after the other (jackknife)"
     if FORMS[kind].scales:
         note += "; alpha of the scales is ordinal: 3 is nearer to 4 than to 1"
@@ -79,12 +80,12 @@ def _rating(scale: str, judgement: Judgement) -> float | None:
 
 def _agreed(
     cards: Mapping[str, ReviewCard],
-    said: Said,
+    judgements: Said,
     code: Callable[[Judgement], float | None],
     scale: str = "nominal",
 ) -> RaterAgreement:
     units: dict[str, dict[str, float]] = defaultdict(dict)
-    for (subject, rater), judgement in said.items():
+    for (subject, rater), judgement in judgements.items():
         value = code(judgement)
         if value is not None:
             units[subject][rater] = float(value)
@@ -130,8 +131,8 @@ def _quality(cards: Mapping[str, ReviewCard], by_item: ByItem) -> Table:
     return Table("Quality as people see it", columns, rows, note)
 
 
-def _accepted(said: Sequence[Judgement]) -> bool:
-    votes = Counter(judgement.verdict for judgement in said)
+def _accepted(judgements: Sequence[Judgement]) -> bool:
+    votes = Counter(judgement.verdict for judgement in judgements)
     return votes["accept"] > votes["reject"]
 
 
@@ -153,7 +154,7 @@ def _mean(
     if estimate.interval is not None:
         low, high = (
             min(max(end, 1.0), 4.0) for end in estimate.interval[:2]
-        )  # no mean lies beyond
+        )  # means cannot lie beyond
         message += f" ({low:.2f} to {high:.2f})"
     return message
 
@@ -173,15 +174,16 @@ def _rejected(cards: Mapping[str, ReviewCard], by_item: ByItem) -> Table:
 
 
 def _gates(cards: Mapping[str, ReviewCard], by_item: ByItem) -> Table:
-    """Of the items at which an essential fell: who saw the fault, and how many people reject, too."""
+    """Items that failed an essential criterion: whether code or the verifier saw the fault, and how many of
+    them people reject as well."""
     gates: dict[str, dict[str, list[bool]]] = defaultdict(lambda: defaultdict(list))
-    for subject, said in by_item.items():
+    for subject, judgements in by_item.items():
         for line in cards[subject].hint.get("rubric", []):
             if line.get("category") != "essential" or line.get("met") is not False:
                 continue
             seen = [who for who in ("code", "verifier") if line.get(who) is False]
             who = "both" if len(seen) == 2 else seen[0] if seen else "both"
-            gates[line["title"]][who].append(not _accepted(said))
+            gates[line["title"]][who].append(not _accepted(judgements))
     rows = [
         [title, *(_share(by_who[who]) for who in ("both", "verifier", "code"))]
         for title, by_who in sorted(gates.items())
@@ -197,9 +199,9 @@ def _share(agreed: Sequence[bool]) -> str:
     return f"{sum(agreed)} of {len(agreed)}" if agreed else _NONE
 
 
-def _against_verifier(cards: Mapping[str, ReviewCard], said: Said) -> Table:
+def _against_verifier(cards: Mapping[str, ReviewCard], judgements: Said) -> Table:
     pairs: Counter[tuple[str, str]] = Counter()
-    for (subject, _), judgement in said.items():
+    for (subject, _), judgement in judgements.items():
         if decision := cards[subject].hint.get("verifier"):
             pairs[str(decision), str(judgement.verdict)] += 1
     rows = [

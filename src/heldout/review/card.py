@@ -24,7 +24,7 @@ class ReviewCard:
     subject: str
     cluster: str  # cards of one benchmark picture are not independent
     content: Mapping[str, Any]  # what every rater sees
-    hint: Mapping[str, Any]  # what the tool thinks: kept from a blinded rater
+    hint: Mapping[str, Any]  # the tool's opinion: hidden from a blinded rater
     pictures: Mapping[str, CardPicture] = field(default_factory=dict)  # by side, in the order shown
     decides: tuple[tuple[str, str], ...] = ()  # corpora and pictures whose leak a match decides
 
@@ -56,7 +56,7 @@ _MATCH_HELP = (
     "the same picture: nothing was changed but the file",
     "the same picture, cropped, turned, resized, recoloured or re-compressed",
     "the same subject or study, but another shot, slice or moment",
-    "similar, but of somebody or something else",
+    "similar, but of another subject",
     "nothing in common but by chance",
     "cannot be told from what is shown",
 )
@@ -117,7 +117,7 @@ FORMS: dict[Kind, Form] = {
 }
 
 
-# In which order pairs come: strongest evidence first, or first what could change a claim.
+# The order of pairs: strongest evidence first, or first those that could change a claim.
 
 
 EVIDENCE, CLAIMS, SHUFFLED, LISTED = "evidence", "claims", "shuffled", "listed"
@@ -134,7 +134,8 @@ def match_orders(cards: Sequence[ReviewCard]) -> dict[str, list[int]]:
     indices = range(len(cards))
     copies = [card.hint["relation"] in COPIES for card in cards]
     stakes = [
-        2 if card.hint["method"] in BY_DIGEST else stake  # a copy whatever people say
+        # proven by digest, so judgements cannot change it
+        2 if card.hint["method"] in BY_DIGEST else stake
         for card, stake in zip(cards, _stakes(cards, copies), strict=True)
     ]
     return {
@@ -150,7 +151,7 @@ def text_orders(cards: Sequence[ReviewCard]) -> dict[str, list[int]]:
     return {
         EVIDENCE: sorted(indices, key=lambda index: (_worth(cards[index]), index)),
         CLAIMS: sorted(
-            # Of equal stakes first what proves nothing as it is: a word may make or break it.
+            # At equal stakes, first what proves nothing yet: a judgement may decide it.
             indices,
             key=lambda index: (stakes[index], cards[index].hint["degree"] != "soft", index),
         ),
@@ -163,7 +164,7 @@ def _worth(card: ReviewCard) -> tuple[float, ...]:
 
 
 def shuffled(cards: Sequence[ReviewCard], rater: str) -> dict[str, list[int]]:
-    """For a blinded rater: an order by the tool's certainty would tell what the tool thinks."""
+    """A random order for a blinded rater: an order by certainty would reveal the tool's opinion."""
 
     def place(index: int) -> str:
         return hashlib.sha256(f"{rater}\n{cards[index].subject}".encode()).hexdigest()
@@ -190,7 +191,7 @@ def _doubt(card: ReviewCard) -> tuple[float, ...]:
 
 
 def _stakes(cards: Sequence[ReviewCard], counts: Sequence[bool]) -> list[int]:
-    """0: may turn a claim over. 1: may change how many pictures or items leaked. 2: changes no number.
+    """0: may overturn a claim. 1: may change how many pictures or items leaked. 2: changes no number.
 
     ``counts`` says which cards speak for a leak as it is.
     """

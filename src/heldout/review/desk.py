@@ -39,11 +39,11 @@ MORE_THAN_A_NAME = 80
 
 
 class JudgedMeanwhileError(Exception):
-    """Somebody (another tab, as a rule) judged this card since it was shown; ``said`` is what."""
+    """This card was judged since it was shown, usually in another tab; ``said`` is that judgement."""
 
-    def __init__(self, said: Judgement | None) -> None:
+    def __init__(self, judgement: Judgement | None) -> None:
         super().__init__("this was judged in another tab since it was shown here")
-        self.said = said
+        self.said = judgement
 
 
 @dataclass
@@ -53,7 +53,7 @@ class Desk:
     kind: Kind
     rater: str
     cards: Sequence[ReviewCard]
-    blind: bool = False  # neither the tool's opinion nor other people's
+    blind: bool = False  # hides the tool's opinion and other raters' verdicts
     rubric: bool = True  # the verifier's lines are shown with items
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _places: dict[str, int] = field(init=False)
@@ -91,20 +91,20 @@ class Desk:
         return by_kind.get(self.kind, as_listed)(self.cards)
 
     def progress(self) -> dict[str, Any]:
-        """What this rater said so far, by the number of the card."""
-        said = {
+        """The judgements of this rater so far, by the number of the card."""
+        verdicts = {
             self._places[subject]: judgement.verdict
             for (subject, rater), judgement in self.judgements().items()
             if rater == self.rater and subject in self._places
         }
-        return {"judged": said, "total": len(self.cards)}
+        return {"judged": verdicts, "total": len(self.cards)}
 
     def card(self, index: int) -> dict[str, Any]:
         card = self.cards[index]
-        said = self.judgements()
+        judgements = self.judgements()
         others = [
             {"rater": rater, "verdict": judgement.verdict, "note": judgement.note}
-            for (subject, rater), judgement in said.items()
+            for (subject, rater), judgement in judgements.items()
             if subject == card.subject and rater != self.rater
         ]
         return {
@@ -116,7 +116,7 @@ class Desk:
             ],
             "hint": None if self.blind else self._hint(card),
             "others": None if self.blind else others,
-            "mine": _mine(said.get((card.subject, self.rater))),
+            "mine": _mine(judgements.get((card.subject, self.rater))),
         }
 
     def judge(
@@ -128,7 +128,8 @@ class Desk:
         ratings: Mapping[str, int] | None = None,
         seen: str | None = None,
     ) -> dict[str, Any]:
-        """On disk when this returns. ``seen`` is the time of the judgement the person saw, if any."""
+        """The judgement is on disk when this returns. ``seen`` is the time of the judgement that the person
+        saw, if any."""
         card = self.cards[index]
         self._check(verdict, note, ratings or {})
         with self._lock:
@@ -136,8 +137,10 @@ class Desk:
             if (known.time if known else None) != seen:
                 raise JudgedMeanwhileError(known)
             kind = KINDS[self.kind]
-            said = Judgement(self.rater, kind, card.subject, verdict, note, dict(ratings or {}))
-            return {"mine": _mine(append(self.folder, said)), "progress": self.progress()}
+            judgement = Judgement(
+                self.rater, kind, card.subject, verdict, note, dict(ratings or {})
+            )
+            return {"mine": _mine(append(self.folder, judgement)), "progress": self.progress()}
 
     def undo(self, index: int | None = None) -> int | None:
         """Take back this rater's verdict on a card, or else the last one; the card it was, if any."""
@@ -184,14 +187,14 @@ class Desk:
                 )
 
 
-def _mine(said: Judgement | None) -> dict[str, Any] | None:
-    if said is None or said.verdict is None:
+def _mine(judgement: Judgement | None) -> dict[str, Any] | None:
+    if judgement is None or judgement.verdict is None:
         return None
     return {
-        "verdict": said.verdict,
-        "note": said.note,
-        "ratings": dict(said.ratings),
-        "time": said.time,
+        "verdict": judgement.verdict,
+        "note": judgement.note,
+        "ratings": dict(judgement.ratings),
+        "time": judgement.time,
     }
 
 
@@ -227,25 +230,29 @@ def open_desks(
     kinds = [chosen.kind] if chosen.kind else _kinds(run)
     known = run.manifest()["inputs"].get("benchmark", {})
     title = str(known.get("name") or run.path.resolve().name)
-    made = {kind: _cards(run, kind, chosen.unrelated) for kind in kinds}
-    if not any(made.values()):
-        searched = "matches" in made or "texts" in made
+    cards_by_kind = {kind: _cards(run, kind, chosen.unrelated) for kind in kinds}
+    if not any(cards_by_kind.values()):
+        searched = "matches" in cards_by_kind or "texts" in cards_by_kind
         why = "nothing was found" if searched else "the table is empty"
-        if searched and not chosen.unrelated and any(_cards(run, name, True) for name in made):
+        if (
+            searched
+            and not chosen.unrelated
+            and any(_cards(run, name, True) for name in cards_by_kind)
+        ):
             why = "nothing that was found counts by itself; all pairs can be asked for"
-        raise InputError(f"{run.path} has no {' and no '.join(made)} to judge: {why}")
+        raise InputError(f"{run.path} has no {' and no '.join(cards_by_kind)} to judge: {why}")
     return [
         Desk(out or run.path, title, name, chosen.rater, cards, chosen.blind, chosen.rubric)
-        for name, cards in made.items()
+        for name, cards in cards_by_kind.items()
         if cards
     ]
 
 
 def item_tables(run: Run) -> list[Table]:
     """How far people agree about the items of a synthesis; empty before anybody judged."""
-    if not is_synthesized(run) or not (said := current(run.path, ITEM)):
+    if not is_synthesized(run) or not (judgements := current(run.path, ITEM)):
         return []
-    return agreement_tables("items", synthesis_cards(run), said)
+    return agreement_tables("items", synthesis_cards(run), judgements)
 
 
 def runs_inside(folder: Path) -> list[Path]:
@@ -255,7 +262,7 @@ def runs_inside(folder: Path) -> list[Path]:
         try:
             record = json.loads(manifest.read_text())
         except (OSError, ValueError):
-            continue  # somebody else's manifest
+            continue  # a manifest of another program
         if isinstance(record, dict) and "manifest_version" in record:
             paths.append(manifest.parent)
     return paths
@@ -289,7 +296,7 @@ def _benchmark_desk(source: str, settings: ReviewSettings, out: Path | None) -> 
             f"{source} is no run folder, and only a run folder has {settings.kind} to judge"
         )
     benchmark = read_benchmark(source)
-    # Never inside the benchmark: a reader would take the log for data.
+    # Not inside the benchmark: a reader would take the log for data.
     return Desk(
         out or Path(f"{benchmark.name}-review"),
         benchmark.name,

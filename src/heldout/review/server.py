@@ -15,11 +15,11 @@ from urllib.parse import parse_qs
 from heldout.errors import InputError, require
 from heldout.review.desk import Desk, JudgedMeanwhileError
 
-# Who may speak to the page: this machine, with the token, from the page itself.
+# Requests are accepted from this machine only, with the token, from the page itself.
 #
-# A web site that the browser visits can send requests to 127.0.0.1 (and, by pointing its own name there,
-# read the answers). So the host must be ours by name, the origin must be ours where one is given, and the
-# token must be known: it came by the terminal, not by the network.
+# A web site that the browser visits can send requests to 127.0.0.1 (and, by pointing its own name there, read
+# the answers). So the host must be this machine by name, the origin must be the page where one is given, and
+# the token must be right: it was printed in the terminal and not sent over the network.
 
 
 Scope = MutableMapping[str, Any]
@@ -46,12 +46,12 @@ HEADERS = [
 
 
 class Guard:
-    """Refuses what is not ours; the first request with the token in the URL trades it for a cookie."""
+    """Refuses foreign requests; the first request with the token in the URL gets a cookie in exchange."""
 
     def __init__(self, app: Asgi, *, token: str, port: int) -> None:
         self.app, self.token = app, token
         self.hosts = {f"127.0.0.1:{port}", f"localhost:{port}"}
-        self.cookie = f"heldout-review-{port}"  # cookies do not tell ports apart
+        self.cookie = f"heldout-review-{port}"  # cookies are shared by all ports
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -61,7 +61,7 @@ class Guard:
             return  # no web sockets here
         headers: dict[bytes, bytes] = dict(scope["headers"])
         writes = scope["method"] not in ("GET", "HEAD")
-        # What was not read to its end must not be taken for the next request, nor keep us reading.
+        # A body that was not read completely must not be taken for the next request, nor be read for ever.
         close = [(b"connection", b"close")] if writes else []
         refusal = self._refusal(scope, headers)
         if refusal:
@@ -143,7 +143,7 @@ async def _received(receive: Receive) -> bytes | tuple[int, str]:
 
 
 def _replayed(body: bytes, receive: Receive) -> Receive:
-    """``body`` as one message, and then whatever else ``receive`` has to say: that the client left."""
+    """``body`` as one message, then the further messages of ``receive``, such as a disconnect."""
     waiting = [body]
 
     async def replay() -> MutableMapping[str, Any]:
@@ -238,7 +238,7 @@ def make_app(*desks: Desk, token: str, port: int) -> Asgi:
 
     @app.get("/picture/{index}/{place}", response_model=None)
     def picture(index: int, place: int, desk: Desk = Depends(places)) -> Response:  # noqa: B008
-        """Numbers alone: which file that is, the tables say."""
+        """The request has numbers only; the tables say which file is meant."""
         pictures = list(desk.cards[index].pictures.values())
         if not 0 <= place < len(pictures):
             return Response(status_code=404)
@@ -256,11 +256,11 @@ def make_app(*desks: Desk, token: str, port: int) -> Asgi:
     @app.post("/api/cards/{index}/judgement", response_model=None)
     def judge(
         index: int,
-        said: dict[str, Any] = Body(),  # noqa: B008
+        body: dict[str, Any] = Body(),  # noqa: B008
         desk: Desk = Depends(places),  # noqa: B008
     ) -> Response:
         try:
-            return JSONResponse(desk.judge(index, **_judgement(said)))
+            return JSONResponse(desk.judge(index, **_judgement(body)))
         except JudgedMeanwhileError as conflict:
             return JSONResponse({"message": str(conflict), "card": desk.card(index)}, 409)
         except InputError as error:
@@ -332,7 +332,8 @@ def _listening(port: int) -> socket.socket:
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind((LOOPBACK, port))
-        listening.listen()  # a browser that opens the address before uvicorn is up waits, and is served
+        # a browser that opens the address before uvicorn is up waits, and is served
+        listening.listen()
     except (OSError, OverflowError) as error:
         listening.close()
         raise InputError(
@@ -341,10 +342,10 @@ def _listening(port: int) -> socket.socket:
     return listening
 
 
-def _judgement(said: dict[str, Any]) -> dict[str, Any]:
+def _judgement(fields: dict[str, Any]) -> dict[str, Any]:
     """The fields of a judgement, refused where one is of another kind than expected."""
-    verdict, note, seen = said.get("verdict"), said.get("note", ""), said.get("seen")
-    ratings = said.get("ratings", {})
+    verdict, note, seen = fields.get("verdict"), fields.get("note", ""), fields.get("seen")
+    ratings = fields.get("ratings", {})
     if not (verdict is None or isinstance(verdict, str)) or not isinstance(note, str):
         raise InputError("verdict and note are texts")
     if not (seen is None or isinstance(seen, str)) or not isinstance(ratings, dict):
@@ -355,7 +356,7 @@ def _judgement(said: dict[str, Any]) -> dict[str, Any]:
 
 
 def _sendable(text: str) -> str:
-    """Without lone surrogates: JSON can spell them, and UTF-8 has no bytes for them."""
+    """The text without lone surrogates, which JSON can hold and UTF-8 cannot."""
     return text.encode("utf-8", "replace").decode()
 
 

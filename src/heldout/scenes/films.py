@@ -1,7 +1,7 @@
 """A second world: grey films of imaginary patients, with organs, lesions, devices and a side marker.
 
-As on real films, the patient's left is on the picture's right. Two films of one view differ first in
-whose they are: anatomy, exposure and grain come from the patient, everything that is asked does not.
+As on real films, the patient's left is on the picture's right. Two films of one view differ first by patient:
+anatomy, exposure and grain come from the patient, everything that is asked does not.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def random_film(rng: np.random.Generator) -> Film:
 
 
 def other_patient(film: Film, rng: np.random.Generator) -> Film:
-    """The same view and findings in somebody else: near in every embedding, and not a copy."""
+    """The same view and findings of another patient: near in every embedding, and not a copy."""
     return replace(film, patient=int(rng.integers(PATIENTS)))
 
 
@@ -241,7 +241,7 @@ def _carries(device: str) -> Callable[[Film], str | None]:
 
 Plane = NDArray[np.floating[Any]]
 _EDGE = 0.02  # how soft a border is, as a share of the picture
-# As on real films some lesions are plain and some are hardly there: how much of its full level one has.
+# As on real films, some lesions are clear and some faint: the contrast of a lesion.
 _CONSPICUOUS = (0.05, 0.45)
 _MOTTLE = 12.0  # grey levels
 

@@ -118,7 +118,7 @@ def recoloured(picture: Image.Image, rng: np.random.Generator) -> Changed:
 
 
 def compound(target: Target, rng: np.random.Generator) -> CorpusSample:
-    """One panel of four, as in a paper: the leaked picture at its size among three strangers."""
+    """One panel of four, as in a paper: the leaked picture at its size among three unrelated ones."""
     world, side = target.world, target.picture.width
     gutter = side // 28
     panels = [world.render(world.draw(rng), side) for _ in range(3)]
@@ -135,7 +135,7 @@ def compound(target: Target, rng: np.random.Generator) -> CorpusSample:
 
 
 def changed(target: Target, rng: np.random.Generator) -> CorpusSample:
-    """A decoy: one thing in it is another, as in an exact twin."""
+    """A decoy with one attribute changed, as in an exact twin."""
     world = target.world
     thing = world.vary(target.thing, rng)
     picture = world.render(thing, target.picture.width)
@@ -143,7 +143,7 @@ def changed(target: Target, rng: np.random.Generator) -> CorpusSample:
 
 
 def other_subject(target: Target, rng: np.random.Generator) -> CorpusSample:
-    """A decoy: the same view, and somebody else's."""
+    """A decoy: the same view of another subject."""
     world = target.world
     thing = world.other_subject(target.thing, rng)
     picture = world.render(thing, target.picture.width)

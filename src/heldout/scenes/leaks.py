@@ -1,4 +1,4 @@
-"""A leak: something of a benchmark in a corpus, what was done to it on the way, and who should find it."""
+"""A leak: something of a benchmark in a corpus, how it was changed, and which methods should find it."""
 
 from __future__ import annotations
 
@@ -88,11 +88,11 @@ def paraphrased(question: str) -> str:
     return f"Please look and tell: {words[:1].lower()}{words[1:]}"
 
 
-# What a leaky corpus needs of a world: to draw it, show it, ask of it, and tell one thing from another.
+# What a leaky corpus needs of a world: how to draw, render, ask, and make similar subjects.
 
 
 class Leaking(Protocol):
-    """A benchmark that can leak, written by whom it may: pictures by name, in release order."""
+    """A benchmark that can leak, whatever wrote it: pictures by name, in release order."""
 
     @property
     def folder(self) -> Path: ...
@@ -274,7 +274,7 @@ def question_and_answer(question: Any, answer: str | None = None) -> dict[str, A
 
 
 def stranger(world: LeakWorld, thing: Any, rng: np.random.Generator) -> tuple[str, bytes]:
-    """A picture as crawls hold them: of any size, mostly compressed."""
+    """An unrelated picture as in a web crawl: of any size, mostly compressed."""
     picture = world.render(thing, pick(rng, _SIZES))
     luck = rng.random()
     if luck < 0.78:

@@ -22,7 +22,7 @@ RELATIONS = {  # as an answer, and as it is said between two objects
 EDGES = {"left": (0, 1), "right": (0, -1), "top": (1, 1), "bottom": (1, -1)}  # axis, sign
 
 _CLEAR_CUT = 1.7  # one direction must outweigh the other by this factor
-_CLEAR_LEAD = 0.04  # by how much the outermost object must lead
+_CLEAR_LEAD = 0.04  # by how much the outermost object must lie further out
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,10 +254,8 @@ class IsRelated(_AboutTwo):
         return f"Is the {self.phrase} {RELATIONS[self.relation]} the {self.other}?"
 
     def answer(self, scene: Scene) -> str | None:
-        relation_found = relation(self.phrase.only(scene), self.other.only(scene))
-        return (
-            None if relation_found is None else ("yes" if relation_found == self.relation else "no")
-        )
+        answer = relation(self.phrase.only(scene), self.other.only(scene))
+        return None if answer is None else ("yes" if answer == self.relation else "no")
 
 
 @dataclass(frozen=True, slots=True)

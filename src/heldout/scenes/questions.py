@@ -53,7 +53,7 @@ class SceneQuestion:
 def ask(scene: Scene, rng: np.random.Generator, count: int = 5) -> list[SceneQuestion]:
     """Up to ``count`` questions about different facts, of mixed formats and content types, in drawn order.
 
-    A rhythm of formats or types would tell which question follows which, and pass for a memory of it.
+    A fixed pattern of formats or types would make the next question predictable, which looks like memory.
     """
     candidates = list(_probes(scene, rng))
     candidates = [candidates[index] for index in rng.permutation(len(candidates))]
@@ -268,7 +268,7 @@ class NoTwinError(ValueError):
 
 
 def twin_scene(scene: Scene, probe: SceneProbe, answer: str) -> Scene:
-    """The scene on which ``answer`` is the one right answer; the same twice.
+    """The scene on which ``answer`` is the only right answer; deterministic.
 
     Of the scenes with fewest changes that one is taken on which most of what could be asked of the
     original has the same answer, then the one whose objects moved least.

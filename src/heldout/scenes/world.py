@@ -140,7 +140,7 @@ def pick(rng: np.random.Generator, items: Sequence[Item]) -> Item:
 def _new_object(
     rng: np.random.Generator, others: Sequence[SceneObject], repeat: float = 0.3
 ) -> SceneObject | None:
-    # Without repeats, counting would always give one.
+    # Without repeated shapes, every count would be one.
     seen = [other.shape for other in others]
     shape = pick(rng, seen) if seen and rng.random() < repeat else pick(rng, SHAPES)
     colour = pick(rng, _free_colours(shape, others))

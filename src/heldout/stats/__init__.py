@@ -1,4 +1,4 @@
-"""Statistics the audit rests on: NumPy and SciPy only, nothing of ours."""
+"""Statistics of the audit, with NumPy and SciPy only."""
 
 from typing import TYPE_CHECKING
 

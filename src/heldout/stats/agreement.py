@@ -1,4 +1,4 @@
-"""Agreement between people: Cohen's kappa for two, Krippendorff's alpha for any number and for gaps.
+"""Agreement between raters: Cohen's kappa for two, Krippendorff's alpha for any number and for gaps.
 
 Intervals leave out one cluster after the other (the jackknife, Student's t): pairs that share a
 benchmark picture are judged alike and are not independent.
@@ -23,7 +23,7 @@ _FLAT = 1e-12
 
 
 class RaterAgreement(NamedTuple):
-    """``value`` is None where it is not defined: nobody differs in anything, or no two said anything."""
+    """``value`` is None if it is not defined: the ratings do not vary, or no unit has two ratings."""
 
     coefficient: str  # "Cohen's kappa" or "Krippendorff's alpha"
     value: float | None
@@ -59,7 +59,9 @@ def krippendorff_alpha(
     several = [index for index, unit in enumerate(units) if len(unit) > 1]
     tables = np.zeros((len(several), len(codes), len(codes)))
     for place, index in enumerate(several):
-        counts = np.bincount([codes[said] for said in units[index].values()], minlength=len(codes))
+        counts = np.bincount(
+            [codes[rating] for rating in units[index].values()], minlength=len(codes)
+        )
         pairs = np.outer(counts, counts) - np.diag(counts)
         tables[place] = pairs / (counts.sum() - 1)
 
@@ -74,7 +76,7 @@ def krippendorff_alpha(
 def agreement(
     units: Units, clusters: Sequence[str], *, scale: Level = "nominal", level: float = 0.95
 ) -> RaterAgreement:
-    """Kappa where two people named categories, alpha where there are more, or a scale has an order."""
+    """Kappa for two raters and categories; alpha for more raters, or for an ordered scale."""
     raters = {rater for unit in units for rater in unit}
     if len(raters) == 2 and scale == "nominal":
         return cohen_kappa(units, clusters, level=level)

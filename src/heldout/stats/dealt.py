@@ -109,7 +109,7 @@ def equal_sizes(clusters: Sequence[Hashable]) -> list[NDArray[np.int64]]:
 
 
 def deal(classes: Sequence[NDArray[np.int64]], *, within: bool = False) -> Shuffle:
-    """Whole clusters change places with others of their size; ``within``: and items in their cluster."""
+    """Permute whole clusters among those of their size; ``within``: and items within their cluster."""
 
     def shuffle(marks: Floats, rng: np.random.Generator) -> Floats:
         out = marks.copy()
@@ -121,10 +121,10 @@ def deal(classes: Sequence[NDArray[np.int64]], *, within: bool = False) -> Shuff
     return shuffle
 
 
-# Do two groups of items score differently, when whole clusters belong to one of them?
+# Do two groups of items score differently, when whole clusters belong to one group?
 #
-# Cluster means are dealt out to the two labels anew: exact where the clusters of both groups are
-# exchangeable. Clusters of eight questions have steadier means than those of one, and then they are not: so
+# Cluster means are permuted over the two labels: exact if the clusters of both groups are exchangeable.
+# Clusters of eight questions have steadier means than those of one, and then they are not: so
 # the difference is measured in its own standard error (Welch's), in every draw, which holds the level where
 # only the means are equal (Janssen 1997). Where clusters hold items of both groups, the difference inside
 # each of them is flipped.

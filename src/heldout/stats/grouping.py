@@ -98,7 +98,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def _permutation_p(observed: float, draw: Callable[[], float], draws: int) -> float:
-    """Two-sided add-one p-value; stops early once it is plain that nothing is there."""
+    """Two-sided add-one p-value; stops early once it is clearly not significant."""
     extreme, least = 0, abs(observed) - 1e-9
     for done in range(1, draws + 1):
         extreme += abs(draw()) >= least
@@ -154,7 +154,7 @@ def tie_runs(values: ArrayLike, contents: Sequence[Hashable] | None = None) -> T
     )
 
 
-# Does a score rise or fall along the released order, beyond what clusters and covariates explain?
+# Does a score rise or fall along the released order, after accounting for clusters and covariates?
 #
 # A cluster is one observation: the mean of its items' ranks at its place in the order, so permuting
 # observations is permuting whole blocks. Ranks are taken within strata (answer type, answer length)
@@ -199,7 +199,7 @@ def trend_test(
 ) -> Trend | None:
     """``values`` in released order.
 
-    None where nothing can be told: fewer than FEWEST clusters, or runs of them that are alike, or
+    None if there is no test: fewer than FEWEST clusters, or runs of them that are alike, or
     constant scores.
     """
     ranks = aligned_ranks(values, strata)

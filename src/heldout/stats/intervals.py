@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import special  # scipy.stats takes a second to import, and every command would pay
+from scipy import special  # scipy.stats takes a second to import
 
 _ENOUGH = 12  # clusters with a hit, and with a miss, from which on their variance is trusted,
 _EVEN = 40  # unless a few large clusters dominate: this many effective clusters are needed too
@@ -130,10 +130,10 @@ def binomial_band(cells: int, alpha: float, level: float = 0.99) -> tuple[int, i
 #
 # No distribution is assumed: how many draws lie above the true quantile is binomial whatever they are
 # drawn from, so two order statistics bracket it with known probability. A bootstrap would give nearly
-# the same interval in the middle of a sample and too short a one near its end, where thresholds live.
+# the same interval in the middle of a sample and too short a one near its end, where thresholds are.
 
 
-# With fewer draws expected above a quantile, its upper end runs off the sample.
+# With fewer draws expected above a quantile, the interval's upper end lies outside the sample.
 RESOLVED = 5.0
 
 

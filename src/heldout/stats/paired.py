@@ -1,4 +1,4 @@
-"""Two answers to the same items: is the one right more often than the other?
+"""Two answers to the same items: is one of them right more often than the other?
 
 Items that share an image are one observation. Where every item has its own, the test is McNemar's, exact;
 elsewhere whole clusters change sides (the same test, by cluster). Intervals are Bonett and Price's: one
@@ -214,7 +214,7 @@ def pairs_needed(
     """Pairs for McNemar's test, two-sided (Connor 1987).
 
     ``discordant`` is the share of pairs in which one arm alone is right; it is never smaller than the
-    difference. ``design_effect`` is what clusters cost.
+    difference. ``design_effect``: the loss by clustering.
     """
     drop = abs(difference)
     if not 0.0 < drop <= 1.0:
@@ -250,9 +250,9 @@ def _binomial(k: np.ndarray, n: int, p: float) -> np.ndarray:
 
 # Is an item answered better as it was released, beyond where its right option stands?
 #
-# A model that likes the first option is right more often where the first is right. If the released options
+# A model that prefers the first option is right more often where the first is right. If the released options
 # put it there more often than the shuffled ones do, that alone makes a difference. So outcomes are compared
-# within an item, with the place of the right option taken out: outcome = item + place + released.
+# within an item, adjusted for the place of the right option: outcome = item + place + released.
 
 
 METHOD = "sign flips of cluster scores, place of the right option taken out"
@@ -296,7 +296,8 @@ def placed_test(
     reach = float(special.stdtrit(groups - 1, 0.5 + level / 2)) * error
     under_null, _ = cluster_sums(arm_left * y_left, clusters)
     test = flip_test(under_null, permutations=permutations, seed=seed)
-    ends = (max(centre - reach, -1.0), min(centre + reach, 1.0))  # of shares, as in `paired`
+    # a difference of shares, as in `paired_test`
+    ends = (max(centre - reach, -1.0), min(centre + reach, 1.0))
     interval = Interval(*ends, level, "cluster t, within items")
     n = len(set(items))
     return PairedTest(

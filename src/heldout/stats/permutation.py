@@ -12,7 +12,8 @@ independent permutations, for the price of shuffling 2(m - 1) vectors and one ma
 **Stages.** 1,000 evaluations first; only where fewer than ``ENOUGH`` of them are as extreme as the
 observed statistic a ten times larger, fresh design follows, up to the cap. With N the size of stage
 one, a reported p ≤ α < ENOUGH / N comes from later stages alone, and p ≤ α with α ≥ ENOUGH / N needs
-stage one to have p ≤ α: either way a valid stage had to say so, hence the whole is valid too. It is
+stage one to have p ≤ α: either way the p-value of a valid stage is at most α, hence the whole is valid, too. It
+is
 the idea of Besag and Clifford (1991), stage by stage.
 """
 
@@ -121,7 +122,7 @@ def staged(
     early: bool = True,
     arrangements: float = math.inf,
 ) -> Permuted:
-    """The permutation p of ``observed`` against ``design``, no larger a design than it needs.
+    """The permutation p of ``observed`` against ``design``, with as few permutations as needed.
 
     ``arrangements``: how many different ones there are, so that the most extreme has 1 of so many.
     """

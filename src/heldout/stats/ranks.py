@@ -101,18 +101,18 @@ METHODS: tuple[Method, ...] = ("holm", "bonferroni", "bh", "by")
 
 
 def bonferroni(p_values: Sequence[float]) -> list[float]:
-    """Every p times the number of tests: holds whatever the dependence, and costs the most power."""
+    """Every p times the number of tests: valid under any dependence, with the least power."""
     p = _checked(p_values)
     return [float(number) for number in np.minimum(1.0, p * len(p))]
 
 
 def benjamini_hochberg(p_values: Sequence[float]) -> list[float]:
-    """q-values: among what is called, the expected share of mistakes. For positive dependence."""
+    """q-values: the expected share of false discoveries. Valid under positive dependence."""
     return _step_up(_checked(p_values), 1.0)
 
 
 def benjamini_yekutieli(p_values: Sequence[float]) -> list[float]:
-    """The same promise under any dependence between the tests, for a factor of Σ 1/i."""
+    """The same guarantee under any dependence between the tests, for a factor of Σ 1/i."""
     p = _checked(p_values)
     return _step_up(p, float((1.0 / np.arange(1, len(p) + 1)).sum()))
 

@@ -1,4 +1,4 @@
-"""Run folders: everything a claim rests on, written so that a kill loses nothing."""
+"""Run folders: everything a claim rests on, written so that a killed process loses nothing."""
 
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from heldout.store.lock import exclusive, replacing, write_atomic, write_json
     from heldout.store.run import (
         Run,
-        default_folder,
         new_folder,
         no_new_runs,
         open_run,
@@ -57,7 +56,6 @@ __all__ = [
     "Stage",
     "append",
     "current",
-    "default_folder",
     "dropped_table",
     "empty_table",
     "exclusive",

@@ -18,10 +18,10 @@ def python_command(verb: str, *inputs: str, **settings: Any) -> list[str]:
 
 
 def invocation() -> list[str]:
-    """How a run was made that nobody named a command for.
+    """How a run was made, if the caller named no command.
 
-    What was typed; in Python the outermost call of heldout, as ``["python", "heldout.report(…)"]``. It is
-    for people: arguments that cannot be written down are left out, unlike in ``python_command``.
+    What was typed; in Python the outermost call of heldout, as ``["python", "heldout.report(…)"]``. It is for
+    reading: arguments that cannot be written down are left out, unlike in ``python_command``.
     """
     outermost: FrameType | None = None
     frame: FrameType | None = sys._getframe(1)

@@ -19,11 +19,11 @@ MATCH, TEXT, ITEM, TWIN = "match", "text", "item", "twin"
 
 @dataclass(frozen=True)
 class Judgement:
-    """One thing one person said. A later one of the same rater on the same subject replaces it."""
+    """One judgement of one person. A later one by the same rater on the same subject replaces it."""
 
     rater: str
     kind: str  # match, text, item or twin
-    subject: str  # which one: a key that depends on the data alone
+    subject: str  # key of the match or item; it depends on the data alone
     verdict: str | None  # None takes an earlier one back
     note: str = ""
     ratings: Mapping[str, int] = field(default_factory=dict)  # scale → 1 to 4
@@ -75,7 +75,7 @@ def current(run: Path, kind: str) -> dict[tuple[str, str], Judgement]:
 
 
 class Following:
-    """``current`` for one who asks again and again: only what was appended since is read."""
+    """``current`` for repeated calls: only what was appended since the last call is read."""
 
     def __init__(self, run: Path, kind: str) -> None:
         self.run, self.kind = run, kind
@@ -87,7 +87,7 @@ class Following:
         path = log_path(self.run)
         with self._lock:
             size = path.stat().st_size if path.exists() else 0
-            if size < self._read:  # another log lies there now
+            if size < self._read:  # the file was replaced
                 self._read, self._latest = 0, {}
             if size > self._read:
                 self._follow(path)
@@ -119,7 +119,7 @@ def log_path(run: Path) -> Path:
     return run / "review" / "judgements.jsonl"
 
 
-#: what verdicts on matches were called before
+#: earlier names of verdicts on matches
 _RENAMED = {"same view, other subject": "look-alike"}
 
 

@@ -16,7 +16,7 @@ from heldout.errors import InputError
 
 @contextlib.contextmanager
 def exclusive(path: Path, busy: str | None = None) -> Iterator[None]:
-    """Hold ``path`` as a lock. With ``busy``, raise that sentence instead of waiting."""
+    """Hold ``path`` as a lock. With ``busy``, raise it as an error instead of waiting."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+") as file:
         try:

@@ -76,6 +76,7 @@ class Run:
             run.path.mkdir(parents=True, exist_ok=True)
             with exclusive(run.path / ".manifest.lock"):
                 run._create_or_continue(command, seed)
+            _announce(run.path)
         except OSError as error:
             blame_the_machine(error)
             raise InputError(
@@ -107,7 +108,7 @@ class Run:
             "manifest_version": MANIFEST_VERSION,
             "created": _now(),
             "commands": [command],
-            "directories": [str(Path.cwd())],  # relative names in tables are of these
+            "directories": [str(Path.cwd())],  # relative names in tables start here
             "seed": seed,
             "python": platform.python_version(),
             "platform": platform.platform(),
@@ -154,7 +155,7 @@ class Run:
             write_json(self.manifest_path, manifest)
 
     def claim_benchmark(self, identity: Mapping[str, Any]) -> None:
-        """Say what this run is about: one revision of one benchmark, from the first call on."""
+        """Record what this run is about: one revision of one benchmark, from the first call on."""
         known = self.manifest()["inputs"].get("benchmark")
         if known is not None and known["name"] != identity["name"]:
             raise InputError(
@@ -171,7 +172,7 @@ class Run:
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
-        """Be the only process that works on this run."""
+        """Make this process the only one that writes to the run."""
         with exclusive(
             self.path / ".writer.lock",
             busy=f"{self.path} is being written by another process; wait for it or use another folder",
@@ -224,10 +225,11 @@ def _versions() -> dict[str, str]:
 
 
 FOLDER = Path("heldout-runs")
+_unannounced: dict[Path, str] = {}  # new folders that hold nothing yet, with their verbs
 
 
-def default_folder(verb: str, name: str = "") -> Path:
-    """A new folder ``heldout-runs/VERB-NAME-N`` in the working directory; standard error says which."""
+def _default_folder(verb: str, name: str) -> Path:
+    """A new folder ``heldout-runs/VERB-NAME-N`` in the working directory."""
     words = [verb, *filter(None, [re.sub(r"[^\w.-]+", "-", name).strip(".-")[:80]])]
     for number in itertools.count(1):
         folder = FOLDER / "-".join([*words, str(number)])
@@ -235,9 +237,16 @@ def default_folder(verb: str, name: str = "") -> Path:
             folder.mkdir(parents=True)
         except FileExistsError:
             continue
-        sys.stderr.write(f"heldout: {verb} writes to {folder}\n")
+        _unannounced[folder] = verb
         return folder
     raise AssertionError("unreachable")
+
+
+def _announce(folder: Path) -> None:
+    """Say on standard error, once, where a call without a folder of its own writes to."""
+    verb = _unannounced.pop(folder, None)
+    if verb is not None:
+        sys.stderr.write(f"heldout: {verb} writes to {folder}\n")
 
 
 def open_run(
@@ -264,15 +273,21 @@ def open_run(
 
 
 @contextlib.contextmanager
-def new_folder(out: str | Path | None, verb: str, name: str) -> Iterator[Path]:
-    """``out``; or a new folder, which is removed if the block fails before it wrote anything there."""
+def new_folder(out: str | Path | None, verb: str, name: str = "") -> Iterator[Path]:
+    """``out``; or a new folder, which is removed if the block fails before it wrote anything there.
+
+    Standard error names a new folder as soon as a run is made in it, or when the block ends.
+    """
     if out is not None:
         yield Path(out)
         return
-    folder = default_folder(verb, name)
+    folder = _default_folder(verb, name)
     try:
         yield folder
+        _announce(folder)
     except BaseException:
         with contextlib.suppress(OSError):
             folder.rmdir()
         raise
+    finally:
+        _unannounced.pop(folder, None)

@@ -38,9 +38,9 @@ VERSIONS = {
 }
 
 _COLUMNS: dict[str, list[tuple[str, pa.DataType]]] = {
-    # What was protected: the benchmark as it was read, one row per item, in release order.
-    # image_digests are of native pixels ("bytes:…" where nobody can decode an image), empty where
-    # an image cannot be compared at all.
+    # The protected benchmark as it was read, one row per item, in release order.
+    # image_digests are of native pixels ("bytes:…" for an image that cannot be decoded), empty for an image
+    # that cannot be compared at all.
     "items": [
         ("benchmark_id", pa.string()),
         ("position", pa.int64()),
@@ -106,7 +106,7 @@ _COLUMNS: dict[str, list[tuple[str, pa.DataType]]] = {
         ("max_similarity", pa.float64()),
         ("corpus_id", pa.string()),
     ],
-    # Near neighbours before anybody decided what they are: kept with the shards, not published.
+    # Near neighbours that are not yet verified: kept with the shards, not published.
     "candidates": [
         ("picture", pa.string()),
         ("corpus_id", pa.string()),
@@ -117,7 +117,7 @@ _COLUMNS: dict[str, list[tuple[str, pa.DataType]]] = {
         ("view", pa.string()),
         ("aspect", pa.string()),  # of the encoder, that proposed it; "" where a hash did
         ("score", pa.float64()),  # how similar they are in this aspect
-        ("sure", pa.bool_()),  # as similar in it as no two strangers are
+        ("sure", pa.bool_()),  # more similar in it than any two unrelated pictures
     ],
     # What calibration stands on: the nearest corpus picture of every picture of the benchmark, of the
     # null and of the negative controls, upright and whole on both sides. Pictures of one set with the
@@ -167,8 +167,8 @@ _COLUMNS: dict[str, list[tuple[str, pa.DataType]]] = {
         ("sum_logprob", pa.float64()),
         ("n_tokens", pa.int32()),
     ],
-    # What a backend gave to each request, before anybody asked what it means: kept with the shards, not
-    # published. The lists are empty where only the sum is of use.
+    # The raw result of each request: kept with the shards, not published. The lists are empty where only the
+    # sum is of use.
     "request_scores": [
         ("request", pa.string()),
         ("tokens", pa.list_(pa.string())),
@@ -222,7 +222,7 @@ _COLUMNS: dict[str, list[tuple[str, pa.DataType]]] = {
     ],
     # Twins of items: the same question with a new picture on which another answer is right. Paths are
     # relative to the run folder; ``verifier`` and ``people`` say keep, reject, or why neither; ``kept`` is
-    # empty until somebody judged.
+    # empty until a verifier or a person has judged the twin.
     "twins": [
         ("benchmark_id", pa.string()),
         ("image_name", pa.string()),

@@ -49,7 +49,7 @@ class Stage:
         }
 
     def plan(self, index: int, key: str) -> bool:
-        """Make shard ``index``, whose input has ``key``, part of this stage; True if it is to do."""
+        """Make shard ``index``, whose input has ``key``, part of this stage; True if it is still to be done."""
         # The first shard may speak for its corpus as a whole, so it is never just any shard.
         text = f"{self._salt}\n{index == 0}\n{key}"
         name = digest = hashlib.sha256(text.encode()).hexdigest()[:24]
@@ -68,7 +68,7 @@ class Stage:
         return False
 
     def save(self, index: int, result: ShardResult) -> None:
-        """Keep a planned shard's result: from the rename on, no kill can take it away."""
+        """Keep a planned shard's result: after the rename it is safe even if the process is killed."""
         name = self._planned[index]
         target = self.folder / name
         temporary = self.folder / f".{name}.{os.getpid()}.tmp"
@@ -83,7 +83,8 @@ class Stage:
             (temporary / _COUNTS).write_text(json.dumps(result.counts))
             _sync(temporary / _COUNTS)
         except BaseException:
-            shutil.rmtree(temporary, ignore_errors=True)  # half of it would only fill a full disk
+            # a partial folder would only fill a full disk
+            shutil.rmtree(temporary, ignore_errors=True)
             raise
         if target.exists():  # done before, but with something missing or half on disk
             stale = self.folder / f".{name}.{os.getpid()}.old"
@@ -176,9 +177,9 @@ MAY_PASS = frozenset({"missing image", OUT_OF_MEMORY, WORKER_DIED})
 class Dropped:
     stage: str  # where it was left out: benchmark, corpus, overlap, …
     id: str  # what a person would search for: an item id, a file, a row
-    reason: str  # few, stable words, so that reasons can be counted
+    reason: str  # a few stable words, so that reasons can be counted
     detail: str  # the facts of this case
-    #: what is lost: one item, nobody knows how many (a cut archive), or words beside a kept image
+    #: what is lost: one item, an unknown number (a truncated archive), or words beside a kept image
     scope: Literal["item", "many", "words"] = "item"
 
 

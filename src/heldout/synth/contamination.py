@@ -31,10 +31,10 @@ from heldout.overlap import (
     whole_pictures,
 )
 from heldout.store import Run
-from heldout.synth.against import first_problem
+from heldout.synth._against import first_problem
+from heldout.synth._corpus_of_items import NAME, BalancedItem, balanced_items
+from heldout.synth._generate import figure_images
 from heldout.synth.context import StageContext
-from heldout.synth.corpus_of_items import NAME, BalancedItem, balanced_items
-from heldout.synth.generate import figure_images
 from heldout.synth.planting import cluster_rate
 
 TEXT_THRESHOLD, NEAREST = 0.88, 5
@@ -43,7 +43,7 @@ HAMMING = (4, 8, 16)
 IMAGE_THRESHOLDS = (0.85, 0.88, 0.90)
 _BINS = tuple(round(0.05 * step, 2) for step in range(21))
 _BLOCK = 2_048
-_FAR = 65  # more bits than a hash has
+_FAR = 65  # larger than any distance
 _MOST_PAIRS = 100  # of one image: a stock view may resemble thousands
 
 Floats = NDArray[np.float32]
@@ -147,7 +147,7 @@ def contamination_report(
 ) -> dict[str, Any]:
     """Texts and images of the items against one benchmark. All images of an item count, in their native
     resolution. ``searched``: the ``overlap`` run, whose embeddings are used again; ``articles``: of all
-    items, before the removal. Of the items, memory holds one part at a time."""
+    items, before the removal. Memory holds one part of the items at a time."""
     report: dict[str, Any] = {
         "benchmark": benchmark.name,
         "items_before_removal": len(articles),
@@ -252,8 +252,8 @@ def _texts(
     articles: Mapping[str, str],
     removed: Collection[str],
 ) -> dict[str, Any]:
-    """Like with like: a question that has options is compared with items as a whole, another one with their
-    questions alone. Rows hold both texts, and a query has zeros where it has no options, or else where
+    """A question with options is compared with whole items, one without options with the questions of items
+    alone. Rows hold both texts, and a query has zeros where it has no options, or else where
     the question stands alone, so that one product compares each with its own kind."""
     asked = [example for example in benchmark if (example.question or "").strip()]
     model = open_text_encoder(encoder)

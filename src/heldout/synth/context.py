@@ -38,7 +38,7 @@ from heldout.synth.settings import (
 if TYPE_CHECKING:
     from heldout.overlap import ModelJudge
 
-# How a model is asked, not what: a run may go on with other values.
+# Settings of how a model is asked, not of what: a run may continue with other values.
 _HOW = {
     "api_key_env",
     "concurrency",
@@ -97,8 +97,8 @@ def require_settings(settings: SynthSettings) -> None:
         (SynthStage.VERIFY, "verifier", settings.verifier is not None or rendered),
         (SynthStage.DECONTAMINATE, "against", bool(settings.against)),
     )
-    for stage, name, given in needed:
-        if stage in settings.stages_to_run and not given:
+    for stage, name, is_set in needed:
+        if stage in settings.stages_to_run and not is_set:
             raise InputError(
                 f"the stage '{stage}' needs the setting {name}: give it, or leave the stage out"
             )
@@ -126,7 +126,7 @@ def files_digest(path: Path, run: Path | None = None) -> str:
 
 class StageModel:
     """Use as a context manager: however the stage ends, the manifest has under ``role`` who was asked, what
-    the server takes, who answered by its own word (``answered_by``), and what the replies cost in all,
+    the server takes, which model answered (``answered_by``), and what the replies cost in all,
     whenever they were paid for. ``depends``: what a reply depends on besides model and prompt, such as a
     template's name."""
 
@@ -147,7 +147,7 @@ class StageModel:
         self._answered: dict[tuple[str, str], dict[str, Any]] = {}
 
     def __enter__(self) -> StageModel:
-        # At once: a plan after a kill has to know whose replies the journal holds.
+        # Written at once: after a kill, a plan has to know whose replies the journal holds.
         known = {**self._known(), **self.identity, "asked_as": dict(self.asker.identity)}
         self._context.run.update("synth", {self._role: known})
         return self
@@ -164,7 +164,7 @@ class StageModel:
             "asked_as": dict(self.asker.identity),
             "decoding": dict(decoding),
             "answered_by": sorted(
-                self._answered.values(), key=lambda one: int(one["replies"]), reverse=True
+                self._answered.values(), key=lambda record: int(record["replies"]), reverse=True
             ),
             "spent": self.spent,
         }
@@ -244,7 +244,7 @@ class StageModel:
 
     @property
     def names(self) -> set[str]:
-        """What the model is called: by who asks it, and in its replies so far."""
+        """The model's names: in the settings, and in its replies so far."""
         return {self.asker.model, *(name for name, _ in self._answered)}
 
 

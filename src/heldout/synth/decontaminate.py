@@ -1,7 +1,7 @@
 """Decontaminate: remove every item that overlaps a benchmark, by image, by words, or by its article.
 
 An item is removed for a copy of a benchmark's image (also cropped, resized, re-encoded or inside a
-panel), for an image pair that nobody could decide, for question and answer in the same, edited or
+panel), for an undecided image pair, for question and answer in the same, edited or
 reworded form, and for coming from an article that the benchmark names as a source. Stock questions
 about other images are kept and counted.
 """
@@ -31,17 +31,17 @@ from heldout.overlap import (
     scan_texts,
 )
 from heldout.store import Dropped, Run
-from heldout.synth.against import open_benchmarks, refuse_unreadable
-from heldout.synth.benchmark_questions import REWORDED, BenchmarkQuestions, QuestionMatch
+from heldout.synth._against import open_benchmarks, refuse_unreadable
+from heldout.synth._benchmark_questions import REWORDED, BenchmarkQuestions, QuestionMatch
+from heldout.synth._corpus_of_items import balanced_items, write_corpus
+from heldout.synth._rewordings import READ, RewordingJudge, rewording_judge
 from heldout.synth.contamination import (
     BenchmarkHashes,
     contamination_report,
     found_by_method,
 )
 from heldout.synth.context import StageContext, StageWork, files_digest
-from heldout.synth.corpus_of_items import balanced_items, write_corpus
 from heldout.synth.ledger import BATCH, StageWriter, folder
-from heldout.synth.rewordings import READ, RewordingJudge, rewording_judge
 from heldout.synth.settings import SynthStage
 
 STAGE = "decontaminate"
@@ -66,7 +66,7 @@ def _decontaminate(context: StageContext, writer: StageWriter) -> None:
         articles[balanced_item.draft.id] = figure.article
         ids[balanced_item.draft.id] = article_ids(f"{figure.article} {figure.attribution}")
         scripts.add(script_of(balanced_item.draft.question))
-    if not articles:  # nothing was accepted: nothing to search
+    if not articles:  # no accepted items: nothing to search
         run.write_json("synth/contamination.json", {"schema_version": SCHEMA, "benchmarks": []})
         return
     corpus = write_corpus(run)
@@ -214,8 +214,8 @@ def removal(leak: Leak) -> str | None:
 def _worded(
     context: StageContext, questions: BenchmarkQuestions, judge: RewordingJudge | None
 ) -> Iterator[QuestionMatch]:
-    """Items that ask what the benchmark asks and give its answer. A picture of its own does not excuse an
-    item that was written from the benchmark's text."""
+    """Items that ask what the benchmark asks and give its answer. An item with another picture is removed, too,
+    if it was written from the benchmark's text."""
     items = (item.draft for item in balanced_items(context.run))
     while batch := list(itertools.islice(items, BATCH)):
         if judge is None:

@@ -78,7 +78,7 @@ class PaperFigure:
 
 @dataclass(frozen=True)
 class Draft:
-    """A five-option item as the generator wrote it, before anybody accepted it."""
+    """A five-option item as the generator wrote it, before verification."""
 
     id: str  # of the figure, with a running number where a figure has several
     figure: str
@@ -120,7 +120,7 @@ def _plain(text: str) -> str:
 # Labels of figures: those that Biomedica gives, and rules over captions for sources that give none.
 
 
-RULES = "heldout-labels/2"  # raise with any change of what a caption is labelled
+RULES = "heldout-labels/2"  # raise with any change of how captions are labelled
 CLINICAL, MICROSCOPY = "clinical imaging", "microscopy"
 LIGHT = "light microscopy"
 UNSTATED = "unspecified microscopy"  # by rule, where the caption does not say of which kind
@@ -244,8 +244,8 @@ def split_labels(text: str) -> tuple[str, ...]:
 
 
 def labels_of_caption(caption: str) -> tuple[str, str]:
-    """(primary, secondary) label by the words of a caption. A rule, not a reader: captions that name two
-    techniques get the first rule's."""
+    """(primary, secondary) label by the words of a caption. These are rules: a caption that names two
+    techniques gets the label of the first rule."""
     for primary, secondary, rule in _COMPILED:
         if rule.search(caption):
             return primary, secondary

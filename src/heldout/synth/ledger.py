@@ -1,4 +1,4 @@
-"""What every stage of a synthesis made: one Parquet table per stage, with everything it dropped.
+"""The results of every stage of a synthesis: one Parquet table per stage, with everything it dropped.
 
 A stage reads the rows that the one before it let through, in batches, and writes its own table in
 one rename. The table carries a digest of the stage's settings and of its input: where both are the
@@ -66,7 +66,7 @@ _DRAFT = [
     ("raw", pa.string()),
     ("extra", pa.map_(pa.string(), pa.string())),
 ]
-# One line per criterion: what code and verifier say (null: nothing), and what counts.
+# One line per criterion: the opinions of code and verifier (null: none), and the result.
 _LINE = pa.struct(
     [
         ("criterion", pa.string()),
@@ -138,7 +138,7 @@ SCHEMAS: dict[SynthStage, pa.Schema] = {
 
 
 def folder(run: Run) -> Path:
-    """Where everything that people may want to look at lies."""
+    """The folder of everything that people may want to look at."""
     return run.path / "synth"
 
 
@@ -156,7 +156,7 @@ def journal_path(run: Run, role: str) -> Path:
 
 
 def sweep(run: Run) -> None:
-    """Remove what a killed process had begun to write; only while nobody else writes here."""
+    """Remove incomplete files of a killed process; only the writer of the run may call this."""
     images = (folder(run) / "images").glob("*")
     for place in (run.path, run.path / "tables", folder(run), *images):
         for path in place.glob(".*.tmp"):
@@ -328,7 +328,7 @@ _DECIDED = {
     SynthStage.SHORTCUT: ("dropped", False),
     SynthStage.DECONTAMINATE: ("removed", False),
 }
-# Reasons of `ingest` for which a whole file is left out: how many figures it has, nobody knows.
+# Reasons of `ingest` for which a whole file is left out: how many figures it has is not known.
 FILE_REASONS = frozenset(
     {
         "XML too large",

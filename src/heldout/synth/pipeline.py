@@ -43,17 +43,17 @@ from heldout.synth.settings import SCENES, SynthSettings, SynthStage
 
 def stage_works(plan: bool = False) -> tuple[StageWork, ...]:
     """All stages in order, or those that a plan runs; imported here, because some load large libraries."""
+    from heldout.synth._select import SELECT
     from heldout.synth.ingest import INGEST
-    from heldout.synth.select import SELECT
 
     if plan:
         return (INGEST, SELECT)
-    from heldout.synth.balance import BALANCE
+    from heldout.synth._balance import BALANCE
+    from heldout.synth._generate import GENERATE
+    from heldout.synth._verify import VERIFY
     from heldout.synth.decontaminate import DECONTAMINATE
-    from heldout.synth.generate import GENERATE
     from heldout.synth.publish import PUBLISH
     from heldout.synth.shortcut import SHORTCUT
-    from heldout.synth.verify import VERIFY
 
     return (INGEST, SELECT, GENERATE, VERIFY, SHORTCUT, BALANCE, DECONTAMINATE, PUBLISH)
 
@@ -84,12 +84,12 @@ class Synthesis:
 
     @property
     def assumptions(self) -> str:
-        """What ``costs`` take for granted."""
+        """The assumptions behind ``costs``."""
         return plan_assumptions(self.costs)
 
     @property
     def spent(self) -> list[StageCost]:
-        """What the models of this run have cost so far, by role; ``--plan`` estimates the same."""
+        """What the models of this run have cost so far, by role; ``plan=True`` estimates the same."""
         return spent_costs(self.run)
 
     def frame(self, stage: SynthStage | str) -> pl.DataFrame:
@@ -180,21 +180,7 @@ def synth(
     benchmarks: Mapping[str, Benchmark] | None = None,
     **values: Any,
 ) -> Synthesis:
-    """Make verified, decontaminated items from figures of open literature.
-
-    Args:
-        settings: All settings; or give them by name as further arguments.
-        out: Run folder, new or of the same synthesis: finished work is not done again.
-        engine: ``local``, ``ray`` or ``ray://HOST:PORT``.
-        workers: Processes to use; default: one per core.
-        quiet: Show no progress.
-        plan: Read and select figures only, and estimate requests, tokens, price and time of the rest.
-        benchmarks: Opened benchmarks by names in ``against``; other names there are read as sources.
-        **values: Fields of ``heldout.synth.SynthSettings``.
-
-    Returns:
-        The run, the funnel, and the tables of all stages as data frames.
-    """
+    """What ``heldout.synth`` does, with the same parameters, but without page and dataset card."""
     chosen = SynthSettings.choose(settings, values)
     if not plan:
         require_settings(chosen)
@@ -213,7 +199,7 @@ def synth(
         try:
             for work in stage_works(plan):
                 if work.stage in chosen.stages_to_run and _run_stage(work, context):
-                    _sum_up(run)  # a kill in the next stage must not take it away
+                    _sum_up(run)  # so that a kill in the next stage does not lose it
             if plan:
                 costs = plan_costs(context)
         finally:
@@ -230,7 +216,7 @@ def _sum_up(run: Run) -> Funnel:
 
 
 def _source(source: str) -> dict[str, str]:
-    """What a source is known by: its place and its files, of which either may change."""
+    """The identity of a source: its place and its files, either of which may change."""
     if source == SCENES:
         return {"path": source, "files": source}
     path = Path(source).resolve()
@@ -261,17 +247,17 @@ def _refuse_missing(source: str) -> None:
 
 
 def _open_benchmarks_once(context: StageContext) -> None:
-    """A benchmark that cannot be read is said before anything is paid for, not after."""
+    """A benchmark that cannot be read is reported before anything is paid for."""
     stage = SynthStage.DECONTAMINATE
     if stage in context.settings.stages_to_run and not finished(context.run, stage):
-        from heldout.synth.against import open_benchmarks, refuse_unreadable
+        from heldout.synth._against import open_benchmarks, refuse_unreadable
 
         for benchmark in open_benchmarks(context):
             refuse_unreadable(benchmark)
 
 
 def _run_stage(work: StageWork, context: StageContext) -> bool:
-    """Whether there was anything to do."""
+    """Run a stage; returns whether there was anything to do."""
     key = work.key(context)
     if finished(context.run, work.stage, key):
         return False

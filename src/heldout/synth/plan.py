@@ -1,4 +1,4 @@
-"""What a synthesis will ask for, and what that costs, before anything is paid."""
+"""The requests of a synthesis and their cost, before anything is paid."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Any
 
 from heldout.model import Journal, ModelEndpoint, Prompt, Text, prompt_key
 from heldout.store import Run
+from heldout.synth._generate import generate_prompt, verify_prompt
 from heldout.synth.context import StageContext
 from heldout.synth.draft import LETTERS, Draft, PaperFigure
-from heldout.synth.generate import generate_prompt, verify_prompt
 from heldout.synth.ledger import finished, journal_path, read_rows
 from heldout.synth.settings import (
     ASKING_STAGES,
@@ -53,7 +53,7 @@ class StageCost:
 
 @dataclass(frozen=True)
 class SourceCosts:
-    """What a source that nobody has read yet would cost. ``figures``: how many could be selected;
+    """The cost of a source that has not been read yet. ``figures``: how many could be selected;
     ``whole``: whether all of the source was looked at."""
 
     figures: int
@@ -71,7 +71,7 @@ def plan_costs(context: StageContext) -> list[StageCost]:
 
 
 def plan_assumptions(costs: Sequence[StageCost]) -> str:
-    """What the estimate takes for granted, as a sentence; empty where nothing is asked."""
+    """The assumptions of the estimate, as a sentence; empty if no model is asked."""
     if not costs:
         return ""
     replies = ", ".join(f"{_REPLIES[cost.stage]} ({cost.stage})" for cost in costs)
@@ -101,12 +101,12 @@ def total_cost(costs: Sequence[StageCost]) -> StageCost:
 
 
 def source_costs(settings: SynthSettings, most: int, run: Run | None = None) -> SourceCosts:
-    """Costs by a first look at the source, of which no more than ``most`` figures are read; writes
-    nothing and asks nobody. ``run``: where an earlier call may have selected figures and kept replies,
+    """Costs by a first look at the source, of which no more than ``most`` figures are read; writes nothing and
+    asks no model. ``run``: where an earlier call may have selected figures and kept replies,
     which cost nothing."""
-    from heldout.synth.from_scenes import FIGURES
+    from heldout.synth._from_scenes import FIGURES
+    from heldout.synth._select import bucket_of, figure_labels
     from heldout.synth.ingest import SCENES, read_figures, refusal
-    from heldout.synth.select import bucket_of, figure_labels
 
     if settings.source == SCENES:
         count = settings.limit or FIGURES
@@ -139,8 +139,8 @@ def _source_costs(
 def _are_selected(run: Run, settings: SynthSettings) -> bool:
     """Whether the run's table of selected figures is the one that these settings lead to."""
     from heldout.engine import LocalEngine
+    from heldout.synth._select import SELECT
     from heldout.synth.ingest import INGEST
-    from heldout.synth.select import SELECT
 
     context = StageContext(run, settings, LocalEngine(1))  # never started
     return all(finished(run, work.stage, work.key(context)) for work in (INGEST, SELECT))
@@ -225,7 +225,7 @@ def _stage_costs(
         work["generator"].add(_tokens(prompt, figure), written)
         draft = (earlier.drafts or {}).get(figure.id)
         if draft is None and written and earlier.drafts is not None:
-            continue  # nothing that could be read came of it
+            continue  # no readable reply
         usual = Draft("x", figure.id, "x" * 150, ("x" * 30,) * len(LETTERS), "A")
         prompt = verify_prompt(draft or usual, figure, earlier.path)
         judged = earlier.has("verifier", prompt)

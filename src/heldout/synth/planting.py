@@ -18,9 +18,9 @@ from PIL import Image
 from heldout.scenes import COLOURS, SHAPES, Scene, SceneObject, compound, vary
 from heldout.stats import binomial_interval, cluster_rate_interval
 from heldout.store import Run, write_atomic
+from heldout.synth._mechanical import answer_is_overlong
 from heldout.synth.draft import LETTERS, Draft
 from heldout.synth.ledger import finished, read_dropped, read_rows
-from heldout.synth.mechanical import answer_is_overlong
 from heldout.synth.settings import SynthStage
 
 Rng = np.random.Generator
@@ -33,8 +33,8 @@ RESIZED, CROPPED, RECODED, PANEL = (
     "copy: in a panel",
 )
 COPIES = (RESIZED, CROPPED, RECODED, PANEL)
-# Other pictures, to be kept. Registration leaves most of the second kind undecided: all but one
-# object is the same, pixel by pixel.
+# Other pictures, which should be kept. Registration leaves most of the second kind undecided: all objects but
+# one are the same, pixel by pixel.
 ELSEWHERE, ONE_CHANGED = "near miss: same objects elsewhere", "near miss: one object changed"
 NEAR_MISSES = (ELSEWHERE, ONE_CHANGED)
 _EDGE = 0.04  # between an object and the edge of its picture
@@ -170,9 +170,9 @@ def _placeholder(draft: Draft, _: Scene, rng: Rng) -> Draft:
 
 def _twice(draft: Draft, _: Scene, rng: Rng) -> Draft:
     wrong = [place for place, letter in enumerate(LETTERS) if letter != draft.answer]
-    one, other = rng.permutation(wrong)[:2].tolist()
+    place, other = rng.permutation(wrong)[:2].tolist()
     options = list(draft.options)
-    options[one] = options[other]
+    options[place] = options[other]
     return dataclasses.replace(draft, options=tuple(options))
 
 
@@ -261,8 +261,8 @@ STAGES = (SynthStage.VERIFY, *AFTER)
 class PlantedRecall:
     """Items with one kind of fault. ``gates``: by stage and reason how many were caught there first;
     ``overlong``: in how many the rule of the shortcut stage sees an overlong answer, asked of all of them,
-    also of those that the verifier rejected; ``sound``: such items should be kept, so that each that is
-    caught is a loss."""
+    also of those that the verifier rejected; ``sound``: such items should be kept, so each one that is caught
+    is a false alarm."""
 
     planted: str
     sound: bool

@@ -23,13 +23,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from heldout.store import Run, write_json
-from heldout.synth.balance import RULES as BALANCE_RULES
-from heldout.synth.balance import JudgedItem, by_rank
+from heldout.synth._balance import RULES as BALANCE_RULES
+from heldout.synth._balance import JudgedItem, by_rank
+from heldout.synth._corpus_of_items import LINES, BalancedItem, LineStyle, image_paths, write_lines
+from heldout.synth._generate import GENERATE_TEMPLATE, VERIFY_TEMPLATE
 from heldout.synth.context import StageContext, StageWork
-from heldout.synth.corpus_of_items import LINES, BalancedItem, LineStyle, image_paths, write_lines
 from heldout.synth.draft import LETTERS, content_digest
 from heldout.synth.draft import RULES as LABELS
-from heldout.synth.generate import GENERATE_TEMPLATE, VERIFY_TEMPLATE
 from heldout.synth.ledger import (
     StageWriter,
     answering_models,
@@ -87,7 +87,7 @@ _HUB = {b"huggingface": json.dumps({"info": {"features": _FEATURES}}).encode()}
 def _publish(context: StageContext, writer: StageWriter) -> None:
     run, target = context.run, folder(context.run) / DATASET
     ranks = _ranks(run)
-    if not ranks:  # the funnel says where they were dropped; an older dataset would belie it
+    if not ranks:  # the funnel says where they were dropped; an older dataset would contradict it
         shutil.rmtree(target, ignore_errors=True)
         return
     building = target.with_name(f".{DATASET}.building")
@@ -132,7 +132,7 @@ def _provenance(context: StageContext, facts: Mapping[str, Any]) -> dict[str, An
     manifest = context.run.manifest()
     known = manifest.get("synth", {})
     models: dict[str, dict[str, dict[str, Any]]] = {
-        # What computes, as for rendered scenes, has a name of its own instead of a digest.
+        # A generator or verifier in code, as for rendered scenes, has a name instead of a digest.
         role: {
             digest: {"model": digest, "items": items} for digest, items in facts[f"{role}s"].items()
         }
@@ -166,7 +166,7 @@ def _provenance(context: StageContext, facts: Mapping[str, Any]) -> dict[str, An
 
 def _write_filter_log(context: StageContext, path: Path) -> None:
     """One line for everything that did not reach the dataset: stage, id, reason, detail. Files are named
-    from the source's folder on: where that lies on this machine is nobody's business."""
+    from the source's folder on: folders of this machine are not published."""
     run, source = context.run, Path(context.settings.source)
     hidden = {f"{place.parent}/" for place in (source, source.resolve())} - {"./"}
     with path.open("w", encoding="utf-8") as file:

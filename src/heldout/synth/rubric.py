@@ -1,7 +1,7 @@
 """The rubric: criteria and weights fixed by us, and the arithmetic of the acceptance rule.
 
-The published pipeline lets the verifier choose titles and weights of its bonuses, so two items may
-be measured by different rulers. Here every item meets the same criteria; a verifier only says
+The published pipeline lets the verifier choose titles and weights of its bonuses, so that two items may be
+measured differently. Here all items have the same criteria; a verifier only says
 whether each is met.
 """
 
@@ -184,7 +184,7 @@ def of_category(category: Category) -> tuple[Criterion, ...]:
 
 @dataclass(frozen=True)
 class RubricScore:
-    """What one item got: by criterion whether it is met (a penalty is met when it applies)."""
+    """The result of one item: by criterion, whether it is met (a penalty is met when it applies)."""
 
     met: Mapping[str, bool]
 

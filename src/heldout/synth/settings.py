@@ -124,7 +124,7 @@ class SynthSettings(Settings):
     text_encoder: str | None = None
     """Encoder for reworded texts; default: the best one installed."""
     judge: ModelEndpoint | None = None
-    """Reads items whose question may reword a benchmark's, and says whether both ask the same."""
+    """Reads items whose question may be a rewording of a benchmark's, and says whether both ask the same."""
     traces: ModelEndpoint | None = None
     """Writes a reasoning trace per item; kept only where it can be parsed and its answer is right."""
 
@@ -141,7 +141,7 @@ class SynthSettings(Settings):
     @field_validator("labels", "against", mode="before")
     @classmethod
     def _several(cls, value: Any) -> Any:
-        """A single text is a list of one: its letters are never meant."""
+        """A single text is a list of one, not a list of letters."""
         if isinstance(value, str | os.PathLike):
             return (_text(value),)
         return tuple(map(_text, value)) if isinstance(value, list | tuple) else value

@@ -1,10 +1,10 @@
 """Shortcut: items that can be solved without the image are flagged or dropped.
 
 A model answers without the image, and with the options alone, in every rotation of the options; a
-probe flags an item that is right in four or five of five. Who guesses anew every time gets there in .7 %
-of items, who has a favourite among the options and knows nothing in 20 %: a flag says that the item can be
-solved, not that it is known. Whether a model knows more than guessing, the rate over all accepted items
-says, which is one in five for both. With the question alone the model must write the right option itself.
+probe flags an item that is right in four or five of five. A model that guesses independently is flagged on .7 %
+of items, one that has a favourite among the options and knows nothing on 20 %: a flag says that the item can be
+solved, not that it is known. Whether a model does better than guessing is shown by the rate over all accepted
+items, which is one in five for both. With the question alone the model must write the right option itself.
 Code looks for an answer that its length gives away.
 """
 
@@ -21,13 +21,13 @@ from heldout.benchmark import grade, normal
 from heldout.model import FAILED, STOPPED, Prompt, Reply, Request, Text
 from heldout.stats import cluster_mean_test, holm
 from heldout.store import Dropped, Run
-from heldout.synth.balance import numbers_of
+from heldout.synth._balance import numbers_of
+from heldout.synth._corpus_of_items import BalancedItem, balanced_items
+from heldout.synth._generate import figure_images
+from heldout.synth._mechanical import answer_is_overlong, content_words
 from heldout.synth.context import StageContext, StageModel, StageWork
-from heldout.synth.corpus_of_items import BalancedItem, balanced_items
 from heldout.synth.draft import LETTERS, Draft
-from heldout.synth.generate import figure_images
 from heldout.synth.ledger import BATCH, StageWriter, finished, read_rows
-from heldout.synth.mechanical import answer_is_overlong, content_words
 from heldout.synth.planting import cluster_rate
 from heldout.synth.settings import SynthStage
 
@@ -130,7 +130,7 @@ def shortcut_prompts(draft: Draft) -> dict[str, Prompt]:
 def _asked(model: StageModel, drafts: list[Draft]) -> dict[str, Probed]:
     prompts = {name: prompt for draft in drafts for name, prompt in shortcut_prompts(draft).items()}
     answered = model.ask(prompts, "asking without the image")
-    # What the server refuses is no answer, and stays none; where it failed, nobody knows.
+    # A refusal by the server counts as no answer; after a failure the answer is unknown.
     replies: dict[str, str | None] = {name: reply.text for name, reply in answered.replies.items()}
     replies |= {name: None if why.reason == FAILED else "" for name, why in answered.lost.items()}
     return {draft.id: solved_probes(draft, replies) for draft in drafts}
@@ -163,8 +163,8 @@ def solved_probes(draft: Draft, replies: Mapping[str, str | None]) -> Probed:
         )
     key = draft.options[LETTERS.index(draft.answer)]
     reply = replies[f"{QUESTION_ONLY}/0/{draft.id}"]
-    said = None if reply is None else normal(reply).rstrip(".")
-    same = None if said is None else said == normal(key).rstrip(".") != ""
+    answer_text = None if reply is None else normal(reply).rstrip(".")
+    same = None if answer_text is None else answer_text == normal(key).rstrip(".") != ""
     solved[QUESTION_ONLY] = ProbeReplies(same, None if same is None else float(same))
     return solved
 
@@ -180,7 +180,7 @@ def _batches(drafts: Iterator[Draft]) -> Iterator[list[Draft]]:
         yield batch
 
 
-# What the probes come to over all accepted items, flagged, dropped or neither.
+# Rates of the probes over all accepted items, flagged, dropped or neither.
 
 
 @dataclass(frozen=True)
@@ -245,7 +245,7 @@ def probe_rates(run: Run) -> list[ProbeRate]:
     return rates
 
 
-# Rules that choose an option without image and model: what they get right, the wording gives away.
+# Rules that choose an option without image and model: what they get right is given away by the wording.
 
 
 @dataclass(frozen=True)
@@ -269,8 +269,8 @@ class BlindRule:
 
 
 def blind_rules(items: Sequence[BlindItem]) -> list[dict[str, Any]]:
-    """How often each rule is right; guessing is right in one of five. No rule names a letter: the most
-    frequent one is known only to who has counted, and the letters were balanced on purpose."""
+    """How often each rule is right; guessing is right in one of five. No rule names a letter: the most frequent
+    letter is known only by counting, and the letters were balanced on purpose."""
     rules: Mapping[str, Callable[[BlindItem], Iterable[int] | None]] = {
         "longest option": lambda item: _most([len(option) for option in item.options]),
         "shortest option": lambda item: _most([-len(option) for option in item.options]),

@@ -39,8 +39,8 @@ def _rows(items: Sequence[TrainingItem], make: Callable[[TrainingItem], dict[str
     opened = functools.lru_cache(_OPEN)(lambda number: tuple(pictures(items[number])))
 
     def look_up(batch: dict[str, list[int]]) -> dict[str, list[Any]]:
-        made = [{**make(items[number]), "images": list(opened(number))} for number in batch["row"]]
-        return {name: [record[name] for record in made] for name in made[0]}
+        rows = [{**make(items[number]), "images": list(opened(number))} for number in batch["row"]]
+        return {name: [record[name] for record in rows] for name in rows[0]}
 
     return Dataset.from_dict({"row": list(range(len(items)))}).with_transform(look_up)
 

@@ -27,7 +27,7 @@ _ADAPTED = (
 
 @dataclass(frozen=True)
 class UpdatePace:
-    """How much goes through the model at a time: what is halved where memory runs out."""
+    """How much goes through the model at a time; halved when memory runs out."""
 
     micro: int  # sequences of one backward pass
     replies: int  # replies written at a time
@@ -200,7 +200,7 @@ class Training:
             "seed": settings.seed,
             "data_seed": settings.seed,
             "logging_steps": 1,
-            "logging_nan_inf_filter": False,  # a loss that is not a number has to be seen
+            "logging_nan_inf_filter": False,  # a loss that is NaN has to be noticed
             "save_strategy": "steps",
             "save_steps": save_steps(settings),
             "save_total_limit": 2,
@@ -208,7 +208,8 @@ class Training:
             "disable_tqdm": True,
             "remove_unused_columns": False,
             "dataloader_num_workers": 0,
-            "dataloader_pin_memory": False,  # rows are lists of objects until the trainer reads them
+            # rows are lists of objects until the trainer reads them
+            "dataloader_pin_memory": False,
         }
 
     def _lora(self) -> Any:

@@ -84,11 +84,11 @@ def read_training_set(source: str, *, limit: int | None = None) -> TrainingSet:
         read = read_benchmark(source)
     items: list[TrainingItem] = []
     dropped = list(read.dropped)
-    for made in map(_item, read.examples):
-        if isinstance(made, TrainingItem):
-            items.append(made)
+    for item in map(_item, read.examples):
+        if isinstance(item, TrainingItem):
+            items.append(item)
         else:
-            dropped.append(made)
+            dropped.append(item)
     if not items:
         why = f" The first was dropped because: {dropped[0].detail}" if dropped else ""
         raise InputError(
@@ -122,7 +122,8 @@ def _item(example: Example) -> TrainingItem | Dropped:
 
 
 def _trace(metadata: Mapping[str, Any]) -> str:
-    """The reasoning of a row, taken out of its tags. One with further tags in it would end early: none."""
+    """The reasoning of a row, taken out of its tags. None for a trace with further tags in it, which would end
+    early."""
     known = {str(name).lower(): value for name, value in metadata.items()}
     for name in _TRACES:
         value = known.get(name)
@@ -134,7 +135,7 @@ def _trace(metadata: Mapping[str, Any]) -> str:
 
 
 def unusual(items: tuple[TrainingItem, ...]) -> Iterator[str]:
-    """What a person should know of the rows before training on them."""
+    """Warnings about the rows before training on them."""
     letters = {item.solution.letter for item in items if item.options}
     if len(items) >= 20 and len(letters) == 1:
         yield f"the right option is {letters.pop()} in every row: a model learns the letter, not the task"

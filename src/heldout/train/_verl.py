@@ -172,11 +172,11 @@ def _write_rows(data: TrainingSet, path: Path, prompt: str) -> None:
     ):
         rows = list(enumerate(data.items))
         for start in range(0, len(rows), _BATCH):
-            made = [
+            records = [
                 _row(data.name, number, item, prompt)
                 for number, item in rows[start : start + _BATCH]
             ]
-            file.write_table(pa.Table.from_pylist(made, schema=SCHEMA))
+            file.write_table(pa.Table.from_pylist(records, schema=SCHEMA))
 
 
 def _row(name: str, number: int, item: TrainingItem, prompt: str) -> dict[str, Any]:

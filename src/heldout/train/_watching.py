@@ -46,7 +46,7 @@ class StepJournal:
         self.path = folder / name
 
     def restart_after(self, step: int) -> None:
-        """Forget what will be done again."""
+        """Remove the updates that will be made again."""
         kept = [row for row in self.rows() if row["step"] <= step]
         self.path.parent.mkdir(parents=True, exist_ok=True)
         temporary = self.path.with_suffix(".tmp")
@@ -101,7 +101,7 @@ class NoSignalError(InputError):
 
 @dataclass
 class Watch:
-    """Told by the trainer after every update. ``say`` shows a sentence to the user at once."""
+    """The trainer calls it after every update. ``say`` shows a sentence to the user at once."""
 
     journal: StepJournal
     step: Callable[[], None]
@@ -176,7 +176,7 @@ class Watch:
 
 
 class VerifiableReward:
-    """The reward as TRL calls it. Replies are read with their special tokens: what is hidden counts."""
+    """The reward as TRL calls it. Replies are read with their special tokens, which count as well."""
 
     __name__ = "verifiable_reward"
 

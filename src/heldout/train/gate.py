@@ -44,7 +44,7 @@ class GateRecord:
     leaking: int  # of these, rows that hold an item of a benchmark
     removed: int
     passed: bool  # nothing leaked, and everything was read
-    forced: str = ""  # the reason that was given to train all the same
+    forced: str = ""  # the reason for training although the gate failed
     sentence: str = ""
 
     @property
@@ -104,8 +104,8 @@ class TrainingCorpus:
 
 
 def take_comparisons(run: Run, other: str | Path) -> None:
-    """Start from what another training compared. Comparisons know what they were made of: those of other
-    rows, benchmarks or settings are made anew."""
+    """Start from the comparisons of another training. Comparisons record their inputs: those of other rows,
+    benchmarks or settings are made again."""
     source, target = Path(other) / FOLDER, run.path / FOLDER
     if not (source / "overlap").is_dir():
         raise InputError(
@@ -131,7 +131,7 @@ def guard(
 ) -> tuple[TrainingSet, GateRecord]:
     """The rows that may be trained on, and what the gate said. Raises GateError where it fails.
 
-    ``benchmarks`` are those that ``settings.against`` names, where somebody has read them already.
+    ``benchmarks`` are those that ``settings.against`` names, if they are already read.
     """
     if not settings.against:
         if not settings.open_gate:
@@ -222,7 +222,7 @@ def _row(corpus_id: str) -> str:
 
 
 def _leaking_rows(gate: GateResult) -> dict[str, str]:
-    """By training row why it has to go."""
+    """By training row, why it has to be removed."""
     rows: dict[str, str] = {}
     for row in pq.read_table(gate.files["rows"]).to_pylist():
         message = f"{row['reason']}: {row['benchmark']} {row['benchmark_id']}, by {row['method']}"
@@ -231,7 +231,7 @@ def _leaking_rows(gate: GateResult) -> dict[str, str]:
 
 
 def _unread_rows(runs: Sequence[Run], data: TrainingSet) -> dict[str, str]:
-    """Rows whose image cannot be decoded: nobody can compare them, and nobody can train on them."""
+    """Rows whose image cannot be decoded: they can be neither compared nor trained on."""
     known = {item.id for item in data.items}
     return {
         name: f"{row['reason']}: {row['detail']}"

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 VERL = "verl"
-# Settings that a run folder may go on with: they change neither the data nor what is learnt.
+# Settings that may change when a run continues: they change neither the data nor what is learnt.
 _FREE = ("device", "save_every", "reply_batch", "micro_batch")
 
 
@@ -65,8 +65,7 @@ class TrainResult:
     def _frame(self, name: str) -> pl.DataFrame:
         import polars as pl
 
-        path = self.run.table_path(name)
-        return pl.read_parquet(path) if path.exists() else pl.DataFrame()
+        return self.run.frame(name) if self.run.table_path(name).exists() else pl.DataFrame()
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -105,22 +104,9 @@ def train(
     benchmarks: Sequence[Benchmark] | None = None,
     **values: Any,
 ) -> TrainResult:
-    """Train a vision–language model on rows that were compared with its evaluation benchmarks.
+    """What ``heldout.train`` does, with the same parameters, but without page and model card.
 
-    Args:
-        settings: All settings; or give them by name as further arguments.
-        out: Run folder, new or of the same training: finished updates are not made again.
-        engine: Where the comparison runs: ``local``, ``ray`` or ``ray://HOST:PORT``.
-        workers: Processes of the comparison; default: one per core.
-        quiet: Show no progress.
-        to: ``verl`` writes a configuration and data for verl in place of training here.
-        gate_from: Run folder of a training whose comparisons with benchmarks are taken over where they
-            are of the same rows and benchmarks.
-        benchmarks: What ``against`` names, already read; default: each is read as a benchmark.
-        **values: Fields of ``heldout.train.TrainSettings``.
-
-    Returns:
-        The run, the trained checkpoint, what the gate said, and the tables as data frames.
+    ``benchmarks``: what ``against`` names, already read; default: each is read as a benchmark.
     """
     chosen = TrainSettings.choose(settings, values)
     if to not in ("", VERL):
@@ -183,7 +169,7 @@ def _trained(run: Run) -> Trained | None:
 
 
 def _claim(run: Run, settings: TrainSettings, data: TrainingSet) -> None:
-    """A run folder holds one training: other rows or other settings would be a mixture of two."""
+    """A run folder holds one training: other rows or settings are refused."""
     known: Mapping[str, Any] = run.manifest().get("train", {})
     record = settings.model_dump(mode="json")
     before = known.get("settings")

@@ -1,4 +1,4 @@
-"""What a model reads and learns to write: question, options and instruction; reasoning and answer."""
+"""Prompts and replies of training: question, options and instruction; reasoning and answer."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def asked(item: TrainingItem, prompt: str = "") -> str:
     published = prompt == "medvlthinker"
     options = ("\n\n" if published else "\n").join(shown)
     values = {"question": item.question, "options": options}
-    # One pass: a question may hold braces of its own.
+    # Filled in one pass: a question may itself contain braces.
     text = MEDVLTHINKER if published else prompt
     return _PLACE.sub(lambda place: values[place[1]], text)
 
@@ -84,7 +84,7 @@ class ChatForm:
     def _render(self, turns: list[dict[str, Any]], **how: Any) -> str:
         try:
             return str(self._processor.apply_chat_template(turns, tokenize=False, **how))
-        except Exception as error:  # a template is a program of the model's author
+        except Exception as error:  # a template is code of the model's author
             raise InputError(
                 f"the model's chat template fails on a user's turn with an image: "
                 f"{type(error).__name__}: {error}"
@@ -93,11 +93,11 @@ class ChatForm:
     def _found_ending(self, tokenizer: Any) -> str:
         """What the template writes after a reply, up to the token at which generation stops."""
         user = {"role": "user", "content": [{"type": "text", "text": "x"}]}
-        said = "heldoutreply"
-        turn = {"role": "assistant", "content": [{"type": "text", "text": said}]}
+        reply = "heldoutreply"
+        turn = {"role": "assistant", "content": [{"type": "text", "text": reply}]}
         try:
-            rest = self._render([user, turn]).rpartition(said)[2]
-        except InputError:  # some templates know no second turn
+            rest = self._render([user, turn]).rpartition(reply)[2]
+        except InputError:  # some templates do not support a second turn
             rest = ""
         stops = [tokenizer.decode([token]) for token in self.stop]
         places = [(rest.find(stop) + len(stop)) for stop in stops if stop and stop in rest]

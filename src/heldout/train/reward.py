@@ -19,7 +19,7 @@ _WHOLE = re.compile(
     r"[ \t\r\n]*<think>(?P<thought>.*?)</think>[ \t\r\n]*<answer>(?P<answer>.*?)</answer>[ \t\r\n]*",
     re.DOTALL,
 )
-# Anything that reads like one of the tags, however it is spelt: a second one hides a second answer.
+# Anything that looks like one of the tags, however it is spelt: a second tag could hide a second answer.
 _TAG = re.compile(r"[<‹〈⟨]\s*[/\\]?\s*(?:think|answer)", re.IGNORECASE)
 
 
@@ -65,7 +65,7 @@ def is_right(answer: str, solution: Solution) -> bool:
 
 
 def _same(answer: str, accepted: str) -> bool:
-    """Equal but for case and blanks. A look-alike from another alphabet is another letter."""
+    """Equal except for case and blanks. A similar letter of another alphabet is another letter."""
     ours, theirs = (" ".join(text.split()) for text in (answer, accepted))
     if len(ours) != len(theirs):
         return False
@@ -76,7 +76,7 @@ def _same(answer: str, accepted: str) -> bool:
 
 
 def _plain(text: str) -> str:
-    """Compatibility forms as what they look like, and without characters that nobody sees."""
+    """Compatibility forms normalised, and invisible characters removed."""
     flat = unicodedata.normalize("NFKC", text)
     return "".join(letter for letter in flat if unicodedata.category(letter) not in ("Cf", "Mn"))
 
@@ -84,7 +84,7 @@ def _plain(text: str) -> str:
 def compute_score(
     data_source: str, solution_str: str, ground_truth: str, extra_info: Any = None, **_: Any
 ) -> dict[str, float]:
-    """verl's door to ``grade``: ``ground_truth`` is the letter, or the text of an open answer."""
+    """verl's entry point to ``grade``: ``ground_truth`` is the letter, or the text of an open answer."""
     info = extra_info or {}
     listed = info.get("options")  # an array where rows were read by pandas: it has no truth value
     options = () if listed is None else tuple(map(str, listed))

@@ -1,4 +1,4 @@
-"""Run a training to its end: it goes on after a kill, and halves its batches when memory runs out."""
+"""Run a training to its end: it continues after a kill, and halves its batches when memory runs out."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def _attempt(
 
 
 def _free_memory() -> None:
-    """What an attempt held on the device, once nothing refers to it any more."""
+    """Free what an attempt held on the device."""
     import torch
 
     gc.collect()
@@ -166,7 +166,7 @@ def _free_memory() -> None:
 
 @contextlib.contextmanager
 def _few_words() -> Iterator[None]:
-    """Within this block transformers and TRL print errors only; heldout prints what a user has to know."""
+    """In this block transformers and TRL print errors only; heldout prints what the user needs to know."""
     from transformers.utils import logging as hub_logging
 
     before, bars = hub_logging.get_verbosity(), hub_logging.is_progress_bar_enabled()
@@ -261,7 +261,8 @@ def _is_out_of_memory(error: Exception) -> bool:
 
 
 def _explained(error: Exception, path: Path, watch: Watch) -> Exception:
-    """What is raised in place of an error of the training: a sentence where there is one to say."""
+    """The error that is raised in place of one of the training: with a plain sentence where the cause is
+    known."""
     if isinstance(error, HeldoutError):
         return error
     blame_the_machine(error)

@@ -16,8 +16,8 @@ OFFLOADS = ("none", "model", "sequential")
 class FluxSettings:
     """``model`` and ``controlnet``: names on the hub, or folders in diffusers' layout.
 
-    For the first ``true_cfg_from`` steps the caption alone guides; from then on the picture is also
-    pushed away from ``negative_prompt``, by ``true_cfg``. Pictures of more than ``most_pixels`` are
+    For the first ``true_cfg_from`` steps only the caption guides; from then on the picture is also guided away
+    from ``negative_prompt``, by ``true_cfg``. Pictures of more than ``most_pixels`` are
     drawn smaller and enlarged: FLUX repeats itself beyond two megapixels.
     """
 
@@ -41,7 +41,7 @@ class FluxSettings:
         for name, least in _LEAST.items():
             value: Any = getattr(self, name)
             kinds = int if isinstance(least, int) else (int, float)
-            # Written so that what is not a number is not at least anything.
+            # Written so that NaN fails the check.
             if isinstance(value, bool) or not isinstance(value, kinds) or not value >= least:
                 kind = "a whole number" if isinstance(least, int) else "a number"
                 raise InputError(f"FLUX: {name} is {value!r}; expected {kind}, at least {least:g}")

@@ -63,7 +63,8 @@ class PublishedTwin:
 # Twins as JSON, JSON Lines, CSV or TSV: the original's row with another answer and another picture.
 
 
-ID = "id"  # the column that is added where a benchmark has none: rows are fewer, their numbers change
+# the column that is added where a benchmark has none: rows are fewer, their numbers change
+ID = "id"
 
 
 def twin_row(
@@ -111,7 +112,7 @@ def write_delimited(
 
 
 def _image(raw: Any, twin: PublishedTwin) -> Any:
-    """A name where the row has a name, the picture itself where it has the picture."""
+    """A name if the row has a name, the picture itself if it has the picture."""
     if isinstance(raw, list | tuple):
         return [_image(raw[0], twin)]
     if isinstance(raw, dict):
@@ -144,11 +145,11 @@ def _cell(value: Any) -> str:
 
 
 STAGE = "twin publish"
-MOST_OPTIONS = 10  # columns A to J: what our reader takes for options
+MOST_OPTIONS = 10  # columns A to J, which the reader takes for options
 
 
 def write_tsv(twins: Sequence[PublishedTwin], target: Path) -> list[Dropped]:
-    """The items that this format cannot hold."""
+    """Write the file; returns the items that this format cannot hold."""
     fitting = [twin for twin in twins if len(twin.example.options) <= MOST_OPTIONS]
     width = max((len(twin.example.options) for twin in fitting), default=0)
     letters = [letter(place) for place in range(width)]

@@ -53,7 +53,7 @@ def rewrite_arrow(path: Path, twins: Sequence[PublishedTwin], fields: FieldMap) 
     """A file, or a save_to_disk folder, whose description is brought up to date."""
     data = data_parts(path)[0] if path.is_dir() else path
     random_access = head(data, 8)[:4] == b"ARRO"
-    # Not by the cached mapping that pictures are read from: the file is about to change.
+    # Not through the cached mapping that pictures are read from: the file is about to change.
     read = pa.ipc.open_file if random_access else pa.ipc.open_stream
     table = changed(read(pa.py_buffer(data.read_bytes())).read_all(), twins, fields)
     make = pa.ipc.new_file if random_access else pa.ipc.new_stream

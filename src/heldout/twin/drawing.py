@@ -44,13 +44,13 @@ def relative(run: Run, path: Path) -> str:
 
 
 def save(path: Path, picture: Image.Image, *, quickly: bool = False) -> None:
-    """From here on no kill can take it away. ``quickly``: larger files, for what is not published."""
+    """Save the picture by an atomic rename. ``quickly``: larger files, for pictures that are not published."""
     with replacing(path) as temporary:
         picture.save(temporary, "PNG", compress_level=1 if quickly else 6)
 
 
 def load(path: Path) -> Image.Image | ImageError:
-    """A picture saved before; somebody may have touched it since."""
+    """A picture that was saved earlier; the file may have been changed since."""
     try:
         return to_rgb(decode(path.read_bytes()))
     except ImageError as error:
@@ -64,7 +64,7 @@ def equal(image: Image.Image, other: Image.Image) -> bool:
 
 
 def sweep(run: Run) -> None:
-    """Remove what killed writers left half done. Only the writer of the run may call this."""
+    """Remove incomplete files of killed processes. Only the writer of the run may call this."""
     for kind in ("originals", "edges", "pictures"):
         for left in (folder(run) / kind).glob(".*.tmp"):
             left.unlink(missing_ok=True)
@@ -104,12 +104,12 @@ def render(
     """A picture that could not be drawn is tried again by the next call; one that was drawn is not."""
     sweep(run)
     items = _items(run, benchmark, renderer, seed)
-    made = _draw(run, renderer, items, concurrency, quiet)
+    drawn = _draw(run, renderer, items, concurrency, quiet)
     rows: list[dict[str, Any]] = []
     dropped: list[Dropped] = []
     with progress("looking at the pictures", len(items), "pictures", disabled=quiet) as step:
         for item in items:
-            problem = made.failed.get(item.row["id"]) or _problem(run, item)
+            problem = drawn.failed.get(item.row["id"]) or _problem(run, item)
             step()
             if problem is not None:
                 dropped.append(problem)
@@ -119,7 +119,7 @@ def render(
     withdraw_of_changed(run, {row["id"]: row["picture"] for row in rows})
     write_stage(run, RENDER, rows, dropped)
     write_twins(run)
-    return made
+    return drawn
 
 
 def _items(run: Run, benchmark: Benchmark, renderer: Renderer, seed: int) -> list[_Item]:
@@ -153,9 +153,9 @@ def _items(run: Run, benchmark: Benchmark, renderer: Renderer, seed: int) -> lis
 def _draw(
     run: Run, renderer: Renderer, items: list[_Item], concurrency: int, quiet: bool
 ) -> DrawnPictures:
-    made = DrawnPictures()
+    drawn = DrawnPictures()
     waiting = [item for item in items if not item.target.exists()]
-    made.reused = len(items) - len(waiting)
+    drawn.reused = len(items) - len(waiting)
 
     def draw(item: _Item) -> Dropped | None:
         name = item.row["id"]
@@ -170,22 +170,22 @@ def _draw(
         return in_parallel(lambda item: (item, draw(item)), waiting, concurrency)
 
     title = f"drawing with {renderer.name}"
-    with progress(title, len(items), "pictures", done=made.reused, disabled=quiet) as step:
+    with progress(title, len(items), "pictures", done=drawn.reused, disabled=quiet) as step:
         try:
             for item, problem in results():
                 step()
                 if problem is None:
-                    made.fresh += 1
+                    drawn.fresh += 1
                 else:
-                    made.failed[item.row["id"]] = problem
+                    drawn.failed[item.row["id"]] = problem
         except InputError as error:  # the endpoint is gone, the weights are not there
-            made.ended = error
+            drawn.ended = error
     for item in waiting:
-        if not item.target.exists() and item.row["id"] not in made.failed:
-            made.failed[item.row["id"]] = Dropped(
+        if not item.target.exists() and item.row["id"] not in drawn.failed:
+            drawn.failed[item.row["id"]] = Dropped(
                 STAGE, item.row["id"], NOT_DRAWN, "the renderer ended before it"
             )
-    return made
+    return drawn
 
 
 def _task(run: Run, item: _Item) -> RenderTask:
@@ -210,7 +210,7 @@ def _task(run: Run, item: _Item) -> RenderTask:
 
 
 def _problem(run: Run, item: _Item) -> Dropped | None:
-    """What is wrong with a drawn picture; it stays on disk, it was paid for."""
+    """What is wrong with a drawn picture; it stays on disk because it was paid for."""
     name = item.row["id"]
     drawn, original = load(item.target), load(run.path / item.row["original"])
     for picture in (drawn, original):

@@ -65,7 +65,7 @@ def edges(
         for row in described:
             ref = refs[row["id"]]
             digest = benchmark.digests[ref]
-            assert isinstance(digest, Digests)  # resampling let no other through
+            assert isinstance(digest, Digests)  # resampling only keeps such items
             name = digest.pixels.rpartition(":")[2][:20]
             original = place(run, "originals", name)
             outline = place(run, "edges", f"{name}-{low}-{high}")
@@ -74,7 +74,7 @@ def edges(
                     picture = to_rgb(ref.open())
                     save(outline, canny(picture, low, high))
                     save(original, picture, quickly=True)
-                except ImageError as error:  # it could be read a moment ago
+                except ImageError as error:  # it was just read
                     failed[name] = error
             if name in failed:
                 dropped.append(Dropped(STAGE, row["id"], failed[name].reason, failed[name].detail))
@@ -96,19 +96,19 @@ def edges(
 
 
 def faint(run: Run) -> float:
-    """Of which share of the items the map is all but empty inside: it cannot keep their layout."""
+    """The share of items whose map is nearly empty inside: it cannot keep their layout."""
     covered = [row["covered"] for row in read_stage(run, EDGES)]
     return sum(share < FAINT for share in covered) / len(covered) if covered else 0.0
 
 
 def _covered(path: Path) -> float:
-    """Into which share of the picture's cells an edge reaches; letters are burned in at its border, so
-    that the outermost cells say nothing."""
+    """The share of the picture's cells that an edge reaches; text is burned in at the border, so the outermost
+    cells are left out."""
     picture = load(path)
     if isinstance(picture, ImageError) or min(picture.size) < _CELLS:
         return 0.0
     white = np.asarray(picture.convert("L")) > 0
-    high, wide = (side // _CELLS for side in white.shape)
-    cells = white[: high * _CELLS, : wide * _CELLS].reshape(_CELLS, high, _CELLS, wide)
+    rows, columns = (side // _CELLS for side in white.shape)
+    cells = white[: rows * _CELLS, : columns * _CELLS].reshape(_CELLS, rows, _CELLS, columns)
     inside = cells.mean(axis=(1, 3))[1:-1, 1:-1]
     return round(float((inside > _TRACE).mean()), 4)

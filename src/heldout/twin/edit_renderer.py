@@ -27,7 +27,7 @@ _NO_PICTURE = "no picture in the answer"
 
 
 def read_picture(answer: Any) -> Image.Image:
-    """The first picture, RGB. Addresses are not fetched: they would lead wherever the server says."""
+    """The first picture, RGB. URLs are not fetched: they could lead anywhere."""
     rows = answer.get("data") if isinstance(answer, dict) else None
     first = rows[0] if isinstance(rows, list) and rows else None
     if not isinstance(first, dict):
@@ -93,7 +93,7 @@ def form(fields: Mapping[str, str], picture: Image.Image) -> tuple[bytes, str]:
     """The body of a multipart/form-data request, and its content type."""
     buffer = io.BytesIO()
     picture.save(buffer, "PNG")
-    border = secrets.token_hex(16)  # 128 random bits do not turn up in what they divide
+    border = secrets.token_hex(16)  # 128 random bits do not occur in the data that they separate
     parts = []
     for name, value in fields.items():
         head = f'Content-Disposition: form-data; name="{name}"\r\n\r\n'

@@ -63,14 +63,16 @@ class TwinAgreement:
 def agreement(
     verifier: Sequence[bool], people: Sequence[bool], clusters: Sequence[str]
 ) -> TwinAgreement | None:
-    """``True`` is keep; None where nobody judged the same twin as the verifier."""
+    """``True`` is keep; None if no person judged the same twin as the verifier."""
     if not verifier:
         return None
     first, second = np.asarray(verifier, bool), np.asarray(people, bool)
     cells = (first & second, first & ~second, ~first & second, ~first & ~second)
     both, verifier_only, people_only, neither = (int(cell.sum()) for cell in cells)
-    said = [{"people": float(b), "verifier": float(a)} for a, b in zip(first, second, strict=True)]
-    kappa = cohen_kappa(said, clusters)
+    ratings = [
+        {"people": float(b), "verifier": float(a)} for a, b in zip(first, second, strict=True)
+    ]
+    kappa = cohen_kappa(ratings, clusters)
     same = (first == second).astype(float)
     raw = cluster_rate_interval(same, clusters)
     return TwinAgreement(
@@ -109,7 +111,7 @@ def filter_twins(
     unfiltered: bool = False,
     quiet: bool = False,
 ) -> FilterResult:
-    """Verdicts of an earlier call stay where no verifier is given: the pictures are still the same."""
+    """Without a verifier, verdicts of an earlier call are kept: the pictures are still the same."""
     rendered = read_stage(run, RENDER)
     people = said_by_people(run)
     asked = ReplySet()
@@ -122,14 +124,14 @@ def filter_twins(
     dropped: list[Dropped] = []
     for row in rendered:
         name = row["id"]
-        verdict, said = verdicts.get(name), people.get(name)
-        kept, reason, detail = _decide(chosen, verdict, said, veto=policy is None)
+        verdict, judged = verdicts.get(name), people.get(name)
+        kept, reason, detail = _decide(chosen, verdict, judged, veto=policy is None)
         rows.append(
             {
                 "id": name,
                 "verifier": verdict.verdict if verdict else None,
                 "verifier_reason": verdict.reason if verdict else None,
-                "people": said,
+                "people": judged,
                 "kept": kept,
                 "policy": chosen,
             }
@@ -153,7 +155,7 @@ def choose_policy(
     verdicts: Mapping[str, Any] | bool,
     people: Mapping[str, str],
 ) -> str:
-    """What decides; ``verdicts`` is anything true where a verifier speaks."""
+    """The policy that decides; ``verdicts`` is true if there are verdicts of a verifier."""
     if unfiltered:
         return UNFILTERED
     if policy is None:
@@ -190,10 +192,10 @@ def _earlier(run: Run) -> dict[str, TwinVerdict]:
 
 
 def _decide(
-    policy: str, verdict: TwinVerdict | None, said: str | None, *, veto: bool
+    policy: str, verdict: TwinVerdict | None, judgement: str | None, *, veto: bool
 ) -> tuple[bool, str, str]:
     """Kept or not, and the reason why not."""
-    machine, person = verdict is not None and verdict.verdict == KEEP, said == KEEP
+    machine, person = verdict is not None and verdict.verdict == KEEP, judgement == KEEP
     kept = {
         UNFILTERED: True,
         "verifier": machine,
@@ -201,8 +203,8 @@ def _decide(
         "both": machine and person,
         "either": machine or person,
     }[policy]
-    if kept and veto and said == REJECT:
-        # Where nobody was named to decide, what a person has thrown out stays out.
+    if kept and veto and judgement == REJECT:
+        # Without a policy, what a person rejected stays rejected.
         return False, "rejected by people", f"verifier: {verdict.verdict if verdict else 'none'}"
     if kept:
         return True, "", ""
@@ -211,10 +213,10 @@ def _decide(
         REJECT: "rejected by people",
         TIE: "people are divided",
         None: "not judged by people",
-    }.get(said, "")
+    }.get(judgement, "")
     if policy == "people" or (policy == "both" and machine):
         return False, of_people, f"verifier: {verdict.verdict if verdict else 'none'}"
-    if policy == "either" and said is not None:
+    if policy == "either" and judgement is not None:
         return False, f"{of_machine}; {of_people}", detail
     return False, of_machine, detail
 

@@ -66,7 +66,7 @@ class FluxRenderer:
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """Where it runs is part of it: another device or type rounds otherwise."""
+        """The settings include the device: another device or number type rounds differently."""
         import diffusers
         import torch
 
@@ -108,7 +108,7 @@ class FluxRenderer:
             if torch.cuda.is_available():
                 torch.cuda.empty_cache()
             message = f"{what['width']} x {what['height']} pixels; set offload=model or most_pixels"
-            if not self._drawn:  # then no other picture will fit
+            if not self._drawn:  # other pictures will not fit either
                 raise InputError(f"FLUX does not fit into the GPU's memory: {message}") from error
             raise RenderError("out of memory", message) from error
         self._drawn += 1

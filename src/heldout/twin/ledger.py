@@ -1,6 +1,6 @@
-"""What every stage of a twin run made and left out: one line of JSON per item, written in one go.
+"""The results and dropped items of every stage of a twin run: one line of JSON per item, written atomically.
 
-A stage that makes something else than before withdraws what later stages made of it. What was paid for
+When a stage's result changes, the results of later stages are removed. What was paid for
 (replies, drawn pictures) is kept elsewhere and never withdrawn.
 """
 
@@ -40,7 +40,7 @@ _OUTPUTS: dict[str, tuple[str, ...]] = {
 
 
 def folder(run: Run) -> Path:
-    """Where everything that people may want to look at lies."""
+    """The folder of everything that people may want to look at."""
     return run.path / "twin"
 
 
@@ -51,7 +51,8 @@ def lines_path(run: Run, stage: str) -> Path:
 def write_stage(
     run: Run, stage: str, rows: Sequence[Mapping[str, Any]], dropped: Sequence[Dropped]
 ) -> None:
-    """The whole result of a stage; ``rows`` have an ``id``. Equal to the last one, nothing happens."""
+    """Write the whole result of a stage; ``rows`` have an ``id``. A result equal to the last one changes
+    nothing."""
     left_out = [{"id": d.id, "dropped": d.reason, "detail": d.detail} for d in dropped]
     text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in [*rows, *left_out])
     path = lines_path(run, stage)
@@ -160,7 +161,7 @@ def write_twins(run: Run) -> None:
 
 
 def file_name(identifier: str, *parts: str) -> str:
-    """A file name that no id can leave and no two ids share, still readable."""
+    """A readable file name for an id: safe as a path, and different for every id."""
     plain = re.sub(r"[^A-Za-z0-9_-]+", "-", identifier).strip("-")[:40]
     return "-".join([*([plain] if plain else []), digest(identifier)[:8], *parts])
 
@@ -171,7 +172,7 @@ def digest(value: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-# What people said of twins, and that it was said of the pictures that are there now.
+# Judgements of twins, limited to the pictures that are there now.
 
 
 KEEP, REJECT, TIE = "keep", "reject", "tie"
@@ -194,7 +195,7 @@ def said_by_people(run: Run) -> dict[str, str]:
 
 
 def withdraw_of_changed(run: Run, pictures: Mapping[str, str]) -> None:
-    """A judgement of a picture says nothing of the one that took its place: it is taken back."""
+    """Withdraw judgements of pictures that were replaced since."""
     path = folder(run) / "shown.json"
     shown: dict[str, str] = json.loads(path.read_text()) if path.exists() else {}
     changed = {name for name, picture in pictures.items() if shown.get(name, picture) != picture}

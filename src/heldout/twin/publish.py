@@ -26,7 +26,7 @@ _UNFINISHED = ".publish."
 def publish(
     run: Run, benchmark: Benchmark, reopen: Callable[[], Opened], *, seed: int
 ) -> dict[str, Any]:
-    """``reopen`` finds the files of the benchmark; what is written is read back before it is believed."""
+    """``reopen`` finds the files of the benchmark; what is written is read back and checked."""
     twins = _kept(run, benchmark, seed)
     if not twins:
         raise InputError(
@@ -38,21 +38,23 @@ def publish(
     for leftover in base.glob(f"{_UNFINISHED}*"):  # of a call that was killed
         shutil.rmtree(leftover, ignore_errors=True)
     with tempfile.TemporaryDirectory(prefix=_UNFINISHED, dir=base) as temporary:
-        made = Path(temporary)
-        dropped = write_tsv(list(twins.values()), made / "vlmevalkit" / name)
+        building = Path(temporary)
+        dropped = write_tsv(list(twins.values()), building / "vlmevalkit" / name)
         left_out = {entry.id for entry in dropped}
         in_tsv = {key: twin for key, twin in twins.items() if key not in left_out}
-        wrong = _differences(in_tsv, read_benchmark(made / "vlmevalkit" / name)) if in_tsv else []
+        wrong = (
+            _differences(in_tsv, read_benchmark(building / "vlmevalkit" / name)) if in_tsv else []
+        )
         if wrong:
             raise InputError(f"the TSV of the twins does not read back as it was meant: {wrong[0]}")
-        place, notes = _same_format(reopen, twins, made)
+        place, notes = _same_format(reopen, twins, building)
         # `heldout ask` reads a twin as it stands, without presets or --map.
-        plain = place is not None and not _differences(twins, _plainly(made / place))
+        plain = place is not None and not _differences(twins, _plainly(building / place))
         write_stage(run, PUBLISH, [{"id": key} for key in twins], dropped)
         for part in ("vlmevalkit", "benchmark"):
             shutil.rmtree(base / part, ignore_errors=True)
-            if (made / part).exists():
-                (made / part).replace(base / part)
+            if (building / part).exists():
+                (building / part).replace(base / part)
     tsv = (base / "vlmevalkit" / name).relative_to(run.path).as_posix()
     same = None if place is None else (base / place).relative_to(run.path).as_posix()
     record = {
@@ -74,27 +76,27 @@ def publish(
 
 
 def _same_format(
-    reopen: Callable[[], Opened], twins: Mapping[str, PublishedTwin], made: Path
+    reopen: Callable[[], Opened], twins: Mapping[str, PublishedTwin], building: Path
 ) -> tuple[Path | None, list[str]]:
     """The file's place below ``made``, or a note that says why there is none."""
     try:
         opened = reopen()
-        place = write_same_format(opened, twins, made / "benchmark")
+        place = write_same_format(opened, twins, building / "benchmark")
         wrong = _differences(twins, opened.reading.back(place))
     except InputError as error:
-        shutil.rmtree(made / "benchmark", ignore_errors=True)
+        shutil.rmtree(building / "benchmark", ignore_errors=True)
         return None, [f"only the TSV was written: {error}"]
     if wrong:
-        shutil.rmtree(made / "benchmark", ignore_errors=True)
+        shutil.rmtree(building / "benchmark", ignore_errors=True)
         return None, [
             f"only the TSV was written: in the benchmark's own format {len(wrong):,} twins do not read "
             f"back as they were meant, the first: {wrong[0]}"
         ]
-    return place.relative_to(made), []
+    return place.relative_to(building), []
 
 
 def _plainly(path: Path) -> Benchmark:
-    """As it reads without a preset and without named columns."""
+    """The published file read without a preset and without named columns."""
     try:
         return read_benchmark(path)
     except InputError:
@@ -109,13 +111,13 @@ def _differences(twins: Mapping[str, PublishedTwin], written: Benchmark) -> list
         if after is None:
             wrong.append(f"{name}: it is missing")
             continue
-        said = {
+        texts = {
             "question": ((after.question or "").strip(), (before.question or "").strip()),
             "options": (after.options, before.options),
             "answer": (after.answer, twin.new_answer),
             "place of the answer": (after.answer_index, twin.new_index),
         }
-        parts = [what for what, (now, meant) in said.items() if now != meant]
+        parts = [what for what, (now, meant) in texts.items() if now != meant]
         if _shown(after) != byte_digest(twin.picture.read_bytes()):
             parts.append("picture")
         if parts:
@@ -138,7 +140,7 @@ def _kept(run: Run, benchmark: Benchmark, seed: int) -> dict[str, PublishedTwin]
     examples = {example.id: example for example in benchmark}
     how = run.manifest().get("twin", {})
     drawing = how.get("render", {})
-    # Whose server drew it is nobody's business but the run's.
+    # The server's address is not published.
     settings = {k: v for k, v in drawing.get("settings", {}).items() if k != "endpoint"}
     twins = {}
     for judged in read_stage(run, FILTER):

@@ -1,4 +1,4 @@
-"""Renderers by name; what a renderer needs is imported when somebody asks for it."""
+"""Renderers by name; what a renderer needs is imported on demand."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from heldout.model import ModelServer
 
 @dataclass(frozen=True)
 class RenderTask:
-    """One picture to draw. What a renderer does not need it leaves unread."""
+    """One picture to draw. A renderer ignores what it does not need."""
 
     id: str
     image_name: str  # as the benchmark calls the picture
@@ -42,7 +42,7 @@ class RenderError(Exception):
 
 
 class Renderer(Protocol):
-    """A drawing is a function of the task and of ``settings``: the same twice."""
+    """A drawing depends on the task and on ``settings`` alone."""
 
     name: str
 

@@ -36,12 +36,12 @@ def resample(
     benchmark: Benchmark, examples: Iterable[Example], seed: int
 ) -> tuple[list[NewAnswer], list[Dropped]]:
     """A draw depends on the seed and the item's id alone, never on the other items."""
-    made: list[NewAnswer] = []
+    answers: list[NewAnswer] = []
     dropped: list[Dropped] = []
     for example in examples:
         answer = _item(benchmark, example, seed)
-        (made if isinstance(answer, NewAnswer) else dropped).append(answer)  # type: ignore[arg-type]
-    return made, dropped
+        (answers if isinstance(answer, NewAnswer) else dropped).append(answer)  # type: ignore[arg-type]
+    return answers, dropped
 
 
 def _item(benchmark: Benchmark, example: Example, seed: int) -> NewAnswer | Dropped:
@@ -82,7 +82,7 @@ def _choice(example: Example, seed: int) -> tuple[str, int, int] | Dropped:
         return _dropped(example, "too many options", f"{len(options)}")
     right = same(options[example.answer_index])
     texts = [same(option) for option in options]
-    # An empty option, or one that says the same as another, is the one right answer to nothing.
+    # An empty option, or one equal to another, cannot be the only right answer.
     wrong = [n for n, text in enumerate(texts) if text and text != right and texts.count(text) == 1]
     if not wrong:
         return _dropped(example, "no other option", f"all options read {right!r:.60}")

@@ -67,7 +67,7 @@ class SceneRenderer:
             raise RenderError(
                 "no picture of a scene", f"{task.image_name} is not in {self._folder.name}"
             )
-        # Drawn anew: another version of the painter would change more than the answer.
+        # Drawn again and compared: another version of the renderer would change more than the answer.
         if pixel_digest(render(drawn.scene, drawn.size)) != pixels:
             raise RenderError(
                 "not the picture of its scene",

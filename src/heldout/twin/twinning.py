@@ -1,4 +1,5 @@
-"""make_twins: twins of a benchmark, stage by stage, into a run folder: whatever dies, the same call goes on."""
+"""make_twins: twins of a benchmark, stage by stage, into a run folder: a call that was killed continues when it
+is made again."""
 
 from __future__ import annotations
 
@@ -11,11 +12,18 @@ from typing import Any
 
 import polars as pl
 
-from heldout.benchmark import Benchmark, Opened, open_tables, parse_source, prepare_run, verb_call
+from heldout.benchmark import (
+    Benchmark,
+    Opened,
+    open_tables,
+    open_verb_run,
+    parse_source,
+    prepare_run,
+)
 from heldout.engine import progress
 from heldout.errors import InputError
 from heldout.model import Asker, ReplySet, check_run, open_chat, opened_benchmark
-from heldout.store import Run, open_run
+from heldout.store import Run
 from heldout.twin.drawing import render
 from heldout.twin.edges import edges, faint
 from heldout.twin.edit_renderer import EditRenderer
@@ -68,7 +76,7 @@ def run_stages(
     stages = settings.stages
     _refuse_early(run, settings, renderer, verifier)
     prepare_run(benchmark, run)
-    made = Twinning()
+    twinning = Twinning()
     for stage in stages:
         spent: dict[str, Any] = {}
         ended: InputError | None = None
@@ -116,17 +124,17 @@ def run_stages(
                 unfiltered=settings.unfiltered,
                 quiet=quiet,
             )
-            made.policy = judged.policy
-            made.agreement = judged.agreement.as_json() if judged.agreement else None
+            twinning.policy = judged.policy
+            twinning.agreement = judged.agreement.as_json() if judged.agreement else None
             asked_for = _spent(judged.asked) if verifier else {}
             spent, ended = {**asked_for, "kept": judged.kept}, judged.asked.ended
         else:
             with progress("publishing", disabled=quiet):
-                made.published = publish(run, benchmark, reopen, seed=settings.seed)
-        made.stages[stage] = {**_counts(run, stage), **spent}
+                twinning.published = publish(run, benchmark, reopen, seed=settings.seed)
+        twinning.stages[stage] = {**_counts(run, stage), **spent}
         if ended is not None:
             raise ended
-    return made
+    return twinning
 
 
 def portable(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -142,7 +150,7 @@ def portable(settings: Mapping[str, Any]) -> dict[str, Any]:
 def _refuse_early(
     run: Run, settings: TwinSettings, renderer: Renderer | None, verifier: Asker | None
 ) -> None:
-    """Before anything is paid for: what the last stages will lack."""
+    """Refuse, before anything is paid for, settings that later stages would fail on."""
     if RENDER in settings.stages and renderer is None:
         raise InputError(
             "who draws the pictures? Give the setting renderer, or stop at edges with the setting last"
@@ -267,13 +275,9 @@ def make_twins(
         describer = open_chat(chosen.describer, "describer", max_tokens=length)
     if chosen.verifier is not None and FILTER in chosen.stages:
         verifier = open_chat(chosen.verifier, "verifier", max_tokens=length)
-
-    def call(folder: Path) -> Sequence[str]:
-        return command or verb_call("twin", benchmark, chosen, run=str(folder))
-
-    run = open_run(run, "twin", benchmark.name, command=call, seed=chosen.seed)
+    run = open_verb_run("twin", benchmark, chosen, run, seed=chosen.seed, command=command)
     with run.writing():
-        made = run_stages(
+        twinning = run_stages(
             benchmark,
             run,
             chosen,
@@ -283,7 +287,7 @@ def make_twins(
             verifier=verifier,
             quiet=quiet,
         )
-    return TwinResult(run, made)
+    return TwinResult(run, twinning)
 
 
 def _open_renderer(settings: TwinSettings, benchmark: Benchmark) -> Renderer:

@@ -23,7 +23,7 @@ from heldout.model import (
 from heldout.store import Dropped, Run
 from heldout.twin.ledger import DESCRIBE, KEEP, REJECT, RESAMPLE, digest, read_stage, write_stage
 
-# What the describer and the verifier read: versioned, in the spirit of the paper's two prompts.
+# What the describer and the verifier read: versioned, modelled on the paper's two prompts.
 
 
 # Part of every caption's and every verdict's identity. Raise it with any change of what is read.
@@ -90,7 +90,7 @@ def _asked(question: str, options: Sequence[str]) -> str:
     return "\n".join([f"Question: {question}", *(["Options:"] if lines else []), *lines])
 
 
-UNREAD = "unread"  # the verifier was asked, and what it said is no verdict
+UNREAD = "unread"  # the verifier's reply could not be read as a verdict
 NOT_ASKED = "not asked"
 _VERDICT = re.compile(r"(?:(?:final )?(?:answer|verdict|decision)\s*[:=]\s*)?(KEEP|REJECT)", re.I)
 _MARKS = "*_`#>\"' \t.!"
@@ -135,7 +135,7 @@ def verify(
 
 
 def read_verdict(reply: Reply) -> TwinVerdict:
-    """Strict: the last line is the one word and nothing else; anything else keeps nothing."""
+    """Strict: the last line has to be the verdict alone; any other reply does not keep the twin."""
     if reply.finish == REFUSED:
         return TwinVerdict(UNREAD, f"refused: {reply.text:.200}")
     if reply.finish == CUT:

@@ -1,6 +1,6 @@
 """Claims about a model: one per family of detectors, after the controls they went through.
 
-Holm within a claim, Benjamini–Yekutieli across claims: the family is all that was asked for.
+Holm within a claim, Benjamini–Yekutieli across claims: the family is all tests that were asked for.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ BASELINE = "external baseline"
 ATTAINABLE = "attainable p"
 OWN_INTERVAL = "own interval"
 LAB = "measured false positives"
-FIRES_TOO = "fires too"  # how the reason of a failed baseline says that it shows the effect, too
+# how the reason of a failed baseline says that the baseline shows the effect, too
+FIRES_TOO = "fires too"
 FIRES_ALONE = (
     "fires by itself"  # and how it says that the baseline shows it, and the model does not
 )
 
 NOTABLE = 0.1  # a drop of clean references from which on a claim's sentence mentions it
-WEAKER = 0.2  # less right in the first form by that, and a claim's sentence says so
+WEAKER = 0.2  # accuracy in the first form lower by this much is mentioned in a claim's sentence
 
 
 def with_adjusted(findings: Sequence[Finding], families: dict[str, str]) -> list[Finding]:
@@ -66,7 +67,7 @@ def model_claim(
 ) -> Claim:
     """``findings`` are one family's on one model; ``q`` is the claim's corrected p.
 
-    ``power`` says what silence is worth: how often the detectors see what was planted.
+    ``power``: how often the detectors find planted contamination, for a claim in which nothing fires.
     """
     cell = (findings or untested)[0].cell
     kind = kind_of((findings or untested)[0].detector)
@@ -97,7 +98,8 @@ def strongest_of(findings: Sequence[Finding]) -> Finding | None:
 
 
 def fires(findings: Sequence[Finding], q: float) -> bool:
-    """By its corrected p; a rate without a p fires by its flag, and is never more than qualified."""
+    """Whether a finding fires: by its corrected p; a rate without a p by its flag, which is never more than
+    qualified."""
     if any(f.p is not None for f in findings):
         return q <= ALPHA
     return any(f.details.get("flagged") for f in findings)
@@ -124,7 +126,7 @@ def _rule(kind: str, findings: Sequence[Finding], q: float, controls: Sequence[C
 
 
 def facts_of(controls: Sequence[Control]) -> dict[str, bool]:
-    """What a finding's controls say, as the table of rules asks it."""
+    """The facts about a finding that the table of rules asks for, from its controls."""
     baselines = [control for control in controls if control.name.startswith(BASELINE)]
     failed = [control for control in controls if control.outcome == "failed"]
     return {
@@ -174,7 +176,7 @@ def _sentence(
     )
     if status == "not testable":
         return (
-            f"Whether {model} {have} seen {benchmark} cannot be told by {what} tests: no effect could "
+            f"Whether {model} {have} seen {benchmark} cannot be decided by {what} tests: no effect could "
             f"have been significant ({message})."
         )
     if status == "clean":
@@ -210,7 +212,8 @@ def _sentence(
 
 
 def _beside(finding: Finding) -> str:
-    """What the references are worth: those that drop found twins hard, weaker ones have less to lose."""
+    """How much the references can show: those that drop found the twins hard, and weaker ones have less to
+    lose."""
     drops = [drop["value"] for drop in finding.details.get("references_own", {}).values()]
     message = ""
     dropping = bool(drops) and finding.effect.name.startswith("drop")
@@ -220,7 +223,7 @@ def _beside(finding: Finding) -> str:
     for form, own in list(finding.details.get("accuracy", {}).items())[:1]:
         seen = finding.direction == "seen"
         if right and seen and own["value"] - max(right.values()) >= WEAKER:
-            # A model that remembers is better there as well: the two cannot be separated.
+            # A model that remembers also scores higher there: the two cannot be separated.
             message += (
                 f"; accuracy ({form}) is {own['value']:.0%} and {max(right.values()):.0%} at most of the "
                 "references: memory, or weaker references"
@@ -229,8 +232,9 @@ def _beside(finding: Finding) -> str:
 
 
 def _looks_seen(finding: Finding) -> bool:
-    """Two-sided tests fire on the other side, too. A tail may be long, and yet shorter than a baseline's;
-    answers collapse only where they look seen by themselves or beside the references."""
+    """Whether the effect points to memory: two-sided tests fire in the other direction, too. A tail may be
+    long, and yet shorter than a baseline's; answers collapse only if they look seen by themselves or compared
+    with the references."""
     away = finding.direction != "seen" and not finding.details.get("flagged")
     return not (away and kind_of(finding.detector) in (MEMBERSHIP, COHORT))
 

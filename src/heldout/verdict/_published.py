@@ -1,4 +1,4 @@
-"""Reading other people's tables: what one-sided p-values, order ablations and score columns hide."""
+"""Re-reading published tables: what one-sided p-values, order ablations and score columns hide."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ RELEASE = "release"
 
 
 class Reread(NamedTuple):
-    """A one-sided permutation p as both tails see it."""
+    """A one-sided permutation p read in both tails."""
 
     p_one_sided: float
     p_two_sided: float

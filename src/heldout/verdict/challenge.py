@@ -1,4 +1,4 @@
-"""Which controls a finding has to meet, and how each of them ends."""
+"""Which controls a finding has to pass, and how each of them ended."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ from heldout.verdict.controls.orders import adjusted_trend, trend_within_fields
 
 # External baselines: is the effect larger than in a model that cannot have seen the benchmark?
 #
-# Never "the baseline has p > .05": a baseline that just misses is not clean. The difference itself is
+# It is never "the baseline has p > .05": a baseline that just misses significance is not clean. The difference
+# itself is
 # tested, on the same items, shards or clusters, with the test the finding came from.
 
 
@@ -91,7 +92,7 @@ def challenge(
 ) -> list[Control]:
     """The controls that the detector of a claim's strongest finding names.
 
-    Controls of scores are run only if the claim fires; those of answers say what speaks against *clean*, too.
+    Controls of scores are run only if the claim fires; those of answers also say what speaks against *clean*.
     """
     strongest = strongest_of(findings)
     detector = detectors().get(strongest.detector) if strongest is not None else None
@@ -162,7 +163,7 @@ def _baseline(about: ControlInput, baseline: str, name: str) -> Control:
     corrected = min(1.0, difference.p * len(about.settings.baselines))
     if corrected <= ALPHA and difference.value * finding.effect.value > 0:
         if _also_fires(theirs, finding):
-            # What both show is not memory, and how much each makes of the same context differs, too.
+            # What both models show is not memory, and models also differ in how much they use the same context.
             message = f"{baseline} shows it as well, though less (p = {theirs.p:.2g}); {message}"
             return Control(name=name, outcome="missing", reason=message)
         return Control(name=name, outcome="passed", reason=message)
@@ -204,7 +205,7 @@ def _pairs(about: ControlInput, baseline: str, name: str) -> Control:
 
 
 def _clean_spread(about: ControlInput) -> list[Control]:
-    """Models differ in what they make of a context or a form: would another clean one show as much?"""
+    """Models differ in how they use a context or a form: would another clean one show as much?"""
     finding = about.finding
     theirs = {
         name: own.effect.value
@@ -217,7 +218,7 @@ def _clean_spread(about: ControlInput) -> list[Control]:
 def _shared_difficulty(about: ControlInput) -> list[Control]:
     """Items are easy or hard for whole kinds of model: do pairs of clean models overlap as much?
 
-    Two models of one base find the same items easy whatever they have seen, so their lineages are asked for.
+    Two models of one base find the same items easy whatever they have seen, so the lineages have to be known.
     """
     finding, settings = about.finding, about.settings
     mine: list[str] = finding.details["models"]
@@ -232,7 +233,7 @@ def _shared_difficulty(about: ControlInput) -> list[Control]:
     reasons = []
     if "" in families or families[0] == families[1]:
         reasons.append(
-            f"nobody says that {' and '.join(mine)} are of different families, and models of one base "
+            f"it is not stated that {' and '.join(mine)} are of different families, and models of one base "
             "find the same items easy"
         )
     if len(lineages) < ENOUGH_FAMILIES:
@@ -264,7 +265,7 @@ def _covariates(about: ControlInput) -> list[Control]:
 def _structure(about: ControlInput) -> list[Control]:
     """The trend within every metadata field that the release is grouped by.
 
-    Gone means smaller by half and no longer significant; a trend that only lost its significance may
+    It is gone if it is smaller by half and no longer significant; a trend that only lost its significance may
     have lost it to smaller strata, which settles nothing.
     """
     within = trend_within_fields(about.tables, about.model, about.settings)
@@ -342,7 +343,7 @@ def _cohort(about: ControlInput) -> list[Control]:
 
 
 def _spread(scores: Floats, models: Sequence[str], model: str) -> Control:
-    """A model that is only noisier than its cohort has a longer tail on both sides."""
+    """Spread: a model that is only noisier than its cohort has a longer tail on both sides."""
     own = spread_about(scores, models.index(model))
     others = [spread_about(scores, row) for row, name in enumerate(models) if name != model]
     usual = float(np.median(others))

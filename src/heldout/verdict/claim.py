@@ -14,7 +14,7 @@ from heldout.store import Run
 Status = Literal["survives", "qualified", "re-attributed", "collapses", "clean", "not testable"]
 NOTHING_TO_COMPARE = "something to compare"  # the control that is missing where a side is empty
 
-LIMIT = "limit of the search"  # in the place of an outcome, where a claim need not meet the control
+LIMIT = "limit of the search"  # in place of an outcome, where a claim need not pass the control
 
 
 class Control(BaseModel):
@@ -34,25 +34,26 @@ class Claim(BaseModel):
     cell: Cell
     sentence: str
     status: Status
-    why: str  # the reason trail in one sentence
+    why: str  # the reasons in one sentence
     rule: str = ""  # the row of the verdict's table that decided: verdict/rules.py
     findings: list[str]
     controls: list[Control] = Field(default_factory=list)
     next_step: str = ""  # what would settle it, or what to do about it
 
     def ended(self, control: Control) -> str:
-        """How a control ended. What a claim stands without, such as parts that nobody read beside a proven
-        copy, limits the search and is no control of that claim."""
+        """How a control ended. What a claim does not depend on, such as unread parts beside a proven copy,
+        limits the search and is not a control of that claim."""
         limit = self.status == "survives" and control.outcome != "passed"
         return LIMIT if limit else control.outcome
 
     @property
     def idle(self) -> bool:
-        """True if a side has nothing of the kind this claim is about: it settles nothing, and need not."""
+        """True if one side has nothing of the kind that this claim is about: then there is nothing to
+        settle."""
         return any(control.name == NOTHING_TO_COMPARE for control in self.controls)
 
 
-# What to do about an item, by the rung it stands on.
+# What to do about an item, by its rung.
 
 
 _TOLD = {
@@ -73,7 +74,7 @@ ACTIONS = {
 
 
 def rung_words(rung: str, *, answers_compared: bool = True) -> str:
-    """A rung as people read it: a name that sounds like equal files says what else stands on it."""
+    """A rung in plain words: a name that sounds like equal files also says what else it includes."""
     if Rung(rung) is Rung.COPY and not answers_compared:
         return "same image or transformed copy, answer not compared"
     return _TOLD.get(Rung(rung), rung)

@@ -1,4 +1,4 @@
-"""Corrected scores: what models score on all items, on those that did not leak, and how they rank there."""
+"""Corrected scores: the scores of models on all items and on clean ones, and their ranks on each."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def correct_scores(run: Run, models: Sequence[str], *, seed: int = 0) -> Correct
     name = LEAKED
     if labels is not None:
         name = f"{LEAKED} or {LABELLED}" if scanned else LABELLED
-    made = CorrectedScores(labels=labels, searched=searched if scanned else None)
+    corrected = CorrectedScores(labels=labels, searched=searched if scanned else None)
     for measure, by_model in _measures(run, models).items():
         for model, values in by_model.items():
             chosen = [
@@ -92,12 +92,12 @@ def correct_scores(run: Run, models: Sequence[str], *, seed: int = 0) -> Correct
             )
             column = np.array([values[item] for item in ids])
             block = _block(ids, proven, open_, name)
-            made.models.append(
+            corrected.models.append(
                 measure_impact(model, measure, {measure: column}, clusters, [block], seed=seed)
             )
-        made.rankings += _ranking(measure, by_model, known, proven, open_)
-    adjust_impacts(made.models)
-    return made
+        corrected.rankings += _ranking(measure, by_model, known, proven, open_)
+    adjust_impacts(corrected.models)
+    return corrected
 
 
 def _block(
@@ -144,7 +144,7 @@ def _ranking(
 def _with_labels(
     proven: frozenset[str], open_: frozenset[str], labels: LeakLabels | None, scanned: bool
 ) -> tuple[frozenset[str], frozenset[str]]:
-    """What leaked, and of what nobody knows. A label does not clear what a scan proved."""
+    """Leaked items and undecided ones. A label does not clear what a search proved."""
     if labels is not None:
         proven |= labels.leaked
         open_ |= labels.undecided

@@ -65,7 +65,8 @@ class Examination:
                 not_testable.model_dump(mode="json") for not_testable in self.untested
             ],
             "self_checks": {
-                model: [check._asdict() for check in made] for model, made in self.checks.items()
+                model: [check._asdict() for check in results]
+                for model, results in self.checks.items()
             },
             "orders": {m: [row._asdict() for row in rows] for m, rows in self.orders.items()},
             "overlap_inflation": {
@@ -85,7 +86,7 @@ class Examination:
 
 @dataclass(frozen=True)
 class DetectorOutcomes:
-    """What the detectors say before anybody judges it: findings by claim, each claim with its p."""
+    """The detectors' results before controls: findings by claim, each claim with its p."""
 
     tables: ScoreTables
     settings: DetectSettings
@@ -116,7 +117,7 @@ def look(
 ) -> DetectorOutcomes:
     chosen = settings or DetectSettings()
     outcomes, checks = run_detectors(tables, names, chosen)
-    broken = [m for m, made in checks.items() if any(check.failed for check in made)]
+    broken = [m for m, results in checks.items() if any(check.failed for check in results)]
     known = detectors()
     families = {name: detector.family for name, detector in known.items()}
     findings = with_adjusted(
@@ -151,8 +152,8 @@ def judge(
 ) -> Examination:
     """``others``: p of the claims that were planned together with these, 1 where one was not testable.
 
-    The family is what was planned, not what happened to work: it only grows by them. ``rates``: how
-    often detectors fire on models whose contamination is known; those we ship if none are given.
+    The family is what was planned, not what could be tested: they can only make it larger. ``rates``: how
+    often detectors fire on models whose contamination is known; the published ones if none are given.
     ``earlier``: looks at the same models that were made before.
     """
     others = [*others, *earlier.others]
@@ -243,8 +244,8 @@ def _standing(
 ) -> tuple[list[Finding], float] | None:
     """The findings a claim can stand on by themselves, and its p, where some detector is off.
 
-    One that fires on clean models caps what it says, not what the others of its family say: their p
-    were corrected for it already.
+    A detector that fires on clean models caps its own findings, not those of others in its family: their p were
+    corrected for it already.
     """
     every = looked.groups[key]
     kept = keeping_their_level(every, bool(looked.settings.baselines), rates)
@@ -275,16 +276,18 @@ def _inflation(inflation: Inflation) -> dict[str, Any]:
     }
 
 
-def save_examination(run: Run, made: Examination) -> None:
-    """Findings and claims join those of other stages, in the place of our earlier ones."""
+def save_examination(run: Run, examination: Examination) -> None:
+    """Save findings and claims beside those of other stages, in place of earlier ones of this stage."""
     with run.writing():
         forget_detections(run)
-        run.write_json("detections.json", made.as_json())
-        if made.hit_items is not None and len(made.hit_items):
-            run.write_table("triple_hits", made.hit_items.to_arrow().cast(SCHEMAS["triple_hits"]))
+        run.write_json("detections.json", examination.as_json())
+        if examination.hit_items is not None and len(examination.hit_items):
+            run.write_table(
+                "triple_hits", examination.hit_items.to_arrow().cast(SCHEMAS["triple_hits"])
+            )
         mine = {
-            "findings": [finding.model_dump(mode="json") for finding in made.findings],
-            "claims": [claim.model_dump(mode="json") for claim in made.claims],
+            "findings": [finding.model_dump(mode="json") for finding in examination.findings],
+            "claims": [claim.model_dump(mode="json") for claim in examination.claims],
         }
         for name, entries in mine.items():
             path = run.path / f"{name}.json"
@@ -293,7 +296,7 @@ def save_examination(run: Run, made: Examination) -> None:
 
 
 def _not_asked(reasons: Sequence[NotTestable]) -> bool:
-    """A form nobody asked a model about makes no claim; what is not testable is listed anyway."""
+    """A variant that was not asked makes no claim; what is not testable is listed anyway."""
     return not any(
         reason.recorded or detectors()[reason.detector].needs == "scores" for reason in reasons
     )
@@ -338,14 +341,14 @@ class Detection:
         )
 
     def __repr__(self) -> str:
-        made = self.examination
-        cells = [outcome.cell for outcome in made.findings] + [
-            outcome.cell for outcome in made.untested
+        examination = self.examination
+        cells = [outcome.cell for outcome in examination.findings] + [
+            outcome.cell for outcome in examination.untested
         ]
         names = ", ".join(dict.fromkeys(cell.benchmark for cell in cells))
         return (
-            f"<Detection of {names}: {len(made.findings):,} findings, {len(made.claims):,} "
-            f"claims, {len(made.untested):,} not testable, run {self.run.path}>"
+            f"<Detection of {names}: {len(examination.findings):,} findings, {len(examination.claims):,} "
+            f"claims, {len(examination.untested):,} not testable, run {self.run.path}>"
         )
 
     def _repr_html_(self) -> str:

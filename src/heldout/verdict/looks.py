@@ -1,9 +1,9 @@
-"""Every look at a run's models, kept in its manifest: who looks until something shows has to say so.
+"""Every look at a run's models, kept in its manifest: repeated tests have to be corrected for.
 
 A look is a claim tested with some detectors, settings and data. The same again is no further look. The p of the
 k-th look at a claim is multiplied by k², so that all looks together err at most 1.65 times as often as the first
 one may; claims that only an earlier call made are corrected for like those of this one. A look that lacked a
-control could not have convicted anybody and does not count.
+control could not have confirmed a claim and does not count.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ def earlier_looks(run: Run, looked: DetectorOutcomes) -> EarlierLooks:
     return EarlierLooks(number, tuple(min(values) for values in counted if values))
 
 
-def record_looks(run: Run, looked: DetectorOutcomes, made: Examination) -> None:
-    """``looked`` and what was made of it; a look that was recorded before stays where it is."""
+def record_looks(run: Run, looked: DetectorOutcomes, examination: Examination) -> None:
+    """Record ``looked`` and its result; a look that was recorded before is not recorded again."""
     known = run.manifest().get(SECTION, {})
     p_values = looked.p_values
     entries: dict[str, Any] = {}
-    for claim in made.claims:
+    for claim in examination.claims:
         if claim.id not in looked.groups:
             continue
         mine = fingerprint(looked, claim.id)

@@ -47,11 +47,11 @@ class FiringCount(Strict):
     def _counted(self) -> FiringCount:
         if not self.fired <= self.n or not self.models <= self.n:
             raise ValueError(f"{self.fired} of {self.n} tests on {self.models} models cannot be")
-        made = _interval(self.fired, self.n, self.models)
-        if abs(made.low - self.low) > 1e-6 or abs(made.high - self.high) > 1e-6:
+        interval = _interval(self.fired, self.n, self.models)
+        if abs(interval.low - self.low) > 1e-6 or abs(interval.high - self.high) > 1e-6:
             raise ValueError(
                 f"{self.fired} of {self.n} tests on {self.models} models has the interval "
-                f"[{made.low:.3g}, {made.high:.3g}], not [{self.low:.3g}, {self.high:.3g}]"
+                f"[{interval.low:.3g}, {interval.high:.3g}], not [{self.low:.3g}, {self.high:.3g}]"
             )
         return self
 
@@ -74,7 +74,7 @@ class MeasuredRate(Strict):
     """One detector in one way.
 
     ``off``: it surely fires on clean models more often than its level, over all benchmarks or on one of
-    them. A rate that is off on one may be off on the user's.
+    them. A rate that is off on one benchmark may be off on the user's.
     """
 
     detector: str
@@ -112,7 +112,7 @@ class MeasuredRate(Strict):
 
     @property
     def sees(self) -> bool:
-        """It surely fires on contaminated models more often than its level, and not on clean ones."""
+        """Whether it surely fires on contaminated models more often than its level, and not on clean ones."""
         return not self.off and self.contaminated.n > 0 and self.contaminated.low > ALPHA
 
 
@@ -121,7 +121,7 @@ class Provenance(Strict):
 
     command: str
     data_sha256: str
-    weights: int | None = None  # of the largest model; None where nobody wrote it down
+    weights: int | None = None  # of the largest model; None if not recorded
     models: dict[str, dict[str, int]] = Field(default_factory=dict)  # by benchmark and role
 
 
@@ -133,7 +133,7 @@ class MeasuredRates(Strict):
     rates: list[MeasuredRate]
 
     def of(self, detector: str, way: Way) -> MeasuredRate | None:
-        """None where nobody measured it in this way."""
+        """None if it was not measured in this way."""
         for rate in self.rates:
             if (rate.detector, rate.way) == (detector, way) and rate.clean.n:
                 return rate

@@ -92,7 +92,7 @@ def _falls(finding: Finding) -> bool:
 
 
 def _copies(images: Finding) -> int:
-    """Pictures with a proven copy in this corpus, above τ or below; runs of old do not say."""
+    """Pictures with a proven copy in this corpus, above τ or below; None for runs of earlier versions."""
     return int(images.details.get("proven_copies", images.details["flagged"]["proven copies"]))
 
 
@@ -145,7 +145,7 @@ def _no_control() -> Control:
 
 
 def _sees_copies(calibration: Calibration) -> bool:
-    """A run made before copies were measured is taken at its word."""
+    """A run made before copies were measured is taken to see them."""
     seen = calibration.copies_seen
     return seen is None or seen >= COPIES_SEEN * len(calibration.copies)
 
@@ -187,7 +187,7 @@ def _sentence(
         copies = counted(_copies(images), "image is a proven copy", "images are proven copies")
         return (
             f"{flagged:,} of {images.n:,} images of {benchmark} lie above τ, {expected:.1f} are expected; "
-            f"{copies} of pictures of {corpus} all the same. Few flags do not make these pictures clean."
+            f"{copies} of pictures of {corpus} nevertheless. Few flags do not make these pictures clean."
         )
     if not _rises(images) and not _holds_expected(images):
         side = "above" if images.effect.low > images.details["alpha"] else "below"
@@ -203,8 +203,8 @@ def _sentence(
             f"The images of {benchmark} are no nearer to {corpus} than different pictures are: "
             f"{flagged:,} of {images.n:,} lie above τ, {expected:.1f} are expected.{blind}"
         )
-    # p speaks of pictures like the null's: without a control of the benchmark's kind it would say
-    # of these pictures what may hold for their whole kind.
+    # p is about pictures like the null's: without a control of the benchmark's kind it would attribute to these
+    # pictures what may hold for their whole kind.
     p = f", {_p(images)}" if controlled else ""
     message = (
         f"{rate} lie nearer to {corpus} than different pictures do (α = "

@@ -28,7 +28,7 @@ from heldout.verdict.required import settled_by
 from heldout.verdict.rules import COHORT, COPIES, RULES, SOURCES, rule_id
 from heldout.verdict.text_claims import WITHIN_REACH
 
-# Recommendations: sentences made from claims, each with the claims it rests on.
+# Recommendations: sentences derived from claims, each with those claims.
 
 
 Advice = dict[str, Any]
@@ -37,10 +37,10 @@ REPLACE = "use another benchmark"  # what to do where all of it leaked
 
 def recommend(benchmarks: Sequence[BenchmarkVerdict]) -> list[Advice]:
     """In the order in which they are worth doing."""
-    made: list[Advice] = []
+    advice: list[Advice] = []
     for benchmark in benchmarks:
-        made += [*_items(benchmark), *_models(benchmark), *_scores(benchmark)]
-    return [*made, *_safer(benchmarks), *_cohorts(benchmarks), *_controls(benchmarks)]
+        advice += [*_items(benchmark), *_models(benchmark), *_scores(benchmark)]
+    return [*advice, *_safer(benchmarks), *_cohorts(benchmarks), *_controls(benchmarks)]
 
 
 def _advice(
@@ -104,7 +104,7 @@ def _without_answer(verdict: BenchmarkVerdict) -> str:
 
 
 def _models(verdict: BenchmarkVerdict) -> Iterator[Advice]:
-    """One sentence per model, in few words: numbers and controls stand in the claims it names."""
+    """One short sentence per model: numbers and controls are in the claims that it names."""
     single = [cell for cell in verdict.cells if cell.cell.model is not None and not cell.pair]
     for cell in single:
         stood = [claim for claim in cell.claims if claim.status == "survives"]
@@ -166,8 +166,8 @@ def _scores(verdict: BenchmarkVerdict) -> Iterator[Advice]:
 
 
 def _seen(verdict: BenchmarkVerdict) -> dict[str, list[str]]:
-    """Models that have seen the benchmark, with the claims that say so: what a corpus holds of it is no
-    measure of what they know."""
+    """Models that have seen the benchmark, with the claims that say so: what a corpus holds of it does not
+    measure what they know."""
     return {
         cell.cell.model: [claim.id for claim in cell.claims if claim.status == "survives"]
         for cell in verdict.cells
@@ -180,7 +180,7 @@ def _lines(model: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _trust(corrected: Mapping[str, Any]) -> str:
-    """Who says what is clean, where it was not heldout alone."""
+    """Who decided what is clean, if it was not heldout alone."""
     labels = corrected.get("labels")
     if labels is None:
         return ""
@@ -213,7 +213,7 @@ def _difference(model: Mapping[str, Any]) -> str:
 
 
 def _safer(benchmarks: Sequence[BenchmarkVerdict]) -> Iterator[Advice]:
-    """Only where one has no surviving claim, was looked at, and another has one."""
+    """Only if one of them was searched and has no surviving claim, and another has one."""
     safe = [
         benchmark
         for benchmark in benchmarks
@@ -255,7 +255,7 @@ def _controls(benchmarks: Sequence[BenchmarkVerdict]) -> Iterator[Advice]:
             compared = any(_compared_pictures(claim) for claim in cell.claims)
             for claim in cell.claims:
                 for sentence in settled_by(claim, cell.audited):
-                    # Where pictures were compared already, few telling words want nothing more.
+                    # Where pictures were compared, too few identifying words need no further control.
                     if not (compared and sentence.startswith(WITHIN_REACH)):
                         by_control.setdefault(sentence, []).append(claim.id)
     for sentence, claims in sorted(by_control.items(), key=lambda entry: -len(entry[1])):
@@ -289,8 +289,8 @@ ONE_FORM = "answers in one form alone show accuracy, not memory: add twins or va
 
 @dataclass(frozen=True)
 class LeakRate:
-    """Items with a proven leak, of all items; the interval is by cluster. ``possible``: with the items that
-    nobody could decide, as if each of them leaked."""
+    """Items with a proven leak, of all items; the interval is by cluster. ``possible``: with every undecided
+    item counted as leaked."""
 
     leaked: int
     items: int
@@ -318,11 +318,11 @@ class CellVerdict:
     claims: list[Claim]
     leak: LeakRate | None = None  # of corpora
     evidence: dict[str, int] = field(default_factory=dict)  # items by rung, of corpora
-    by_people: int = 0  # of the leaked items, those that nothing but people's word makes so
-    by_registration: int = 0  # and those that registration makes so, and no equal bytes or pixels
+    by_people: int = 0  # leaked items that are leaked by people's judgement alone
+    by_registration: int = 0  # leaked items by registration alone, without equal bytes or pixels
     audited: bool = True  # an audit file made the run: advice names its keys
     answers_compared: bool = (
-        True  # False: nobody knows whether a leaked picture has its answer there
+        True  # False: it is not known whether a leaked picture has its answer there
     )
     rendered: bool = False  # heldout drew the benchmark's pictures: rates of its lab hold for them
     asked: bool = True  # items have questions; else their answers are labels
@@ -330,7 +330,7 @@ class CellVerdict:
 
     @property
     def pair(self) -> bool:
-        """Of two models together: what they share, not what one of them has seen."""
+        """Whether the cell is about two models together: what they share, not what one of them has seen."""
         return self.cell.model is not None and " & " in self.cell.model
 
     @property
@@ -404,7 +404,7 @@ def compared_answers(claims: Sequence[Claim]) -> bool:
 
 
 def is_leak(claim: Claim) -> bool:
-    """Nearness is never a leak, whatever its status, and nor is a source that both sides name."""
+    """Nearness is never a leak, whatever its status, nor is a source that both sides name."""
     return not (claim.id.startswith(NEARNESS) or claim.rule.startswith(f"{SOURCES}/"))
 
 
@@ -413,7 +413,7 @@ def benchmark_verdict(
 ) -> BenchmarkVerdict:
     """Cells of one run: claims of one corpus, or of one model, together.
 
-    ``models`` were to be tested; one without any claim is a cell that is not testable.
+    ``models``: those that were to be tested; one without any claim becomes a cell that is not testable.
     """
     claims = [Claim.model_validate(claim) for claim in run.read_json("claims.json")["claims"]]
     leaked = leaks(run)
@@ -458,7 +458,7 @@ def benchmark_verdict(
 
 
 def cell_status(claims: Sequence[Claim]) -> Status:
-    """The most pressing status; nearness and what never had anything to compare do not speak for it."""
+    """The most pressing status; nearness, and claims that had nothing to compare, do not count."""
     speaking = [claim for claim in claims if is_leak(claim) and not claim.idle]
     statuses = {claim.status for claim in speaking or claims}
     return next((status for status in PRESSING if status in statuses), "not testable")

@@ -49,7 +49,8 @@ def overlap_claims(
 
 
 def _imageless(images: Finding, counts: Mapping[str, int]) -> str:
-    """Why there is nothing to compare: a side of words alone. Images that were lost are no such side."""
+    """Why there is nothing to compare: one side has texts alone. Images that could not be read do not count as
+    such."""
     items = counts.get("items", 0)
     if items and counts.get("without_image", 0) == items:
         return f"no item of {images.cell.corpus} has an image ({items:,} read)"
@@ -110,18 +111,18 @@ def _corpus_coverage(scanned: Mapping[str, Any]) -> Control:
 
 
 def _undecided(images: Finding) -> int:
-    """Pictures without a proven copy that may have one: nobody knows."""
+    """Pictures without a proven copy that have an undecided match."""
     return int(images.details["by_relation"].get(Relation.UNDECIDED, 0))
 
 
 def _undecided_pairs(images: Finding) -> list[Control]:
-    """Also where copies are proven: what is undecided beside them may be more of them."""
+    """Also where copies are proven: undecided pairs may be further copies."""
     if not _undecided(images):
         return []
     have = counted(_undecided(images), "picture has", "pictures have")
     message = f"{have} an undecided match in the corpus and no proven copy"
     reasons = images.details.get("undecided_because", {})
-    listed = ", ".join(f"{count:,} {reason}" for reason, count in reasons.items() if reason)
+    listed = ", ".join(f"{reason}: {count:,}" for reason, count in reasons.items() if reason)
     return [
         Control(
             name="undecided pairs",
@@ -262,13 +263,14 @@ def _conflicts(images: Finding, items: Finding) -> str:
 
 
 def _if_copies(images: Finding, possible: Finding | None) -> str:
-    """The upper end of what can be true."""
+    """The upper bound: the count if all undecided pictures are copies."""
     if possible is None:
         return ""
     undecided = _undecided(images)
     more = "more " if images.statistic.value else ""
     are = f"{more}image is undecided" if undecided == 1 else f"{more}images are undecided"
-    return f" {undecided:,} {are}: if all undecided ones are copies, it is {_count(possible)}."
+    copies = "it is a copy" if undecided == 1 else "all of them are copies"
+    return f" {undecided:,} {are}: if {copies}, the count is {_count(possible)}."
 
 
 def _verified(images: Finding) -> bool:
@@ -305,7 +307,7 @@ def _copies(images: Finding) -> str:
 
 
 def _similar(images: Finding) -> str:
-    """Look-alikes are no proven copies and never counted as copies; nor are they called innocent."""
+    """Look-alikes are not proven copies and never counted as copies; they are not called unrelated either."""
     others = images.details["by_relation"].get(Relation.LOOK_ALIKE, 0)
     if not others:
         return ""

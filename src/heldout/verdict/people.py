@@ -1,4 +1,4 @@
-"""What people's judgements of matches add to a claim: how many, whether they agreed, what they changed."""
+"""What judgements of matches add to a claim: how many there are, whether raters agree, what they changed."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _SETTLE = {
 
 
 def with_people(claims: Sequence[Claim], matches: pl.DataFrame) -> list[Claim]:
-    """Claims of image overlap with the people who judged their matches in the trail.
+    """Claims of image overlap with the judgements of their matches among their controls.
 
     ``matches`` are as people judged them (overlap/judgements.py): nothing else is read.
     """
@@ -89,7 +89,7 @@ def _with_people(claim: Claim, matches: pl.DataFrame, judged: pl.DataFrame) -> C
 class Recognised(NamedTuple):
     """Pictures with a copy: all, and those by people's word alone; pictures that one rater calls copied.
 
-    ``alone`` are no copies: what one rater calls one, a second has to.
+    ``alone`` are not counted as copies: a second rater has to confirm them.
     """
 
     all: int
@@ -112,12 +112,12 @@ class Recognised(NamedTuple):
 
 
 def _open_words(pairs: Sequence[Mapping[str, Any]], copies: Recognised) -> str:
-    """What people said and could not change, or left open."""
+    """Judgements that could not change the claim, or left it open."""
     message = ""
     if disputed := sum(pair["disputed"] for pair in pairs):
         they = "it counts" if disputed == 1 else "they count"
         message += (
-            f" People dispute {counted(disputed, 'pair', 'pairs')} of pictures; {they} all the same, "
+            f" People dispute {counted(disputed, 'pair', 'pairs')} of pictures; {they} nevertheless, "
             "because bytes or pixels are equal."
         )
     if split := sum(pair["open"] == DISAGREE for pair in pairs):
@@ -136,14 +136,14 @@ def _next_step(claim: Claim, pairs: Sequence[Mapping[str, Any]], whole: pl.DataF
     undecided = whole.filter(pl.col("relation") == Relation.UNDECIDED)["evidence"]
     settled = all(not_agreed(Relation.UNDECIDED, json.loads(entry)) for entry in undecided)
     if steps and settled and claim.rule == f"{COPIES_KIND}/undecided-left":
-        return "; ".join(steps)  # people have judged them: it is others who have to
+        return "; ".join(steps)  # people have already judged them: others have to
     return "; ".join([claim.next_step, *steps])
 
 
 def _dismissed(
     claim: Claim, pairs: Sequence[Mapping[str, Any]], control: Control
 ) -> dict[str, Any]:
-    """No copy is left because people said so, and nobody confirmed it: that comes first."""
+    """People dismissed all copies, and no second rater confirmed it: that comes first."""
     facts = {
         "both sides have pictures": True,
         "pictures were compared": True,
@@ -166,7 +166,7 @@ def _dismissed(
 
 
 def _doubt(pairs: Sequence[Mapping[str, Any]]) -> str:
-    """What people said that somebody else has to confirm: "" where two or more agree on each."""
+    """Judgements that a second rater has to confirm; "" if two or more agree on each."""
     dismissed = sum(pair["open"] == DISMISSED_ALONE for pair in pairs)
     unsure = sum(pair["unsure"] for pair in pairs)
     raised = sum(pair["open"] == RAISED_ALONE for pair in pairs)
@@ -181,13 +181,13 @@ def _doubt(pairs: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _pairs(here: pl.DataFrame) -> list[dict[str, Any]]:
-    """One entry per pair of pictures, whatever number of questions and corpus items show it."""
+    """One entry per pair of pictures, however many questions and corpus items show it."""
     pairs: dict[str, dict[str, Any]] = {}
     for row in here.iter_rows(named=True):
         evidence = json.loads(row["evidence"])
         subject = match_subject(evidence, row["corpus"], row["corpus_id"])
         verdicts, tool = evidence["people"]["verdicts"], evidence["people"]["tool"]
-        relation, said = row["relation"], {RELATIONS[verdict] for verdict in verdicts.values()}
+        relation, relations = row["relation"], {RELATIONS[verdict] for verdict in verdicts.values()}
         exact, undecided = row["method"] in BY_DIGEST, relation == Relation.UNDECIDED
         waits = not_agreed(relation, evidence)
         pairs.setdefault(
@@ -197,9 +197,9 @@ def _pairs(here: pl.DataFrame) -> list[dict[str, Any]]:
                 "picture": evidence["benchmark_pixels"],
                 "changed": tool != relation and not (undecided and waits),
                 "unequal": not exact and tool != Relation.SAME_IMAGE,
-                "disputed": exact and bool(said - POSSIBLE_COPIES),
+                "disputed": exact and bool(relations - POSSIBLE_COPIES),
                 "dismissed": tool in POSSIBLE_COPIES and relation not in POSSIBLE_COPIES,
-                "unsure": tool in COPIES and undecided and said == {Relation.UNDECIDED},
+                "unsure": tool in COPIES and undecided and relations == {Relation.UNDECIDED},
                 "open": waits,
             },
         )
@@ -237,11 +237,13 @@ def verdict_agreement(
     pictures: Sequence[str],
     known: Iterable[str] = RELATIONS,
 ) -> RaterAgreement | None:
-    """Agreement of all who judged matches; None where there is only one of them."""
-    if len({rater for said in verdicts for rater in said}) < 2:
+    """Agreement of all raters of matches; None if there is only one."""
+    if len({rater for by_rater in verdicts for rater in by_rater}) < 2:
         return None
     codes = {verdict: float(code) for code, verdict in enumerate(known)}
-    units = [{rater: codes[verdict] for rater, verdict in said.items()} for said in verdicts]
+    units = [
+        {rater: codes[verdict] for rater, verdict in by_rater.items()} for by_rater in verdicts
+    ]
     return agreement(units, pictures)
 
 
@@ -268,7 +270,7 @@ _WHOLE = (SAME_ITEM, SAME_CAPTION)  # there is nothing to raise
 
 
 def with_people_on_words(claim: Claim, matches: pl.DataFrame, items: pl.DataFrame) -> Claim:
-    """``claim`` (of one corpus) with the people who judged its text matches in the trail.
+    """``claim`` (of one corpus) with the judgements of its text matches among its controls.
 
     ``matches`` are as people judged them (overlap/judgements.py): nothing else is read.
     """
@@ -294,7 +296,7 @@ def with_people_on_words(claim: Claim, matches: pl.DataFrame, items: pl.DataFram
 
 
 def _text_pairs(judged: pl.DataFrame, clusters: Mapping[str, str]) -> list[dict[str, Any]]:
-    """One entry per pair of texts, whatever number of methods, items and corpus items show it."""
+    """One entry per pair of texts, however many methods, items and corpus items show it."""
     pairs: dict[str, dict[str, Any]] = {}
     for row in judged.iter_rows(named=True):
         people = json.loads(row["evidence"])["people"]
@@ -314,18 +316,18 @@ def _text_pairs(judged: pl.DataFrame, clusters: Mapping[str, str]) -> list[dict[
         pair["exact"] |= dismissed and row["method"] == "exact"
         pair["changed"] |= people["tool"] != row["relation"]
         # Several raters raise it; of one alone it stays the tool's (overlap/judgements.py).
-        same = all(TEXT_RELATIONS[said] == SAME_ITEM for said in people["verdicts"].values())
+        same = all(TEXT_RELATIONS[label] == SAME_ITEM for label in people["verdicts"].values())
         held = people["tool"] == row["relation"] and row["relation"] not in _WHOLE
         pair["raised"] |= same and held and row["degree"] != "none"
     return list(pairs.values())
 
 
 def _text_doubt(pairs: Sequence[Mapping[str, Any]]) -> str:
-    """Why words that people dismissed are not out of the world: "" where two or more read each."""
+    """Why dismissed text matches are not settled; "" if two or more raters read each."""
     exact = sum(pair["exact"] for pair in pairs)
     alone = sum(pair["overturned"] and len(pair["verdicts"]) < 2 for pair in pairs)
     if exact:
-        return f"equal words stand against them in {counted(exact, 'pair', 'pairs')}"
+        return f"they contradict equal words in {counted(exact, 'pair', 'pairs')}"
     return f"one rater alone dismissed {counted(alone, 'text', 'texts')}" if alone else ""
 
 

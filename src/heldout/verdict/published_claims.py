@@ -1,6 +1,6 @@
 """The claims-to-evidence map of the published audit (its Appendix E), its statuses beside ours.
 
-``read_map`` reads cells; here they stand under the claims they support, with what is odd about the tables.
+``read_map`` reads cells; here they are listed under the claims they support, with remarks on the tables.
 """
 
 from __future__ import annotations
@@ -176,29 +176,29 @@ def examine_items(folder: Path, benchmark: Benchmark) -> dict[tuple[str, str], C
     items = _items(benchmark)
     columns = _columns(folder, items["benchmark_id"].to_list(), benchmark)
     tables = ScoreTables.of_sums("slake_en", items, columns)
-    made = examine(tables, ("order-trend",), DetectSettings(baselines=(BASELINE,)))
-    claims = {claim.id: claim for claim in made.claims}
+    examination = examine(tables, ("order-trend",), DetectSettings(baselines=(BASELINE,)))
+    claims = {claim.id: claim for claim in examination.claims}
     return {("slake_en", full): claims[f"order/{short}"] for short, full in NAMES.items()}
 
 
 def remarks_on(folder: Path, benchmark: Benchmark | None = None) -> list[Remark]:
-    """What is odd about the tables themselves, whatever is claimed."""
+    """Remarks on the tables themselves, whatever is claimed."""
     ablation = load(folder, "exchangeability_order_ablation.json")
-    made = reread_cells(load(folder, "exchangeability_refined.json")["cells"], ablation["cells"])
-    made += orders_that_change_nothing(ablation["cells"], ablation["n_permutations"])
-    made += _triple_hits(folder)
+    remarks = reread_cells(load(folder, "exchangeability_refined.json")["cells"], ablation["cells"])
+    remarks += orders_that_change_nothing(ablation["cells"], ablation["n_permutations"])
+    remarks += _triple_hits(folder)
     if benchmark is not None:
         items = _items(benchmark)
         ids = items["benchmark_id"].to_list()
         columns = _columns(folder, ids, benchmark)
         values = {model: [column[name] for name in ids] for model, column in columns.items()}
-        made += tied_columns(values, items["question"].to_list())
-    return made
+        remarks += tied_columns(values, items["question"].to_list())
+    return remarks
 
 
 def _triple_hits(folder: Path) -> list[Remark]:
     text_hits = int(load(folder, "image_nn/triple_detector.json")["n_dual_detector"])
-    made = []
+    remarks = []
     for backbone in ("image_nn", "image_nn_so400m"):
         known = {
             benchmark["benchmark"]: benchmark
@@ -210,8 +210,8 @@ def _triple_hits(folder: Path) -> list[Remark]:
             for row in sweep
         ]
         items = int(known["slake_en"]["n_qa"])
-        made += hits_that_chance_gives(f"slake_en × {backbone}", counts, text_hits, items)
-    return made
+        remarks += hits_that_chance_gives(f"slake_en × {backbone}", counts, text_hits, items)
+    return remarks
 
 
 def _items(benchmark: Benchmark) -> pl.DataFrame:

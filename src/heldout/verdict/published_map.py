@@ -1,4 +1,4 @@
-"""A published claims-to-evidence map, made again from its own tables by our rules, and compared with it.
+"""A published claims-to-evidence map, derived again from its own tables by our rules, and compared with it.
 
 Only tables are read: where a rule needs more than was published, the control is missing and says so.
 Claims made from per-item scores (``examined``, by benchmark and model) take the place of what tables allow.
@@ -114,14 +114,14 @@ def _orders(
 
 
 def _published_order(cell: Mapping[str, Any]) -> Status:
-    """As its text reads: BH-significant survives, but for the PathVQA hit it calls an artefact."""
+    """The published reading: BH-significant survives, except the PathVQA hit that it calls an artefact."""
     if not cell["significant_at_0_05_bh"]:
         return "clean"
     return "re-attributed" if cell["benchmark"] == "pathvqa" else "survives"
 
 
 def _order_controls(benchmark: str, read: Mapping[tuple[str, str], Any]) -> list[Control]:
-    made = []
+    readings = []
     for baseline in BASELINES:
         reading = read.get((benchmark, baseline))
         if reading is None:
@@ -131,16 +131,16 @@ def _order_controls(benchmark: str, read: Mapping[tuple[str, str], Any]) -> list
             message = f"{baseline}, named as a model that cannot have seen it, {FIRES_TOO} "
             message += f"(two-sided p = {reading.p_two_sided:.2g}, "
             message += f"{reading.direction}): the release has an order of its own"
-            made.append(Control(name=name, outcome="failed", reason=message))
+            readings.append(Control(name=name, outcome="failed", reason=message))
         else:
             message = (
                 f"{baseline} has p = {reading.p_two_sided:.2g}, but the difference is what has to be tested, "
                 f"and the per-item likelihoods were not published"
             )
-            made.append(Control(name=name, outcome="missing", reason=message))
+            readings.append(Control(name=name, outcome="missing", reason=message))
     message = "the statistic is a trend over positions; no test that conditions on the items before"
-    made.append(Control(name="conditional order test", outcome="missing", reason=message))
-    return made
+    readings.append(Control(name="conditional order test", outcome="missing", reason=message))
+    return readings
 
 
 def _capped(detector: str, controls: Sequence[Control], rates: MeasuredRates) -> list[Control]:
@@ -259,7 +259,7 @@ class _Flags(NamedTuple):
         return min(1.0, 2 * min(more, fewer))
 
     def needed(self, tests: int) -> int | None:
-        """The least number of flags that is more than chance in the worst place of Holm's order."""
+        """The smallest number of flags that is significant in the last place of Holm's order."""
         level = ALPHA / tests
         counts = range(int(self.alpha * self.n) + 1, self.n + 1)
         at = bisect.bisect(counts, -level, key=lambda k: -2 * excess_p(k, self.n, self._threshold))
@@ -287,7 +287,7 @@ def _nearness(folder: Path) -> Iterator[Reading]:
                 "more flags than chance": rises,
                 "copies were proven": False,  # people looked at what was flagged, and proved none
                 "the interval holds the expected rate": interval.low <= cell.alpha <= interval.high,
-                "light copies are flagged": True,  # not measured; taken at its word, as runs without it are
+                "light copies are flagged": True,  # not measured; assumed, as for runs without it
                 "more than chance without copies": rises,
                 "a control is flagged as much": False,
                 "the in-domain control passed": False,

@@ -1,4 +1,4 @@
-"""Which controls each kind of finding has to meet, what each asks, and what would supply a missing one."""
+"""Which controls each kind of finding has to pass, what each asks, and what would supply a missing one."""
 
 from __future__ import annotations
 
@@ -247,7 +247,7 @@ REQUIRED: tuple[RequiredControl, ...] = (
 )
 
 
-#: where the control is there and failed, another one like it settles nothing
+#: where the control failed, another one like it settles nothing
 _FAILED = {
     "external baseline": "ask or score more items: it is not clearly more than in this baseline",
 }
@@ -256,7 +256,7 @@ _FAILED = {
 def settled_by(claim: Claim, audited: bool = True) -> list[str]:
     """What would settle a claim: a sentence for each control that it did not pass.
 
-    ``audited``: an audit file made the run, so that its keys are what to write; else flags of commands.
+    ``audited``: an audit file made the run, so the advice names its keys; else options of commands.
     """
     if claim.status not in ("qualified", "not testable"):
         return []

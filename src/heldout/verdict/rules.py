@@ -28,7 +28,7 @@ class Rule(NamedTuple):
 
 
 def decide(kind: str, facts: Mapping[str, bool]) -> Rule:
-    """The rule that applies. A fact the table asks for and nobody established is a mistake of ours."""
+    """The rule that applies. A fact that the table asks for and the code did not establish is a bug."""
     return next(
         rule
         for rule in RULES
@@ -92,7 +92,7 @@ RULES: tuple[Rule, ...] = (
         "clean",
         "none found, and all was read: as to what was looked for",
     ),
-    # Words identify an item only together with its answer, or beside its own picture.
+    # A text identifies an item only together with its answer, or beside its own picture.
     Rule(
         "leaked-whole",
         (WORDS,),
@@ -144,10 +144,10 @@ RULES: tuple[Rule, ...] = (
         (WORDS,),
         {"rewordings were looked for": False},
         "qualified",
-        "none found, but nobody looked for rewordings",
+        "none found, but rewordings were not searched for",
     ),
     Rule("none-found", (WORDS,), {}, "clean", "none found, and most items could have been"),
-    # A source that both sides name is where they come from, and no leak by itself.
+    # A source that both sides name says where they come from, and is not a leak by itself.
     Rule(
         "source-named",
         (SOURCES,),
@@ -284,7 +284,7 @@ RULES: tuple[Rule, ...] = (
         "clean",
         "nothing fires, at the effect it could have seen",
     ),
-    # Two-sided tests fire on this side, too, but nothing looks seen that could collapse.
+    # Two-sided tests fire in this direction, too, but then nothing looks seen that could collapse.
     Rule(
         "baseline-fires-alone",
         (ANSWERS,),
@@ -299,7 +299,7 @@ RULES: tuple[Rule, ...] = (
         "re-attributed",
         "gone within a field that the release is grouped by",
     ),
-    # A cap, not an explanation: what baselines or covariates say of this very finding goes before it.
+    # A cap, not an explanation: controls of this finding by baselines or covariates come before it.
     Rule(
         "fires-on-clean",
         (ORDER,),

@@ -1,4 +1,4 @@
-"""Claims about provenance: items that come from a source the corpus names, too."""
+"""Claims about provenance: items from a source that the corpus names as well."""
 
 from __future__ import annotations
 

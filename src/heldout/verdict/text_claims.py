@@ -20,7 +20,7 @@ from heldout.verdict.rules import WORDS, Rule, decide, rule_id
 REWORDINGS = "rewordings"  # the control that asks whether anybody looked for them
 WITHIN_REACH = "items within reach"  # the control that asks what a search could have found
 REACH = (
-    0.8  # share of items that must be findable inside longer texts before nothing found is clean
+    0.8  # share of items that must be findable inside longer texts before "nothing found" is clean
 )
 
 
@@ -34,12 +34,12 @@ def text_claim(
 ) -> Claim:
     """One claim per corpus: ``findings`` per method, ``kinds`` from count_kinds.
 
-    ``pictured``: the corpus shows pictures, so that what words cannot tell, these may.
+    ``pictured``: the corpus has pictures, which may show what texts cannot.
     """
     cell = joined.cell
     control = text_coverage(scanned)
     documents = int(scanned["counts"].get("text_documents", 0))
-    # A shared source is a hint where to look: names of files and of articles repeat.
+    # A shared source only says where to look: names of files and articles repeat.
     words = [finding for finding in findings if not finding.id.endswith("/provenance")]
     evidence = words_compared(words or findings, scanned)
     together = findings[0].details["all_methods"] if findings else dict.fromkeys(_TOGETHER, 0)
@@ -116,7 +116,7 @@ def _next_step(
 
 
 def _reach(together: Mapping[str, Any]) -> Control:
-    """Could the items have been found at all, had they been there?"""
+    """Could the items have been found if they had been there?"""
     items, inside = int(together["items"]), int(together["eligible_inside_longer_texts"])
     message = (
         f"{inside:,} of {items:,} items with words say enough to be found inside a longer text, "
@@ -130,7 +130,7 @@ def _reach(together: Mapping[str, Any]) -> Control:
 
 
 def _rewordings(scanned: Mapping[str, Any]) -> Control:
-    """Were rewordings looked for? Words that differ all over are found by no other method."""
+    """Were rewordings searched for? No other method finds a text whose words all differ."""
     encoder = scanned.get("encoder")
     if encoder is None:
         reason = "no text encoder was used: rewordings were not looked for"
@@ -141,7 +141,7 @@ def _rewordings(scanned: Mapping[str, Any]) -> Control:
 
 
 def _wordless(together: Mapping[str, Any], documents: int, control: Control) -> list[Control]:
-    """A side that never had words; where words were lost, there may have been some."""
+    """A side that has no texts; if texts were lost, there may have been some."""
     if (together["items"] and documents) or control.outcome == "failed":
         return []
     side = "corpus" if together["items"] else "benchmark"
@@ -264,7 +264,8 @@ def _limits(together: Mapping[str, Any]) -> str:
 
 
 def _beside(together: Mapping[str, Any]) -> str:
-    """Whole items that are not counted, because nothing shows that they are about the same picture."""
+    """Items with question and answer that are not counted, because nothing shows that they are about the same
+    picture."""
     message = ""
     for name, where in (
         ("pictures_not_compared", "pictures that could not be compared"),
@@ -279,7 +280,7 @@ def _beside(together: Mapping[str, Any]) -> str:
 
 
 def _exactly(together: Mapping[str, Any]) -> str:
-    """How words stand there: to the letter, or as people read them."""
+    """How the text matches: to the letter, or after normalisation."""
     whole = "question and answer (and options, where both sides have them)"
     judged = int(together.get("judged", 0))
     if not judged:
@@ -288,7 +289,8 @@ def _exactly(together: Mapping[str, Any]) -> str:
 
 
 def _common(kinds: Mapping[str, int], together: Mapping[str, Any]) -> str:
-    """Said so that nobody counts them as leaks; those with their answer were told already."""
+    """Common questions, named so that they are not counted as leaks; those with their answer are listed
+    already."""
     other = int(kinds.get(QUESTION_OTHER_IMAGE, 0))
     other -= int(together.get("beside_another_picture", 0))
     if other <= 0:

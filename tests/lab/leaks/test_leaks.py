@@ -11,6 +11,7 @@ import pytest
 from heldout.lab.leaks.board import REGISTERED, SCHEMA, STRANGER, LeakBoard, leak_board
 from heldout.lab.leaks.page import BY_EYE, PAGE, leak_page, rate_cell, write_leaks
 from heldout.lab.settings import LeakSettings
+from heldout.overlap import TextSearch
 
 EMPTY: dict[str, Any] = {
     "world": "films",
@@ -155,6 +156,17 @@ def test_the_page_names_what_was_missed_and_why(rows: pl.DataFrame, board: LeakB
     assert f"| watermarked | {rate_cell(board.pictures[1].levels['listed'])} |" in page or (
         f"| watermarked | {rate_cell(board.pictures[0].levels['listed'])} |" in page
     )
+
+
+def test_the_page_names_the_encoder_that_looked_for_rewordings(
+    rows: pl.DataFrame, board: LeakBoard
+) -> None:
+    """No setting means the encoder that is installed, as in the search that was counted."""
+    default = TextSearch.installed().encoder
+    for chosen, used in ((None, default), ("minilm", "minilm"), ("none", None)):
+        page = leak_page(rows, board, LeakSettings(text_encoder=chosen), "heldout lab leaks")
+        assert (f"--text-encoder {used}`" in page) == (used is not None)
+        assert ("without a text encoder" in page) == (used is None)
 
 
 def test_what_people_wrote_on_the_page_is_kept(

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -18,6 +16,7 @@ from asking_process import Scripted
 from typer.testing import CliRunner
 
 import heldout
+from command_line import ForkedCommand
 from heldout.cli.app import app
 from heldout.errors import InputError
 from heldout.store import Run
@@ -247,7 +246,7 @@ def test_a_killed_process_loses_nothing_that_arrived(
         "--concurrency",
         "1",
     ]
-    process = subprocess.Popen([sys.executable, "-m", "heldout", *command, "--rate", "50/s"])
+    process = ForkedCommand(*command, "--rate", "50/s")
     while len(list(run.glob("stages/ask/*/replies.jsonl"))) == 0 or server.counts()["answered"] < 7:
         assert process.poll() is None
         time.sleep(0.01)
@@ -307,11 +306,9 @@ def test_json_shows_progress_on_standard_error_unless_it_is_to_be_quiet(
             "--json",
             *quiet,
         ]
-        done = subprocess.run(
-            [sys.executable, "-m", "heldout", *map(str, command)], capture_output=True, text=True
-        )
-        assert json.loads(done.stdout)["models"][0]["asked"] == 22
-        told.append(done.stderr)
+        out, err = ForkedCommand(*map(str, command)).communicate()
+        assert json.loads(out)["models"][0]["asked"] == 22
+        told.append(err)
     assert re.search(r"^asking scripted: \d+/24 questions · [\d.]+ questions/s", told[0], re.M)
     assert told[1] == ""
 

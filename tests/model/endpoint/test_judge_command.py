@@ -204,6 +204,7 @@ def test_a_judge_that_dies_half_way_keeps_what_was_paid(data: Path, server: Scri
     mortal = arguments(data, "--judge", server.url("mortal-3"), "--judge-concurrency", 1)
     done = CliRunner().invoke(app, mortal)
     assert isinstance(done.exception, InputError), done.output
+    assert str(done.exception).startswith(f"--judge: {server.url('mortal-3')}")
     assert "did not answer" in str(done.exception) and "run the same command" in str(done.exception)
     run = Run.open(data / "run")
     record = run.manifest()["text"]["web"]["judge"]

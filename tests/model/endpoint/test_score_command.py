@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -15,6 +13,7 @@ from click.testing import Result
 from endpoint_serving import KEY, Server
 from typer.testing import CliRunner
 
+from command_line import ForkedCommand
 from heldout.cli.app import app
 from heldout.errors import InputError
 from heldout.store import Run
@@ -212,7 +211,7 @@ def test_a_killed_run_goes_on_where_it_was(
         "--concurrency",
         "1",
     ]
-    process = subprocess.Popen([sys.executable, "-m", "heldout", *command, "--rate", "40/s"])
+    process = ForkedCommand(*command, "--rate", "40/s")
     final = tmp_path / "run/stages/score"
     while not list(final.glob("*/[!.]*/counts.json")):  # the first shard, under its final name
         assert process.poll() is None

@@ -1,161 +1,155 @@
-"""A scan that is really killed, again and again, ends with the tables of one that never was."""
+"""A search that is really killed, at any of its stages, ends with the tables of one that never was."""
 
 from __future__ import annotations
 
-import io
 import json
 import random
 import subprocess
 import sys
-import tarfile
 import time
 from pathlib import Path
 
-import numpy as np
 import psutil
 import pytest
-from PIL import Image
 
-from command_line import run_inside
+from command_line import ForkedCommand, run_inside
+from heldout.store import Run
 
-SHARDS, PER_SHARD, LEAKED = 40, 4, 12
-HELDOUT = (sys.executable, "-m", "heldout")
+pytest.importorskip("cv2", reason="registration needs heldout[vision]")
+
+SHARDS, FEW, STRIKES = 15, 6, 3
 TABLES = ("items", "matches", "dropped", "thumbnails")
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A benchmark of 12 pictures and a corpus of 40 tars of the same size, so all are decoded."""
-    folder = tmp_path_factory.mktemp("data")
-    rng = np.random.default_rng(0)
-
-    def picture() -> bytes:
-        buffer = io.BytesIO()
-        noise = rng.integers(0, 256, (300, 300, 3), dtype=np.uint8)
-        Image.fromarray(noise).save(buffer, "PNG", compress_level=1)
-        return buffer.getvalue()
-
-    (folder / "bench").mkdir()
-    leaked = [picture() for _ in range(LEAKED)]
-    rows = []
-    for number, image in enumerate(leaked):
-        (folder / "bench" / f"{number}.png").write_bytes(image)
-        rows.append(
-            {"id": number, "image": f"{number}.png", "question": "?", "answer": str(number)}
-        )
-    (folder / "bench/test.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    (folder / "corpus").mkdir()
-    for shard in range(SHARDS):
-        with tarfile.open(folder / f"corpus/{shard:05d}.tar", "w") as tar:
-            for index in range(PER_SHARD):
-                image = leaked[shard % LEAKED] if index == 3 else picture()
-                if shard % 10 == 9 and index == 0:
-                    image = b"not an image"
-                member = tarfile.TarInfo(f"{index:03d}.png")
-                member.size = len(image)
-                tar.addfile(member, io.BytesIO(image))
-    return folder
+NEAR = ("--encoder", "pixels", "--nearest", "2")
 
 
 def command(data: Path, run: Path, *more: str) -> list[str]:
-    return [
-        "overlap",
-        str(data / "bench"),
-        "--against",
-        f"corpus={data / 'corpus'}",
-        "--exact",
-        "--out",
-        str(run),
-        *more,
-    ]
+    against = f"corpus={data / 'corpus'}"
+    return ["overlap", str(data / "bench"), "--against", against, "--out", str(run), *more]
 
 
-def finished_shards(run: Path) -> dict[str, int]:
-    folder = run / "stages/overlap/corpus"
-    if not folder.exists():
-        return {}
-    return {p.name: p.stat().st_ino for p in folder.iterdir() if not p.name.startswith(".")}
+def done(run: Path) -> dict[str, int]:
+    """Everything finished so far: shards of every stage, and matrices of embeddings."""
+    stages = [path for path in run.glob("stages/*/*/*") if not path.name.startswith(".")]
+    return {str(path): path.stat().st_ino for path in (*stages, *run.glob("embeddings/**/*.npy"))}
 
 
 def tables(run: Path) -> dict[str, bytes]:
     return {name: (run / f"tables/{name}.parquet").read_bytes() for name in TABLES}
 
 
+def rows(run: Path) -> list[dict[str, str]]:
+    return Run.open(run).read_table("matches").to_pylist()
+
+
 @pytest.fixture(scope="module")
-def whole(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that nobody disturbed, in one process."""
+def whole(near_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A near search that nobody disturbed, in one process."""
     run = tmp_path_factory.mktemp("whole") / "run"
-    assert run_inside(*command(data, run, "--workers", "1")).returncode == 0
+    assert run_inside(*command(near_data, run, *NEAR, "--workers", "1")).returncode == 0
     return run
 
 
-def test_a_killed_scan_resumes_loses_nothing_and_repeats_nothing(
-    data: Path, whole: Path, tmp_path: Path
+@pytest.fixture(scope="module")
+def exact(near_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A scan for exact copies that nobody disturbed, in one process."""
+    run = tmp_path_factory.mktemp("exact") / "run"
+    assert run_inside(*command(near_data, run, "--exact", "--workers", "1")).returncode == 0
+    assert [row["relation"] for row in rows(run)] == ["same image"]
+    dropped = Run.open(run).read_table("dropped").to_pylist()
+    assert [row["id"] for row in dropped if row["stage"] == "corpus"] == ["00008.tar/0"]
+    return run
+
+
+def test_a_killed_search_resumes_loses_nothing_and_repeats_nothing(
+    near_data: Path, whole: Path, tmp_path: Path
 ) -> None:
+    """The first blow falls on the scan for exact copies, the others on embedding and verification."""
     killed = tmp_path / "killed"
-    moments = random.Random(1)
-    progressed = []
-    for _ in range(3):
-        before = finished_shards(killed)
-        scan = subprocess.Popen(
-            [*HELDOUT, *command(data, killed, "--workers", "2")],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        # Wait until it works on something new, then strike at a random moment.
-        deadline = time.monotonic() + 60
-        while time.monotonic() < deadline and scan.poll() is None:
-            if len(finished_shards(killed)) > len(before):
+    goal = len(done(whole))
+    moments = random.Random(3)
+    finished = []
+    for strike in range(STRIKES):
+        before = done(killed)
+        search = ForkedCommand(*command(near_data, killed, *NEAR, "--workers", "2"))
+        # Strike when a further third is done, so that every stage is met in its middle.
+        deadline = time.monotonic() + 120
+        while time.monotonic() < deadline and search.poll() is None:
+            if len(done(killed)) > max(len(before), strike * goal // STRIKES):
                 break
             time.sleep(0.01)
-        time.sleep(moments.uniform(0.0, 0.15))
-        workers = psutil.Process(scan.pid).children(recursive=True) if scan.poll() is None else []
-        scan.kill()
-        scan.wait()
-        after = finished_shards(killed)
-        assert before.items() <= after.items(), "a finished shard was lost or done again"
-        progressed.append(len(after))
-        _, alive = psutil.wait_procs(workers, timeout=15)
-        assert not alive, "workers outlived the scan that was killed"
-    assert any(0 < count < SHARDS for count in progressed), "no kill came while work was left"
-    before = finished_shards(killed)
-    assert run_inside(*command(data, killed)).returncode == 0
-    assert before.items() <= finished_shards(killed).items()
-    assert tables(killed) == tables(whole)
-    stage = json.loads((killed / "manifest.json").read_text())["stages"]["overlap:corpus"]
-    assert stage["reused"] == len(before)
-    assert not list((killed / "stages/overlap/corpus").glob(".*"))  # no half-written leftovers
-
-
-def test_two_scans_into_one_run_do_not_corrupt_it(data: Path, whole: Path, tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    pair = [
-        subprocess.Popen(
-            [*HELDOUT, *command(data, run)],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
+        time.sleep(moments.uniform(0.0, 0.1))
+        workers = (
+            psutil.Process(search.pid).children(recursive=True) if search.poll() is None else []
         )
-        for _ in range(2)
+        search.kill()
+        search.wait()
+        after = done(killed)
+        assert before.items() <= after.items(), "a finished shard was lost or done again"
+        finished.append(len(after))
+        _, alive = psutil.wait_procs(workers, timeout=15)
+        assert not alive, "workers outlived the search that was killed"
+    assert len({count for count in finished if 0 < count < goal}) > 1, "no kill came in between"
+    before = done(killed)
+    scanned = [path for path in before if "/stages/overlap/" in path]
+    assert run_inside(*command(near_data, killed, *NEAR, "--workers", "1")).returncode == 0
+    assert before.items() <= done(killed).items()
+    assert not list(killed.glob("stages/*/*/.*"))  # no half-written leftovers
+    assert tables(killed) == tables(whole)
+    stages = [
+        json.loads((run / "manifest.json").read_text())["stages"]["overlap:corpus"]
+        for run in (killed, whole)
     ]
+    assert stages[0]["reused"] == len(scanned)
+    counts = [stage["counts"] for stage in stages]
+    assert counts[0].pop("embedded_shards") < counts[1].pop("embedded_shards") == SHARDS
+    assert counts[0] == counts[1]
+    copies = [row for row in rows(killed) if row["relation"] in ("same image", "transformed copy")]
+    assert len({row["corpus_id"] for row in copies}) == SHARDS // 5 + 1
+
+
+def test_the_order_of_shards_decides_nothing(near_data: Path, tmp_path: Path) -> None:
+    found = []
+    for name, place in (("forth", lambda n: n), ("back", lambda n: FEW - n)):
+        data = tmp_path / name
+        (data / "corpus").mkdir(parents=True)
+        (data / "bench").symlink_to(near_data / "bench")
+        for number, tar in enumerate(sorted((near_data / "corpus").glob("*.tar"))[:FEW]):
+            (data / f"corpus/{place(number):05d}.tar").symlink_to(tar)
+        assert run_inside(*command(data, data / "run", *NEAR, "--workers", "1")).returncode == 0
+        found.append(
+            sorted(
+                (row["benchmark_id"], original(row["corpus_id"], data), row["relation"])
+                for row in rows(data / "run")
+            )
+        )
+    assert found[0] and found[0] == found[1]
+
+
+def original(corpus_id: str, data: Path) -> str:
+    tar, _, member = corpus_id.partition("/")
+    return f"{(data / 'corpus' / tar).resolve().name}/{member}"
+
+
+def test_two_scans_into_one_run_do_not_corrupt_it(
+    near_data: Path, exact: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    pair = [ForkedCommand(*command(near_data, run, "--exact")) for _ in range(2)]
     complaints = [process.communicate(timeout=120)[1] for process in pair]
-    codes = sorted(process.returncode for process in pair)
-    assert codes in ([0, 0], [0, 2]), (
-        complaints
-    )  # the second waits for nobody: it says so, or comes later
+    codes = sorted(process.wait() for process in pair)
+    # The second waits for nobody: it says so, or comes later.
+    assert codes in ([0, 0], [0, 2]), complaints
     if codes == [0, 2]:
         assert "is being written by another process" in "".join(complaints)
-    assert tables(run) == tables(whole)
+    assert tables(run) == tables(exact)
 
 
 @pytest.mark.ray
-def test_a_scan_on_ray_gives_the_same_tables(data: Path, whole: Path, tmp_path: Path) -> None:
+def test_a_scan_on_ray_gives_the_same_tables(near_data: Path, exact: Path, tmp_path: Path) -> None:
     pytest.importorskip("ray", reason="the Ray engine needs heldout[ray]")
-    done = subprocess.run(
-        [*HELDOUT, *command(data, tmp_path / "ray", "--engine", "ray", "--workers", "2")],
-        capture_output=True,
-        text=True,
-        check=False,
+    words = command(near_data, tmp_path / "ray", "--exact", "--engine", "ray", "--workers", "2")
+    ran = subprocess.run(
+        [sys.executable, "-m", "heldout", *words], capture_output=True, text=True, check=False
     )
-    assert done.returncode == 0, done.stderr
-    assert tables(tmp_path / "ray") == tables(whole)
+    assert ran.returncode == 0, ran.stderr
+    assert tables(tmp_path / "ray") == tables(exact)

@@ -270,7 +270,7 @@ def test_a_second_call_measures_nothing_again(tmp_path: Path) -> None:
 
 def test_a_clean_benchmark_is_flagged_at_alpha_and_its_p_values_hold() -> None:
     """Null calibration of the whole method: pictures of one population on both sides."""
-    rounds, alpha, alarms, rates = 200, 0.05, 0, []
+    rounds, alpha, alarms, rates = 100, 0.05, 0, []
     for number in range(rounds):
         rng = np.random.default_rng([6, number])
         images = simulated(drawn(400, rng), drawn(60, rng), alpha)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,17 @@ import pytest
 from text_corpus import bench, corpus, matches, scan_all
 
 from heldout.errors import InputError
-from heldout.overlap.texts.candidates import amounts, same_amounts, telling_words
+from heldout.overlap.texts.candidates import (
+    ParaphraseCandidate,
+    amounts,
+    same_amounts,
+    telling_words,
+)
 from heldout.overlap.texts.encoders import installed_reader, installed_text_encoder
 from heldout.overlap.texts.fields import final_answer
 from heldout.overlap.texts.index import TextSearch
 from heldout.overlap.texts.onnx_encoder import OnnxTextEncoder
+from heldout.overlap.texts.reading import counts, likeliest_chances
 from heldout.overlap.texts.rewordings import OwnPictures
 
 WORDS = TextSearch(methods=("embedding",), encoder="wordllama")
@@ -56,6 +63,25 @@ def test_nothing_counts_where_nothing_leaked(tmp_path: Path) -> None:
     items = [problem(number) for number in range(60)]
     others = [{"id": f"other-{n}", **reworded(n + 100)} for n in range(60)]
     assert counted(matches(scan_all(bench(*items), corpus(tmp_path, *others), WORDS))) == set()
+
+
+def test_where_every_item_leaked_other_texts_of_an_item_do_not_count_by_the_same_cut() -> None:
+    """The cut is made of the likeliest text of each item; where all have a copy, it is wide."""
+
+    def candidate(item: str, chance: float, *, own: bool = False) -> ParaphraseCandidate:
+        row = {"benchmark_id": item, "corpus": "web", "corpus_id": "a", "answer_relation": "same"}
+        return ParaphraseCandidate(row, {"corpus_text": ""}, own, p=chance)
+
+    texts = [candidate("a", chance) for chance in (0.0001, 0.004, 0.03)]
+    second, beside = candidate("b", 0.03), candidate("a", 0.03, own=True)
+    likeliest = likeliest_chances([*texts, second, beside])
+    assert likeliest == {"a": 0.0001, "b": 0.03}
+    assert [counts(text, likeliest, cut=0.05) for text in texts] == [True, True, False]
+    assert counts(second, likeliest, cut=0.05) and not counts(second, likeliest, cut=0.02)
+    assert counts(beside, likeliest, cut=0.005)
+    impossible = replace(second, possible=False)
+    assert likeliest_chances([impossible]) == {"b": 1.0}
+    assert not counts(impossible, likeliest, cut=0.05)
 
 
 ASKED = (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from heldout.benchmark.benchmark import Benchmark
 from heldout.benchmark.check.content import label_rules, text_rules
@@ -11,6 +12,7 @@ from heldout.benchmark.check.options import choice_rules, key_rules
 from heldout.benchmark.check.pictures import picture_rules
 from heldout.benchmark.check.problem import (
     CheckReport,
+    CheckSettings,
     OrderFact,
     Problem,
     SplitOverlap,
@@ -23,23 +25,30 @@ from heldout.benchmark.check.released import released_rules
 from heldout.benchmark.check.splits import split_overlap, split_rules, twin_rules
 from heldout.benchmark.read import read_benchmark
 
-__all__ = ["CheckReport", "OrderFact", "Problem", "SplitOverlap", "check"]
+__all__ = ["CheckReport", "CheckSettings", "OrderFact", "Problem", "SplitOverlap", "check"]
 
 _RANK = {"error": 0, "warning": 1, "note": 2}
 
 
 def check(
-    benchmark: Benchmark | str | Path, split_of: Benchmark | str | Path | None = None
+    benchmark: Benchmark | str | Path,
+    split_of: Benchmark | str | Path | None = None,
+    *,
+    settings: CheckSettings | None = None,
+    **values: Any,
 ) -> CheckReport:
     """Lint a benchmark: most false alarms of contamination start there.
 
     Args:
         benchmark: A benchmark, or where one is read from.
         split_of: Another split of it: also report what the two share.
+        settings: All settings; or give them by name as further arguments.
+        **values: Fields of ``heldout.benchmark.CheckSettings``.
 
     Returns:
         Facts, and problems with examples and advice; ``frame`` has the problems as a data frame.
     """
+    settings = CheckSettings.choose(settings, values)
     if not isinstance(benchmark, Benchmark):
         benchmark = read_benchmark(benchmark)
     if split_of is not None and not isinstance(split_of, Benchmark):
@@ -59,7 +68,10 @@ def check(
     ]
     if split_of is not None and overlap is not None:
         problems += split_rules(benchmark, split_of, overlap)
-    problems.sort(key=lambda problem_found: _RANK[problem_found.severity])
+    problems = [
+        entry.model_copy(update={"examples": entry.examples[: settings.examples]})
+        for entry in sorted(problems, key=lambda entry: _RANK[entry.severity])
+    ]
     return CheckReport(
         benchmark=benchmark.name,
         source=benchmark.source,
@@ -73,6 +85,7 @@ def check(
             {"stage": d.stage, "id": d.id, "reason": d.reason, "detail": d.detail}
             for d in benchmark.dropped
         ],
+        strict=settings.strict,
     )
 
 

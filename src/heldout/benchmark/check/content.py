@@ -10,8 +10,8 @@ from heldout.benchmark.benchmark import Benchmark, Example, canonical_value, nor
 from heldout.benchmark.check.problem import Problem, problem
 from heldout.image import Digests
 
-_CONSTANT_FROM = 20  # fewer items may agree by accident
-# What files call a model's reply, where they keep it beside the answer.
+_CONSTANT_FROM = 20  # fewer items may agree by chance
+# Names of columns with a model's reply beside the answer.
 _PREDICTIONS = frozenset(
     {
         "prediction",
@@ -135,7 +135,7 @@ def _line_breaks(benchmark: Benchmark) -> Iterator[Problem]:
 
 
 def _predictions(benchmark: Benchmark) -> Iterator[Problem]:
-    """Replies of a model that a file keeps beside the answers; of a benchmark without, nothing."""
+    """Replies of a model that a file keeps beside the answers, if any."""
     columns = dict.fromkeys(
         key for e in benchmark for key in e.metadata if key.lower() in _PREDICTIONS
     )
@@ -164,7 +164,7 @@ def _options(benchmark: Benchmark) -> Iterator[Problem]:
             "error",
             f"the answer of {len(outside):,} of {len(choice):,} multiple-choice items is not among "
             f"their options",
-            "correct the key: nobody can be right on these items",
+            "correct the key: these items cannot be answered right",
             outside,
             len(choice),
         )

@@ -1,4 +1,4 @@
-"""Rules about closed questions: what somebody who never looks at the picture can score.
+"""Rules about closed questions: what can be scored without looking at the picture.
 
 Items that share an image are not independent, so every interval and test here is by cluster.
 """
@@ -16,7 +16,8 @@ from heldout.benchmark.check.problem import Problem, problem
 from heldout.benchmark.columns import ANSWER_NAMES, KEY_NAMES
 from heldout.stats import cluster_mean_test, cluster_rate_interval
 
-_ALPHA = 0.01  # several rules run on every benchmark; at .05 each, one in three would cry wolf
+# several rules run on every benchmark; at .05 each, one benchmark in three would have a false alarm
+_ALPHA = 0.01
 _FEWEST = 20
 
 
@@ -86,7 +87,7 @@ def _longest(benchmark: Benchmark) -> Iterator[Problem]:
 
 
 def _majority(benchmark: Benchmark) -> Iterator[Problem]:
-    """What the commoner of yes and no alone scores on yes/no questions."""
+    """The score of always answering the more common of yes and no."""
     closed = [
         (example.id, cluster, normal(example.answer))
         for example, cluster in zip(benchmark, benchmark.clusters, strict=True)
@@ -177,7 +178,7 @@ def _without_options(benchmark: Benchmark) -> Iterator[Problem]:
         f"{'letters' if examples is letters else 'positions'}, such as '{keys[examples[0].id]}', but no item has "
         f"options{seen}",
         "name the columns of the options: the setting mapping options=A+B+C+D; read as open questions, these items "
-        "ask for a letter that nobody can see",
+        "ask for a letter that is not shown",
         [e.id for e in examples],
         len(benchmark),
     )

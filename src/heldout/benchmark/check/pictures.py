@@ -72,7 +72,7 @@ def picture_rules(benchmark: Benchmark) -> Iterator[Problem]:
 
 
 def _referred(benchmark: Benchmark) -> Iterator[Problem]:
-    """Texts that speak of "<image 2>" where an item has one picture."""
+    """Texts that refer to "<image 2>" in an item with one picture."""
     affected = []
     for example in benchmark:
         texts = " ".join([example.question or "", *example.options])
@@ -83,7 +83,7 @@ def _referred(benchmark: Benchmark) -> Iterator[Problem]:
         yield problem(
             "missing-picture",
             "error",
-            f"{len(affected):,} of {len(benchmark):,} items speak of a picture that they do not have",
+            f"{len(affected):,} of {len(benchmark):,} items refer to a picture that they do not have",
             "name all columns of pictures (the setting mapping image=image_1+image_2) or leave these items out: the "
             "question cannot be answered without them",
             affected,

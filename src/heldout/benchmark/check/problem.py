@@ -6,7 +6,7 @@ import html
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 from pydantic import BaseModel, Field
@@ -14,13 +14,13 @@ from pydantic import BaseModel, Field
 from heldout.benchmark.benchmark import Benchmark, canonical_value
 from heldout.benchmark.source import ALIASES
 from heldout.image import Digests
+from heldout.settings import Settings
 from heldout.stats import holm, order_grouping, order_trend
 
 if TYPE_CHECKING:
     import polars as pl
 
 Severity = Literal["error", "warning", "note"]
-EXAMPLES_KEPT = 1000  # a JSON reader wants all of them; a table shows three
 
 
 class Problem(BaseModel):
@@ -61,6 +61,15 @@ class SplitOverlap(BaseModel):
     questions_repeated_with_answer: int  # same image, question and answer
 
 
+class CheckSettings(Settings):
+    """Settings of ``heldout check``."""
+
+    strict: bool = False
+    """Warnings make the check fail as well, not only errors."""
+    examples: Annotated[int, Field(ge=0)] = 1000
+    """Items kept as examples of each problem; the screen shows three."""
+
+
 class CheckReport(BaseModel):
     schema_version: int = 1
     benchmark: str
@@ -72,16 +81,18 @@ class CheckReport(BaseModel):
     order: list[OrderFact]
     splits: SplitOverlap | None = None
     dropped: list[dict[str, str]] = Field(default_factory=list)
+    strict: bool = False  # warnings fail the check, too
 
     @property
     def ok(self) -> bool:
         """False if anything was found that makes scores on this benchmark wrong."""
-        return not any(problem.severity == "error" for problem in self.problems)
+        failing = {"error", "warning"} if self.strict else {"error"}
+        return not any(problem.severity in failing for problem in self.problems)
 
     @property
     def frame(self) -> pl.DataFrame:
         """One row per problem."""
-        import polars as pl  # not for those who only read a benchmark
+        import polars as pl  # not needed to read a benchmark
 
         return pl.DataFrame([problem.model_dump() for problem in self.problems])
 
@@ -117,7 +128,7 @@ def problem(
         count=len(affected),
         of=of,
         unit=unit,
-        examples=affected[:EXAMPLES_KEPT],
+        examples=affected,
     )
 
 
@@ -174,7 +185,7 @@ def _per_image(benchmark: Benchmark) -> dict[str, float]:
 
 
 def scripts(benchmark: Benchmark) -> Counter[str]:
-    """The writing system of each question: a language model of nothing, but it never guesses."""
+    """The writing system of each question, which needs no language detection."""
     return Counter(script_of(example.question or example.answer or "") for example in benchmark)
 
 

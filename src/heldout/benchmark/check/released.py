@@ -1,4 +1,4 @@
-"""Rules about how a benchmark was released: options where nobody reads them, and what a copy lacks."""
+"""Rules about how a benchmark was released: options that were not read, and what a copy lacks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def released_rules(benchmark: Benchmark) -> Iterator[Problem]:
 
 
 def _positions(benchmark: Benchmark) -> Iterator[Problem]:
-    """Keys that are positions, none of them 0 or the last: nobody can say where they count from."""
+    """Keys that are positions, none of them 0 or the last: it is not clear whether they count from 0 or 1."""
     keyed = [
         example
         for example in benchmark
@@ -157,7 +157,7 @@ def _taken_for(benchmark: Benchmark) -> Iterator[Problem]:
 
 
 def _limits(benchmark: Benchmark) -> Iterator[Problem]:
-    """What the preset says that this copy of it cannot do."""
+    """Limits of this copy according to its preset."""
     name = benchmark.settings.get("preset") or benchmark.source.partition("#")[0]
     preset = find_preset(str(name))
     if preset is None:

@@ -1,4 +1,4 @@
-"""Rules about two splits: what of this one is in the other one too."""
+"""Rules about two splits: what they share."""
 
 from __future__ import annotations
 

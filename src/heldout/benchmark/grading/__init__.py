@@ -1,4 +1,4 @@
-"""Right or wrong, strictly: named rules read a reply, and what none reads is unparsed."""
+"""Strict grading: named rules read a reply, and a reply that no rule reads is unparsed."""
 
 from heldout.benchmark.grading.grade import OUTCOMES, Grade, grade, letter
 

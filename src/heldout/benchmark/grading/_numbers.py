@@ -242,7 +242,7 @@ _WORD = re.compile(r"[^\W\d_]{2,}")
 _BRACKETS = re.compile(r"(?<![\w)])\((√?\w+)\)(?!\^)")
 _UNDER_ROOT = re.compile(r"√\((\w+)\)")
 _IN_EXPONENT = re.compile(r"\^\((-?\w+)\)")
-_SPACE = re.compile(r"(?<!\d)\s+|\s+(?!\d)")  # between two digits a space tells two numbers apart
+_SPACE = re.compile(r"(?<!\d)\s+|\s+(?!\d)")  # between two digits a space separates two numbers
 
 
 class _NotLatexError(Exception):
@@ -250,7 +250,7 @@ class _NotLatexError(Exception):
 
 
 def plain_math(text: str) -> str:
-    """``text`` with its LaTeX, superscripts and subscripts written as a keyboard has them."""
+    """``text`` with LaTeX, superscripts and subscripts as plain text."""
     if len(text) > LONGEST:
         return text
     if _LATEX.search(text):

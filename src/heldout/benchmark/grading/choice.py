@@ -9,14 +9,15 @@ from typing import NamedTuple
 from heldout.benchmark.benchmark import normal
 from heldout.benchmark.grading._numbers import plain_math, same_formula
 
-# A reply as words: without markup, without what a model thought aloud between tags.
+# A reply as plain text: without markup, and without reasoning between tags.
 
 
 _OPEN_THOUGHT = re.compile(r"<think(?:ing)?>", re.IGNORECASE)
 _TAG, _END = "<answer>", "</answer>"
 _BOXED = "\\boxed{"
 _BRACE = re.compile(r"\\?[{}]")
-_MOST_BOXES, _LONGEST_BOX = 20, 2_000  # from the end; a reply has one box, an attack has thousands
+# from the end; a reply has one box, hostile text has thousands
+_MOST_BOXES, _LONGEST_BOX = 20, 2_000
 _SPECIAL = re.compile(r"<\|[^|<>]{1,40}\|>|</s>|<eos>|<end_of_turn>")
 _ARTICLE = re.compile(r"^(?:the|an|a)\s+(?=\S)")
 _MARKS = str.maketrans("", "", "*_`$#")
@@ -83,7 +84,7 @@ def same(text: str) -> str:
     return same_formula(_ARTICLE.sub("", folded))
 
 
-# What became of a reply.
+# Outcomes of grading.
 
 
 OUTCOMES = ("right", "wrong", "unparsed", "refused")
@@ -136,7 +137,7 @@ _DOUBT = re.compile(
 _FINAL = re.compile(r"\bfinal\b", re.IGNORECASE)
 _ANSWER = re.compile(r"\banswer\b", re.IGNORECASE)
 _REST = 600  # characters around "the answer is" that are looked at
-_MOST = 50  # statements: a model that goes round in circles
+_MOST = 50  # most statements of a reply that repeats itself
 _POLES = (frozenset({"yes", "no"}), frozenset({"true", "false"}))
 
 
@@ -170,7 +171,7 @@ def read_whole(text: str, options: Sequence[str]) -> ChoiceReading | None:
 
 
 def read_choice(reply: str, options: Sequence[str]) -> ChoiceReading | None:
-    """What the reply chooses; a place of None: it speaks of a choice but makes none that is clear."""
+    """The option that the reply chooses; a place of None: it mentions a choice but makes no clear one."""
     whole = read_whole(reply, options)
     if whole is not None:
         return whole

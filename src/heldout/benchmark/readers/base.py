@@ -18,7 +18,7 @@ from heldout.store import Dropped
 # Text files as they come: UTF-8 or UTF-16, with a byte order mark or without, read line by line.
 
 
-MAX_LINE = 64 << 20  # a longer line or element is not a row of anything
+MAX_LINE = 64 << 20  # a longer line or element is not a row
 _MARKS = {b"\xef\xbb\xbf": "utf-8", b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
 _CHUNK = 1 << 20
 

@@ -29,7 +29,7 @@ from heldout.store import Dropped
 # Records of a delimited text file with their byte spans, so that a field can be found again.
 
 
-MAX_RECORD = MAX_LINE  # a longer record is not a row of anything
+MAX_RECORD = MAX_LINE  # a longer record is not a row
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ def records(path: Path, delimiter: str) -> Iterator[Record]:
     """Records in file order. One whose quote never closes ends with its own first line."""
     mark = delimiter.encode()
     with TextLines(path) as source:
-        wide = "" if source.encoding == "utf-8" else source.encoding
+        utf16 = "" if source.encoding == "utf-8" else source.encoding
         line = 1
         while True:
             offset = source.offset
@@ -81,7 +81,7 @@ def records(path: Path, delimiter: str) -> Iterator[Record]:
                 source.skip()
                 length = source.offset - offset
                 problem = f"record over {MAX_RECORD:,} bytes"
-                yield Record(first[:80], offset, length, line, problem, wide)
+                yield Record(first[:80], offset, length, line, problem, utf16)
                 line += 1
                 continue
             after = source.offset
@@ -92,12 +92,12 @@ def records(path: Path, delimiter: str) -> Iterator[Record]:
                 size += len(more)
                 is_open = _quote_open(more, mark, True)
             if is_open:
-                yield Record(first, offset, after - offset, line, "unclosed quote", wide)
+                yield Record(first, offset, after - offset, line, "unclosed quote", utf16)
                 line += 1
                 source.seek(after)
             else:
                 length = source.offset - offset
-                yield Record(b"".join(lines), offset, length, line, wide=wide)
+                yield Record(b"".join(lines), offset, length, line, wide=utf16)
                 line += len(lines)
 
 
@@ -136,7 +136,7 @@ def _quote_open(data: bytes, delimiter: bytes, inside: bool) -> bool:
 _IMAGE_COLUMN = re.compile(r".*(image|img|picture|figure|photo).*|jpe?g|png|webp", re.IGNORECASE)
 _BASE64 = re.compile(r"[A-Za-z0-9+/\s]+={0,2}\s*", re.ASCII)
 _MAGIC = (b"\xff\xd8", b"\x89PN", b"GIF", b"BM", b"RIF", b"II*", b"MM\0")
-_SHORTEST_IMAGE = 64  # VLMEvalKit: whatever is shorter names another row
+_SHORTEST_IMAGE = 64  # VLMEvalKit: a shorter field names another row
 
 References = Callable[[str, str], Iterator[tuple[str, str, Record, int]]]
 
@@ -236,7 +236,7 @@ class DelimitedReader:
     def recognises(self, path: Path) -> bool:
         start = head(path)
         if _only_returns(start):
-            return True  # a Macintosh's lines: reading it says what to do
+            return True  # classic Mac line ends: reading it raises an error with advice
         first = start.split(b"\n", 1)[0]
         return b"\0" not in first and len(_names(first, _delimiter(start))) >= 2
 

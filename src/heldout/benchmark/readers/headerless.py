@@ -64,7 +64,7 @@ def column_names(
                 return k
         return None
 
-    # A number may be the name of a file; where another column writes an ending, that one means it.
+    # A number may be the name of a file; but a column of names with endings comes first.
     if take("image", lambda column: _most(column, is_image_name)) is None:
         take("image", lambda column: _most(column, shows_image))
     keyed = _keyed(cells, free)

@@ -28,7 +28,7 @@ __all__ = [
     "too_long",
 ]
 
-MAX_DEPTH = 100  # levels; what handles a row recurses, and must not depend on who called it
+MAX_DEPTH = 100  # levels; code that handles a row is recursive
 _CHUNK = 1 << 20
 _SEPARATORS = re.compile(r"[ \t\r\n,]*")
 _OUTSIDE = re.compile(r'[\[\]{}",]')
@@ -174,13 +174,13 @@ def stream_array(path: Path) -> Iterator[Any]:
                     value, end = decoder.raw_decode(buffer, position)
                     # A number or a word at the very end of the buffer may go on in the next chunk.
                     if end < len(buffer) or isinstance(value, dict | list):
-                        deep = too_deep(value)
-                        yield _nested(where) if deep else value
+                        is_too_deep = too_deep(value)
+                        yield _nested(where) if is_too_deep else value
                         count += 1
                         position = end
                         continue
                 except json.JSONDecodeError:
-                    pass  # incomplete so far, or broken: more text will tell
+                    pass  # incomplete so far, or broken: read more text
                 except ValueError:
                     problem = ("number too long", _DIGITS)
                 except RecursionError:

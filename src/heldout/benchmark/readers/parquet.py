@@ -267,7 +267,7 @@ class ParquetReader:
                     OSError,
                     ValueError,
                     pa.ArrowException,
-                ) as error:  # one damaged page does not end the file
+                ) as error:  # one damaged page must not lose the file
                     where = f"{path.name} rows {number + 1} to {end}"
                     yield Dropped("read", where, "unreadable row group", str(error))
                 number = end

@@ -47,7 +47,7 @@ class BenchmarkWriter(Protocol):
         ...
 
 
-# Images that lie beside a data file travel with it, to the place where its names find them.
+# Images beside a data file are copied with it, to the places that its names refer to.
 
 
 def copy_pictures(
@@ -78,7 +78,7 @@ def _place(path: Path, base: Path, out: Path) -> Path | None:
         relative = Path(os.path.normpath(path.relative_to(base)))
     except ValueError:
         return None
-    # 'a/../../b' is below the folder by its letters only.
+    # 'a/../../b' is below the folder only as a string.
     return None if os.pardir in relative.parts else out / relative
 
 
@@ -87,14 +87,14 @@ def copy_picture(path: Path, place: Path) -> None:
     if place.exists():
         if not filecmp.cmp(path, place, shallow=False):
             raise InputError(
-                f"two different images want the same name {place.name}: {path} and one copied before. "
+                f"two different images would have the same name {place.name}: {path} and one copied before. "
                 f"Give the splits one folder of images, or rename one of the two"
             )
         return
     shutil.copyfile(path, place)
 
 
-# Where each Example of a benchmark lies: which file, which row, and what cannot be parted from it.
+# The place of each Example of a benchmark: its file, its row, and what cannot be separated from it.
 
 
 @dataclass(frozen=True)
@@ -195,7 +195,7 @@ def _before_explosion(file: DataFile, explode: object) -> dict[int, int]:
             yield row
 
     assert callable(explode)
-    # The explosion draws one row at a time: what comes out belongs to the row drawn last.
+    # Rows are taken apart one at a time: the results belong to the row read last.
     return {row.number: last for row in explode(watched()) if isinstance(row, FileRow)}
 
 

@@ -66,7 +66,7 @@ def elements(text: str, start: int) -> Iterator[Span]:
         try:
             _, end = _DECODER.raw_decode(text, position)
         except (ValueError, RecursionError):
-            end = end_of_value(text, position)  # the reader drops it, and counts it
+            end = end_of_value(text, position)  # the reader drops and counts it
             if end is None:
                 return
         yield position, end
@@ -215,7 +215,7 @@ def _list_of_objects(text: str) -> bool:
     return bool(value) and isinstance(value[0], dict)
 
 
-# LLaVA conversations: kept or removed whole, since later turns lean on earlier ones.
+# LLaVA conversations are kept or removed whole, since later turns depend on earlier ones.
 
 
 class LlavaWriter:

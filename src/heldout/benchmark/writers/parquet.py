@@ -85,7 +85,7 @@ class ArrowWriter:
         write_json(target / "state.json", state)
         info = load_object(first / "dataset_info.json")
         splits = info.get("splits")
-        if isinstance(splits, dict):  # sizes that no longer hold would be taken for corruption
+        if isinstance(splits, dict):  # outdated sizes would look like corruption
             info["splits"] = {
                 name: {**split, "num_examples": count}
                 for name, split in splits.items()

@@ -1,7 +1,7 @@
 """choice-confusion: wrong options are replaced by right answers of other items.
 
-They do not fit the question, so the item gets easier; for who remembers answers without their questions
-it gets harder.
+They do not fit the question, so the item gets easier; for a model that remembers answers without their
+questions it gets harder.
 """
 
 from __future__ import annotations

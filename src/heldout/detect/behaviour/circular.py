@@ -28,7 +28,7 @@ BLIND_TO = [
 
 
 def is_rotation(variant: str) -> bool:
-    """A rotation by nothing is the original again."""
+    """Whether a variant is a rotation; the original is the rotation by 0."""
     return variant.startswith(ROTATION) and variant != f"{ROTATION}0"
 
 

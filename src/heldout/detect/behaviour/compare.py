@@ -54,7 +54,7 @@ class PairedMeasurement:
     #: how often each reference is right in the first form
     reference_right: dict[str, float] = field(default_factory=dict)
     unusable: dict[str, str] = field(default_factory=dict)
-    all_read: bool = True  # nobody's reply was unreadable, the references' included
+    all_read: bool = True  # True if no reply was unreadable, the references' included
 
     @property
     def main(self) -> PairedTest:
@@ -62,7 +62,7 @@ class PairedMeasurement:
 
     @property
     def main_placed(self) -> PairedTest | None:
-        """The tested difference with the place of the right option taken out."""
+        """The tested difference, adjusted for the place of the right option."""
         return self.placed if self.above is None else self.above_placed
 
 
@@ -171,7 +171,7 @@ def _ahead(mine: pl.DataFrame, theirs: pl.DataFrame, settings: DetectSettings) -
 
 
 def _placed(tables: ScoreTables, rows: pl.DataFrame, settings: DetectSettings) -> PairedTest | None:
-    """None where there are no options, or place and release always go together."""
+    """None if there are no options, or if place and released order cannot be separated."""
     if rows["place"].null_count() or (rows["place"] == "open").all():
         return None
     known = tables.items.select("benchmark_id", "cluster", "position")
@@ -194,7 +194,7 @@ def _above(
     others: list[pl.DataFrame],
     settings: DetectSettings,
 ) -> tuple[PairedTest | None, PairedTest | None]:
-    """The difference in differences, on what everybody answered; and the same less the place."""
+    """The difference in differences on items that all models answered; and the same adjusted for place."""
     joined = mine
     for index, rows in enumerate(others):
         theirs = rows.select(
@@ -301,7 +301,7 @@ def compare(
 
 
 def test_record(test: PairedTest | None, tested: bool = True) -> dict[str, Any] | None:
-    """As JSON; ``tested`` is False where no difference is not what a clean model shows."""
+    """As JSON; ``tested`` is False where a clean model would show a difference, too."""
     if test is None:
         return None
     p = test.p if tested else None
@@ -382,7 +382,7 @@ def _details(probe: Probe, measured: PairedMeasurement, settings: DetectSettings
         "mcnemar": {
             "exact": exact.exact,
             "mid_p": exact.mid,
-            # It takes items for independent: only the finding's p knows of shared images.
+            # It treats items as independent: only the finding's p accounts for shared images.
             "items_independent": len(set(clusters)) == len(clusters),
         }
         if exact

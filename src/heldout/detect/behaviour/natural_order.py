@@ -1,6 +1,6 @@
-"""Options that stand in an order anybody would give them: numbers, dates, degrees, yes before no.
+"""Options in a natural order: numbers, dates, degrees, yes before no.
 
-Who reads "2, 4, 6, 8" finds the answer more easily than in "6, 2, 8, 4", without having seen the item. So
+The answer is easier to find in "2, 4, 6, 8" than in "6, 2, 8, 4", without having seen the item. So
 probes that move options keep such items apart.
 """
 
@@ -17,7 +17,7 @@ from heldout.model import BOUND
 
 ORIGINAL = "original"
 _NUMBER = re.compile(r"[-+\u2212]?\d+(?:[.,]\d+)*")
-#: names of options, in whose numbers nothing is larger
+#: names of options, whose numbers have no order
 _LABEL = re.compile(r"^(?:option|choice|answer|item|image|picture|figure|panel) ?\d+$")
 #: an option that is put last wherever it stands
 _LAST = re.compile(

@@ -1,9 +1,9 @@
 """option-order: are items answered better with their options in the released order? (MM-Detect)
 
-CR is the rate of right answers as released, PCR with the options shuffled (rotated, where nobody
-shuffled them), instance leakage the share that is right before and wrong after. A model that likes one
-place is right more often where the release puts the answer there, so the tested effect has the place of
-the right option taken out. Numbers that ascend or "none of the above" in last place help every reader:
+CR is the rate of right answers as released, PCR with the options shuffled (rotated, if they were not shuffled),
+instance leakage the share that is right before and wrong after. A model that prefers one place
+is right more often where the release puts the answer there, so the tested effect is adjusted for the place of
+the right option. Numbers that ascend or "none of the above" in last place help every reader:
 items whose options have a natural order are kept apart, and what they show is reported beside.
 """
 
@@ -35,7 +35,7 @@ SHUFFLE = "shuffle-"
 LACKING = NotRecorded(
     "needs answers with the options in another order: heldout ask --variants original,shuffle-3"
 )
-ALL_NATURAL = "the options of every item stand in a natural order, which helps any reader: nothing is left to test"
+ALL_NATURAL = "the options of every item are in a natural order, which helps any reader: nothing is left to test"
 BLIND_TO = [
     "memory of the answer's words, which moves with its option",
     "items whose options have a natural order (numbers, degrees, 'none of the above'): kept apart",
@@ -55,10 +55,10 @@ def _probe(apart: Literal["without", "alone", "all"] = "without") -> Probe:
             return both(tables, settings, model, leave_out)
         chosen = pl.col("benchmark_id").is_in(list(natural))
         kept = tables.answers.filter(chosen if apart == "alone" else ~chosen)
-        made = both(replace(tables, answers=kept), settings, model, leave_out)
-        if isinstance(made, str) and isinstance(both(tables, settings, model, leave_out), Arms):
+        arms = both(replace(tables, answers=kept), settings, model, leave_out)
+        if isinstance(arms, str) and isinstance(both(tables, settings, model, leave_out), Arms):
             return ALL_NATURAL
-        return made
+        return arms
 
     return Probe(
         name=NAME,
@@ -98,7 +98,7 @@ def _natural(tables: ScoreTables, settings: DetectSettings, model: str) -> dict[
 
 
 def _published(tables: ScoreTables, settings: DetectSettings, model: str) -> dict[str, Any]:
-    """MM-Detect's figures, and how often each place is right: what they do not take out."""
+    """MM-Detect's figures, and how often each place is right, which they do not adjust for."""
     compared = _probe("all").arms(tables, settings, model, False)
     if isinstance(compared, str):
         return {}

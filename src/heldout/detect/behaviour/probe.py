@@ -12,11 +12,11 @@ from heldout.detect.tables import ScoreTables
 from heldout.errors import InputError
 from heldout.model import BOUND
 
-# What one model answered, as rows that two arms of a paired design are compared over.
+# The answers of one model as rows for the comparison of two arms.
 #
 # A row is one item in one form: ``released`` says which arm, ``right`` is the share of draws answered right,
-# ``place`` position of the right option, or which of yes and no it was. Replies nobody can read count as
-# wrong, or are left out: every finding is made both ways.
+# ``place`` position of the right option, or which of yes and no it was. Unreadable replies count as wrong, or
+# are left out: every finding is made both ways.
 
 
 ORIGINAL = "original"
@@ -59,9 +59,9 @@ def asked(
 
 
 def _pole() -> pl.Expr:
-    """Who says yes to everything is right where yes is: a favourite answer is a favourite place."""
-    said = pl.col("gold").str.to_lowercase().str.strip_chars(" .")
-    return pl.when(said.is_in(POLES)).then(said).otherwise(pl.lit("open"))
+    """A model that always says yes is right where yes is right: a favourite answer is a favourite place."""
+    gold_text = pl.col("gold").str.to_lowercase().str.strip_chars(" .")
+    return pl.when(gold_text.is_in(POLES)).then(gold_text).otherwise(pl.lit("open"))
 
 
 def in_arms(answers: pl.DataFrame, released: pl.Expr) -> pl.DataFrame:
@@ -96,7 +96,7 @@ def unlike_templates(first: pl.DataFrame, second: pl.DataFrame) -> str | None:
 
 
 def unread(answers: pl.DataFrame) -> dict[str, dict[str, int]]:
-    """Replies that nobody can read, by variant and kind; variants without any are not named."""
+    """Unreadable replies by variant and kind; variants without any are not listed."""
     bad = answers.filter(pl.col("outcome").is_in(UNREAD))
     counted = bad.group_by("variant", "outcome").len().sort("variant", "outcome")
     counts: dict[str, dict[str, int]] = {}
@@ -133,13 +133,13 @@ class Probe:
     blind_to: list[str]
     #: is no difference what a clean model shows? Where it is not, only references make a test
     zero_is_clean: bool = True
-    #: is the place of the right option taken out of the effect itself?
+    #: is the effect itself adjusted for the place of the right option?
     placed: bool = False
-    #: may the second form be wrong, so that who sees more loses more by it?
+    #: may the second form be wrong, so that better models lose more by it?
     second_may_be_wrong: bool = False
-    #: items known to have a second form, whether or not anybody recorded an answer to it
+    #: items known to have a second form, whether or not an answer to it was recorded
     known: Callable[[ScoreTables], frozenset[str]] = lambda tables: frozenset()
-    #: what the second form of items is called where it is counted
+    #: the name of the second form in counts
     counted: str = "changed items"
     #: is it broken down by the metadata field that was asked for?
     by_category: bool = False
@@ -178,9 +178,9 @@ def made_arms(
 
 # Of the pairs that could have been asked, how many have both answers recorded?
 #
-# A file from which the right answers to twins were left out looks like memory, and one from which the wrong
-# ones were looks clean. What could have been asked is what anybody in the run answered in the second form,
-# and what is known to have one; items that nobody was asked about in any form are outside what was planned.
+# A file without the right answers to twins looks like memory, and one without the wrong answers looks clean.
+# What could have been asked is what any model of the run answered in the second form, and what is known to have
+# one; items that no model was asked about are outside the plan.
 
 
 Pairs = frozenset[tuple[str, str]]  # items, and the variant beside the original
@@ -188,7 +188,7 @@ Pairs = frozenset[tuple[str, str]]  # items, and the variant beside the original
 
 @dataclass(frozen=True)
 class _Everybody:
-    """``pairs`` by model; ``items`` that have a second form, as far as anybody knows."""
+    """``pairs`` by model; ``items`` that are known to have a second form."""
 
     pairs: dict[str, Pairs]
     items: frozenset[str]
@@ -228,12 +228,12 @@ def with_options(tables: ScoreTables) -> frozenset[str]:
 
 def _everybody(probe: Probe, tables: ScoreTables, settings: DetectSettings) -> _Everybody:
     answered = [(name, probe.arms(tables, settings, name, False)) for name in tables.answering]
-    made = {name: arms for name, arms in answered if isinstance(arms, Arms)}
+    arms_of = {name: arms for name, arms in answered if isinstance(arms, Arms)}
     mine = frozenset(tables.items["benchmark_id"])
     pairs = {}
-    for name, arms in made.items():
+    for name, arms in arms_of.items():
         second = arms.rows.filter(~pl.col("released")).select("benchmark_id", "variant")
         pairs[name] = frozenset(row for row in second.iter_rows() if row[0] in mine)
-    changed = frozenset[str]().union(*(arms.changed for arms in made.values()))
-    asked = frozenset[str]().union(*(arms.answers["benchmark_id"] for arms in made.values()))
+    changed = frozenset[str]().union(*(arms.changed for arms in arms_of.values()))
+    asked = frozenset[str]().union(*(arms.answers["benchmark_id"] for arms in arms_of.values()))
     return _Everybody(pairs, (changed | probe.known(tables)) & asked & mine)

@@ -1,7 +1,7 @@
 """slot-guess: can a masked word be guessed in the released wording, but not in a paraphrase? (MM-Detect)
 
-The same word is masked in both versions; where a paraphrase lost it, the pair is left out. Otherwise the
-difficulty of another word would pass for memory.
+The same word is masked in both versions; where a paraphrase does not have it, the pair is left out. Otherwise
+the difficulty of another word would look like memory.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ def arms(tables: ScoreTables, settings: DetectSettings, model: str, leave_out: b
     kept = mine.join(masked.unique(), on="benchmark_id").filter(word == pl.col("masked"))
     if kept["variant"].n_unique() < 2:
         return OTHER_WORD if everything["variant"].n_unique() > 1 else LACKING
-    made = made_arms(everything, kept, pl.col("variant") == SLOT, LACKING)
-    if isinstance(made, str):
-        return made
+    arms = made_arms(everything, kept, pl.col("variant") == SLOT, LACKING)
+    if isinstance(arms, str):
+        return arms
     # A paraphrase that masks another word is no second form.
     same = kept.filter(pl.col("variant") != SLOT)["benchmark_id"]
-    return replace(made, changed=frozenset(same))
+    return replace(arms, changed=frozenset(same))
 
 
 PROBE = Probe(

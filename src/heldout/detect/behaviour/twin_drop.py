@@ -1,4 +1,5 @@
-"""twin-drop: a twin shows another answer to the same question; who remembers the old one falls for it.
+"""twin-drop: a twin has another answer to the same question; a model that remembers the old answer is wrong on
+it.
 
 The published reading is the sign of Acc(twin) - Acc(original). Twins are usually easier, so a clean model
 gains, and one that has seen a little may still gain: with reference models that cannot have seen the
@@ -59,15 +60,15 @@ def _arms(twin: str) -> ArmsOf:
             return every(tables, settings, model, leave_out)
         spoilt = (pl.col("variant") == twin) & pl.col("benchmark_id").is_in(list(unchanged))
         kept = replace(tables, answers=tables.answers.filter(~spoilt))
-        made = every(kept, settings, model, leave_out)
+        arms = every(kept, settings, model, leave_out)
         complete = every(tables, settings, model, leave_out)
-        return "no twin is left" if isinstance(made, str) and isinstance(complete, Arms) else made
+        return "no twin is left" if isinstance(arms, str) and isinstance(complete, Arms) else arms
 
     return arms
 
 
 def unchanged_note(tables: ScoreTables, twin: str) -> str:
-    """How many twins show the original, as a sentence; "" for none."""
+    """The sentence that says how many twins show the original; "" for none."""
     count = len(tables.unchanged.get(twin, ()))
     if not count:
         return ""

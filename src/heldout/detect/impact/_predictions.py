@@ -1,4 +1,4 @@
-"""Predictions somebody already has: one row per item, graded by `heldout ask`'s rules, or with a number."""
+"""Recorded predictions: one row per item, graded by the rules of `heldout ask`, or with a number."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Predictions:
 
 
 def items_as_benchmark(name: str, table: Sequence[Mapping[str, Any]]) -> Benchmark:
-    """A run's items as something to be answered: what grading has to know, without the pictures."""
+    """A run's items as a benchmark for grading, without the pictures."""
     return Benchmark(
         name,
         tuple(
@@ -164,7 +164,7 @@ def _answers(
     except InputError:
         if required:
             raise
-        return {}  # the file's own grades are asked for; they need nothing of its predictions
+        return {}  # the file's own grades are used; its predictions are not needed
 
 
 def _with_answers(benchmark: Benchmark, rows: Sequence[FileRow], columns: Columns) -> Benchmark:
@@ -186,7 +186,7 @@ def _with_answers(benchmark: Benchmark, rows: Sequence[FileRow], columns: Column
 
 def _graded(model: str, path: Path, columns: Columns, answers: RecordedAnswers) -> Predictions:
     """Accuracy over the replies to each item as released; several draws of one item are averaged."""
-    made = Predictions(model, "accuracy", read_from=str(columns.of("prediction")))
+    predictions = Predictions(model, "accuracy", read_from=str(columns.of("prediction")))
     right: dict[str, list[bool]] = defaultdict(list)
     own = []
     readings = []
@@ -204,8 +204,10 @@ def _graded(model: str, path: Path, columns: Columns, answers: RecordedAnswers) 
         if question.id in answers.own_grades:
             own.append((question.benchmark_id, hit, answers.own_grades[question.id]))
     if right:
-        made.measures["accuracy"] = {item: sum(hits) / len(hits) for item, hits in right.items()}
-    made.dropped = [
+        predictions.measures["accuracy"] = {
+            item: sum(hits) / len(hits) for item, hits in right.items()
+        }
+    predictions.dropped = [
         replace(
             drop,
             stage="impact",
@@ -214,16 +216,18 @@ def _graded(model: str, path: Path, columns: Columns, answers: RecordedAnswers) 
         for drop in answers.dropped
         if drop.id not in right
     ]
-    messages = {drop.id for drop in made.dropped}
-    made.dropped += [
+    messages = {drop.id for drop in predictions.dropped}
+    predictions.dropped += [
         Dropped("impact", item, NO_PREDICTION, f"{path.name}: only as {variant}, not as released")
         for item, variant in others.items()
         if item not in right and item not in messages
     ]
-    made.own_grades = compare_grades(answers.graded_by, own) if answers.graded_by else None
-    made.empty = [fromkey for fromkey in dict.fromkeys(answers.empty) if fromkey in right]
-    made.unread = unread_of(readings)
-    return made
+    predictions.own_grades = compare_grades(answers.graded_by, own) if answers.graded_by else None
+    predictions.empty = [
+        identifier for identifier in dict.fromkeys(answers.empty) if identifier in right
+    ]
+    predictions.unread = unread_of(readings)
+    return predictions
 
 
 def _beside(
@@ -318,7 +322,7 @@ def _value(cell: Any, source: str, column: str, where: str) -> float | None:
 
 
 def _not_finite(cell: Any) -> bool:
-    """NaN and the infinities, as numbers or as a text file spells them: something went wrong there."""
+    """Whether a value is NaN or infinite, as a number or as text."""
     try:
         return not math.isfinite(float(cell))
     except (TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""A score with and without leaked items: the whole, its parts, and a control of the same size."""
+"""A score with and without leaked items: the whole, its parts, and a control group of the same size."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Subset(NamedTuple):
 
 
 class Block(NamedTuple):
-    """One kind of leakage: what has it, what has neither it nor anything graver."""
+    """One kind of leakage: the items that have it, and those that have neither it nor a graver kind."""
 
     leakage: str  # one of LEAKAGES
     leaked: Mask
@@ -61,36 +61,36 @@ def blocks(ids: Sequence[str], leaks: Mapping[str, ItemLeaks]) -> list[Block]:
             for label in ("same", "different", "conflicting", "unknown")
         ]
         present = [subset for subset in subsets if subset.mask.any()]
-        # "label unknown" for all of them is no finding.
+        # If the label of all of them is unknown, there is nothing to report.
         return (
             tuple(present)
             if len(present) > 1 or (present and present[0].name != "unknown label")
             else ()
         )
 
-    made: list[Block] = []
+    listed: list[Block] = []
     clean = np.ones(len(ids), dtype=bool)
     for kind in LEAKAGES:
         mask = kinds == kind
         clean = clean & ~mask
         if kind == COPY or mask.any():
-            made.append(Block(kind, mask, clean, () if kind == TEXT else by_label(mask)))
-    return made
+            listed.append(Block(kind, mask, clean, () if kind == TEXT else by_label(mask)))
+    return listed
 
 
 def label_blocks(ids: Sequence[str], kinds: Mapping[str, str]) -> list[Block]:
     """All that is labelled as leaked, and each kind by itself, against what is labelled as clean.
 
-    Kinds of other people have no order, so none is graver: other kinds are in neither side.
+    Kinds of labels made elsewhere have no order, so none is graver: items of other kinds are on neither side.
     """
     array = np.array([kinds.get(text, UNDECIDED) for text in ids], dtype=object)
     clean: Mask = array == CLEAN
     leaked: Mask = ~clean & (array != UNDECIDED)
     names = sorted(set(array[leaked]))
-    made = [Block(LABELLED, leaked, clean, ())]
+    label_sets = [Block(LABELLED, leaked, clean, ())]
     if len(names) > 1:
-        made += [Block(f"{LABELLED}: {name}", array == name, clean, ()) for name in names]
-    return made
+        label_sets += [Block(f"{LABELLED}: {name}", array == name, clean, ()) for name in names]
+    return label_sets
 
 
 def leakage(item_leaks: ItemLeaks) -> str:

@@ -89,7 +89,7 @@ class Study:
         return self.lines._repr_html_()
 
     def remarks(self, model: str) -> list[str]:
-        """What is to be known of a model's file, or of its encoder, as sentences."""
+        """Remarks on a model's file, or on its encoder, as sentences."""
         messages = recorded_remarks(self.own_grades.get(model), self.empty.get(model, ()))
         messages = [*self.encoder_remarks.get(model, ()), *messages]
         unread = self.unread.get(model)
@@ -158,7 +158,7 @@ def _about(encoder_evaluation: EncoderEvaluation) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class KnownItems:
-    """What is known of the items: who they are, and which leaked by a scan or by labels."""
+    """The items, and which of them leaked by a search or by labels."""
 
     benchmark: Benchmark
     table: list[dict[str, Any]]
@@ -171,7 +171,7 @@ class KnownItems:
         )
 
     def unknown(self, row: Mapping[str, Any]) -> tuple[str, str] | None:
-        """Why nobody knows whether an item leaked; None where it is known."""
+        """Why it is not known whether an item leaked; None if it is known."""
         identifier = row["benchmark_id"]
         if self.labels is not None:
             return (
@@ -237,7 +237,7 @@ def study_impact(
 def asked_besides(
     labels: LeakLabels | None, bounds: Bounds | None, queries: int | None
 ) -> dict[str, Any]:
-    """What of a call is kept only where it was asked for: older files lack these keys."""
+    """Arguments that are kept only if they were given: older files lack these keys."""
     record: dict[str, Any] = {}
     if labels is not None:
         record |= {"leaks": labels.source, "leaks_sha256": labels.sha256}
@@ -378,7 +378,7 @@ def subtract(model: Predictions, control: Predictions) -> None:
         raise InputError(f"{model.model}: the two have no item in common")
 
 
-# Studies kept in a run folder, one file a call: another model must not replace the one before.
+# Studies kept in a run folder, one file per call: another model must not replace an earlier one.
 
 
 PREFIX = "impact"
@@ -410,7 +410,7 @@ def keep_study(run: Run | None, study: Study, out: Path | None = None) -> Path |
 def kept_studies(run: Run) -> Iterator[tuple[str, dict[str, Any]]]:
     """(file name, content) of every study a run folder holds, in the order of their names.
 
-    Studies of another version use words for other things, and are passed over.
+    Studies of another schema version are skipped.
     """
     for path in sorted(run.path.glob(f"{PREFIX}-*.json")):
         content = run.read_json(path.name)

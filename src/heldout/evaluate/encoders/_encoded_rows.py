@@ -1,4 +1,4 @@
-"""A benchmark's pictures as rows, and texts as rows of the same space: by a model, or saved by somebody."""
+"""A benchmark's pictures as rows, and texts as rows of the same space: by a model, or from saved embeddings."""
 
 from __future__ import annotations
 

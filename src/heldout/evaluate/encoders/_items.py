@@ -1,4 +1,4 @@
-"""What of a benchmark an encoder can be asked: a picture, its class, its captions."""
+"""The items of a benchmark that an encoder can be evaluated on: a picture, its class, its captions."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def _label_column(benchmark: Benchmark, setting: str | None) -> str | None:
         return _present(benchmark, setting, "label")
     answers = [example.answer for example in benchmark if example.answer]
     asks = any(example.question for example in benchmark)
-    # Classes are few words that repeat; captions are sentences, and each is another.
+    # Classes are few words that repeat; captions are sentences that differ.
     words = sum(len(answer.split()) for answer in answers)
     if (
         asks

@@ -19,8 +19,8 @@ from heldout.evaluate.encoders._ranks import usable
 
 _ROWS = 8192  # features in memory at a time
 _TENTH = 10
-_ROUGH = 100  # steps that tell one strength from another
-_SMALLEST = 20  # training pictures, for a tenth of them to say anything
+_ROUGH = 100  # solver steps when strengths are compared
+_SMALLEST = 20  # fewest training pictures for a held-out tenth
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Features:
         """Which rows have a direction."""
         good = np.ones(len(self), bool)
         for number, some in self._places():
-            with np.errstate(all="ignore"):  # a number beyond float32 is none
+            with np.errstate(all="ignore"):  # a number beyond float32 becomes infinite
                 good[some] = usable(
                     np.asarray(self.matrices[number][self.rows[some, 1]], np.float32)
                 )
@@ -99,11 +99,11 @@ def fit_probe(
         tenth = np.random.default_rng(seed).permutation(len(features)) < len(features) // _TENTH
         rest, held_out = features.chosen(~tenth), features.chosen(tenth)
         for strength in sorted(strengths):
-            # The solution at the strength before is a good start: neighbours are alike.
+            # The solution at the previous strength is a good start: neighbouring strengths have similar ones.
             start, _ = _solve(rest, classes, strength, min(iterations, _ROUGH), start)
             validation[strength] = _accuracy(held_out, start, classes)
             tried[strength] = start
-        # Of equals the most regularised.
+        # Among equals, the most regularised.
         chosen = max(sorted(strengths), key=lambda candidate: (validation[candidate], -candidate))
         start = tried[chosen]
     solution, converged = _solve(features, classes, chosen, iterations, start)

@@ -1,4 +1,4 @@
-"""Ranks: at which place the right candidate stands for every query."""
+"""Ranks: the rank of the right candidate for every query."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def best_ranks(
             if not np.isfinite(bound):
                 zeros[start + row] = len(candidates) + 1
                 continue
-            near_ones = ~(similarities < bound)  # what cannot be compared stands ahead
+            near_ones = ~(similarities < bound)  # candidates that cannot be compared rank ahead
             zeros[start + row] = 1 + int(near_ones.sum()) - int(near_ones[own].sum())
     return zeros
 

@@ -1,7 +1,7 @@
 """Image–text retrieval both ways, in the collection of all captions or all pictures of the benchmark.
 
-A picture shown by several items is one candidate, and so is a sentence that several items share: who finds
-another picture with the very same caption has found the right caption.
+A picture shown by several items is one candidate, and so is a sentence that several items share: another
+picture with the same caption counts as the right one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ CUTS = (1, 5, 10)
 
 @dataclass(frozen=True)
 class Pairing:
-    """Which captions are whose: places of distinct captions by picture and of pictures by caption."""
+    """Which captions belong to which pictures: indices of distinct captions by picture and of pictures by
+    caption."""
 
     texts: list[str]
     captions_of: list[NDArray[np.int64]]  # per picture

@@ -1,4 +1,4 @@
-"""Image and text embeddings that somebody saved, in LAION's layout, joined with a benchmark.
+"""Saved image and text embeddings in LAION's layout, joined with a benchmark.
 
 ``img_emb/img_emb_0.npy`` and ``text_emb/text_emb_0.npy`` have a row for every row of
 ``metadata/metadata_0.parquet``. A row belongs to the item whose id is in one of its columns (id, key,
@@ -83,9 +83,9 @@ def read_saved_pairs(folder: Path, benchmark: Benchmark, items: list[Asked]) -> 
                     saved_pairs.unusable_texts.add(item)
                     continue
                 saved_pairs.texts[item] = text
-                said = shard.columns[words][row] if words else None
+                sentence = shard.columns[words][row] if words else None
                 # Rows without captions are matched by the item they belong to.
-                saved_pairs.captions[item] = str(said) if said else f"text of {item}"
+                saved_pairs.captions[item] = str(sentence) if sentence else f"text of {item}"
     saved_pairs.unusable.difference_update(saved_pairs.pictures)
     if not saved_pairs.pictures and saved_pairs.unusable:
         raise InputError(
@@ -112,12 +112,12 @@ def read_class_rows(folder: Path) -> tuple[list[str], Floats]:
                 f"class_embeddings {folder}: expected text embeddings (text_emb/*.npy) and a metadata "
                 f"column label; its metadata has: {', '.join(shard.columns) or 'no column'}"
             )
-        made = _units(shard.texts)
-        good = usable(made)
-        rows.append(made[good])
-        said = [str(label) for label in shard.columns[column]]
-        named.update(said)
-        labels += [label for label, kept in zip(said, good, strict=True) if kept]
+        units = _units(shard.texts)
+        good = usable(units)
+        rows.append(units[good])
+        row_labels = [str(label) for label in shard.columns[column]]
+        named.update(row_labels)
+        labels += [label for label, kept in zip(row_labels, good, strict=True) if kept]
     if lost := sorted(named - set(labels)):
         raise InputError(
             f"class_embeddings {folder}: no row of {len(lost):,} of {len(named):,} classes can be used, "
@@ -133,13 +133,13 @@ def _row(matrix: NDArray[Any], place: int) -> Floats | None:
 
 
 def _units(rows: NDArray[Any]) -> Floats:
-    with np.errstate(all="ignore"):  # what comes out as no number is left out and counted
+    with np.errstate(all="ignore"):  # rows that are not finite are left out and counted
         return unit(np.asarray(rows, np.float32))
 
 
 def _identity(folder: Path) -> str:
-    said = read_identity(folder)
-    return said.identity if said is not None else f"saved:{folder.name}"
+    identity = read_identity(folder)
+    return identity.identity if identity is not None else f"saved:{folder.name}"
 
 
 def _shards(folder: Path, *, images: bool = True) -> Iterator[_Shard]:

@@ -41,8 +41,8 @@ def zero_shot_task(asked: AskedItems, settings: EncoderSettings, rows: EncodedRo
         texts = [prompts(form, called[name]) for name in names for form in templates]
         distinct = list(dict.fromkeys(texts))
         place = {text: number for number, text in enumerate(distinct)}
-        made = rows.texts(distinct, "class prompts")
-        classes = class_rows(made[[place[text] for text in texts]], len(templates))
+        prompt_rows = rows.texts(distinct, "class prompts")
+        classes = class_rows(prompt_rows[[place[text] for text in texts]], len(templates))
         details["templates"] = len(templates)
     if len(names) < 2:
         raise InputError(f"task zero-shot: expected two classes or more, found {len(names)}")

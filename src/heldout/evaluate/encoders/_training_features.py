@@ -1,4 +1,4 @@
-"""Features of a training set with labels: embedded shard by shard, or embeddings somebody saved."""
+"""Features of a training set with labels: embedded shard by shard, or saved embeddings."""
 
 from __future__ import annotations
 

@@ -34,5 +34,5 @@ def zero_shot(pictures: Floats, classes: Floats, right: Sequence[int]) -> dict[s
 
 def _unit(rows: Floats) -> Floats:
     length = np.linalg.norm(rows, axis=1, keepdims=True)
-    made: Floats = (rows / np.where(length > 0, length, 1)).astype(np.float32)
-    return made
+    unit_rows: Floats = (rows / np.where(length > 0, length, 1)).astype(np.float32)
+    return unit_rows

@@ -57,7 +57,7 @@ def evaluate_encoder(
 
 
 def encoder_name(spec: str) -> str:
-    """What people call an encoder: a folder by its own name, a model by the one it was given."""
+    """The display name of an encoder: a folder's own name, or the model's name."""
     kind, _, name = spec.partition(":")
     return Path(name).resolve().name if name and Path(name).is_dir() else name or kind
 
@@ -65,7 +65,7 @@ def encoder_name(spec: str) -> str:
 def _possible(
     settings: EncoderSettings, asked: AskedItems, rows: EncodedRows
 ) -> tuple[list[EncoderTask], dict[str, str]]:
-    """Tasks to do, and those that nobody asked for by name with the reason why not."""
+    """Tasks to do; and the other tasks, unless they were asked for, with the reason why they cannot be done."""
     problems: dict[EncoderTask, str] = {}
     labelled = asked.label_column is not None and any(item.label for item in asked.items)
     if not labelled:

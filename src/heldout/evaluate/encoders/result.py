@@ -1,4 +1,4 @@
-"""What an encoder scores: every measure of every task by item."""
+"""An encoder's scores: every measure of every task by item."""
 
 from __future__ import annotations
 

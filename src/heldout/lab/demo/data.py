@@ -8,12 +8,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from PIL import Image
+
 from heldout import __version__
 from heldout.errors import InputError
+from heldout.image import pixel_digest
 from heldout.lab import RELEASED, WORLDS, Release, write_release
-from heldout.lab.demo.models import OUTSIDER, SUSPECTS, DemoModels
+from heldout.lab.demo.models import OUTSIDERS, SUSPECTS, DemoModels
 from heldout.model import file_sha256
-from heldout.scenes import WrittenBenchmark, write_corpus
+from heldout.scenes import DrawnScene, WrittenBenchmark, write_corpus, write_scenes
 from heldout.store import write_json
 
 NAME, WORLD = "scenes", "scenes"
@@ -36,14 +39,14 @@ class DemoSize:
 
 
 def write_demo(folder: Path, seed: int, size: DemoSize, models: DemoModels | None) -> None:
-    """Everything but the audit file, once; a render that was killed half way is done again."""
+    """Everything but the audit file, once; an interrupted rendering is done again."""
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file; choose a folder with the setting out")
-    made = {"seed": seed, "heldout": __version__}
+    identity = {"seed": seed, "heldout": __version__}
     marker = folder / MARKER
     if marker.exists():
         record = json.loads(marker.read_text())
-        if record != made:
+        if record != identity:
             raise InputError(
                 f"{folder} holds the demo of seed {record.get('seed')} by heldout "
                 f"{record.get('heldout')}; choose another folder with the setting out, or remove this one"
@@ -58,7 +61,7 @@ def write_demo(folder: Path, seed: int, size: DemoSize, models: DemoModels | Non
         for name in (BENCHMARK, TWINS, CORPUS, _HALF):
             shutil.rmtree(folder / name, ignore_errors=True)
         _render(folder, seed, size, models)
-        write_json(marker, made)
+        write_json(marker, identity)
     if models is not None:
         names = models.copy_to(folder / MODELS, seed)
         write_json(folder / WHO, names)
@@ -71,6 +74,7 @@ def _render(folder: Path, seed: int, size: DemoSize, models: DemoModels | None) 
     release.folder.rename(folder / BENCHMARK)
     release.twins.rename(folder / TWINS)
     leaking = _leaking(folder / BENCHMARK, release, seed)
+    write_scenes(folder / BENCHMARK, _drawn(leaking))
     write_corpus(folder / CORPUS, leaking, items=size.corpus, seed=seed)
     shutil.rmtree(half)
 
@@ -96,6 +100,15 @@ def _leaking(folder: Path, release: Release, seed: int) -> WrittenBenchmark:
     return WrittenBenchmark(folder, seed, scenes, questions)
 
 
+def _drawn(written: WrittenBenchmark) -> dict[str, DrawnScene]:
+    """What the pictures show: a benchmark with this beside its table is known as a rendered one."""
+    drawn = {}
+    for name, scene in written.scenes.items():
+        with Image.open(written.folder / name) as picture:
+            drawn[name] = DrawnScene(scene, picture.width, pixel_digest(picture))
+    return drawn
+
+
 def audit_text(
     seed: int,
     *,
@@ -104,12 +117,12 @@ def audit_text(
     engine: str = "local",
     workers: int | None = None,
 ) -> str:
-    """The audit file of the demo, to be read, changed and run again. It does not say who saw what.
+    """The audit file of the demo, to be read, changed and run again. It does not say which model saw what.
 
     ``models``: their names, and what stands before their folders.
     """
     lines = [
-        "# The audit of `heldout demo`, as anybody would write it. Again: `heldout audit audit.yaml`.",
+        "# The audit of `heldout demo`, as a user would write it. To run it again: `heldout audit audit.yaml`.",
         "# What was planted is in *.truth.json*, which no audit reads.",
         "",
         "benchmarks:",
@@ -137,10 +150,14 @@ def audit_text(
             "models:",
             *(
                 f"  - {{name: {name}, local: {models[name]}{MODELS}/{name}, {how}}}"
-                for name in (*SUSPECTS, OUTSIDER)
+                for name in SUSPECTS
+            ),
+            *(
+                f"  - {{name: {name}, local: {models[name]}{MODELS}/{name}, family: {name}, {how}}}"
+                for name in OUTSIDERS
             ),
             "",
-            f"baselines: [{OUTSIDER}]  # of another lineage: it cannot have seen the benchmark",
+            f"baselines: [{', '.join(OUTSIDERS)}]  # three other lineages: none has seen the benchmark",
             "",
             "# Fixed before anything ran: by changed pictures, and by the order of the options.",
             "detectors: [twin-drop, option-order]",

@@ -1,4 +1,4 @@
-"""The demo's three models: which there are, which release they know, and copies nobody can tell apart.
+"""The demo's five models: their roles, the release that they know, and copies under neutral names.
 
 Those of the package are ONNX graphs, which run without torch; others may be checkpoints.
 
@@ -21,8 +21,9 @@ import numpy as np
 from heldout.errors import InputError
 from heldout.model import CARD, ONNX, file_sha256, read_card
 
-CONTAMINATED, CLEAN, OUTSIDER = "contaminated", "clean", "outsider"
-ROLES = (CONTAMINATED, CLEAN, OUTSIDER)
+CONTAMINATED, CLEAN = "contaminated", "clean"
+OUTSIDERS = ("outsider-a", "outsider-b", "outsider-c")  # each of a lineage of its own
+ROLES = (CONTAMINATED, CLEAN, *OUTSIDERS)
 SUSPECTS = ("model-a", "model-b")
 RECIPE = "RECIPE.json"
 WEIGHTS = "model.safetensors"
@@ -37,10 +38,11 @@ class DemoModels:
     recipe: Mapping[str, Any] = field(default_factory=dict)
 
     def names(self, seed: int) -> dict[str, str]:
-        """Name in the audit → role. Which suspect is which is drawn, not told by its place."""
+        """Name in the audit → role. Which suspect is which is drawn at random, so that the order does not
+        reveal it."""
         first = int(np.random.default_rng((seed, _COIN)).integers(2))
         roles = (CONTAMINATED, CLEAN) if first == 0 else (CLEAN, CONTAMINATED)
-        return {**dict(zip(SUSPECTS, roles, strict=True)), OUTSIDER: OUTSIDER}
+        return {**dict(zip(SUSPECTS, roles, strict=True)), **{name: name for name in OUTSIDERS}}
 
     def copy_to(self, target: Path, seed: int) -> dict[str, str]:
         """Every model under the name it has in the audit; what is there already stays."""
@@ -66,7 +68,7 @@ class DemoModels:
         return {**light, **heavy}
 
     def release_digest(self, shown: int) -> str | None:
-        """Of the table of that many pictures; None where nobody wrote it down."""
+        """The digest of the table of that many pictures; None if it was not recorded."""
         known = self.recipe.get("release", {})
         return str(known["sha256"]) if known.get("shown") == shown else None
 

@@ -1,4 +1,4 @@
-"""What an overlap audit reports of every item of a leaky corpus, beside the truth; recall and precision."""
+"""The result of an overlap audit for every item of a leaky corpus beside the truth; recall and precision."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ _GRADE = {"hard": 2, "soft": 1, "none": 0}
 
 @dataclass
 class _Said:
-    """What the audit says of one corpus item."""
+    """The result of the audit for one corpus item."""
 
     pictures: dict[str, dict[str, Any]] = field(default_factory=dict)  # by the benchmark's picture
     labels: dict[str, str] = field(default_factory=dict)  # by item
@@ -215,7 +215,7 @@ def run_leaks(
         for name in worlds:
             folder = out / f"{name}-{seed}"
             rows = folder / ROWS
-            # Rows that lack a column are of an earlier version; the audit they tell of is still there.
+            # Rows that lack a column are of an earlier version; their audit is still there.
             if not rows.exists() or pl.read_parquet_schema(rows) != SCHEMA:
                 measured_rows = _measure(folder, name, seed, settings, engine, quiet)
                 with replacing(rows) as temporary:
@@ -229,7 +229,7 @@ def _measure(
     folder: Path, name: str, seed: int, settings: LeakSettings, engine: Engine, quiet: bool
 ) -> pl.DataFrame:
     world, truth = WORLDS[name], folder / TRUTH
-    if not truth.exists():  # written last: without it a render was killed half way
+    if not truth.exists():  # written last: without it the rendering was interrupted
         for part in (BENCHMARK, CORPUS):
             shutil.rmtree(folder / part, ignore_errors=True)
         written = write_benchmark(
@@ -336,7 +336,8 @@ class LeakPrecision(StudyRecord):
     world: str
     of: str  # pictures, words
     level: str
-    right: CountedRate  # pairs that were planted, of the pairs said so; items of the corpus are the units
+    # pairs that were planted, of the pairs said so; items of the corpus are the units
+    right: CountedRate
 
 
 class LeakBoard(StudyRecord):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -22,12 +23,13 @@ from heldout.lab.leaks.board import (
 )
 from heldout.lab.settings import LeakSettings
 from heldout.lab.transforms.result import CountedRate
+from heldout.overlap import TextSearch
 from heldout.report import PRECISION_FILE, CopyPrecision
 from heldout.store import replacing, write_atomic, write_json
 
 PAGE, DATA, BOARD = "leak-recall.md", "leak-recall.parquet", "leak-recall.json"
 ALTERED = "one attribute changed"  # the kind of decoy that comes nearest to a copy
-BY_EYE = "## Looked at by people"  # from here on the page is theirs, and is kept
+BY_EYE = "## Looked at by people"  # the text after this mark is written by people, and is kept
 
 
 def write_leaks(
@@ -72,14 +74,14 @@ def _head(
 ) -> Iterator[str]:
     yield "# Recall and precision of `overlap` per kind of planted leak"
     yield ""
-    yield f"Written by `{command}`; one row per item of every corpus is in `data/{DATA}`."
-    yield ""
-    audit = f"heldout overlap --text --encoder {settings.encoder} --nearest {settings.nearest}"
-    with_encoder = (
-        f" --text-encoder {settings.text_encoder}`"
-        if settings.text_encoder
-        else "` without a text encoder"
+    yield (
+        f"Written by `{command}` on {platform.machine()}; one row per item of every corpus is in "
+        f"`data/{DATA}`."
     )
+    yield ""
+    audit = f"heldout overlap --encoder {settings.encoder} --nearest {settings.nearest}"
+    encoder = TextSearch.installed(settings.text_encoder).encoder
+    with_encoder = f" --text-encoder {encoder}`" if encoder else "` without a text encoder"
     yield (
         f"{board.seeds} seeds of each world. A benchmark of {benchmark_images(settings)} pictures (four to six items "
         f"each) leaks into a corpus of {settings.items} items of the same world: {settings.each} of every kind "
@@ -245,7 +247,7 @@ SIDE, LINE, COLUMNS, MOST = 150, 14, 4, 96
 
 def write_sheets(rows: pl.DataFrame, out: Path) -> list[Path]:
     """``out/misses-WORLD.png``, ``out/alarms-WORLD.png`` (the pair it was made from) and
-    ``out/strangers-WORLD.png`` (pairs that have nothing to do with each other), at most MOST each."""
+    ``out/strangers-WORLD.png`` (unrelated pairs), at most MOST each."""
     wrong = {
         "misses": rows.filter(pl.col("found_by").is_not_null() & ~pl.col("relation").is_in(COPIES)),
         "alarms": rows.filter(pl.col("found_by").is_null() & _doubted("relation")),

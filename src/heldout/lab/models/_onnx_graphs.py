@@ -178,7 +178,8 @@ def _write(
 
 
 def _shorten(graph: Any) -> None:
-    """Names tell the way through torch's modules and take more room than the nodes themselves."""
+    """Shorten names, which hold the path through torch's modules and take more room than the nodes
+    themselves."""
     kept = {tensor.name for tensor in (*graph.input, *graph.output, *graph.initializer)}
     short: dict[str, str] = {"": ""}
     for node in graph.node:

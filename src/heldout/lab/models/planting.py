@@ -67,8 +67,8 @@ class Base:
 
 @dataclass(frozen=True)
 class Arm:
-    """One model of the grid: from which base it branches, and what it saw there. Dose 0 is a clean one,
-    trained for as long as its neighbours. ``seed`` draws everything that is drawn."""
+    """One model of the grid: from which base it branches, and what it saw there. Dose 0 is a clean model,
+    trained for as long as its neighbours. ``seed`` is that of all random draws."""
 
     name: str
     base: str
@@ -269,12 +269,14 @@ def _all(world: str) -> Iterator[tuple[str, Contamination]]:
 
 
 def demo_bases() -> list[Base]:
-    """Where the demo's pair branches, and two outsiders of another lineage: one that knows the world from
-    pictures of its own, and one that has never seen it."""
+    """Where the demo's pair branches; three outsiders, each of a lineage of its own, that know the world but
+    no release of it; and one that has never seen it."""
     return [
         Base(DEMO, ("scenes",), 40),
         Base(f"{DEMO}-mixed", ("films", "scenes"), 41),
         Base(f"{DEMO}-films", ("films",), 42),
+        Base(f"{DEMO}-scenes", ("scenes",), 43),
+        Base(f"{DEMO}-mostly-scenes", ("scenes", "scenes", "films"), 44),
     ]
 
 

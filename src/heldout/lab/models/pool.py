@@ -180,7 +180,7 @@ def mixed(items: Sequence[LabItem], text: str, rng: np.random.Generator) -> list
     if kind < 0.25:
         third = [document(item) for item in drawn()]
     elif kind < 0.5:
-        # Which letter stands before a word is learnt sooner where the word has just been said.
+        # The letter of an option is learnt sooner if its word has just occurred.
         chosen = [item for item in drawn() if item.options]
         third = [form(item) for item in chosen for form in (plain, instructed)]
     else:

@@ -127,7 +127,7 @@ def fair(world: World, thing: Any, twin: Any, asked: Any) -> bool:
 
 
 def balanced(twins: Sequence[Twin]) -> list[Twin]:
-    """Without those whose change goes the way that too many others go, too."""
+    """Twins without those whose change of answer is too frequent."""
     kinds: dict[tuple[str, bool], list[Twin]] = defaultdict(list)
     for twin in twins:
         kinds[twin.asked.content_type, bool(twin.asked.options)].append(twin)
@@ -150,7 +150,7 @@ def _even(twins: Sequence[Twin]) -> set[str]:
         surplus.subtract(twin.answer for twin in left)
         if not any(surplus.values()):
             return {twin.id for twin in left}
-        # A twin that changes the commonest answer into the rarest evens out most.
+        # A twin that changes the most common answer into the rarest balances most.
         left.remove(max(left, key=lambda t: (surplus[t.asked.answer] - surplus[t.answer], t.id)))
 
 

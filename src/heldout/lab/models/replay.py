@@ -1,4 +1,4 @@
-"""Backends that stand for a model that ran elsewhere: one writes a sheet, one answers from a reading.
+"""Backends in place of a model that ran elsewhere: one writes a sheet, one answers from a reading.
 
 Both are ordinary Scorers and Askers, so that `heldout score`'s and `heldout ask`'s own code plans the
 requests, grades, checks and writes the tables.
@@ -227,7 +227,7 @@ class Replay:
             start = self._starts[place]
             lines = self.reading.lines[start : start + len(ids)].astype(float)
             logprobs, mu, sigma = (tuple(column.tolist()) for column in lines.T)
-            # float32 rounds a certainty to the other side of nothing
+            # float32 may round log 1 to a positive number
             yield Score(
                 request.id, tokens, tuple(min(logprob, 0.0) for logprob in logprobs), mu, sigma
             )

@@ -1,4 +1,4 @@
-"""The lab's grid from end to end: prepare what models read, and make tables of what they said."""
+"""The lab's grid from end to end: prepare what models read, and make tables of their results."""
 
 from __future__ import annotations
 
@@ -135,9 +135,9 @@ def write_sheet(
 
 def replay_model(tier: Tier, replay: Replay, run: Run, model: str) -> None:
     """A model's tables in the run, as if it had been scored and asked here. Call inside run.writing()."""
-    made = score_benchmark(tier.benchmark, replay, run, model, tier.scoring, quiet=True)
+    scoring = score_benchmark(tier.benchmark, replay, run, model, tier.scoring, quiet=True)
     # Where a killed run goes on, what it had read before is not read again, and not counted.
-    if len(replay.read) >= sum(made.rows.values()):
+    if len(replay.read) >= sum(scoring.rows.values()):
         known = run.manifest()["models"][model]
         spent = replay.read_for([example.id for example in tier.benchmark])
         run.update("models", {model: {**known, **spent}})

@@ -1,4 +1,4 @@
-"""Rates and areas of the leaderboard, and how sure they are when several tests are of one model."""
+"""Rates and areas of the leaderboard, with intervals that account for several tests of one model."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _two(value: float) -> str:
     return f"{value:.2f}".removeprefix("0") if value < 1 else "1"
 
 
-FEW = 10  # models on a side below which a bootstrap of an area says too much
+FEW = 10  # models per side below which a bootstrap of an area is too narrow
 
 
 DRAWS = 400
@@ -83,7 +83,7 @@ _SIDES = (CONTAMINATED, CLEAN)
 
 @dataclass(frozen=True)
 class Area:
-    """Contaminated against clean models: the area, its interval, and who was compared."""
+    """Contaminated against clean models: the area, its interval, and which models were compared."""
 
     value: float
     interval: tuple[float, float]

@@ -68,7 +68,7 @@ class Standing:
 
     @property
     def off(self) -> bool:
-        """Pooled, or on one benchmark: quiet clean models of one do not excuse the other's."""
+        """Pooled, or on one benchmark: quiet clean models on one benchmark do not outweigh the other."""
         return self.false_positives.off or bool(self.off_in)
 
     @property
@@ -202,7 +202,8 @@ def _first(shares: dict[int, FiringShare]) -> str | None:
     return f"> {max(shares)}"
 
 
-# The rates that the verdict reads, counted in the leaderboard's rows: who fires on clean models.
+# The rates that the verdict reads, counted in the leaderboard's rows: how often each detector fires on clean
+# models.
 
 
 RATES = "detector-rates.json"

@@ -1,4 +1,4 @@
-"""What every detector is held to, ours and yours: size under the null, power in the dose.
+"""Requirements on every detector, built-in or external: size under the null, power by dose.
 
 ``null_calibration`` counts false alarms on clean cells; a detector's share at the 5 % level must lie in
 its 99 % binomial band. Where a statistic is discrete, ties make the plain p larger than uniform, which is
@@ -37,7 +37,7 @@ class NullCalibration(NamedTuple):
 
     @property
     def holds(self) -> bool:
-        """Never too many alarms; and, but for ties, not too few either."""
+        """Whether there are not too many alarms and, apart from ties, not too few."""
         return self.alarms <= self.high and self.low <= self.randomised <= self.high
 
 
@@ -101,7 +101,7 @@ def planted_for(
 
 def target_finding(detector: Detector, tables: ScoreTables, settings: DetectSettings) -> Finding:
     alone = detector.of == "model" and Need.COHORT not in detector.requires
-    if detector.needs == "scores" and alone:  # one model's business: spare the others
+    if detector.needs == "scores" and alone:  # concerns one model only
         tables = tables.without(
             [ACCOMPLICE]
             if Need.REFERENCE in detector.requires

@@ -1,4 +1,5 @@
-"""The grid as the leaderboard reads it: who has seen which benchmark, and whom a model is compared with."""
+"""The grid as the leaderboard reads it: which model has seen which benchmark, and which models it is compared
+with."""
 
 from __future__ import annotations
 
@@ -137,7 +138,7 @@ class LabGrid:
 
 
 def read_grid(folder: Path) -> LabGrid:
-    """``folder`` is what ``heldout lab train`` was told to write, or the runs inside it."""
+    """``folder`` is the output of ``heldout lab train``, or the runs inside it."""
     runs = next(
         (path for path in (folder / "runs", folder) if (path / "models.json").is_file()), None
     )

@@ -1,11 +1,11 @@
-"""Answers of models whose memory we planted ourselves: the ground truth of detectors that read answers.
+"""Answers of models with planted memory: the ground truth of detectors that read answers.
 
 Images are easy or hard for all their questions, for all models and for each on its own; every model likes
 the first option, and the release puts the right one there most often. ``dose`` is how often the target
 has seen the benchmark: of the items it remembers it gives the released answer whatever it is asked, in the
 released letter or word. At dose 0 every detector's null hypothesis is true, but for twin-drop without
 references where the release is skewed: a twin moves the answer. ``easier`` makes twins and confused choices
-easier for everybody, which is nobody's memory. ``skewed`` is what the release does,
+easier for everybody, without any memory. ``skewed`` is what the release does,
 ``together`` how much a form (a twin's picture) suits all questions about an image or none.
 """
 

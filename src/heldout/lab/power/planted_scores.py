@@ -1,4 +1,4 @@
-"""Score tables of models whose memory we planted ourselves: the ground truth of every detector.
+"""Score tables of models with planted memory: the ground truth of every detector.
 
 Items come in clusters that are easy or hard together, for all models (``shared``) and for each on its
 own. ``dose`` is what the target has seen: suspect items become easier for it (some of them much, and for

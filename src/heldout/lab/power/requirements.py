@@ -20,7 +20,7 @@ DOSES = (3, 10)  # at which the grid has every mode
 
 @dataclass(frozen=True)
 class Requirements:
-    """``practical`` (yes, partly, no): usable with no clean model. ``modes``: who fires, by mode."""
+    """``practical`` (yes, partly, no): usable with no clean model. ``modes``: how many models fire, by mode."""
 
     detector: str
     reads: str
@@ -115,7 +115,7 @@ def dose_trend(frame: pl.DataFrame) -> Jonckheere | None:
 
 
 def _needs(detector: Detector) -> str:
-    """What somebody who can only ask the model questions does not have."""
+    """What a user without log-probabilities and reference models does not have."""
     if Need.UNSEEN in detector.requires:
         return "items that cannot have been seen, and log-probabilities"
     if Need.BASE in detector.requires:

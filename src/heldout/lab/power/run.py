@@ -95,7 +95,7 @@ class Cells:
         if not members or (way != RAW and not references):
             return
         if Need.COHORT in detector.requires:
-            # Who else is in a cohort changes what it says: always the same clean others.
+            # A cohort's result depends on its members: they are always the same clean models.
             others = self.grid.references(self.benchmark, base, OTHER_SEEDS)
             for model in members:
                 cohort = {model.name, *others, *references}
@@ -132,7 +132,7 @@ class Cells:
             if outcome is None:
                 continue
             row = self._row(model, detector, way, outcome)
-            # A cohort has to be scored as well, references or not.
+            # A cohort has to be scored as well, with or without references.
             others = wanted if Need.COHORT in detector.requires else references
             row["references"] = len([other for other in others if other != model.name])
             if way != RAW and not by_detector and isinstance(outcome, Finding):
@@ -142,8 +142,8 @@ class Cells:
     def _membership(
         self, detector: Detector, way: str, split: LabModel, done: frozenset[tuple[str, str]]
     ) -> Iterator[Row]:
-        # With references, which cost the most, clean models are tested on the halves of one dose: to who
-        # has seen neither they are all alike.
+        # With references, which cost the most, clean models are tested on the halves of one dose: for a model
+        # that has seen neither they are all alike.
         doses = [split.planted.dose for split in self.splits() if split.planted]
         asked = way == RAW or (split.planted is not None and split.planted.dose == max(doses))
         clean = [model for model in self.models() if model.role(self.benchmark) == CLEAN and asked]
@@ -157,12 +157,12 @@ class Cells:
             if way != RAW and not references:
                 continue
             settings = self.settings.model_copy(update={"unseen": MARK})
-            # Who divides by a reference itself has no second difference taken.
+            # A detector that divides by a reference itself is not compared a second time.
             own_reference = Need.REFERENCE in detector.requires
             if own_reference and references:
                 settings = settings.model_copy(update={"reference": references[0]})
             tables = narrowed(whole, {model.name, *references})
-            # Who needs no reference of its own is not run over the references.
+            # A detector that needs no reference is not run on the references.
             own_tables = tables if own_reference else narrowed(whole, {model.name})
             outcome = next(
                 finding

@@ -1,4 +1,5 @@
-"""Which similarities are hard and soft for one encoder: where light copies, near pictures and others lie.
+"""Which similarities are hard and soft for one encoder, from light copies, near pictures and different
+pictures.
 
 *Soft* begins above every pair of different pictures, *hard* above (nearly) every picture that is near
 another of its own collection: slices of one study, frames of one film. What light copies reach is measured
@@ -134,7 +135,7 @@ def measure_degrees(
     light = np.concatenate(list(copies.values()))
     soft = _above(float(every.max()))
     hard = min(1.0, max(_above(float(np.quantile(close, NEAR))), soft + 1 / _STEP))
-    # Where even different pictures reach 1, no bound parts anything, and the table shows it.
+    # If even different pictures reach 1, no bound separates anything, and the table shows it.
     soft = min(soft, round(hard - 1 / _STEP, 3))
 
     def row(degree: str, bound: float) -> DegreeRow:

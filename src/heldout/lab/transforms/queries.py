@@ -29,7 +29,7 @@ from heldout.store import Dropped
 #
 # A collection that holds a picture twice makes a right answer look wrong: the copy is retrieved, or
 # counted as a false alarm. So copies go first: equal pixels as a model sees them, and the pairs of
-# names somebody has found to be copies by registration or by eye.
+# names that registration or people found to be copies.
 
 
 STAGE = "lab"
@@ -264,14 +264,14 @@ def encode_queries(
     """
     items = [collection.items[position] for position in positions]
     shape = (len(items), len(maker.transforms))
-    made, area, own = np.zeros(shape, np.bool_), np.full(shape, np.nan), np.zeros(shape)
+    applies, area, own = np.zeros(shape, np.bool_), np.full(shape, np.nan), np.zeros(shape)
     stored: NDArray[np.float32] | None = None
     columns = shape[1] if side == "query" else 1
     with progress("encoding queries", len(items), "pictures", disabled=quiet) as step:
         prepare = functools.partial(_prepared_query, maker, encoder, views, parts, side)
         for index, (shares, seen, copies) in enumerate(_ahead(prepare, items)):
-            made[index] = [share is not None for share in shares]
-            area[index, made[index]] = [share for share in shares if share is not None]
+            applies[index] = [share is not None for share in shares]
+            area[index, applies[index]] = [share for share in shares if share is not None]
             rows = np.stack(seen) if views else _embedded(encoder, seen)[:, None]
             if stored is None:
                 stored = np.lib.format.open_memmap(
@@ -282,13 +282,13 @@ def encode_queries(
                 )
             if rows.shape[1] != stored.shape[2]:
                 raise InputError("every query needs the same number of views, these differ")
-            stored[index, made[index] if side == "query" else 0] = (
+            stored[index, applies[index] if side == "query" else 0] = (
                 rows if side == "query" else rows[0]
             )
-            own[index, made[index]] = _most_similar(rows, _embedded_each(encoder, copies))
+            own[index, applies[index]] = _most_similar(rows, _embedded_each(encoder, copies))
             step()
     assert stored is not None  # there is at least one query
-    return TransformedQueries(positions, stored, own, made, area)
+    return TransformedQueries(positions, stored, own, applies, area)
 
 
 def _most_similar(
@@ -296,10 +296,10 @@ def _most_similar(
 ) -> NDArray[np.float64]:
     """The most similar view and part of each query and its copy; the shorter side is repeated."""
     count = max(len(rows), len(copies))
-    wide = rows.astype(np.float64)  # float64 sums do not depend on how the work was blocked
+    floats = rows.astype(np.float64)  # float64 sums do not depend on how the work was blocked
     return np.array(
         [
-            (wide[min(index, len(rows) - 1)] @ copies[min(index, len(copies) - 1)].T).max()
+            (floats[min(index, len(rows) - 1)] @ copies[min(index, len(copies) - 1)].T).max()
             for index in range(count)
         ]
     )
@@ -408,7 +408,7 @@ def _embedded(encoder: StudyEncoder, prepared: Sequence[Any]) -> NDArray[np.floa
             f"{(len(prepared), encoder.dimension)}"
         )
     norms = np.linalg.norm(rows, axis=1)
-    # A row of zeros is a picture the encoder sees nothing in. The test fails for NaN, too.
+    # A row of zeros is a picture without any features. The check fails for NaN, too.
     if not np.all((np.abs(norms - 1.0) < 1e-2) | (norms == 0.0)):
         raise InputError(
             f"{encoder.identity} gives rows of length {norms.min():.3g} to {norms.max():.3g}; "

@@ -19,7 +19,7 @@ SCHEMA_VERSION = 2
 
 
 class StudyRecord(BaseModel):
-    """Written to a file people script against: an unknown field is a mistake."""
+    """Base of records in files that scripts read: an unknown field is an error."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -43,7 +43,7 @@ class AreaEstimate(StudyRecord):
 
 
 class OperatingThreshold(StudyRecord):
-    """An operating point: a degree somebody fixed, or the similarity that meets a target FPR."""
+    """An operating point: a fixed degree, or the similarity that meets a target FPR."""
 
     name: str
     value: float | None  # None where the collection is too small to tell
@@ -132,7 +132,7 @@ class TransformStudy(StudyRecord):
     roc: dict[str, list[RocPoint]]  # by pool
     closest: list[SimilarPair] = Field(
         default_factory=list
-    )  # look at these: copies that slipped in?
+    )  # possibly copies that were not removed
     wrongly_accepted: list[SimilarPair] = Field(default_factory=list)
 
     def measured(self, name: str) -> TransformRates:

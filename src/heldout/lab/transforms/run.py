@@ -1,4 +1,4 @@
-"""``heldout lab transforms``: the study of every encoder, its page, and what a report shows of it."""
+"""``heldout lab transforms``: the study of every encoder, its page, and its part of a report."""
 
 from __future__ import annotations
 

@@ -77,23 +77,23 @@ def measure(
 ) -> TransformRates:
     """``columns`` are the transforms counted together, ``pool`` their number among the pools."""
     tally = figures.tally
-    made = tally.made[:, columns]
-    first = made & (tally.above[:, columns] == 0)
+    applies = tally.made[:, columns]
+    first = applies & (tally.above[:, columns] == 0)
     clear = first & (tally.level[:, columns] == 0)
-    own = tally.own[:, columns][made]
+    own = tally.own[:, columns][applies]
     curve = tally.curve(columns)
-    area = figures.area_kept[:, columns][made]
+    area = figures.area_kept[:, columns][applies]
     return TransformRates(
         name=name,
         family=family,
         description=description,
-        queries=int(made.sum()),
-        skipped=int((~made).sum()),
+        queries=int(applies.sum()),
+        skipped=int((~applies).sum()),
         area_kept=float(np.median(area)) if family == "cropping" and len(area) else None,
-        recall_at_1=rate(clear.sum(axis=1), made.sum(axis=1), figures.clusters),
+        recall_at_1=rate(clear.sum(axis=1), applies.sum(axis=1), figures.clusters),
         recall_at_k=rate(
             tally.among(figures.shortlist)[:, columns].sum(axis=1),
-            made.sum(axis=1),
+            applies.sum(axis=1),
             figures.clusters,
         ),
         ties=int((first & ~clear).sum()),
@@ -104,20 +104,20 @@ def measure(
             for index, threshold in enumerate(figures.thresholds)
             if threshold.value is not None
         ],
-        verified=_verified(figures, columns, made, family == "cropping"),
+        verified=_verified(figures, columns, applies, family == "cropping"),
     )
 
 
 def _auc(figures: Figures, curve: SimilarityCurve, columns: list[int], pool: int) -> AreaEstimate:
     tally = figures.tally
-    made = tally.made[:, columns]
+    applies = tally.made[:, columns]
     value = curve.auc()
     if np.isnan(value):
         return AreaEstimate(value=None, low=0.0, high=1.0, level=0.95, method="no pairs")
-    placed = np.where(made, placements(curve.negatives)[bins_of(tally.own[:, columns])], 0.0)
+    placed = np.where(applies, placements(curve.negatives)[bins_of(tally.own[:, columns])], 0.0)
     # Every query meets the same number of others, once for each transform that was made of it.
-    others = int(curve.negatives.sum()) / made.sum()
-    met = made.sum(axis=1).astype(np.float64)
+    others = int(curve.negatives.sum()) / applies.sum()
+    met = applies.sum(axis=1).astype(np.float64)
     _, members = np.unique(np.asarray(figures.clusters, dtype=str), return_inverse=True)
 
     def grouped(values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -144,19 +144,19 @@ def _operating(
     assert threshold.value is not None
     limit = bin_of_threshold(threshold.value)
     tally = figures.tally
-    made = tally.made[:, columns]
-    hits = made & (bins_of(tally.own[:, columns]) >= limit)
+    applies = tally.made[:, columns]
+    hits = applies & (bins_of(tally.own[:, columns]) >= limit)
     pairs = int(curve.negatives.sum())
     false = int(curve.negatives[limit:].sum())
     low = high = None
     if threshold.kind == "degree" and pairs:
-        sizes = made.sum(axis=1) * (pairs // int(made.sum()))
+        sizes = applies.sum(axis=1) * (pairs // int(applies.sum()))
         by_query = tally.false[:, columns, index].sum(axis=1)
         bounds = rate(by_query, sizes, figures.clusters)
         low, high = bounds.low, bounds.high
     return Operating(
         threshold=threshold.name,
-        tpr=rate(hits.sum(axis=1), made.sum(axis=1), figures.clusters),
+        tpr=rate(hits.sum(axis=1), applies.sum(axis=1), figures.clusters),
         fpr=false / pairs if pairs else None,
         false_pairs=false,
         pairs=pairs,
@@ -166,22 +166,22 @@ def _operating(
 
 
 def _verified(
-    figures: Figures, columns: list[int], made: NDArray[np.bool_], cropped: bool
+    figures: Figures, columns: list[int], applies: NDArray[np.bool_], cropped: bool
 ) -> CascadeRates | None:
     judged = figures.judged
     if judged is None:
         return None
     array = (judged.shortlisted & judged.accepted)[:, columns]
-    half = made & (figures.area_kept[:, columns] >= HALF)
+    half = applies & (figures.area_kept[:, columns] >= HALF)
 
     def share(hits: NDArray[np.bool_], of: NDArray[np.bool_]) -> CountedRate:
         return rate((hits & of).sum(axis=1), of.sum(axis=1), figures.clusters)
 
     return CascadeRates(
-        shortlisted=share(judged.shortlisted[:, columns], made),
-        accepted=share(judged.accepted[:, columns], made),
-        found=share(array, made),
-        undecided=share((judged.shortlisted & judged.undecided)[:, columns], made),
+        shortlisted=share(judged.shortlisted[:, columns], applies),
+        accepted=share(judged.accepted[:, columns], applies),
+        found=share(array, applies),
+        undecided=share((judged.shortlisted & judged.undecided)[:, columns], applies),
         found_of_half=share(array, half) if cropped else None,
         false_alarms=rate(
             judged.false[:, columns].sum(axis=1),

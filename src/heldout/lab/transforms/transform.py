@@ -1,8 +1,8 @@
-"""What may happen to a picture on its way into a corpus, as named, seeded functions on images.
+"""Transforms that pictures undergo on the way into a corpus, as named, seeded functions on images.
 
 The first eighteen are the seed study's (Data Leakage in Visual Datasets, section 6.1). It names
-them without their strengths; ours are the ones written beside each entry of ``TRANSFORMS``. The
-others are what happens to pictures in publishing: quarter turns, halving crops, JPEG, watermarks,
+them without their strengths; ours are the ones written beside each entry of ``TRANSFORMS``. The others are
+common in publishing: quarter turns, halving crops, JPEG, watermarks,
 frames, compound figures.
 """
 

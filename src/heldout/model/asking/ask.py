@@ -7,12 +7,13 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from heldout.benchmark import Benchmark, prepare_run, read_benchmark, verb_call
+from heldout.benchmark import Benchmark, open_verb_run, prepare_run, read_benchmark
 from heldout.errors import InputError, counted
 from heldout.model.asking.prompts import Journal, write_paraphrases
 from heldout.model.asking.question import picture_digest
@@ -43,7 +44,7 @@ from heldout.model.request import Asker
 from heldout.model.score import check_run, opened_benchmark
 from heldout.model.scoring import claim_model, stage_folder
 from heldout.model.settings import SENTENCE_TOKENS, AskSettings
-from heldout.store import Dropped, Run, open_run
+from heldout.store import Dropped, Run
 
 PUBLISHED_TWINS = "twin/publish.json"  # written by heldout twin
 
@@ -76,7 +77,7 @@ class Asking:
     unread: Unread = field(default_factory=Unread)
 
     def remarks(self) -> list[str]:
-        """What is to be known of a recorded file, or of replies that say nothing, as sentences."""
+        """Remarks on a recorded file, or on unreadable replies, as sentences."""
         return [
             *self.unread.remarks(tell_empty=not self.empty),
             *recorded_remarks(self.own_grades, self.empty),
@@ -95,7 +96,7 @@ class Asking:
 
 
 def default_variants(benchmark: Benchmark) -> list[Variant]:
-    """Vanilla and circular accuracy together, where there is something to rotate."""
+    """The original and all rotations if items have options, which gives vanilla and circular accuracy."""
     some = any(len(example.options) > 1 for example in benchmark)
     return parse_variants("rotation-all" if some else "original")
 
@@ -107,7 +108,7 @@ def needs_paraphraser(variants: Sequence[Variant]) -> bool:
 def read_twins(
     variants: Sequence[Variant], benchmark: Benchmark, run: Run | str | Path | None = None
 ) -> dict[str, Benchmark]:
-    """Twins by variant; a variant that names no benchmark is of the twins that ``run`` holds."""
+    """Twins by variant; a variant that names no benchmark uses the twins that ``run`` holds."""
     ids = {example.id for example in benchmark}
     twins = {}
     for variant in variants:
@@ -146,7 +147,7 @@ def ask_benchmark(
     quiet: bool = False,
 ) -> Asking:
     """Call inside run.writing(). ``variants`` and ``twins`` are those of the settings or of an audit;
-    ``paraphraser`` writes what slot-paraphrase shows without a column."""
+    ``paraphraser`` rewords questions for slot-paraphrase without a column."""
     prepare_run(benchmark, run)
     claim_model(run, model, asker.identity)
     note_twins(run, benchmark, twins)
@@ -159,7 +160,7 @@ def ask_benchmark(
                 "slot-paraphrase needs a column (slot-paraphrase=COLUMN) or the setting paraphraser"
             )
         rewordings = write_paraphrases(examples, paraphraser, run, quiet=quiet)
-    made = expand(
+    questions = expand(
         benchmark,
         examples,
         variants,
@@ -168,14 +169,14 @@ def ask_benchmark(
         paraphrases=rewordings.texts if rewordings else None,
     )
     if rewordings:
-        made.dropped = [rewordings.explain(dropped) for dropped in made.dropped]
-    if not made.questions:
-        why = made.dropped[0]
+        questions.dropped = [rewordings.explain(dropped) for dropped in questions.dropped]
+    if not questions.questions:
+        why = questions.dropped[0]
         raise InputError(f"nothing can be asked: item {why.id}: {why.reason} ({why.detail})")
     journal = Journal(run.path / "stages" / "ask" / stage_folder(model) / "replies.jsonl")
     answered = ask_questions(
         asker,
-        made.questions,
+        questions.questions,
         journal,
         picture_digest(benchmark, *twins.values()),
         thought=settings.chain_of_thought,
@@ -191,21 +192,23 @@ def ask_benchmark(
             template_name(question, thought=settings.chain_of_thought),
             settings.tolerance,
         )
-        for question in sorted(made.questions, key=lambda question: place[question.benchmark_id])
+        for question in sorted(
+            questions.questions, key=lambda question: place[question.benchmark_id]
+        )
         if question.id in answered.replies
     ]
     replace_variants(run, model, rows)
-    dropped = [*made.dropped, *answered.dropped]
+    dropped = [*questions.dropped, *answered.dropped]
     asked = {variant.name for variant in variants} | {row["variant"] for row in rows}
     replace_left_out(run, model, asked, dropped)
     if (
         answered.ended is not None
-    ):  # the tables hold what there is; the command still says why it failed
+    ):  # tables are written from what there is; the error is raised all the same
         raise answered.ended
     if not answered.replies:
         first = answered.dropped[0]
         raise InputError(
-            f"{model} answered none of {counted(len(made.questions), 'question', 'questions')}: "
+            f"{model} answered none of {counted(len(questions.questions), 'question', 'questions')}: "
             f"{first.reason} ({first.detail}); every question and its reason is in "
             f"{run.path / 'tables' / 'dropped.parquet'}"
         )
@@ -235,10 +238,10 @@ def import_answers(
     tolerance: float = 0.0,
     variant: str | None = None,
 ) -> list[Asking]:
-    """Answers somebody else recorded, graded by the same rules; ``variant``: of rows that name none."""
+    """Answers recorded elsewhere, graded by the same rules; ``variant``: of rows that name none."""
     recorded = read_answers(source, benchmark, model=model, mapping=mapping or {}, variant=variant)
     prepare_run(benchmark, run)
-    made = []
+    askings = []
     for name, answers in recorded.items():
         claim_model(run, name, {"backend": "recorded"})
         rows = [
@@ -263,7 +266,7 @@ def import_answers(
             },
         )
         summary = summarise_model(benchmark, run, name)
-        made.append(
+        askings.append(
             Asking(
                 name,
                 summary,
@@ -275,7 +278,7 @@ def import_answers(
                 unread=unread,
             )
         )
-    return made
+    return askings
 
 
 def summarise_model(benchmark: Benchmark, run: Run, model: str) -> Summary:
@@ -380,14 +383,13 @@ def ask(
     chosen = AskSettings.choose(settings, values)
     chosen.require_source(chosen.recorded)
     benchmark = opened_benchmark(benchmark, quiet=quiet)
-
-    def call(folder: Path) -> Sequence[str]:
-        return command or verb_call("ask", benchmark, chosen, run=str(folder))
-
+    open_here = partial(
+        open_verb_run, "ask", benchmark, chosen, run, seed=chosen.seed, command=command
+    )
     if chosen.recorded is not None:
-        run = open_run(run, "ask", benchmark.name, command=call, seed=chosen.seed)
+        run = open_here()
         with run.writing():
-            made = import_answers(
+            askings = import_answers(
                 benchmark,
                 chosen.recorded,
                 run,
@@ -396,7 +398,7 @@ def ask(
                 tolerance=chosen.tolerance,
                 variant=chosen.recorded_variant,
             )
-        return AskResult(run, made)
+        return AskResult(run, askings)
     variants = chosen.parsed_variants or default_variants(benchmark)
     twins = read_twins(variants, benchmark, run)
     if needs_paraphraser(variants) and chosen.paraphraser is None:
@@ -409,7 +411,7 @@ def ask(
     if needs_paraphraser(variants) and chosen.paraphraser is not None:
         paraphraser = open_chat(chosen.paraphraser, "paraphraser", max_tokens=SENTENCE_TOKENS)
     asker, name = open_asker(chosen)
-    run = open_run(run, "ask", benchmark.name, command=call, seed=chosen.seed)
+    run = open_here()
     with run.writing():
         asking = ask_benchmark(
             benchmark,
@@ -443,7 +445,7 @@ def open_asker(settings: AskSettings) -> tuple[Asker, str]:
 
 
 def open_chat(server: ModelServer, role: str, model: str | None = None, **how: Any) -> ChatEndpoint:
-    """A server that is asked for words. ``role``: whose settings a complaint names."""
+    """A server that is asked for replies. ``role``: whose settings error messages name."""
     return ChatEndpoint.open(
         server.connect(role),
         model or server.model,

@@ -1,4 +1,4 @@
-"""Every prompt once: what the journal holds is not asked again, and equal prompts are one."""
+"""Every prompt is asked once: prompts in the journal are not asked again, and equal prompts are one."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from heldout.model.endpoint.chat import ChatEndpoint
 from heldout.model.request import CUT, REFUSED, Asker, Prompt, Reply, Request, Text
 from heldout.store import Dropped, Run
 
-# Replies on disk the moment they arrive: whatever dies afterwards, nothing paid for is asked again.
+# Replies are written to disk when they arrive: after a crash nothing that was paid for is asked again.
 #
-# One line of JSON per reply, found by a digest of everything it depends on. A line that a kill cut short is
-# ignored, and its prompt asked again. In memory there is only where each line starts.
+# One line of JSON per reply, found by a digest of everything it depends on. A truncated line is ignored, and
+# its prompt asked again. Memory holds only where each line starts.
 
 
 class Journal:
@@ -52,7 +52,7 @@ class Journal:
         if end:
             self._file.seek(end - 1)
             if self._file.read(1) != b"\n":
-                self._file.write(b"\n")  # what was cut short ends here
+                self._file.write(b"\n")  # ends a truncated line
                 self._file.flush()
         return self
 
@@ -118,8 +118,8 @@ NOT_ASKED = "not asked"
 @dataclass
 class ReplySet:
     """Replies by the prompt's name, and for every other prompt why it has none. ``fresh``: what this call
-    asked for, and paid for. ``paid``: by key what these prompts cost in all, now or in an earlier call.
-    ``ended``: what put an end to the asking; what had been answered by then is here all the same."""
+    asked for, and paid for. ``paid``: by key what these prompts cost in total, now or in an earlier call.
+    ``ended``: the error that ended the asking; earlier replies are included."""
 
     replies: dict[str, Reply] = field(default_factory=dict)
     lost: dict[str, Dropped] = field(default_factory=dict)
@@ -141,7 +141,7 @@ def ask_prompts(
 ) -> ReplySet:
     """A prompt's name is the id of its request. ``digest`` names a picture by its content, so that a
     changed one is another prompt."""
-    made = ReplySet()
+    reply_set = ReplySet()
     keys = {name: prompt_key(asker.identity, prompt, digest) for name, prompt in prompts.items()}
     waiting: dict[str, str] = {}  # key → the first prompt that asks it
     for name, key in keys.items():
@@ -161,27 +161,27 @@ def ask_prompts(
     done = len(prompts) - len(waiting)
     with journal, progress(title, len(prompts), unit, done=done, disabled=quiet) as step:
         try:
-            # Closed before the journal, whatever happens here: replies under way are still kept.
+            # Closed before the journal in any case: replies under way are still kept.
             with contextlib.closing(asker.ask(open_prompts(), keep)) as results:
                 for result in results:
                     step()
                     if isinstance(result, Reply):
-                        made.fresh.append(result)
+                        reply_set.fresh.append(result)
                     else:
                         lost[keys[result.id]] = result
         except InputError as error:
-            made.ended = error
+            reply_set.ended = error
         for name, key in keys.items():
             if key in journal:
-                if key not in made.paid:
-                    made.paid[key] = journal.reply(key)
-                made.replies[name] = dataclasses.replace(made.paid[key], id=name)
+                if key not in reply_set.paid:
+                    reply_set.paid[key] = journal.reply(key)
+                reply_set.replies[name] = dataclasses.replace(reply_set.paid[key], id=name)
             else:
                 why = lost.get(key) or Dropped(
                     stage, name, NOT_ASKED, "the backend ended before it"
                 )
-                made.lost[name] = Dropped(stage, name, why.reason, why.detail)
-    return made
+                reply_set.lost[name] = Dropped(stage, name, why.reason, why.detail)
+    return reply_set
 
 
 def prompt_key(
@@ -193,7 +193,7 @@ def prompt_key(
         for part in prompt.request.content
     ]
     depends: list[Any] = [dict(identity), content, prompt.letters]
-    if prompt.schema is not None:  # a prompt without one keeps the key it always had
+    if prompt.schema is not None:  # a prompt without one keeps the key of earlier versions
         schema = json.dumps(prompt.schema, sort_keys=True)
         depends.append({"schema": hashlib.sha256(schema.encode()).hexdigest()})
     return hashlib.sha256(json.dumps(depends, sort_keys=True).encode()).hexdigest()
@@ -201,7 +201,8 @@ def prompt_key(
 
 # A paraphrase provider: a model behind any backend rewords the questions that ``slot-paraphrase`` needs.
 #
-# MM-Detect translates to and fro; a model that is asked to keep terms and names loses fewer of the words that
+# MM-Detect translates to another language and back; a model that is asked to keep terms and names loses fewer
+# of the words that
 # are masked. What it wrote is kept in the run, so that every model under test reads the same rewording.
 
 
@@ -213,7 +214,7 @@ Sentence: {text}
 Reword the sentence so that it means and asks exactly the same in other words and another order. Keep \
 every name, number and technical term exactly as it is written. Reply with the reworded sentence alone, on \
 one line."""
-_LONGEST = 4  # times the original: more is no rewording
+_LONGEST = 4  # times the original length: a longer text is not a rewording
 
 
 @dataclass
@@ -224,7 +225,7 @@ class Paraphrases:
     missing: dict[str, Dropped] = field(default_factory=dict)
 
     def explain(self, dropped: Dropped) -> Dropped:
-        """Why an item that was left out for want of a paraphrase has none."""
+        """Why an item that was left out has no paraphrase."""
         why = self.missing.get(dropped.id)
         if why is None or dropped.reason != NO_PARAPHRASE:
             return dropped
@@ -235,7 +236,7 @@ class Paraphrases:
 def write_paraphrases(
     examples: Sequence[Example], provider: Asker, run: Run, *, quiet: bool = False
 ) -> Paraphrases:
-    """Call inside run.writing(). A provider that dies ends the command; what it wrote is kept."""
+    """Call inside run.writing(). If the provider fails, the command ends and keeps what it wrote."""
     prompts = {
         example.id: Prompt(Request(example.id, (Text(_PROMPT.format(text=text)),)), 0)
         for example in examples
@@ -247,16 +248,16 @@ def write_paraphrases(
     )
     if answered.ended is not None:
         raise answered.ended
-    made = Paraphrases(missing=dict(answered.lost))
+    paraphrases = Paraphrases(missing=dict(answered.lost))
     originals = {example.id: caption_of(example) for example in examples}
     for name, reply in answered.replies.items():
         read = read_paraphrase(reply, originals[name])
         if isinstance(read, Dropped):
-            made.missing[name] = read
+            paraphrases.missing[name] = read
         else:
-            made.texts[name] = read
+            paraphrases.texts[name] = read
     run.update("paraphrases", {"template": TEMPLATE, "provider": dict(provider.identity)})
-    return made
+    return paraphrases
 
 
 def read_paraphrase(reply: Reply, original: str) -> str | Dropped:

@@ -34,7 +34,7 @@ class Question:
 
 
 def original(example: Example) -> Question | Dropped:
-    """The item as it was released; Dropped where nobody could say what is right."""
+    """The item as it was released; Dropped if its right answer is not known."""
     text = (example.question or "").strip()
     if not text and not example.images:
         return dropped(example, "original", "nothing to ask", "neither a question nor a picture")
@@ -46,7 +46,7 @@ def original(example: Example) -> Question | Dropped:
             )
         return Question(example.id, "original", text, example.images, gold=answer, kind="open")
     empty = [letter(k) for k, option in enumerate(example.options) if not option.strip()]
-    if empty:  # a letter without a text: nobody can choose it, and the chances of the others change
+    if empty:  # an option without a text cannot be chosen, and changes the chances of the others
         message = f"{', '.join(empty)} of {len(example.options)}"
         return dropped(example, "original", "empty option", message)
     if example.answer_index is None:
@@ -70,11 +70,11 @@ def dropped(example: Example, variant: str, reason: str, detail: str) -> Dropped
     return Dropped(STAGE, example.id, reason, f"{variant}: {detail}")
 
 
-# What names a picture in the key of a prompt: its content, so that a changed picture is another prompt.
+# A picture's part of a prompt's key: its content, so that a changed picture is another prompt.
 
 
 def picture_digest(*benchmarks: Benchmark) -> Callable[[ImageRef], str]:
-    """A picture's content; one that cannot be read is known by its name, and never asked."""
+    """The digest of a picture's content; of one that cannot be read, its name. Such a picture is never sent."""
 
     def digest(ref: ImageRef) -> str:
         for benchmark in benchmarks:

@@ -1,4 +1,4 @@
-"""Answers somebody already has, matched to the benchmark's items and to what was shown to the model."""
+"""Recorded answers, matched to the benchmark's items and to what was shown to the model."""
 
 from __future__ import annotations
 
@@ -75,11 +75,11 @@ class RecordedFile:
 def read_recorded_rows(
     path: Path, mapping: Mapping[str, str], known: Collection[str] = ()
 ) -> RecordedFile:
-    """``known``: the benchmark's ids, which tell a column of ids from a column of row numbers."""
+    """``known``: the benchmark's ids, which distinguish a column of ids from a column of row numbers."""
     rows, columns, dropped = open_predictions(path, mapping, known)
     own = columns.of("correct") or columns.of("score")
-    made = [_flat(path, row, columns, own) for row in rows]
-    return RecordedFile(made, columns, own, dropped)
+    listed = [_flat(path, row, columns, own) for row in rows]
+    return RecordedFile(listed, columns, own, dropped)
 
 
 def _flat(path: Path, row: FileRow, columns: Columns, own: str | None) -> RecordedRow:
@@ -95,7 +95,7 @@ def _flat(path: Path, row: FileRow, columns: Columns, own: str | None) -> Record
     }
     reply = as_text(columns.cell(values, "prediction"))
     if reply is None and columns.holds(values, "prediction"):
-        reply = ""  # null in JSON, an empty cell elsewhere: asked, and nothing was said
+        reply = ""  # null in JSON, an empty cell elsewhere: an empty reply
     elif reply is not None and reply.startswith(_FAILED):
         reply = None
     return RecordedRow(
@@ -159,7 +159,7 @@ _OTHER_GOLD = ("twin", "slot", "confused-choices")  # variants in which the row 
 
 @dataclass
 class RecordedAnswers:
-    """Of one model: what it was asked, and what it said.
+    """The questions to one model and its replies.
 
     ``own_grades``: how right the file calls a reply, by the question's id, from the column
     ``graded_by``. ``empty``: items whose reply holds nothing; it is graded like any other.
@@ -185,7 +185,7 @@ def read_answers(
 ) -> dict[str, RecordedAnswers]:
     """By model: the one the row names, else ``model``, else the file's own name.
 
-    ``file``: what ``source`` holds, where somebody has read it already. ``variant``: what was shown in
+    ``file``: the content of ``source``, if it was already read. ``variant``: what was shown in
     rows that do not say so. ``belongs``: which rows are about this benchmark, where a file holds answers
     to several. ``setting``: what the verb calls ``mapping``, for its errors.
     """
@@ -200,7 +200,7 @@ def read_answers(
     seen: dict[tuple[str, str], tuple[str, str]] = {}
     unreadable = [dataclasses.replace(drop, stage=STAGE) for drop in file.dropped]
     items = _Items(benchmark, how)
-    # A request that failed names no model: where the others name one, it is theirs.
+    # A failed request names no model: if the others name one, it belongs to that model.
     named = {row.model for row in file.rows if row.model}
     default = model or (named.pop() if len(named) == 1 else source.stem)
     for row in file.rows:
@@ -208,29 +208,29 @@ def read_answers(
             continue
         row = dataclasses.replace(row, variant=row.variant or variant)
         name = row.model or default
-        made = items.shown(row)
-        if isinstance(made, Dropped):
-            answers[name].dropped.append(made)
+        shown = items.shown(row)
+        if isinstance(shown, Dropped):
+            answers[name].dropped.append(shown)
             continue
         if row.reply is None:
-            answers[name].dropped.append(_left(row, "no recorded answer", made.variant))
+            answers[name].dropped.append(_left(row, "no recorded answer", shown.variant))
             continue
-        known = seen.setdefault((name, made.id), (row.reply, row.where))
+        known = seen.setdefault((name, shown.id), (row.reply, row.where))
         if known[1] != row.where:  # lmms-eval writes a line per filter: the same reply again
             if known[0] != row.reply:
                 raise InputError(
-                    f"{row.where}: item {made.benchmark_id} ({made.variant}) has another answer at "
+                    f"{row.where}: item {shown.benchmark_id} ({shown.variant}) has another answer at "
                     f"{known[1]}; several models need a column 'model', several draws a column 'draw'"
                 )
             continue
         reply = Reply(
-            made.id, row.reply, prompt_tokens=row.prompt_tokens, reply_tokens=row.reply_tokens
+            shown.id, row.reply, prompt_tokens=row.prompt_tokens, reply_tokens=row.reply_tokens
         )
-        answers[name].pairs.append((made, reply))
+        answers[name].pairs.append((shown, reply))
         if row.own_grade is not None:
-            answers[name].own_grades[made.id] = row.own_grade
+            answers[name].own_grades[shown.id] = row.own_grade
         if not row.reply.strip():
-            answers[name].empty.append(made.benchmark_id)
+            answers[name].empty.append(shown.benchmark_id)
     if not any(recorded_answers.pairs for recorded_answers in answers.values()):
         raise InputError(_nothing(source, benchmark, answers, unreadable, how))
     for recorded_answers in answers.values():
@@ -288,7 +288,7 @@ class _Items:
                 return self._by_id[turned]
         if row.position is not None and row.position < len(self._examples):
             example = self._examples[row.position]
-            # A position alone proves nothing: the item there has to ask the same.
+            # A position alone is not enough: the item there has to ask the same question.
             released = example.metadata.get(RELEASED) or example.question
             asked = {same(example.question or ""), same(released or "")}
             if row.question is not None and same(row.question) in asked:
@@ -315,7 +315,7 @@ class _Items:
         return f"shuffle-{known.index(order) + 1}"
 
     def _question_of(self, example: Example, row: RecordedRow) -> Question | Dropped:
-        """A twin or a slot is right about something else: the row has to say about what."""
+        """A twin or a slot has another right answer: the row has to name it."""
         assert row.variant is not None
         if row.gold is None:
             return _left(row, "no gold", row.variant, example.id)
@@ -365,7 +365,7 @@ def _order(released: Sequence[str], shown: Sequence[str]) -> tuple[int, ...] | N
 
 
 def _disagreement(question: Question, row: RecordedRow) -> str:
-    """The file may be of another release: what it calls right has to be right here."""
+    """The file may be of another release: its right answers have to be those of this benchmark."""
     if row.gold is None:
         return ""
     if not question.options:
@@ -386,9 +386,7 @@ def _left(row: RecordedRow, reason: str, variant: str, item: str | None = None) 
 def _no_predictions(source: Path, file: RecordedFile, how: str) -> str:
     message = f"{source}: no column holds predictions. It has: {', '.join(file.columns.present)}"
     gold = file.columns.of("answer")
-    if (
-        gold is not None
-    ):  # as files of the VQA challenge have it; as a copy of the benchmark has it, too
+    if gold is not None:  # as in files of the VQA challenge, and in copies of the benchmark
         return f"{message}. If '{gold}' is what the model said, name it: prediction={gold} ({how})"
     return f"{message}. Name the columns: id=COLUMN and prediction=COLUMN ({how})"
 

@@ -65,8 +65,8 @@ def write(question: Question, *, thought: bool = False) -> Request:
 
 @dataclass
 class AnswerSet:
-    """Replies by the question's id. ``fresh``: what this call asked for, and paid for. ``ended``: what
-    put an end to the asking; what had been answered by then is here all the same."""
+    """Replies by the question's id. ``fresh``: what this call asked for, and paid for. ``ended``: the error
+    that ended the asking; earlier replies are included."""
 
     replies: dict[str, Reply] = field(default_factory=dict)
     dropped: list[Dropped] = field(default_factory=list)
@@ -128,7 +128,7 @@ def graded(question: Question, reply: Reply, tolerance: float = 0.0) -> Grade:
     grading = grade(reply.text, question.gold, question.options, tolerance=tolerance)
     if reply.finish == REFUSED and grading.outcome in ("unparsed", "refused"):
         return Grade("refused", "", "refused by the server")
-    # Words of an open answer that was cut may be half of a right one.
+    # A truncated open answer may be half of a right one.
     unread = grading.outcome == "unparsed" or (grading.outcome == "wrong" and not question.options)
     if reply.finish == CUT and unread:
         return Grade("unparsed", "", "cut off at the limit")
@@ -136,22 +136,23 @@ def graded(question: Question, reply: Reply, tolerance: float = 0.0) -> Grade:
 
 
 def replace_variants(run: Run, model: str, rows: Iterable[Mapping[str, Any]]) -> None:
-    """These variants of the model anew; its other variants, and other models, stay."""
+    """Replace these variants of the model; its other variants, and other models, stay."""
     listed = list(rows)
     asked = {row["variant"] for row in listed}
-    made = make_table(TABLE, listed)
+    table = make_table(TABLE, listed)
     if run.table_path(TABLE).exists():
         known = run.read_table(TABLE)
         models, variants = known.column("model").to_pylist(), known.column("variant").to_pylist()
-        stays = [m != model or v not in asked for m, v in zip(models, variants, strict=True)]
-        made = pa.concat_tables([known.filter(pa.array(stays, pa.bool_())), made])
-    run.write_table(TABLE, made)
+        is_kept = [m != model or v not in asked for m, v in zip(models, variants, strict=True)]
+        table = pa.concat_tables([known.filter(pa.array(is_kept, pa.bool_())), table])
+    run.write_table(TABLE, table)
 
 
 def replace_left_out(
     run: Run, model: str, asked: Collection[str], dropped: Sequence[Dropped]
 ) -> None:
-    """What these variants left out; what the model's other variants did stays. Details name the variant."""
+    """Replace what these variants left out; entries of the model's other variants stay. Details name the
+    variant."""
     start = f"{model}/"
     known = run.read_table("dropped").to_pylist() if run.table_path("dropped").exists() else []
     others = [
@@ -164,7 +165,7 @@ def replace_left_out(
     replace_dropped(run, STAGE, model, [*others, *dropped])
 
 
-# The prompts of a benchmark's first items, for a person to look at before a model does.
+# The prompts of a benchmark's first items, for people to check before a model is asked.
 
 
 def shown_prompts(
@@ -195,6 +196,6 @@ def shown_prompts(
 
 
 def _named(picture: ImageRef, pictures: Sequence[ImageRef]) -> str:
-    """Pictures of one row may share a name: where there are several, each has its number."""
+    """Pictures of one row may share a name: several are numbered."""
     number = f" {list(pictures).index(picture) + 1}" if len(pictures) > 1 else ""
     return f"[picture{number}: {picture.name}]"

@@ -109,11 +109,11 @@ def _rate(
     return Accuracy(name, len(hits), len(set(groups)), right, interval, counts)
 
 
-# Replies that no rule can read: nobody should take the accuracy they leave for the model's.
+# Replies that no rule can read: with many of them, the accuracy is not the model's.
 
 
 SHOWN = 5  # ids that are named
-MANY = 0.5  # the share from which on an accuracy says more about the reading than about the model
+MANY = 0.5  # the share of unreadable replies from which on an accuracy says little about the model
 
 
 class ReplyOutcome(NamedTuple):
@@ -127,7 +127,7 @@ class ReplyOutcome(NamedTuple):
 
 @dataclass(frozen=True)
 class Unread:
-    """Of ``asked`` replies: those that hold nothing, and those in which no answer was found.
+    """Of ``asked`` replies: the empty ones, and those in which no answer was found.
 
     ``places``: all of the latter are whole numbers that count options from zero.
     """
@@ -159,7 +159,7 @@ class Unread:
         return message
 
     def remarks(self, word: str = "replies", *, tell_empty: bool = True) -> list[str]:
-        """What is to be known of a model's replies where most of them say nothing; else nothing."""
+        """Remarks on a model's replies if many of them are unreadable."""
         if not self.many:
             return []
         sentences = [self.empty_sentence(word)] if self.empty and tell_empty else []
@@ -194,7 +194,7 @@ def _named(ids: tuple[str, ...]) -> str:
     return ", ".join(listed[:SHOWN]) + (" …" if len(listed) > SHOWN else "")
 
 
-# What a file says of its own answers, beside what strict grading says of them.
+# A file's own grades beside those of strict grading.
 
 
 SHOWN_GRADES = 5  # ids that are named; JSON has as many
@@ -227,7 +227,7 @@ class OwnGrades:
 
     @property
     def sentence(self) -> str:
-        """For people: how many rows, which way, which ones, and both accuracies."""
+        """A sentence: how many rows differ, in which direction, which ones, and both accuracies."""
         head = f"the file's own grade (column '{self.column}')"
         if self.not_compared:
             return f"{head} was not compared: {self.not_compared}"
@@ -290,7 +290,7 @@ def own_grades_of(answers: RecordedAnswers, rows: Sequence[Mapping[str, Any]]) -
 
 
 def recorded_remarks(own: OwnGrades | None, empty: Sequence[str]) -> list[str]:
-    """What is to be known of a file of predictions, as sentences."""
+    """Remarks on a file of predictions, as sentences."""
     remarks = [own.sentence] if own is not None else []
     if empty:
         what = counted(

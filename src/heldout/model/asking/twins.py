@@ -1,4 +1,4 @@
-"""Twins as far as a run knows them: who drew them, which items have one, in which nothing changed."""
+"""A run's twins: how they were made, which items have one, and in which nothing changed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ EXACT = "scene"  # redrawn from its description: right by construction
 
 
 def twin_origin(twins: Benchmark) -> dict[str, Any]:
-    """``unjudged``: how many of them nobody looked at; twins of other makers do not say."""
+    """``unjudged``: how many of them were not judged; twins made elsewhere do not say."""
     records = [_provenance(example) for example in twins]
     unjudged = sum(
         record.get("filter") == UNFILTERED and _renderer(record) != EXACT
@@ -49,8 +49,8 @@ def _renderer(provenance: Mapping[str, Any]) -> str:
     return str(renderer.get("name")) if isinstance(renderer, Mapping) else str(renderer)
 
 
-# Which items have a twin, and in which of them nothing changed. A twin with the very picture, question and
-# options of its original is no twin: only the key was changed, and who sees best is wrong most often.
+# Which items have a twin, and in which of them nothing changed. A twin with the same picture, question and
+# options as its original is not a twin: only the key was changed, and the best model is wrong most often.
 
 
 def note_twins(run: Run, benchmark: Benchmark, twins: Mapping[str, Benchmark]) -> None:
@@ -81,7 +81,7 @@ def note_twins(run: Run, benchmark: Benchmark, twins: Mapping[str, Benchmark]) -
 
 
 def unchanged_twins(benchmark: Benchmark, twins: Benchmark) -> frozenset[str]:
-    """Items whose twin has the same pictures and words; a picture that cannot be read tells nothing."""
+    """Items whose twin has the same pictures and words; a picture that cannot be read is not compared."""
     known = {example.id: example for example in benchmark}
     return frozenset(
         twin.id

@@ -16,10 +16,10 @@ from heldout.errors import InputError
 from heldout.model.asking.question import STAGE, Question, dropped, original
 from heldout.store import Dropped
 
-# Options in another order: rotations (CircularEval) and seeded shuffles in which the right one moves.
+# Options in another order: rotations (CircularEval) and seeded shuffles that move the right option.
 
 
-# An option that speaks of its neighbours, or of their letters, means something else elsewhere.
+# An option that refers to other options, or to their letters, changes its meaning when it is moved.
 BOUND = re.compile(
     r"\b(?:(?i:(?:all|none|neither|any|both|either|some) of (?:the )?(?:above|below|these|those|options))"
     r"|(?i:both|either|neither|all of|options?|choices?)\s+\(?[A-H]\)?\b(?=\s*(?:$|,|and|or|nor|&))"
@@ -62,7 +62,7 @@ def bound(question: Question) -> str | None:
 
 
 def item_random(seed: int, *names: str) -> np.random.Generator:
-    """Draws of one item that do not change with the other items of a run."""
+    """A random generator of one item, independent of the other items of a run."""
     digest = hashlib.sha256("\0".join((str(seed), *names)).encode()).digest()
     return np.random.default_rng(int.from_bytes(digest[:16], "big"))
 
@@ -84,7 +84,7 @@ class RightAnswers:
         )
 
     def confuse(self, question: Question, seed: int) -> Question | None:
-        """None where the others' answers are too few to fill this item's options."""
+        """None if other items have too few answers to fill this item's options."""
         gold = ord(question.gold) - ord("A")
         taken = {same(option) for option in question.options}
         own = self._cluster[question.benchmark_id]
@@ -137,7 +137,7 @@ def words_of(text: str) -> list[str]:
 
 
 class CaptionRarity:
-    """In how many texts of a benchmark a word stands: a word of every question tells nothing."""
+    """In how many texts of a benchmark a word occurs: a word of every question tells nothing."""
 
     def __init__(self, texts: Iterable[str]) -> None:
         self._counts = Counter(word for text in texts for word in words_of(text))
@@ -152,7 +152,7 @@ class CaptionRarity:
 
 
 def masked(question: Question, variant: str, text: str, word: str) -> Question:
-    """Every occurrence is masked, or the answer would stand beside its own gap."""
+    """Every occurrence is masked: otherwise the answer would stand beside its own gap."""
     pattern = re.compile(rf"(?<![^\W_]){re.escape(word)}(?![^\W_])", re.IGNORECASE)
     return Question(
         question.benchmark_id,
@@ -201,16 +201,16 @@ def parse_variants(text: str) -> list[Variant]:
     variants: list[Variant] = [Variant("original")]
     for part in _parts(text):
         variants += _one(part)
-    made = list(dict.fromkeys(variants))
-    names = [variant.name for variant in made]
+    unique = list(dict.fromkeys(variants))
+    names = [variant.name for variant in unique]
     for name in names:
         if names.count(name) > 1:
             raise InputError(f"variants: {name} is given twice; call one of them {name}-NAME=…")
-    return made
+    return unique
 
 
 def _parts(text: str) -> list[str]:
-    """Split at commas, less those of a twin's own selection: twin=path#split=test,lang=en."""
+    """Split at commas, except those of a twin's own selection: twin=path#split=test,lang=en."""
     parts: list[str] = []
     for part in (piece.strip() for piece in text.split(",")):
         own = "=" in part and not part.startswith(("twin", "slot"))
@@ -261,19 +261,22 @@ def expand(
 ) -> QuestionSet:
     """``twins`` by the name of their variant, ``paraphrases`` by item, where no column has them. The same
     seed shows the same questions, item by item."""
-    made = QuestionSet()
+    questions = QuestionSet()
     show = _Showing(benchmark, variants, twins or {}, paraphrases or {}, seed)
     for example in examples:
         for shown in show.item(example):
-            (made.questions if isinstance(shown, Question) else made.dropped).append(shown)  # type: ignore[arg-type]
+            if isinstance(shown, Question):
+                questions.questions.append(shown)
+            else:
+                questions.dropped.append(shown)
     known = {example.id for example in benchmark}
     for name, twin in (twins or {}).items():
-        made.dropped += [
+        questions.dropped += [
             Dropped(STAGE, other.id, "twin of no item", f"{name}: {twin.source or twin.name}")
             for other in twin
             if other.id not in known
         ]
-    return made
+    return questions
 
 
 class _Showing:

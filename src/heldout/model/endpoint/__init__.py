@@ -1,4 +1,4 @@
-"""A model behind an OpenAI-compatible server: vLLM, or whatever gives log-probabilities of prompts."""
+"""A model behind an OpenAI-compatible server: vLLM, or any server that gives log-probabilities of prompts."""
 
 from heldout.model.endpoint.capabilities import Ability, Capabilities, as_json, probe
 from heldout.model.endpoint.connection import (

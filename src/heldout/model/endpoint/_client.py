@@ -1,13 +1,14 @@
-"""One HTTP exchange within one deadline and one limit of size, whatever the server does.
+"""One HTTP exchange within a deadline and a size limit, whatever the server does.
 
-A client's own timeouts start anew with every byte, so that a server that drips keeps them waiting for
-ever. Here requests run as tasks of one event loop in a thread of its own, where a task can be ended at
+A client's own timeouts restart with every byte, so that a slow server can delay them for ever. Here requests
+run as tasks of one event loop in a thread of its own, where a task can be ended at
 any point: while a name is looked up, at the handshake, amid the headers, between two bytes.
 """
 
 from __future__ import annotations
 
 import asyncio
+import functools
 import http.cookiejar
 import logging
 import os
@@ -23,7 +24,7 @@ from typing import TYPE_CHECKING
 
 from heldout.errors import InputError
 
-if TYPE_CHECKING:  # imported where a request is made: it takes longer than many a command
+if TYPE_CHECKING:  # imported when a request is made: the import takes longer than many commands
     import httpx
 import base64
 import html
@@ -36,6 +37,7 @@ LARGEST_RESPONSE = 256 * 2**20  # bytes, unpacked: log-probabilities of a long p
 _LARGEST_COMPLAINT = 2**16
 _KEPT_OPEN = 256  # connections: as many as a command may ask for at a time
 _THREAD = "heldout-http"
+_CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR")  # which httpx reads, too
 _LOGGERS = ("httpx", *(f"httpcore.{part}" for part in ("connection", "http11", "proxy", "socks")))
 _NO_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE")  # as OpenSSL says it
 _GZIP = 16 + zlib.MAX_WBITS
@@ -53,12 +55,12 @@ class TransportError(Exception):
 
 
 class UnusableError(Exception):
-    """An answer came, and it is not to be read: too large, or packed in a way we did not ask for."""
+    """An answer that cannot be read: too large, or compressed in a way that was not asked for."""
 
 
 @dataclass
 class Answer:
-    """``body`` of an error is its beginning: as much as a complaint needs."""
+    """The ``body`` of an error response is its beginning: as much as an error message needs."""
 
     status: int = 0
     reason: str = ""
@@ -141,7 +143,7 @@ async def _exchange(
         final = final or (isinstance(cause, ssl.SSLError) and cause.reason in _NO_TLS)
         problem = _described(cause)
     if answer.status >= 400:
-        return answer  # what it complains about is known, whether or not it finished the sentence
+        return answer  # the error is known, even if the response is incomplete
     if slow:
         problem = f"no answer within {timeout:g} s"
         if answer.status:
@@ -152,7 +154,7 @@ async def _exchange(
 
 
 async def _unpacked(response: httpx.Response, most: int) -> AsyncIterator[bytes]:
-    """The body, unpacked to ``most`` and a byte at most: a few kilobytes may hold gigabytes."""
+    """The body, unpacked to one byte more than ``most`` at most: a few kilobytes may hold gigabytes."""
     import httpx
 
     encoding = response.headers.get("Content-Encoding", "").strip().lower()
@@ -178,7 +180,7 @@ async def _unpacked(response: httpx.Response, most: int) -> AsyncIterator[bytes]
 
 
 def _cause(error: BaseException) -> BaseException:
-    """What the operating system said: layers above it say "all connection attempts failed"."""
+    """The operating system's error: the layers above say only "all connection attempts failed"."""
     cause = error
     inner: BaseException | None = error
     while inner is not None:
@@ -192,7 +194,7 @@ def _cause(error: BaseException) -> BaseException:
 
 
 def _described(cause: BaseException) -> str:
-    """In the system's words, which a loop's own ("Connect call failed") leave out."""
+    """The system's error message, which the event loop's own ("Connect call failed") leaves out."""
     if isinstance(cause, socket.gaierror):
         return cause.strerror or str(cause)
     if isinstance(cause, ssl.SSLError) and cause.reason in _NO_TLS:
@@ -205,26 +207,35 @@ def _described(cause: BaseException) -> str:
 def _new_client() -> httpx.AsyncClient:
     import httpx
 
-    for name in _LOGGERS:  # they quote what a server said, and other libraries turn them on
+    for name in _LOGGERS:  # they quote responses, and other libraries turn them on
         logging.getLogger(name).addFilter(_not_ours)
     nothing = http.cookiejar.CookieJar(http.cookiejar.DefaultCookiePolicy(allowed_domains=[]))
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=_KEPT_OPEN)
     try:
         return httpx.AsyncClient(
-            timeout=None,  # one deadline is over all of it
+            verify=_trusted(*(os.environ.get(name) for name in _CERTIFICATES)),
+            timeout=None,  # one deadline covers all of it
             limits=limits,
             follow_redirects=False,  # a redirect would carry the key to another host
             cookies=nothing,
             trust_env=True,
             headers={"Accept-Encoding": "gzip"},
         )
-    except (ValueError, ImportError, OSError) as error:  # their words may hold a proxy's password
+    except (ValueError, ImportError, OSError) as error:  # may quote a proxy's password
         missing = isinstance(error, ImportError)
         problem = "needs the package socksio" if missing else "cannot be used"
     raise InputError(
         f"a proxy or certificate file that the environment names {problem}: look at HTTP_PROXY, "
         f"HTTPS_PROXY, ALL_PROXY, NO_PROXY, SSL_CERT_FILE and SSL_CERT_DIR"
     )
+
+
+@functools.cache  # reading all certificates takes a tenth of a second
+def _trusted(file: str | None, folder: str | None) -> ssl.SSLContext:
+    """Whom the environment trusts; ``file`` and ``folder`` are where it says so."""
+    import httpx
+
+    return httpx.create_ssl_context()
 
 
 def _not_ours(record: logging.LogRecord) -> bool:
@@ -249,11 +260,11 @@ def _submit_close(client: httpx.AsyncClient) -> None:
     asyncio.run_coroutine_threadsafe(client.aclose(), _loop())
 
 
-# A key that a server repeats is struck out before anything else sees that text.
+# A key that a server repeats is removed before anything else sees that text.
 #
 # Servers and proxies quote what they were sent: as it is, percent-encoded in an address, escaped in JSON or
-# HTML, in base64 among other headers. Each of these forms is looked for. What a server scrambles on
-# purpose cannot be found.
+# HTML, in base64 among other headers. Each of these forms is looked for. A key that a server encodes in another
+# way cannot be found.
 
 
 STRUCK = "***"
@@ -290,7 +301,7 @@ class Secret:
     def clean(self, value: Any, source: str) -> Any:
         """``value``, parsed from the JSON text ``source``, with every string and name in it redacted."""
         if _HIDDEN.search(source) is None and self.redact(source) == source:
-            return value  # megabytes of log-probabilities are not walked for nothing
+            return value  # skips megabytes of log-probabilities that hold no key
         return self._walk(value)
 
     def _walk(self, value: Any) -> Any:

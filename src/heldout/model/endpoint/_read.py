@@ -1,4 +1,4 @@
-"""What a server answered, as a list of tokens with log-probabilities; anything else is refused with a reason."""
+"""A server's answer as a list of tokens with log-probabilities; anything else is refused with a reason."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class PromptTokens:
     )
 
     def end(self, redact: Callable[[str], str]) -> str:
-        """The last words, for a complaint. Tokens may spell the key: it is struck out of more than is
-        shown, so that none of it is left where the text is cut."""
+        """The end of the prompt, for an error message. Tokens may spell the key: it is removed before the text
+        is cut, so that no part of it is left."""
         return redact("".join(self.tokens[-_END:]))[-60:]
 
 
@@ -118,7 +118,7 @@ def _number(value: Any) -> float:
     return -math.inf if number <= CLAMPED else min(0.0, number) if number == number else number
 
 
-# Which of a server's tokens spell a text: servers tell tokens as words, each in its own way.
+# Which of a server's tokens spell a text: every server writes tokens in its own way.
 #
 # Servers do not write spaces alike (" yes", "▁yes", "Ġyes", or "yes" where a decoder eats the space), so tokens
 # and text are compared without them. A character cut into bytes comes as U+FFFD, piece by piece; such
@@ -188,7 +188,7 @@ def _start(tokens: Sequence[str], end: int, text: str) -> int | None:
         readable += len(piece.replace(CUT, ""))
         if readable > len(wanted) or end - start > _WIDEST * len(wanted) + LONGEST_TAIL:
             break
-        # The longest that fits, so that a character's first byte is not left outside; never a space.
+        # The longest run that fits, so that a character's first byte is included; never a space.
         if piece and spell(tokens[start:end], text) is not None:
             first_place = start
     return first_place
@@ -226,7 +226,7 @@ def chat_body(model: str, request: Request) -> dict[str, Any]:
     return {
         "model": model,
         "messages": messages,
-        "prompt_logprobs": 1,  # not 0: some versions take that for "none asked for"
+        "prompt_logprobs": 1,  # not 0: some versions take that for "none"
         "add_generation_prompt": False,
         "continue_final_message": True,
         **_QUIET,
@@ -248,7 +248,8 @@ def completion_body(model: str, text: str) -> dict[str, Any]:
 
 @functools.lru_cache(maxsize=16)  # questions on one picture come one after the other
 def data_url(ref: ImageRef) -> str:
-    """The pixels our own backend would see, losslessly: rotation, depth and palette are settled here."""
+    """The pixels that a local backend would see, as lossless PNG: rotation, depth and palette are applied
+    here."""
     buffer = io.BytesIO()
     to_rgb(ref.open()).save(buffer, "PNG", compress_level=1)
     return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()

@@ -1,4 +1,4 @@
-"""What an endpoint can do, found out by asking it: three tiny requests whose right answer is known."""
+"""The capabilities of an endpoint, by three tiny requests whose right answer is known."""
 
 from __future__ import annotations
 
@@ -88,11 +88,11 @@ def named_model(connection: Connection, model: str | None) -> tuple[str, tuple[s
             else f"{MODELS} is not there (is the address right?)"
         )
         raise InputError(
-            f"{connection.url}: name the model with the setting {connection.setting('model')}; {message}"
+            f"{connection.place()}: name the model with the setting {connection.setting('model')}; {message}"
         )
     if served and named not in served:
         raise InputError(
-            f"{connection.url} does not serve '{named}'; it serves {', '.join(served)}"
+            f"{connection.place()} does not serve '{named}'; it serves {', '.join(served)}"
         )
     return named, served, server
 
@@ -107,12 +107,12 @@ def _served(connection: Connection) -> tuple[tuple[str, ...], str]:
             f"{refused.detail} (status {refused.status})" if refused.status else refused.detail
         )
         raise EndpointError(
-            f"{connection.url}{MODELS}: {message}. Is this the address of an OpenAI-compatible API?"
+            f"{connection.place(MODELS)}: {message}. Is this the address of an OpenAI-compatible API?"
         ) from refused
     rows = answer.get("data") if isinstance(answer, dict) else None
     if not isinstance(rows, list):
         raise EndpointError(
-            f"{connection.url}{MODELS} is not a list of models: is this an OpenAI-compatible API?"
+            f"{connection.place(MODELS)} is not a list of models: is this an OpenAI-compatible API?"
         )
     rows = [row for row in rows if isinstance(row, dict)]
     names = tuple(str(row["id"]) for row in rows if isinstance(row.get("id"), str))

@@ -1,4 +1,4 @@
-"""A model behind chat completions, asked in words: what any OpenAI-compatible server can do."""
+"""A model behind chat completions, which any OpenAI-compatible server offers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from heldout.model.endpoint.connection import (
 from heldout.model.request import CUT, REFUSED, STOPPED, Prompt, Reply, Request, Text
 from heldout.store import Dropped
 
-# What a server answered to a chat, as a Reply; anything that is not one is refused with a reason.
+# A server's answer to a chat as a Reply; anything else is refused with a reason.
 
 
 _MOST_TOKENS = 4_000_000
@@ -180,7 +180,8 @@ class ChatEndpoint:
         def ask(prompt: Prompt) -> Reply | Dropped:
             reply = self._ask(prompt)
             if isinstance(reply, Reply):
-                keep(reply)  # here, in its own thread: an interrupt must not lose what was paid for
+                # here, in its own thread: an interrupt must not lose a reply that was paid for
+                keep(reply)
             return reply
 
         yield from in_parallel(ask, prompts, self.concurrency, self.connection.stop)
@@ -242,8 +243,8 @@ class ChatEndpoint:
         return taken | {name: f"refused: {message}" for name, message in self.refused.items()}
 
     def _post(self, prompt: Prompt, body: Mapping[str, Any]) -> Reply:
-        """Send the body. A refusal may be meant for an optional field that the server has not taken before:
-        then the request goes without it, and if that is answered, so do all that follow."""
+        """Send the body. A refusal may be due to an optional field that the server has not accepted before:
+        then the request is sent without it, and if that is answered, so are all later requests."""
         body = {name: value for name, value in body.items() if name not in self.refused}
         try:
             reply = self._once(prompt, body)
@@ -282,7 +283,7 @@ class ChatEndpoint:
             raise EndpointError(
                 f"{self.connection.url} does not serve {self.model}: {refused.detail}"
             )
-        # A long prompt is the item's fault, however many there are.
+        # A prompt that is too long does not count as a failure of the server.
         self._watch.refused(self.connection, refused, self._again, counts=not long)
         if long:
             return Dropped(STAGE, request.id, "prompt too long", message)
@@ -314,7 +315,7 @@ def _about_the_request(refused: RefusedError) -> bool:
 
 
 def _subsets(names: list[str]) -> list[tuple[str, ...]]:
-    """What to leave out, the least first: each name alone, then all."""
+    """Fields to leave out: each alone, then all."""
     alone: list[tuple[str, ...]] = [(name,) for name in names]
     return [*alone, tuple(names)] if len(names) > 1 else alone
 

@@ -1,4 +1,4 @@
-"""Requests to an endpoint nobody has to trust: limits on size and time, retries, and no key in any text."""
+"""Requests to an untrusted endpoint: limits on size and time, retries, and no key in any text."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from heldout.model.endpoint._client import Answer, Client, Secret, TransportErro
 # How often an endpoint is asked, and how long we wait before asking again.
 
 
-LONGEST_WAIT_SECONDS = 120.0  # whatever a server asks for: a Retry-After of a year is not a plan
+LONGEST_WAIT_SECONDS = 120.0  # at most, whatever Retry-After says
 _MINUTE = 60.0
 _SHORTEST = 0.02  # seconds between two looks at the budget
 
@@ -61,7 +61,7 @@ class TokenPace:
 
     @contextlib.contextmanager
     def request(self, expected: int) -> Iterator[_Spent]:
-        """Wait for room; the caller sets ``tokens`` of what is given to the real cost."""
+        """Wait for room in the budget; the caller sets ``tokens`` of the result to the real cost."""
         if self.per_minute is None:
             yield _Spent(expected)
             return
@@ -109,7 +109,8 @@ class Backoff:
     most_seconds: float = 30.0
 
     def seconds(self, attempt: int, retry_after: str | None = None) -> float:
-        """Before the next attempt, when ``attempt`` (from 0) failed; the server's wish comes first."""
+        """Seconds before the next attempt, after ``attempt`` (from 0) failed; the server's Retry-After comes
+        first."""
         wished = retry_after_seconds(retry_after)
         doubled = min(self.most_seconds, self.first_seconds * 2**attempt)
         waited = doubled * random.uniform(0.5, 1.0) if wished is None else wished
@@ -117,7 +118,7 @@ class Backoff:
 
 
 def retry_after_seconds(text: str | None) -> float | None:
-    """``Retry-After`` as seconds or as a date; None where there is none, or nonsense."""
+    """``Retry-After`` as seconds or as a date; None if it is missing or invalid."""
     if not text:
         return None
     try:
@@ -135,8 +136,8 @@ _JSON = "application/json"
 _ROUTES = re.compile(r"/(?:chat/completions|completions|models|images/edits)$")
 _AGAIN = {408, 425, 429, 500, 502, 503, 504}
 _LOOK_SECONDS = 0.5  # a signal that another thread received is seen no later than that
-_LAST_SECONDS = 3.0  # for replies under way when somebody puts an end to it: they are paid for
-_QUOTED = 300  # characters of a server's complaint that are worth repeating
+_LAST_SECONDS = 3.0  # for replies under way at an interrupt: they are paid for
+_QUOTED = 300  # characters of a server's error that are quoted
 
 
 class EndpointError(InputError):
@@ -168,7 +169,7 @@ class RefusedError(Exception):
 @dataclass(frozen=True)
 class Connection:
     """``url`` up to and including ``/v1``; safe to use from several threads. ``timeout``: seconds for one
-    attempt, from the first packet to the last byte of the answer. ``role``: whose settings complaints name,
+    attempt, from the first packet to the last byte of the answer. ``role``: whose settings error messages name,
     "judge" for judge.model. While ``stopped`` is set, no request is made a second time.
 
     Every text that leaves here has gone through ``redact``: callers that join pieces of an answer into a
@@ -195,8 +196,12 @@ class Connection:
         object.__setattr__(self, "_secret", Secret(self.api_key))
 
     def setting(self, name: str) -> str:
-        """What complaints call a setting of this server."""
+        """The name of a setting of this server in error messages."""
         return f"{self.role}.{name}" if self.role else name
+
+    def place(self, path: str = "") -> str:
+        """The address for error messages, after the role whose settings hold it."""
+        return f"{self.role}: {self.url}{path}" if self.role else f"{self.url}{path}"
 
     def stop(self) -> None:
         """Make no request a second time, and give up those under way unless they are answered soon."""
@@ -249,7 +254,7 @@ class Connection:
     def _unanswered(self, path: str, error: TransportError) -> EndpointError:
         problem = self.redact(error.problem)
         if error.final:
-            return EndpointError(f"{self.url}{path}: {problem}")
+            return EndpointError(f"{self.place(path)}: {problem}")
         if not error.slow:
             message = f"{problem} in {self._often}"
             return UnansweredError(self._gave_up(path, problem), message)
@@ -263,22 +268,22 @@ class Connection:
         return counted(self.backoff.attempts, "attempt", "attempts")
 
     def _gave_up(self, path: str, problem: str, why: str = "Is the server running?") -> str:
-        message = f"{self.url}{path} did not answer in {self._often} ({problem}). {why}"
-        if path == MODELS:  # what is asked first: there is nothing to go on with
+        message = f"{self.place(path)} did not answer in {self._often} ({problem}). {why}"
+        if path == MODELS:  # the first request: there is nothing to continue
             return message
         return f"{message} What was answered is kept: run the same command to go on"
 
     def _refusal(self, path: str, answer: Answer) -> Exception:
-        """What an answer that is none means, if no further attempt is made."""
-        status, text = answer.status, self._complaint(answer)
+        """The error that a failed answer means, if no further attempt is made."""
+        status, text = answer.status, self._error_text(answer)
         if status in (401, 403):
             return EndpointError(
-                f"{self.url}{path} refuses the key (status {status}): name the environment variable "
+                f"{self.place(path)} refuses the key (status {status}): name the environment variable "
                 f"that holds it with the setting {self.setting('api_key_env')}"
             )
         if 300 <= status < 400:
             return EndpointError(
-                f"{self.url}{path} redirects elsewhere (status {status}): give the final address"
+                f"{self.place(path)} redirects elsewhere (status {status}): give the final address"
             )
         if status in _AGAIN and status < 500:
             problem = f"status {status}: {text}"
@@ -293,8 +298,8 @@ class Connection:
             beginning = data[:4096].decode(errors="replace")
         raise RefusedError(0, f"the answer is not JSON: {self.redact(beginning)[:60]!r}")
 
-    def _complaint(self, answer: Answer) -> str:
-        """What the server says about it, on one short line."""
+    def _error_text(self, answer: Answer) -> str:
+        """The server's error message on one short line."""
         text = answer.body.decode(errors="replace")
         with contextlib.suppress(ValueError, RecursionError):  # a proxy complains in HTML
             parsed = json.loads(text)
@@ -306,8 +311,8 @@ class Connection:
 
 
 def checked_address(url: str, key_setting: str = "api_key_env") -> str:
-    """The address up to ``/v1``. Complaints show no more of it than scheme and host: what is wrong with an
-    address does not keep it from holding a password."""
+    """The address up to ``/v1``. Error messages show only its scheme and host: an invalid address may still
+    hold a password."""
     try:
         parts = urllib.parse.urlsplit(url)
         named = bool(parts.hostname) and (parts.port is None or parts.port > 0)
@@ -330,7 +335,7 @@ _PROBE_ATTEMPTS = 2
 
 
 class ServerWatch:
-    """Tells a server that is gone from items that it fails on; one rule for every kind of request.
+    """Distinguishes a server that is gone from items that it fails on; one rule for every kind of request.
 
     After five failures in a row, and after a request that got no answer in all attempts, a request that
     the server answered before is sent again. A server that answers it is alive, and only the items that
@@ -370,9 +375,9 @@ class ServerWatch:
         Args:
             connection: To the server.
             refused: How it failed.
-            again: Sends what the server answered before; None where it never answered.
+            again: Sends a request that the server answered before; None if it never answered.
             counts: Whether the server may be at fault: not where a prompt is too long.
-            units: What was asked for, for the complaint.
+            units: What was asked for, for the error message.
         """
         broken = refused.status >= 500 or refused.status == 0
         with self._lock:
@@ -400,7 +405,8 @@ class ServerWatch:
             try:
                 again(replace(connection, backoff=backoff))
             except RefusedError as refused:
-                self._gone = not 0 < refused.status < 500  # "too short" is an answer, too
+                # a refusal of the short reply is an answer, too
+                self._gone = not 0 < refused.status < 500
             except (EndpointError, ImageError):
                 self._gone = True
             if not self._gone:
@@ -411,7 +417,7 @@ class ServerWatch:
 Again = Callable[[Connection], object]
 
 
-# Several requests at a time, with as few under way as there are hands to do them.
+# Several requests at a time, by a fixed number of threads.
 
 
 Asked = TypeVar("Asked")
@@ -424,8 +430,8 @@ def in_parallel(
     concurrency: int,
     stop: Callable[[], None] = lambda: None,
 ) -> Iterator[Given]:
-    """In the order of their arrival; what is answered before the server dies is still given. ``stop`` is
-    called when somebody puts an end to it: it may give up what is under way, which is waited for."""
+    """In the order of their arrival; what is answered before the server dies is still given. ``stop`` is called
+    at an interrupt: it may give up requests under way, which are waited for."""
     pending: set[Future[Given]] = set()
     ended: EndpointError | None = None
     with ThreadPoolExecutor(concurrency) as pool:
@@ -443,7 +449,7 @@ def in_parallel(
             while pending:
                 done, pending = wait(pending, _LOOK_SECONDS, FIRST_COMPLETED)
                 last = (yield from _given(done)) or last
-        except BaseException:  # an interrupt, or nobody wants the rest
+        except BaseException:  # an interrupt, or the caller stopped
             stop()
             raise
         finally:
@@ -453,7 +459,7 @@ def in_parallel(
 
 
 def _given(done: Iterable[Future[Given]]) -> Generator[Given, None, EndpointError | None]:
-    """What the finished ones gave; returns the error that ends everything, if one of them met it."""
+    """Results of the finished requests; returns the error that ends everything, if one of them raised it."""
     ended: EndpointError | None = None
     for future in done:
         try:

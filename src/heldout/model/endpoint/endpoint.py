@@ -38,9 +38,7 @@ from heldout.store import Dropped
 
 STAGE = "score"
 CHAT, COMPLETIONS = "/chat/completions", "/completions"
-IMAGE_TOKENS = (
-    600  # a guess for budgets: servers do not say what a picture costs before they run it
-)
+IMAGE_TOKENS = 600  # an estimate for budgets: servers do not say beforehand what a picture costs
 _MOST_LEADING = 4  # special tokens a server may put before a document
 FAILED = "the endpoint failed"  # this time: the next run asks again
 
@@ -88,7 +86,7 @@ class Endpoint:
         }
 
     def count(self, requests: Sequence[Request]) -> list[int]:
-        """By the characters per token that the server showed when it was asked: an estimate."""
+        """An estimate, by the characters per token that the server's answers showed."""
         counts = []
         for request in requests:
             letters = sum(len(part.text) for part in request.content if isinstance(part, Text))
@@ -130,7 +128,7 @@ class Endpoint:
         return read_completion(answer), text
 
     def check(self, request: Request) -> None:
-        """Refuse what this server cannot do at all: an error of the plan, not of the item."""
+        """Refuse what this server cannot do at all: that is an error of the settings, not of the item."""
         if request.images and not (request.turn and self.can.images.works):
             reason = self.can.images.reason if request.turn else "plain documents hold text alone"
             raise EndpointError(
@@ -219,7 +217,7 @@ def _scored_places(
         if span is None:
             continue
         start, end = span
-        # A space belongs to what it leads to; the last one of a document to what it follows.
+        # A space belongs to the following text; the last space of a document to the preceding one.
         inside = marks[start:end] or marks[start : start + 1] or marks[-1:]
         if any(inside):
             places.append(place)
@@ -227,9 +225,10 @@ def _scored_places(
     return places, whole
 
 
-# Do a server and a local copy of the model score alike? A sample through both, before anything is kept.
+# Parity: whether a server and a local copy of the model give the same scores, on a sample, before anything is
+# kept.
 #
-# A server that reads a picture as another number of tokens, or puts it elsewhere, still gives plausible
+# A server that turns a picture into another number of tokens, or places it elsewhere, still gives plausible
 # log-probabilities. The prompt's length, the answer's tokens and their log-probabilities all have to agree.
 
 
@@ -260,7 +259,7 @@ class LocalCopy(Scorer, Protocol):
 def check_parity(
     endpoint: Endpoint, local: LocalCopy, benchmark: Benchmark, *, seed: int = 0
 ) -> Parity:
-    """A seeded sample through both; the first difference is the reason to go no further."""
+    """Score a seeded sample with both; the first difference is raised as an error."""
     requests = _sample(benchmark, seed)
     limit = TOLERANCE.get(_shared_dtype(endpoint, local), TOLERANCE_ELSE)
     ours = {score.id: score for score in local.score(requests)}

@@ -46,7 +46,8 @@ class ModelServer(Settings):
 
     @model_validator(mode="after")
     def _holds_no_secret(self) -> Self:
-        """Settings are written into the run. Of the whole entry: complaints do not repeat a value."""
+        """Settings are written into the run, so an address must not hold a secret. The whole entry is
+        validated, because then error messages repeat no value."""
         try:
             checked_address(self.url, "api_key_env")
         except InputError as error:
@@ -61,7 +62,7 @@ class ModelServer(Settings):
         """A connection to the server.
 
         Args:
-            role: Whose settings a complaint names.
+            role: Whose settings error messages name.
         """
         return Connection(
             self.url,
@@ -74,7 +75,7 @@ class ModelServer(Settings):
 
 
 class ProbedServer(ModelServer):
-    """A server that is only looked at: somebody waits for the answer, and can ask again."""
+    """A server that is only probed: the user waits for the answer, and can ask again."""
 
     timeout: Annotated[float, Field(gt=0)] = 60.0
     """Seconds that one whole request may take."""
@@ -98,7 +99,7 @@ def read_key(variable: str | None, role: str = "") -> str | None:
 
     Args:
         variable: Name of the variable; None: there is no key.
-        role: Whose settings a complaint names.
+        role: Whose settings error messages name.
     """
     if variable is None:
         return None
@@ -115,7 +116,7 @@ def open_endpoint(settings: ModelEndpoint, seed: int | None, role: str = "") -> 
     Args:
         settings: How the server is reached.
         seed: Sent with every request where the server takes one; None: not sent.
-        role: Whose settings a complaint names.
+        role: Whose settings error messages name.
     """
     return ChatEndpoint.open(
         settings.connect(role),

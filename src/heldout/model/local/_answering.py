@@ -36,7 +36,7 @@ class Said:
 
 
 class Greedy:
-    """Plain arg max: no sampling, and none of the penalties a checkpoint's generation settings may ask."""
+    """Plain arg max: no sampling, and none of the penalties of a checkpoint's generation settings."""
 
     def __init__(self, passes: Passes, tokenizer: Any, most: int) -> None:
         self._passes = passes
@@ -50,7 +50,7 @@ class Greedy:
         logits = self._passes.step(cache, rests, place, prefix.shift)
         first = logits
         place += len(rests[0])
-        said: list[list[int]] = [[] for _ in rests]
+        replies: list[list[int]] = [[] for _ in rests]
         going = set(range(len(rests)))
         for count in range(self._most):
             chosen = self._passes.likeliest(logits)
@@ -58,26 +58,26 @@ class Greedy:
                 if chosen[number] in self._stops:
                     going.discard(number)
                 else:
-                    said[number].append(chosen[number])
+                    replies[number].append(chosen[number])
             if not going or count + 1 == self._most:
                 break
-            # Those that have ended are carried along unread: rows of a batch do not see each other.
+            # Finished replies stay in the batch and are ignored: rows of a batch do not see each other.
             logits = self._passes.step(cache, [[token] for token in chosen], place, prefix.shift)
             place += 1
         return [
             Said(tuple(tokens), number not in going, first[number])
-            for number, tokens in enumerate(said)
+            for number, tokens in enumerate(replies)
         ]
 
     def whole(self, row: Row, features: PictureInputs) -> Said:
-        """From the row's beginning, for families whose prompt cannot be read in two parts."""
+        """Generate from the row's beginning, for families whose prompt cannot be read in two parts."""
         tokens, first = self._passes.generate(row, features, self._most)
         ended = next((n for n, token in enumerate(tokens) if token in self._stops), None)
         return Said(tuple(tokens[:ended]), ended is not None, first)
 
-    def letters(self, said: Said, count: int) -> tuple[float, ...]:
+    def letters(self, generated: Said, count: int) -> tuple[float, ...]:
         """Log-probability that the reply opens with each letter, with or without a blank before it."""
-        chances = self._passes.logprobs(said.first).astype(np.float64)
+        chances = self._passes.logprobs(generated.first).astype(np.float64)
         written = []
         for number in range(count):
             letter = chr(ord("A") + number)
@@ -150,31 +150,31 @@ class LocalAsker:
 
     def _prepare(self, group: Group) -> list[tuple[list[str], PictureInputs, list[Row]] | Dropped]:
         """Ids, pictures and rows that belong together; what cannot be asked, with its reason."""
-        made: list[tuple[list[str], PictureInputs, list[Row]] | Dropped] = []
+        prepared: list[tuple[list[str], PictureInputs, list[Row]] | Dropped] = []
         names, written = [], []
         for request in group.requests:
             try:
                 written.append(self._parts.writer.write_prompt(request))
                 names.append(request.id)
             except UnwritableError as problem:
-                made.append(Dropped(STAGE, request.id, problem.reason, problem.detail))
+                prepared.append(Dropped(STAGE, request.id, problem.reason, problem.detail))
         if not names:
-            return made
+            return prepared
         try:
             pictures = group.pictures()
         except ImageError as error:
-            return made + [Dropped(STAGE, name, error.reason, error.detail) for name in names]
+            return prepared + [Dropped(STAGE, name, error.reason, error.detail) for name in names]
         lay_out = self._parts.layout.lay_out
         try:
-            return [*made, (names, *lay_out(written, pictures))]
+            return [*prepared, (names, *lay_out(written, pictures))]
         except UnwritableError:
-            pass  # one of them may be the odd one: each on its own
+            pass  # one of them may be at fault: each is tried alone
         for name, text in zip(names, written, strict=True):
             try:
-                made.append(([name], *lay_out([text], pictures)))
+                prepared.append(([name], *lay_out([text], pictures)))
             except UnwritableError as problem:
-                made.append(Dropped(STAGE, name, problem.reason, problem.detail))
-        return made
+                prepared.append(Dropped(STAGE, name, problem.reason, problem.detail))
+        return prepared
 
     def _said(
         self,
@@ -197,14 +197,14 @@ class LocalAsker:
                     yield Dropped(STAGE, names[number], "prompt too long", detail)
                 else:
                     fitting.append((number, row))
-            for number, said in self._run(fitting, features):
-                if said is None:
+            for number, generated in self._run(fitting, features):
+                if generated is None:
                     detail = (
                         "not even alone; try bfloat16 (the setting dtype), or fewer max_new_tokens"
                     )
                     yield Dropped(STAGE, names[number], "out of memory", detail)
                     continue
-                reply = self._reply(names[number], rows[number], said, letters[names[number]])
+                reply = self._reply(names[number], rows[number], generated, letters[names[number]])
                 keep(reply)
                 yield reply
 
@@ -266,10 +266,10 @@ class LocalAsker:
         late = any(self._parts.image_id in row.ids[shared:] for row in rows)
         return 0 if late and features.tensors else max(0, shared)
 
-    def _reply(self, name: str, row: Row, said: Said, letters: int) -> Reply:
-        text = self._parts.tokenizer.decode(said.tokens, skip_special_tokens=True)
+    def _reply(self, name: str, row: Row, generated: Said, letters: int) -> Reply:
+        text = self._parts.tokenizer.decode(generated.tokens, skip_special_tokens=True)
         letter_logprobs: tuple[float | None, ...] = ()
         if self._logprobs and letters:
-            letter_logprobs = self._greedy.letters(said, letters)
-        finish = STOPPED if said.stopped else CUT
-        return Reply(name, text, finish, row.length, len(said.tokens), letter_logprobs)
+            letter_logprobs = self._greedy.letters(generated, letters)
+        finish = STOPPED if generated.stopped else CUT
+        return Reply(name, text, finish, row.length, len(generated.tokens), letter_logprobs)

@@ -1,4 +1,4 @@
-"""Checkpoints that bring Python code of their own: which of it ran, and how it runs under transformers 5.
+"""Checkpoints with Python code of their own: which of it ran, and how it runs under transformers 5.
 
 Nothing here runs such code: transformers does, and only with the setting trust_remote_code.
 """
@@ -30,7 +30,7 @@ _DOORS = (
 
 
 def own_door(config: Any) -> str | None:
-    """The auto class through which a checkpoint's code offers its model; None where it offers none."""
+    """The auto class by which a checkpoint's code registers its model; None if there is none."""
     offered = getattr(config, "auto_map", None) or {}
     return next((door for door in _DOORS if door in offered), None)
 
@@ -42,7 +42,7 @@ def code_that_ran(model: Any, *others: Any) -> str:
     files: dict[str, str] = {}
     for name, module in sorted(sys.modules.items()):
         path = getattr(module, "__file__", None)
-        # A module's neighbours are what it imported: all that the package holds has run.
+        # A module imports its neighbours: everything in the package has run.
         if path and name.rpartition(".")[0] in packages:
             content = Path(path).read_bytes()
             if content:
@@ -52,9 +52,9 @@ def code_that_ran(model: Any, *others: Any) -> str:
 
 @contextlib.contextmanager
 def names_of_transformers_4() -> Iterator[None]:
-    """While a checkpoint's code is imported, a function that transformers 5 took away can be named.
+    """While a checkpoint's code is imported, a function that transformers 5 removed exists again.
 
-    CheXagent-8b imports it for pruning heads, which nobody does here.
+    CheXagent-8b imports it for pruning heads, which is not used here.
     """
     from transformers import pytorch_utils
 

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from heldout.model.local.layout import PictureInputs, Row
 from heldout.model.local.load import Family
 
-# What runs the numbers: forward passes of one backend, and what is read off their logits.
+# Forward passes of one backend, and what is computed from their logits.
 #
-# Prompts, spans, groups, batches and replies know nothing else of a backend. Logits stay what the backend
-# makes of them (on its device, in its type) until one of the last four methods turns them into numbers.
+# Prompts, spans, groups, batches and replies use a backend only through these methods. Logits stay on the
+# backend's device and in its type until one of the last four methods turns them into numbers.
 
 
 Made = TypeVar("Made")
@@ -79,7 +79,7 @@ class Passes(Protocol):
         ...
 
     def fitting(self, run: Callable[[], Made]) -> Made | None:
-        """What ``run`` returns; None where the memory gave out, which is free again afterwards."""
+        """What ``run`` returns; None if it ran out of memory, which is freed."""
         ...
 
 
@@ -173,7 +173,7 @@ def moments(logits: Any, targets: Any, *, tile: int = TILE) -> Moments:
 
 @contextlib.contextmanager
 def one_look(model: Any, name: str | None, rows: int) -> Iterator[None]:
-    """Within, the vision tower called ``name`` is given the first row's pictures for all ``rows``."""
+    """In this block the vision tower called ``name`` is given the first row's pictures for all ``rows``."""
     tower = None
     if name is not None and rows > 1:
         tower = getattr(model, name, None) or getattr(getattr(model, "model", None), name, None)
@@ -249,7 +249,7 @@ class Forward:
         if deltas is None:
             deltas = getattr(getattr(self._model, "model", None), "rope_deltas", None)
         shift = None
-        if deltas is not None:  # without a picture they are those of an earlier one
+        if deltas is not None:  # without a picture, those of an earlier one would be used
             shift = int(deltas.flatten()[0]) if features.tensors else 0
         return Prefix(cache, len(ids), shift)
 
@@ -354,7 +354,7 @@ class Forward:
     ) -> tuple[Any, Any]:
         """The model's output, and what its language model keeps of the tokens it has read.
 
-        Some classes neither take ``use_cache`` nor hand on what is kept: their language model is asked.
+        Some classes neither accept ``use_cache`` nor return the cache: their language model is called instead.
         """
         model = self._model if features.tensors else self._reader
         if model is self._reader:

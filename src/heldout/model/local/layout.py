@@ -96,7 +96,7 @@ class PictureInputs:
     marked: frozenset[int] = frozenset()
 
 
-# Which tokens are the scored text, by their character offsets.
+# Which tokens make up the scored text, by their character offsets.
 
 
 Span = tuple[int, int]
@@ -114,7 +114,7 @@ def scored_tokens(
     covered = [0] * len(spans)
     at = 0
     for place, (start, end) in enumerate(offsets):
-        if start == end:  # a token the tokenizer added stands for no characters
+        if start == end:  # a token that the tokenizer added covers no characters
             continue
         while at < len(spans) and spans[at][1] <= start:
             at += 1
@@ -157,7 +157,7 @@ _PER_TOKEN = {
 
 
 class _Overheard:
-    """A tokenizer that remembers which texts it was given."""
+    """A tokenizer that records the texts it is given."""
 
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
@@ -189,7 +189,7 @@ class Layout:
         self._placeholder = placeholder
         self._image_id = image_id
         self._replies = replies
-        self._turns = threading.Lock()  # while one is overheard, nobody else may speak
+        self._turns = threading.Lock()  # only one recording at a time
         token = None if image_id is None else tokenizer.convert_ids_to_tokens(image_id)
         self._run = re.compile(f"(?:{re.escape(token)})+") if token else None
         self._token = token or ""
@@ -227,7 +227,7 @@ class Layout:
     def _look(
         self, written: WrittenPrompt, pictures: Sequence[Image.Image]
     ) -> tuple[PictureInputs, str, list[int]]:
-        """What the processor gives for the first prompt: the pictures, its text and its tokens."""
+        """The processor's output for the first prompt: the pictures, its text and its tokens."""
         before = self._family.picture_first
         text = ("" if before else self._placeholder).join(written.segments)
         overheard = _Overheard(self._tokenizer)
@@ -239,7 +239,7 @@ class Layout:
                 return_tensors="pt",
                 **({} if self._adds_special(text) else {"add_special_tokens": False}),
             )
-        except Exception as error:  # any processor may fail in its own way on an odd picture
+        except Exception as error:  # processors raise many kinds of errors on unusual pictures
             detail = f"the model's processor: {type(error).__name__}: {error}"
             raise UnwritableError("picture not processed", detail) from error
         finally:
@@ -257,7 +257,7 @@ class Layout:
         return PictureInputs(tensors, types, marked), (overheard.texts or [text])[0], ids
 
     def _expanded(self, written: WrittenPrompt, overheard: str) -> list[str]:
-        """What stands in the overheard text in the place of each picture."""
+        """The text that the processor wrote in place of each picture."""
         parts = [re.escape(segment) for segment in written.segments]
         pattern = self._expansion.join(parts) + re.escape(self._family.closing)
         match = re.fullmatch(pattern, overheard, re.DOTALL)
@@ -276,7 +276,8 @@ class Layout:
         *,
         short: bool = True,
     ) -> list[Row]:
-        """``short``: each run of a picture's token is tokenised as one, for thousands are read in vain."""
+        """``short``: each run of a picture's token is tokenised as one token, because tokenising thousands is
+        slow."""
         runs = []
         if short and self._run is not None:
             runs = [len(run) // len(self._token) for p in places for run in self._run.findall(p)]
@@ -336,14 +337,15 @@ class Layout:
         )
 
     def _adds_special(self, text: str) -> bool:
-        """A template that writes the first token itself must not get a second one."""
+        """Whether to add special tokens: a template that writes the first token itself must not get a second
+        one."""
         bos = self._tokenizer.bos_token
         return not (bos and text.startswith(bos))
 
     def _lengthen(
         self, numbers: Sequence[int], runs: Sequence[int], first: int
     ) -> tuple[tuple[int, ...], list[int]]:
-        """The numbers with every run at its length, and where each number went."""
+        """The tokens with every run at its full length, and the new place of each token."""
         assert self._image_id is not None or not first
         ids: list[int] = [self._image_id or 0] * first
         moved = []

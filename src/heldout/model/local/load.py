@@ -1,4 +1,4 @@
-"""Open a checkpoint: model, processor and tokenizer, or one sentence that says why not."""
+"""Open a checkpoint: model, processor and tokenizer, or raise an error with the reason."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from heldout.model.local._remote import (
 
 _WEIGHTS = ("*.safetensors", "*.bin")
 _ARM = ("aarch64", "arm64")
-_ENDS = 1 << 20  # a file's first and last megabyte: all of it would be minutes for a large model
+_ENDS = 1 << 20  # a file's first and last megabyte: hashing all of a large model takes minutes
 
 
 class LoadedModel(NamedTuple):
@@ -108,7 +108,7 @@ def _model(name: str, config: Any, chosen: dict[str, Any], dtype: Any) -> Any:
 
     door = "AutoModelForImageTextToText"
     own = own_door(config) if chosen["trust_remote_code"] else None
-    if own is not None:  # a model with code of its own says itself which door is its
+    if own is not None:  # a model with code of its own names its auto class
         door = own
         revision = {key: value for key, value in chosen.items() if key == "revision"}
         completed(get_class_from_dynamic_module(config.auto_map[own], name, **revision))
@@ -116,7 +116,7 @@ def _model(name: str, config: Any, chosen: dict[str, Any], dtype: Any) -> Any:
     model, loading = opened.from_pretrained(name, dtype=dtype, output_loading_info=True, **chosen)
     weights = {key for key, _ in model.named_parameters()}
     absent = sorted(weights & set(loading.get("missing_keys") or ()))
-    if absent:  # transformers would fill them with random numbers, and say so in a log
+    if absent:  # transformers would initialise them at random, and only log it
         raise InputError(
             f"model {name}: the checkpoint lacks {len(absent)} of the model's weights, such as "
             f"{absent[0]}; scores of a half random model mean nothing"
@@ -160,12 +160,12 @@ _READS_MODEL = {"sentencepiece": "sentencepiece", "protobuf": "google.protobuf"}
 
 @contextlib.contextmanager
 def _explained(name: str, trusted: bool) -> Iterator[None]:
-    """Within, whatever a checkpoint raises becomes one sentence with what to do."""
+    """In this block errors of a checkpoint become one sentence with advice."""
     try:
         yield
     except HeldoutError:
         raise
-    except Exception as error:  # code of a checkpoint's own may raise anything
+    except Exception as error:  # a checkpoint's own code may raise anything
         raise _sentence(name, error, trusted) from error
 
 
@@ -225,7 +225,7 @@ def _revision(name: str, folder: Path, config: Any) -> str:
     return f"files {hasher.hexdigest()[:16]}"
 
 
-# What differs between families of vision–language models. Most differ in nothing that matters here.
+# Differences between families of vision–language models. Most do not differ in anything that matters here.
 
 
 @dataclass(frozen=True)
@@ -233,7 +233,7 @@ class Family:
     """``form``: the prompt of a model without a chat template, with ``{}`` where the question stands."""
 
     form: str = "Question: {} Answer:"
-    #: What comes before the answer is read the same whatever follows, so that it can be read once.
+    #: The text before the answer does not depend on what follows, so it can be read once.
     prefix: bool = True
     needs_picture: bool = False
     most_pictures: int | None = None

@@ -24,7 +24,7 @@ from heldout.model.local.writing import UnwritableError, Writer, WrittenPrompt
 from heldout.model.request import TEMPLATE, Request, Score
 from heldout.store import Dropped
 
-# RunningModel: scores of a model that runs here. Items that share a picture share what it made of it.
+# RunningModel: scores of a local model. Items that share a picture share its encoding.
 
 
 class _Ready(NamedTuple):
@@ -68,7 +68,7 @@ class RunningModel:
         return counts
 
     def tokens(self, request: Request) -> list[str]:
-        """Every token of the prompt the model reads, in words; none where it cannot be scored."""
+        """Every token of the prompt as text; none if it cannot be scored."""
         for group in groups([request]):
             for ready in [] if isinstance(group, Dropped) else self._prepare(group):
                 if isinstance(ready, _Ready):
@@ -76,7 +76,7 @@ class RunningModel:
         return []
 
     def score(self, requests: Iterable[Request]) -> Iterator[Score | Dropped]:
-        # The next pictures are decoded and processed while the model is at work on these.
+        # The next pictures are decoded and processed while the model works on these.
         with ThreadPoolExecutor(1) as ahead:
             waiting: Any = None
             for group in groups(requests):
@@ -111,7 +111,7 @@ class RunningModel:
         try:
             return [*prepared, _Ready(requests, *self._parts.layout.lay_out(written, pictures))]
         except UnwritableError:
-            pass  # one of them may be the odd one: each on its own, by the processor itself
+            pass  # one of them may be at fault: each is tried alone, by the processor itself
         for request, text in zip(requests, written, strict=True):
             try:
                 prepared.append(_Ready([request], *self._parts.layout.lay_out([text], pictures)))

@@ -1,7 +1,7 @@
 """From a request to the text a model reads: its chat template, or a plain form where it has none.
 
 A text is kept as what stands between its pictures, and the answer apart: the processor never sees the
-answer, because some processors write after the prompt and some models show it to their picture's part.
+answer, because some processors add text after the prompt, and some models pass the prompt to their vision part.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _BETWEEN = ("heldoutleft", "heldoutright")
 
 
 class UnwritableError(Exception):
-    """A request that this model cannot be given: reason and detail of a Dropped."""
+    """A request that cannot be written for this model: reason and detail of a Dropped."""
 
     def __init__(self, reason: str, detail: str) -> None:
         super().__init__(reason, detail)
@@ -80,7 +80,7 @@ class Writer:
         most = self._family.most_pictures
         if most is not None and pictures > most:
             raise UnwritableError("too many pictures", f"{pictures}, this family takes {most}")
-        # Parts meet in the model's text: two harmless ones may make a special token together.
+        # Two adjacent parts may together spell a special token.
         text = "".join(p.text if isinstance(p, Text) else "\n" for p in request.content)
         if match := self._special.search(text):
             detail = f"the text holds {match[0]!r}, which this model does not read as text"
@@ -128,7 +128,7 @@ class Writer:
                     turn, add_generation_prompt=True, tokenize=False
                 )
             )
-        except Exception as error:  # a template is a program of the model's author
+        except Exception as error:  # a template is code of the model's author
             raise UnwritableError("chat template", f"{type(error).__name__}: {error}") from error
 
     def _plain(self, shown: tuple[ImageRef | Text, ...]) -> tuple[str, ...]:
@@ -170,8 +170,8 @@ class Writer:
 def _opening(tokenizer: Any) -> str:
     """A token to predict a document's first one from, where the tokenizer puts none there itself.
 
-    The end of the text before, as is usual for models that know no beginning: without it the first
-    token of a document could not be scored, and which one that is depends on the order of its items.
+    The end-of-text token, as is usual for models without a token for the beginning: without it the first token
+    of a document could not be scored, and which token that is depends on the order of items.
     """
     first = tokenizer("x")["input_ids"][0]
     if first in tokenizer.all_special_ids:

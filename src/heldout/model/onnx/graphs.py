@@ -89,7 +89,8 @@ class OnnxCard(_Part):
 
 
 def read_card(folder: Path) -> OnnxCard:
-    """The card of a folder whose files are what it says; otherwise one sentence that says why not."""
+    """The card of a folder, if its files are those that the card describes; otherwise an error with the
+    reason."""
     path = folder / CARD
     if not folder.is_dir():
         raise InputError(f"model onnx:{folder}: there is no such folder")
@@ -202,7 +203,7 @@ def _session(file: Path, provider: str, options: Mapping[str, str]) -> Any:
         return onnxruntime.InferenceSession(
             str(file), settings, providers=[(provider, dict(options))]
         )
-    except Exception as error:  # onnxruntime has an exception class per way to fail
+    except Exception as error:  # onnxruntime has many exception classes
         message = " ".join(str(error).split())[:300]
         raise InputError(f"{file}: not an ONNX graph that can be run ({message})") from error
 

@@ -111,7 +111,7 @@ class OnnxPasses:
             return run()
         except MemoryError:
             return None
-        except Exception as error:  # onnxruntime tells only in words that the memory gave out
+        except Exception as error:  # onnxruntime reports only as text that it ran out of memory
             if "alloc" not in str(error).lower():
                 raise
             return None
@@ -150,8 +150,8 @@ class OnnxPasses:
             return np.zeros((0, self._card.decoder.width), np.float32)
         if self._seen is None or self._seen[0] is not features:
             (towered,) = self._graphs.vision.run([FEATURES], {PIXELS: features.tensors[PIXELS]})
-            (made,) = self._graphs.projector.run([PICTURES], {FEATURES: towered})
-            self._seen = features, made.reshape(-1, made.shape[-1])
+            (projected,) = self._graphs.projector.run([PICTURES], {FEATURES: towered})
+            self._seen = features, projected.reshape(-1, projected.shape[-1])
         return self._seen[1]
 
     def _slots(self, ids: NDArray[np.int64], lines: int) -> NDArray[np.int64]:

@@ -55,7 +55,7 @@ def _cropped(pixels: NDArray[np.uint8], height: int, width: int) -> NDArray[np.u
     return pixels[top : top + height, left : left + width]
 
 
-# The tokenizer of a folder: what prompts, layout and replies ask of one, by the library ``tokenizers``.
+# The tokenizer of a folder: what prompts, layout and replies need, with the library ``tokenizers``.
 
 
 class LightTokenizer:
@@ -123,11 +123,11 @@ class LightTokenizer:
         """``input_ids`` and ``offset_mapping``; nothing is padded or cut."""
         texts = [text] if isinstance(text, str) else list(text)
         encoded = self._tokenizer.encode_batch(texts, add_special_tokens=add_special_tokens)
-        made = {
+        result = {
             "input_ids": [encoding.ids for encoding in encoded],
             "offset_mapping": [encoding.offsets for encoding in encoded],
         }
-        return {name: rows[0] for name, rows in made.items()} if isinstance(text, str) else made
+        return {name: rows[0] for name, rows in result.items()} if isinstance(text, str) else result
 
     def decode(self, numbers: Sequence[int], *, skip_special_tokens: bool = False) -> str:
         return str(self._tokenizer.decode(list(numbers), skip_special_tokens=skip_special_tokens))
@@ -142,7 +142,7 @@ class LightProcessor:
 
     def __init__(self, folder: Path, card: OnnxCard, tokenizer: LightTokenizer) -> None:
         self._card = card
-        self.tokenizer: Any = tokenizer  # Layout puts one in its place that it can listen to
+        self.tokenizer: Any = tokenizer  # layout replaces it by one that records texts
         self._named = dict(tokenizer.special_tokens_map)
         self.image_token = card.image_token
         self.chat_template: str | None = None
@@ -152,7 +152,7 @@ class LightProcessor:
             self.chat_template = file.read_bytes().decode("utf-8")
             try:
                 self._template = _compiled(self.chat_template)
-            except Exception as error:  # a template is a program of the model's author
+            except Exception as error:  # a template is code of the model's author
                 message = f"{type(error).__name__}: {error}"
                 raise InputError(
                     f"{file}: not a chat template that can be read ({message})"

@@ -211,14 +211,15 @@ def _settle(
         if search.threshold is not None:
             entry.p = 0.0 if entry.similarity >= search.threshold else 1.0
         entry.possible = _may_count(entry, best_item)
-    cut = max(ALONE_ALPHA, _cut(candidates, search.fdr, min(len(index.ids), documents)))
+    likeliest = likeliest_chances(candidates)
+    cut = max(ALONE_ALPHA, _cut(likeliest, search.fdr, min(len(index.ids), documents)))
     for entry in candidates:
         limit = OWN_ALPHA if entry.own else cut
-        counts = entry.possible and entry.p <= limit
-        listed = counts or (
+        counted = counts(entry, likeliest, cut)
+        listed = counted or (
             entry.p <= max(_LISTED * limit, search.fdr) and entry.answer != "different"
         )
-        entry.row["degree"] = "soft" if counts else "none" if listed else "dropped"
+        entry.row["degree"] = "soft" if counted else "none" if listed else "dropped"
         entry.evidence["reading"] = {
             "similarity": round(entry.similarity, 4),
             "chance": float(f"{entry.p:.2g}"),
@@ -235,13 +236,30 @@ def _settle(
     }
 
 
-def _cut(candidates: Sequence[ParaphraseCandidate], fdr: float, items: int) -> float:
-    """The largest chance at which the share of false ones among what counts stays below ``fdr``."""
+def counts(entry: ParaphraseCandidate, likeliest: Mapping[str, float], cut: float) -> bool:
+    """Beside the own picture by its chance; else the likeliest text of an item by ``cut``.
+
+    An item's other texts are many, and were not counted when the cut was made: in a corpus with a copy of
+    every item it is so wide that some of them pass by chance.
+    """
+    if entry.own:
+        return entry.possible and entry.p <= OWN_ALPHA
+    first = entry.p <= likeliest.get(entry.item, 0.0)
+    return entry.possible and entry.p <= (cut if first else ALONE_ALPHA)
+
+
+def likeliest_chances(candidates: Sequence[ParaphraseCandidate]) -> dict[str, float]:
+    """Per item the smallest chance of a text beside another picture or none; 1 where none may count."""
     best: dict[str, float] = {}
     for entry in candidates:
         if not entry.own:
             chance = entry.p if entry.possible else 1.0
             best[entry.item] = min(best.get(entry.item, 1.0), chance)
+    return best
+
+
+def _cut(best: Mapping[str, float], fdr: float, items: int) -> float:
+    """The largest chance at which the share of false ones among what counts stays below ``fdr``."""
     chances = np.sort(np.fromiter(best.values(), np.float64))
     chances = chances[: max(1, items)]  # a document rewords no more than one text
     different = max(0, items - len(chances)) + int((chances > _HALF).sum())

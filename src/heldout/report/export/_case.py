@@ -1,4 +1,4 @@
-"""One finished run as exports read it: who was audited, what was found, by which methods."""
+"""One finished run as exports read it: what was audited, what was found, by which methods."""
 
 from __future__ import annotations
 

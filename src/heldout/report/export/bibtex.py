@@ -373,7 +373,7 @@ def _of_findings(case: ExportCase) -> Iterator[tuple[Citation, str]]:
 
 
 def _cited(finding: Mapping[str, Any]) -> tuple[Citation, ...]:
-    """A cohort's Δ is of another method's scores: that one is cited as well."""
+    """A cohort's Δ is computed from another method's scores: that method is cited as well."""
     known = detectors()
     names = (finding["detector"], finding["details"].get("score"))
     return tuple(entry for name in names if name in known for entry in known[name].citations)

@@ -83,7 +83,7 @@ def hf_card(case: ExportCase) -> str:
         lines.append(as_row(f"{kind} {name}", cell["status"], in_words(cell), around))
     used = sorted({cell["status"] for cell in case.cells}, key=list(MEANINGS).index)
     lines += ["", "; ".join(f"*{status}*: {MEANINGS[status]}" for status in used) + ".", ""]
-    # Who reads a card has neither the run nor its files.
+    # Readers of a card have neither the run nor its files.
     advice = [
         record["sentence"].replace(LISTED, ".").replace(" (heldout review)", "")
         for record in case.advice
@@ -129,7 +129,7 @@ _SPLITS = {
 
 
 def conda(case: ExportCase) -> str:
-    """What survived, and what is clean; an open question is no entry."""
+    """Entries for claims that survive or are clean; an open question is not entered."""
     out = io.StringIO()
     writer = csv.DictWriter(out, COLUMNS, delimiter=";", lineterminator="\n", restval="")
     writer.writeheader()

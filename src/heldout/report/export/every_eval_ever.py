@@ -1,7 +1,7 @@
 """Evaluation records for Every Eval Ever: one document per model, its score on all, clean and leaked items.
 
-Written for version 0.3.0 of eval.schema.json, as the package every_eval_ever 0.3.0 ships it. Details must
-be strings there, so that is what they are.
+Written for version 0.3.0 of eval.schema.json, as the package every_eval_ever 0.3.0 ships it. The schema allows
+only strings as details.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ _SEEN = (
 
 def every_eval_ever(case: ExportCase) -> dict[str, str]:
     """JSON by the name of the model."""
-    made = {
+    documents = {
         model["model"]: json.dumps(_document(case, model), indent=2, ensure_ascii=False) + "\n"
         for model in case.corrected.get("models", [])
         if model["metric"] == ACCURACY
     }
-    if not made:
+    if not documents:
         raise InputError(
             f"{case.run.path} holds no model's answers to {case.name}: Every Eval Ever records scores. "
             f"heldout ask records answers into it"
         )
-    return made
+    return documents
 
 
 def _document(case: ExportCase, model: Mapping[str, Any]) -> dict[str, Any]:
@@ -79,7 +79,7 @@ def _document(case: ExportCase, model: Mapping[str, Any]) -> dict[str, Any]:
             "additional_details": {
                 **identity,
                 "deployment_type": "self_deployed" if local else "unknown",
-                "model_availability": "unknown",  # that weights lie here does not make them open
+                "model_availability": "unknown",  # local weights are not necessarily open weights
             },
         },
         "evaluation_results": [
@@ -145,7 +145,7 @@ def _source(case: ExportCase) -> dict[str, Any]:
     return {
         "dataset_name": case.name,
         "source_type": "other",
-        # Where it lies on this machine is nobody's business.
+        # Paths of this machine are not published.
         "source_id": Path(location.partition("#")[0]).name,
         "source_version": case.benchmark["fingerprint"],
     }

@@ -13,19 +13,19 @@ import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from heldout.errors import InputError, PrerequisiteError, blame_the_machine
 from heldout.report.export._case import ExportCase, open_case
 from heldout.report.export.bibtex import bibtex
 from heldout.report.export.catalogues import conda, helm, hf_card
 from heldout.report.export.every_eval_ever import every_eval_ever
+from heldout.report.settings import PDF, ExportSettings
 from heldout.store import Run, write_atomic
 
 # Figures as PDF, for LaTeX: drawn by a browser that is there, or by cairosvg.
 
 
-PDF = "pdf"
 BROWSERS = (
     "chromium",
     "chromium-browser",
@@ -51,22 +51,22 @@ def figures_to_pdf(run: Run, out: Path | None = None) -> list[Path]:
             "making PDF needs Chromium or Chrome on the path, or the package 'cairosvg'. Install it with: "
             "pip install cairosvg"
         )
-    made = []
+    paths = []
     for svg in drawn:
-        made.append(folder / f"{svg.stem}.pdf")
+        paths.append(folder / f"{svg.stem}.pdf")
         if browser is not None:
-            _by_browser(browser, svg, made[-1])
+            _by_browser(browser, svg, paths[-1])
         else:
-            _by_cairo(svg, made[-1])
-    return made
+            _by_cairo(svg, paths[-1])
+    return paths
 
 
 def _by_browser(browser: str, svg: Path, target: Path) -> None:
     text = svg.read_text()
     size = _SIZE.search(text)
-    wide, high = size.groups() if size else ("640", "400")
+    width, height = size.groups() if size else ("640", "400")
     page = (
-        f"<!doctype html><style>@page{{size:{wide}px {high}px;margin:0}}body{{margin:0}}"
+        f"<!doctype html><style>@page{{size:{width}px {height}px;margin:0}}body{{margin:0}}"
         f"svg{{display:block}}</style>{text}"
     )
     with tempfile.TemporaryDirectory() as folder:
@@ -85,8 +85,8 @@ def _by_browser(browser: str, svg: Path, target: Path) -> None:
             command.insert(1, "--no-sandbox")
         done = subprocess.run(command, capture_output=True, timeout=_SECONDS, check=False)
         if done.returncode or not drawn.exists():
-            splitlines = done.stderr.decode(errors="replace").strip().splitlines()[-1:]
-            raise PrerequisiteError(f"{browser} could not print {svg.name}: {' '.join(splitlines)}")
+            last_line = done.stderr.decode(errors="replace").strip().splitlines()[-1:]
+            raise PrerequisiteError(f"{browser} could not print {svg.name}: {' '.join(last_line)}")
         shutil.copyfile(drawn, target)
 
 
@@ -152,17 +152,22 @@ class Export:
 
 
 def export(
-    run: str | Path | Run, to: str, *, out: str | Path | None = None, model: str | None = None
+    run: str | Path | Run,
+    to: str | None = None,
+    *,
+    out: str | Path | None = None,
+    settings: ExportSettings | None = None,
+    **values: Any,
 ) -> Export:
     """Write a finished run as other people's catalogues take it.
 
     Args:
         run: A run with claims and findings.
-        to: ``hf-card``, ``conda``, ``helm``, ``every-eval-ever``, ``bibtex``, or ``pdf`` for every figure
-            of the report.
+        to: The setting ``to``: ``hf-card``, ``conda``, ``helm``, ``every-eval-ever``, ``bibtex`` or ``pdf``.
         out: File to write; a folder where there are several documents. Default: nothing is written,
             but for ``pdf``, which goes beside the figures.
-        model: Of ``every-eval-ever``: this model alone.
+        settings: All settings; or give them by name as further arguments.
+        **values: Fields of ``heldout.report.ExportSettings``.
 
     Returns:
         The documents, the files that were written, and what is left to do with them.
@@ -170,26 +175,26 @@ def export(
     Raises:
         InputError: The format or the model does not exist, or ``out`` cannot be written.
     """
+    named = values if to is None else {"to": to, **values}
+    settings = ExportSettings.choose(settings, named)
+    to, model = settings.to, settings.model
     opened = run if isinstance(run, Run) else Run.open(run)
-    names = (*FORMATS, PDF)
-    if to not in names:
-        raise InputError(f"to: expected one of {', '.join(names)}; got {to!r}")
     target = Path(out) if out is not None else None
     if to == PDF:
         return Export({}, tuple(figures_to_pdf(opened, target)), "")
-    made = FORMATS[to].make(open_case(opened))
-    if isinstance(made, str):
+    documents = FORMATS[to].make(open_case(opened))
+    if isinstance(documents, str):
         if model is not None:
             raise InputError(
                 f"model: goes with the format every-eval-ever; {to} is about all models"
             )
-        made = {to: made}
+        documents = {to: documents}
     elif model is not None:
-        if model not in made:
-            raise InputError(f"model {model}: this run has scores of {', '.join(made)}")
-        made = {model: made[model]}
-    written = _write(made, target, FORMATS[to].ending) if target is not None else ()
-    return Export(made, written, FORMATS[to].next_step)
+        if model not in documents:
+            raise InputError(f"model {model}: this run has scores of {', '.join(documents)}")
+        documents = {model: documents[model]}
+    written = _write(documents, target, FORMATS[to].ending) if target is not None else ()
+    return Export(documents, written, FORMATS[to].next_step)
 
 
 def _write(documents: Mapping[str, str], out: Path, ending: str) -> tuple[Path, ...]:

@@ -115,11 +115,11 @@ def bin_chart(
     marks = axes.frame(title, label, unit)
     floor = axes.y(0.0)
     for low, high, count in zip(edges, edges[1:], counts, strict=False):
-        wide = axes.x(high) - axes.x(low) - 1
+        width = axes.x(high) - axes.x(low) - 1
         tip = f"{low:g} to {high:g}: {count:,}"
         marks.append(
             rectangle(
-                axes.x(low), axes.y(count), wide, floor - axes.y(count), fill=SERIES[0], tip=tip
+                axes.x(low), axes.y(count), width, floor - axes.y(count), fill=SERIES[0], tip=tip
             )
         )
     if threshold is not None:
@@ -140,7 +140,7 @@ class WaterfallStep(NamedTuple):
 
 
 def funnel_chart(steps: Sequence[WaterfallStep], *, title: str) -> Markup:
-    """One bar per step, as long as what it let through; beside it what it did not, and why."""
+    """One bar per step, as long as what passed; beside it what was dropped, and why."""
     left = 24 + _LETTER * max([len(_short(step.name)) for step in steps] + [4])
     room, high = 300.0, 52.0
     width = left + room + 390

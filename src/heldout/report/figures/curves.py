@@ -83,7 +83,8 @@ def _faint(colour: str) -> str:
     return f"{colour}55"
 
 
-# Accuracy on originals and on their twins: one line per model; who falls more than the others?
+# Accuracy on originals and on their twins: one line per model, so that a larger drop than the others' stands
+# out.
 
 
 class Slope(NamedTuple):
@@ -214,7 +215,7 @@ def _auc(value: float) -> str:
     return f"1 − {1.0 - value:.1e}"
 
 
-# Flag fraction against α on logarithmic axes, with bands; where it leaves the diagonal is the news.
+# Flag fraction against α on logarithmic axes, with bands; points above the diagonal are more than chance.
 
 
 class Series(NamedTuple):
@@ -234,9 +235,9 @@ def flag_fraction_chart(
     alphas = [alpha for curve in series for alpha in curve.alphas] or [0.001, 0.1]
     seen = [value for curve in series for value in curve.rates if value > 0]
     floor = min([*seen, min(alphas)]) / 1.6
-    wide = max(alphas) / min(alphas) if max(alphas) > min(alphas) else 10.0
+    ratio = max(alphas) / min(alphas) if max(alphas) > min(alphas) else 10.0
     axes = Axes(
-        Scale(min(alphas) / wide**0.03, max(alphas) * wide**0.03, log=True),
+        Scale(min(alphas) / ratio**0.03, max(alphas) * ratio**0.03, log=True),
         Scale(floor, 1.0, log=True),
         height=380 + LEGEND_LINE * len(series),
         top=ABOVE + LEGEND_LINE * len(series),

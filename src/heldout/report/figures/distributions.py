@@ -144,7 +144,7 @@ class Strip(NamedTuple):
 
 
 def null_strips(strips: Sequence[Strip], *, title: str, label: str) -> Markup:
-    """Every null in grey, the released order as a dot: outside the grey is what chance does not do."""
+    """Every null in grey, the released order as a dot: a dot outside the grey is unlikely by chance."""
     reach = 1.12 * max(
         max(abs(strip.observed), float(np.abs(strip.null).max(initial=0.0))) for strip in strips
     )
@@ -193,7 +193,7 @@ def _short_name(name: str, longest: int = 24) -> str:
     return name if len(name) <= longest else name[: longest - 1] + "…"
 
 
-# Benchmarks × corpora as a heat map: the number in every cell, the colour for the eye.
+# Benchmarks × corpora as a heat map: the number in every cell, and its size as colour.
 
 
 _TONES = {"hard": ALARM, "soft": SERIES[0]}
@@ -213,7 +213,7 @@ def heat_map(
     written: Callable[[float], str] | None = None,
     missing: str = "not scanned",
 ) -> Markup:
-    """``rates`` by row and column; None is a pair nobody scanned, which is not 0.
+    """``rates`` by row and column; None is a pair that was not searched, which is not 0.
 
     ``written`` makes a cell's text from its number; default: a percentage.
     """
@@ -252,8 +252,8 @@ def _cell(
     place = (x + 1, y + 1, _WIDE - 2, _CELL - 2)
     middle = (x + _WIDE / 2, y + _CELL / 2 + 4)
     if rate is None:
-        said = text(*middle, words, anchor="middle", fill=SOFT, size=11)
-        return [rectangle(*place, round=3, fill=LINE, opacity=0.35), said]
+        label = text(*middle, words, anchor="middle", fill=SOFT, size=11)
+        return [rectangle(*place, round=3, fill=LINE, opacity=0.35), label]
     # On a square-root scale rates of one percent differ from 0 beside one of ninety.
     strength = _STRONGEST * (max(rate, 0.0) / reach) ** 0.5
     return [

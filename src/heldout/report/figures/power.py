@@ -57,7 +57,7 @@ def power_chart(
     columns: int = 3,
     title: str = "Share of models that fire, by dose",
 ) -> Markup:
-    """Doses stand at even steps: 1 against 2 is the news, not 5 against 10."""
+    """Doses stand at even steps, because the step from 1 to 2 matters more than that from 5 to 10."""
     doses = sorted({dose for panel in panels for curve in panel.curves for dose in curve.doses})
     names = list(dict.fromkeys(curve.name for panel in panels for curve in panel.curves))
     rows = -(-len(panels) // columns)

@@ -35,7 +35,7 @@ _PALETTE = (
 
 
 def number(value: float) -> str:
-    """A coordinate: two decimals are a fiftieth of a pixel."""
+    """A coordinate with two decimals."""
     return f"{value:.2f}".rstrip("0").rstrip(".")
 
 
@@ -144,7 +144,7 @@ def series(place: int) -> tuple[str, str]:
 
 
 def opening(title: str, names: Sequence[str]) -> list[str]:
-    """How a figure of named lines begins: its title, and below it which line is whose."""
+    """The top of a figure of named lines: its title, and below it the legend."""
     entries = [(name, *series(place)) for place, name in enumerate(names)]
     return [text(12, 20, title, size=14, weight=600), *legend(entries, 12, OPENED)]
 
@@ -163,8 +163,8 @@ def for_paper(drawn: str) -> str:
     """As a file for papers and slides: white paper and plain colours, which every program reads."""
     plain = _VARIABLE.sub(r"\1", drawn)
     head, _, rest = plain.partition("</title>")
-    wide, high = _SIZE.search(head).groups()  # type: ignore[union-attr]
-    head = head.replace("<svg ", f'<svg width="{wide}" height="{high}" ', 1)
+    width, height = _SIZE.search(head).groups()  # type: ignore[union-attr]
+    head = head.replace("<svg ", f'<svg width="{width}" height="{height}" ', 1)
     paper = '<rect width="100%" height="100%" style="fill:#ffffff"/>'
     return f"{head}</title>{paper}{rest}\n"
 

@@ -11,7 +11,7 @@ from heldout.errors import InputError
 from heldout.store import Dropped
 from heldout.synth.context import StageContext, StageWork, files_digest
 from heldout.synth.draft import PaperFigure
-from heldout.synth.ingest.articles import (
+from heldout.synth.ingest._articles import (
     PACKAGE_ENDINGS,
     XML_ENDINGS,
     folder_articles,
@@ -19,7 +19,7 @@ from heldout.synth.ingest.articles import (
     package_articles,
     shard_figures,
 )
-from heldout.synth.ingest.images import (
+from heldout.synth.ingest._images import (
     DUPLICATE,
     TABLES,
     SeenFigures,
@@ -27,7 +27,7 @@ from heldout.synth.ingest.images import (
     sidecar_figures,
     table_figures,
 )
-from heldout.synth.ingest.jats import UNKNOWN, copyright_notice, needs_attribution
+from heldout.synth.ingest._jats import UNKNOWN, copyright_notice, needs_attribution
 from heldout.synth.ledger import StageWriter
 from heldout.synth.settings import SynthSettings, SynthStage
 
@@ -91,7 +91,7 @@ INGEST = StageWork(
 def read_figures(settings: SynthSettings, run: Path) -> Iterator[PaperFigure | Dropped]:
     """All figures of the source, in an order that depends on its files alone."""
     if settings.source == SCENES:
-        from heldout.synth.from_scenes import scene_figures
+        from heldout.synth._from_scenes import scene_figures
 
         yield from scene_figures(settings, run)
         return
@@ -110,14 +110,14 @@ def _files(folder: Path) -> Iterator[Path]:
     if table is not None:
         yield table
         return
-    found = False
+    has_articles = False
     for path in sorted(folder.rglob("*")):
         if path.is_symlink() or not path.is_file():
             continue
         if path.name.lower().endswith((*XML_ENDINGS, *PACKAGE_ENDINGS, ".tar")):
-            found = True
+            has_articles = True
             yield path
-    if not found:
+    if not has_articles:
         yield folder
 
 

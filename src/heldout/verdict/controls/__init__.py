@@ -1,1 +1,1 @@
-"""Challenges to a finding: each says what it would take for the finding to be about memory."""
+"""Challenges to a finding: each says what has to hold for the finding to be about memory."""

@@ -1,8 +1,8 @@
-"""Controls of what models answered: clean reference models, their spread, unreadable replies, places.
+"""Controls of answers: clean reference models, their spread, unreadable replies, option places.
 
 A reference is a model that cannot have seen the benchmark. The difference to each of them is tested, never
-"the reference has p > .05". Clean models of different kinds differ between themselves, too: where a model
-gains by its twins, only less than the references do, their spread has to be known.
+"the reference has p > .05". Clean models of different kinds differ between themselves, too: where a model gains
+on its twins, but less than the references do, their spread has to be known.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Literal
 from heldout.detect import ALPHA, DetectSettings, Finding
 from heldout.verdict._model_claims import BASELINE, FIRES_ALONE, FIRES_TOO, strongest_of
 from heldout.verdict.claim import Control
-from heldout.verdict.controls.families import SPREAD, spread_control
+from heldout.verdict.controls.families import spread_control
 
 UNREAD = "unreadable replies"
 PLACE = "place of the right option"
@@ -26,8 +26,8 @@ MOST_LOST = 0.2  # of a model's replies; with more of them unreadable nothing is
 # Of the pairs that could have been asked. What is lost on one side alone moves a difference by up to its
 # share, and tests of a few hundred items see .1. Unreadable replies may be more: they are tested both ways.
 LEAST_RECORDED = 0.9
-LARGEST = 0.5  # an effect this large that need not have shown leaves nothing to call clean
-MOST_UNCHANGED = 0.5  # of a set of twins; who made more of them wrong made the others, too
+LARGEST = 0.5  # if an effect this large could have been missed, nothing is called clean
+MOST_UNCHANGED = 0.5  # share of wrong twins in a set; with more, the others are not trusted either
 
 
 def behaviour_controls(
@@ -39,7 +39,7 @@ def behaviour_controls(
     references = _references(strongest, settings)
     if not fired:
         return _doubts(strongest, references)
-    if _away(strongest):  # the rest asks what else could look seen, and nothing does
+    if _away(strongest):  # the other controls ask what else could look seen, and nothing does
         return [
             *references,
             *_changed(strongest),
@@ -59,7 +59,7 @@ def behaviour_controls(
 
 
 def _doubts(finding: Finding, references: Sequence[Control]) -> list[Control]:
-    """Nothing fires: what speaks against calling that clean."""
+    """What speaks against *clean* where nothing fires."""
     own = finding.details["own"]["direction"] == "seen"
     doubts = [
         reference
@@ -99,7 +99,7 @@ def _failed(control: Control) -> bool:
 
 
 def _away(finding: Finding) -> bool:
-    """Neither by itself nor beside the references does it look seen."""
+    """Whether the model looks seen neither by itself nor compared with the references."""
     return finding.direction != "seen" and finding.details["own"]["direction"] != "seen"
 
 
@@ -108,50 +108,46 @@ def _references(finding: Finding, settings: DetectSettings) -> list[Control]:
     if not settings.baselines:
         reason = "no clean reference model was asked: changed items may be easier or harder for all models"
         return [Control(name=BASELINE, outcome="missing", reason=reason)]
-    made = []
+    controls = []
     for name in settings.baselines:
         label = f"{BASELINE} {name}"
         if name not in details["references"]:
             reason = details["references_unusable"].get(name, f"{name} was not asked")
-            made.append(Control(name=label, outcome="missing", reason=reason))
+            controls.append(Control(name=label, outcome="missing", reason=reason))
             continue
         above, own = details["references"][name], details["references_own"][name]
         message = f"the difference to {name} is {_written(above)}, p = {above['p']:.2g}"
         named = f"{name}, named as a model that cannot have seen it,"
         corrected = min(1.0, above["p"] * len(details["references"]))
         if corrected <= ALPHA and above["value"] > 0 and own["direction"] == "seen":
-            # What both show is not memory, and the better model has more to lose by a bad twin.
+            # What both models show is not memory, and the better model loses more by a bad twin.
             reason = f"{name} shows it as well, though less ({_written(own)}); {message}"
-            made.append(Control(name=label, outcome="missing", reason=reason))
+            controls.append(Control(name=label, outcome="missing", reason=reason))
         elif corrected <= ALPHA and above["value"] > 0:
-            made.append(Control(name=label, outcome="passed", reason=message))
+            controls.append(Control(name=label, outcome="passed", reason=message))
         elif own["direction"] == "seen" and _away(finding):
             reason = (
                 f"{named} {FIRES_ALONE} ({_written(own)}), and this model does not "
                 f"({_written(details['own'])}); {message}"
             )
-            made.append(Control(name=label, outcome="failed", reason=reason))
+            controls.append(Control(name=label, outcome="failed", reason=reason))
         elif own["direction"] == "seen":
             reason = f"{named} {FIRES_TOO} ({_written(own)}); {message}"
-            made.append(Control(name=label, outcome="failed", reason=reason))
+            controls.append(Control(name=label, outcome="failed", reason=reason))
         else:
             reason = f"not clearly more than in {name}; {message}"
-            made.append(Control(name=label, outcome="failed", reason=reason))
-    return made
+            controls.append(Control(name=label, outcome="failed", reason=reason))
+    return controls
 
 
 def _spread(finding: Finding, settings: DetectSettings) -> Control:
-    """A drop of its own needs no spread: what clean models show lies on the other side."""
-    own = finding.details["own"]
-    if own["direction"] == "seen":
-        reason = f"its own difference is {_written(own)}: not only less of a gain than others'"
-        return Control(name=SPREAD, outcome="passed", reason=reason)
+    """Also where it drops by itself: clean models differ in how hard changed items are for them."""
     theirs = {name: drop["value"] for name, drop in finding.details["references_own"].items()}
-    return spread_control(own["value"], theirs, settings)
+    return spread_control(finding.details["own"]["value"], theirs, settings)
 
 
 def _skill(finding: Finding) -> list[Control]:
-    """Wrong twins cost most who sees most: a reference that sees less does not rule them out."""
+    """Wrong twins cost the most capable model most: a weaker reference does not rule them out."""
     ahead: Mapping[str, Mapping[str, Any]] = finding.details.get("references_ahead", {})
     better = {name: record for name, record in ahead.items() if record["direction"] == "seen"}
     if not ahead:
@@ -174,12 +170,13 @@ def _changed(finding: Finding) -> list[Control]:
         return []
     share = known["count"] / (known["count"] + known["others"])
     outcome: Literal["passed", "failed"] = "failed" if share > MOST_UNCHANGED else "passed"
-    sentence = known.get("sentence") or known["told"]  # findings of older runs call it "told"
+    sentence = known.get("sentence") or known["told"]  # the name in findings of older runs
     return [Control(name=CHANGED, outcome=outcome, reason=sentence)]
 
 
 def _judged(finding: Finding) -> list[Control]:
-    """Wrong twins look like a drop, and a generator makes many: somebody must have looked."""
+    """Wrong twins look like a drop, and a generator makes many: a verifier or a person must have judged
+    them."""
     controls: Mapping[str, int] = finding.details.get("twins", {})
     if not controls.get("unjudged"):
         return []
@@ -203,7 +200,7 @@ def _unread(finding: Finding) -> list[Control]:
 
 
 def _recorded(finding: Finding) -> list[Control]:
-    """Who leaves out what was answered right makes a drop, or hides one on the other side."""
+    """Leaving out right answers makes a drop, or hides one on the other side."""
     counts: Mapping[str, Mapping[str, int]] = finding.details.get("pairs_recorded", {})
     partial = {
         name: record for name, record in counts.items() if record["recorded"] < record["possible"]
@@ -228,7 +225,7 @@ def _recorded(finding: Finding) -> list[Control]:
 
 
 def _place(finding: Finding) -> list[Control]:
-    """Does it stay when what a favourite place explains is taken out?"""
+    """Does the effect stay after adjusting for a favourite option place?"""
     placed = finding.details["place_taken_out"]
     if placed is None or placed["p"] is None:
         reason = "it is not recorded for both forms, or never differs between items"

@@ -1,4 +1,4 @@
-"""Cohort composition: would the flag still stand in other company?"""
+"""Cohort composition: would the flag remain in another cohort?"""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ def sweep_cohort(
     return compositions
 
 
-# Gain–offset calibration: how much of a tail the gain gap explains with nobody having seen anything.
+# Gain–offset calibration: how much of a tail the gain gap explains without any contamination.
 #
 # score of model m on item i = gain_m × easiness_i + offset_m + noise + contamination (the published
 # Equation 1), so Δ = (gain_m - median gain) × easiness_i + (offset gap) + … (Equation 2). Easiness is
-# taken from the other models alone: what only the target finds easy cannot explain itself away. It is 0
+# taken from the other models alone: so that what only the target finds easy is not explained by itself. It is 0
 # at the hardest tenth of the items, so that the offset is how a model does where nothing is easy; only
 # the gain's part counts as explained, because memory of everything would look like an offset.
 

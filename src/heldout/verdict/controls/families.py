@@ -19,7 +19,7 @@ ENOUGH_FAMILIES = 3  # whose spread is worth an interval
 
 
 def family_means(values: Mapping[str, float], settings: DetectSettings) -> dict[str, float]:
-    """By family of references the mean of their values; those that nobody names are one family."""
+    """The mean value of each family of references; models without a named family are one family."""
     groups: dict[str, list[float]] = {}
     for model, value in values.items():
         groups.setdefault(settings.family_of(model), []).append(value)
@@ -32,9 +32,9 @@ def spread_control(own: float, theirs: Mapping[str, float], settings: DetectSett
     if len(means) < ENOUGH_FAMILIES:
         count = len(theirs)
         reason = (
-            f"{own:.3g}, and {count} clean reference{'' if count == 1 else 's'} of {len(means)} "
-            f"famil{'y' if len(means) == 1 else 'ies'} cannot tell how much clean models differ: name at "
-            f"least {ENOUGH_FAMILIES} families"
+            f"its own value is {own:.3g}, and {count} clean reference{'' if count == 1 else 's'} "
+            f"of {len(means)} famil{'y' if len(means) == 1 else 'ies'} cannot tell how much clean models "
+            f"differ: name at least {ENOUGH_FAMILIES} families"
         )
         return Control(name=SPREAD, outcome="missing", reason=reason)
     return outside_spread(SPREAD, own, list(means.values()), "clean model", len(means))
@@ -50,5 +50,5 @@ def outside_spread(
     mean, spread = float(np.mean(theirs)), float(np.std(theirs, ddof=1))
     quantile = float(special.stdtrit(independent - 1, 1 - ALPHA / 2))
     high = mean + quantile * spread * float(np.sqrt(1 + 1 / independent))
-    message = f"{own:.3g}, where another {kind} would lie up to {high:.3g}"
+    message = f"its own value is {own:.3g}, where another {kind} would lie up to {high:.3g}"
     return Control(name=name, outcome="passed" if own > high else "failed", reason=message)

@@ -1,8 +1,8 @@
 """Clean models of the lab: does the detector a claim stands on fire on them as well?
 
-A detector whose measured false-positive rate is off carries no claim beyond *qualified*. One that nobody
-measured is not held back: no rate is no evidence that it fires on clean models, and what the run itself
-can show, its own baselines, is asked of every claim.
+A detector whose measured false-positive rate is off carries no claim beyond *qualified*. One that was not
+measured is not capped: a missing rate is no evidence that it fires on clean models, and every claim is compared
+with the run's own baselines.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ _WORDS = {RAW: "by itself", REFERENCES: "compared with references"}
 
 
 def way_of(finding: Finding, compared: bool) -> Way:
-    """As the lab measured it, in the way its claim was made.
+    """Which of the lab's measurements applies to a claim.
 
-    ``compared``: its baselines were. What models answered, cohorts and the perplexity ratio have the
+    ``compared``: whether baselines were compared. What models answered, cohorts and the perplexity ratio have
+    the
     references in their own p; order and item scores are tested by themselves, and against baselines only
     where they fire.
     """
@@ -55,7 +56,7 @@ def keeping_their_level(
 def lab_control(
     findings: Sequence[Finding], controls: Sequence[Control], rates: MeasuredRates
 ) -> list[Control]:
-    """Of what fires and points to memory: that is what was counted on clean models."""
+    """The control of findings that fire and point to memory: these were counted on clean models."""
     strongest = strongest_of(findings)
     if strongest is None or strongest.direction != "seen":
         return []
@@ -63,7 +64,7 @@ def lab_control(
 
 
 def on_clean_models(detector: str, way: Way, rates: MeasuredRates) -> list[Control]:
-    """Nothing where nobody measured it."""
+    """None if it was not measured."""
     rate = rates.of(detector, way)
     if rate is None:
         return []
@@ -76,7 +77,7 @@ def on_clean_models(detector: str, way: Way, rates: MeasuredRates) -> list[Contr
 def power_note(
     findings: Sequence[Finding], controls: Sequence[Control], rates: MeasuredRates
 ) -> str:
-    """What silence is worth: how often these detectors fire on models that have seen the benchmark."""
+    """Power: how often these detectors fire on models that have seen the benchmark."""
     compared = were_compared(controls)
     tested = list(
         dict.fromkeys((f.detector, way_of(f, compared)) for f in findings if f.p is not None)
@@ -95,7 +96,7 @@ def power_note(
 
 
 def _counted(rate: MeasuredRate) -> str:
-    """Where one benchmark is off it is named: a pooled rate would hide it."""
+    """A benchmark whose rate is off is named: a pooled rate would hide it."""
     if rate.off_in:
         places = " and ".join(
             f"{_of(fired)} clean lab models of {name}" for name, fired in rate.off_in.items()

@@ -1,9 +1,9 @@
-"""Order ablations: what other orders of the same clusters show, and what the released one keeps.
+"""Order ablations: trends in other orders of the same clusters, and what remains in the released one.
 
 The published audit's names where the sort is its own (``by_mink_pp``). Clusters stay whole in every order.
-Three readings, none of them alone a proof:
+Three readings; none of them is a proof by itself:
 - a sort that fires says the score follows that covariate, which any model's does;
-- the released order *after* taking out the covariates is the control: what is left is not their doing;
+- the released order *after* taking out the covariates is the control: what is left is not explained by them;
 - a content hash is a random order. Every signal vanishes there, memory and structure alike.
 """
 

@@ -15,8 +15,8 @@ from typing import Any
 from heldout.image import IMAGE_ENDINGS
 from heldout.store import Dropped
 from heldout.synth.draft import FigureImage, PaperFigure
-from heldout.synth.ingest.images import look_at
-from heldout.synth.ingest.jats import (
+from heldout.synth.ingest._images import look_at
+from heldout.synth.ingest._jats import (
     MOST_BYTES,
     Article,
     ArticleFigure,
@@ -103,7 +103,7 @@ def package_articles(path: Path, shortest: int) -> Iterator[PaperFigure | Droppe
 
 
 def _one_line(error: BaseException) -> str:
-    """What is wrong with an archive; of several attempts to open it the first line alone."""
+    """What is wrong with an archive: the first line of the error, which lists several attempts."""
     lines = [line.strip(" -:") for line in str(error).splitlines()] or [type(error).__name__]
     return lines[0] if len(lines) == 1 else f"{lines[0]} ({lines[-1]})"
 

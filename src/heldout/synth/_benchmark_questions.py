@@ -1,8 +1,8 @@
 """A benchmark's questions with their answers, and which items ask one of them and give its answer.
 
 Every item is compared with every question: in the same words, edited, or reworded (by a text encoder). A
-generator can always write another item, so doubt goes against the item. A question that the benchmark
-itself asks of many images is a stock question: whoever asks it has not copied it.
+generator can always write another item, so doubtful items are removed. A question that the benchmark
+itself asks of many images is a stock question: asking it is not copying it.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ from heldout.synth.draft import (
 
 FEW_IMAGES = 3  # a question asked of more is a stock question
 REWORDED = 0.70  # cosine of two questions with the same telling answer; measured in docs/synth.md
-# Where the answer tells little ("yes", "CT"), or nearly equal letters hide another word.
+# Used where the answer says little ("yes", "CT"), or where nearly equal texts differ in one word.
 NEARLY_THE_SAME = 0.88
-_STOCK_ANSWER = 0.01  # share of the questions with one answer, above which it tells little
+_STOCK_ANSWER = 0.01  # share of the questions with one answer, above which that answer says little
 _OPTIONS = 0.5  # share of the benchmark's options that a reworded item has, too
 _BLOCK = 2_048
 _NUMBER = re.compile(r"\d+")
 _WORD = re.compile(r"\w+")
-# Nearly the same text to any encoder, and another question.
+# Words whose exchange hardly changes an embedding but changes the question.
 _OPPOSITES = (
     ("left", "right"),
     ("anterior", "posterior"),
@@ -126,7 +126,7 @@ class BenchmarkQuestions:
         self._stock: dict[tuple[int, str, float], bool] = {}
 
     def compare(self, items: Sequence[Draft]) -> Iterator[QuestionMatch]:
-        """One match for every item that has any: one that removes it, if there is one."""
+        """One match for every item that has any; one that removes it, if possible."""
         for matches in self.matches(items).values():
             yield matches[0]
 
@@ -239,7 +239,7 @@ class BenchmarkQuestions:
         if self._rows is not None:
             kin.update(np.flatnonzero(self._rows @ self._rows[text] >= cosine).tolist())
         asked = own.union(*(self._asked[_words(self._texts[neighbour])] for neighbour in kin))
-        fitting = {image for image, given in asked if given == answer}
+        fitting = {image for image, key in asked if key == answer}
         return len({image for image, _ in asked}) > FEW_IMAGES and len(fitting) > 1
 
     def _reworded(self, answer: str | None, text: int, item: Draft, cosine: float) -> bool:
@@ -257,7 +257,8 @@ def _opposite(theirs: str, ours: str) -> bool:
     first, second = (set(_WORD.findall(normal(text))) for text in (theirs, ours))
     only, other = first - second, second - first
     return any(
-        {one, two} <= only | other and (one in only) != (two in only) for one, two in _OPPOSITES
+        {left, right} <= only | other and (left in only) != (right in only)
+        for left, right in _OPPOSITES
     )
 
 
@@ -388,7 +389,7 @@ def modality_of(figure: PaperFigure) -> str:
 
 def anatomy_of(draft: Draft, figure: PaperFigure) -> str:
     """By the question and its right option, else by the caption, else by the figure's label."""
-    if figure.primary == "rendered":  # a drawn heart is no heart
+    if figure.primary == "rendered":  # a drawn heart is not anatomy
         return OTHER
     right = draft.options[LETTERS.index(draft.answer)]
     for text in (f"{draft.question} {right}", figure.caption):

@@ -22,7 +22,7 @@ from heldout.synth.ledger import BATCH, StageWriter, read_rows
 from heldout.synth.rubric import Category, of_category
 from heldout.synth.settings import Conditioning, SynthStage
 
-# What generator and verifier read: our own wording, versioned. Captions and mentions are fenced as
+# Prompts of generator and verifier, versioned. Captions and mentions are fenced as
 # data.
 
 
@@ -234,8 +234,8 @@ def _shortened(texts: Sequence[str], most: int) -> str:
 
 
 def _fenced(name: str, text: str) -> str:
-    """A text as data. Its mark is made of the text, so that the same text is the same prompt, and none can
-    hold its own mark; what looks like a mark or a token of a chat template is broken by a space."""
+    """A text as data. Its mark is derived from the text, so that the same text gives the same prompt and cannot
+    contain its own mark; what looks like a mark or a token of a chat template is broken by a space."""
     shown = _CONTROL.sub(lambda match: f"{match[0]} ", clean(text))
     mark = hashlib.sha256(shown.encode()).hexdigest()[:16]
     return _FENCE.format(name=name, mark=mark, text=shown)
@@ -258,8 +258,8 @@ class UnreadableError(Exception):
 
 
 def read_object(reply: Reply) -> tuple[dict[str, Any], bool]:
-    """The one JSON object of a reply, and whether it had to be repaired. Duplicate keys are no
-    object: nobody could say which of the two values was meant."""
+    """The one JSON object of a reply, and whether it had to be repaired. An object with duplicate keys is
+    refused: it is not clear which value was meant."""
     if reply.finish == REFUSED:
         raise UnreadableError("refused", f"{reply.text:.120}")
     if reply.finish == CUT:
@@ -322,7 +322,7 @@ REPEATED = "form repeated"
 def _generate(context: StageContext, writer: StageWriter) -> None:
     settings = context.settings
     if settings.source == "scenes" and settings.generator is None:
-        from heldout.synth.from_scenes import scene_drafts
+        from heldout.synth._from_scenes import scene_drafts
 
         figures = map(PaperFigure.of_row, read_rows(context.run, SynthStage.SELECT))
         for draft in scene_drafts(settings, context.run.path, figures):
@@ -332,11 +332,11 @@ def _generate(context: StageContext, writer: StageWriter) -> None:
     depends = {"template": GENERATE_TEMPLATE, "conditioning": str(settings.conditioning)}
     with StageModel(context, "generator", settings.generator, STAGE, depends) as model:
         for batch in batches(map(PaperFigure.of_row, read_rows(context.run, SynthStage.SELECT))):
-            for made in _drafts(context, model, batch):
-                if isinstance(made, Dropped):
-                    writer.drop(made, again=made.reason == FAILED)
+            for outcome in _drafts(context, model, batch):
+                if isinstance(outcome, Dropped):
+                    writer.drop(outcome, again=outcome.reason == FAILED)
                 else:
-                    writer.keep(made.as_row())
+                    writer.keep(outcome.as_row())
 
 
 GENERATE = StageWork(
@@ -356,34 +356,34 @@ def _drafts(
     settings, run = context.settings, context.run.path
     waiting = {figure.id: figure for figure in figures}
     problems: dict[str, UnreadableError] = {}
-    made: dict[str, Draft | Dropped] = {}
+    drafts: dict[str, Draft | Dropped] = {}
     for attempt in range(settings.attempts):
         prompts = {
             name: generate_prompt(
                 figure, run, settings.conditioning, problem_of(problems.get(name), attempt)
             )
             for name, figure in waiting.items()
-            if name not in made
+            if name not in drafts
         }
         if not prompts:
             break
         answered = model.ask(prompts, "generating", "items")
-        made |= answered.lost
+        drafts |= answered.lost
         for name, reply in answered.replies.items():
             try:
-                made[name] = read_draft(reply, waiting[name], answered_by(model.identity, reply))
+                drafts[name] = read_draft(reply, waiting[name], answered_by(model.identity, reply))
             except UnreadableError as error:
                 problems[name] = error
     for name in waiting:
-        if name not in made:
+        if name not in drafts:
             tries = counted(settings.attempts, "attempt", "attempts")
             detail = f"{problems[name]} ({tries})"
-            made[name] = Dropped(STAGE, name, problems[name].reason, detail)
-        yield made[name]
+            drafts[name] = Dropped(STAGE, name, problems[name].reason, detail)
+        yield drafts[name]
 
 
 def read_draft(reply: Reply, figure: PaperFigure, identity: str) -> Draft:
-    """The item of a reply. Whether it is any good is not asked here; whether it is one, is."""
+    """The item of a reply. Its quality is not checked here, only its form."""
     value, repaired = read_object(reply)
     options = value.get("options")
     if isinstance(options, list):
@@ -418,8 +418,8 @@ def read_draft(reply: Reply, figure: PaperFigure, identity: str) -> Draft:
 
 
 def problem_of(error: UnreadableError | None, attempt: int) -> str:
-    """What the model is told about its earlier replies: our words alone, because its own may repeat what a
-    caption ordered. The count makes every attempt another prompt."""
+    """The feedback on earlier replies, in fixed words only: the model's own words may repeat instructions from
+    a caption. The count makes every attempt another prompt."""
     return "" if error is None else f"{error.reason}, attempt {attempt}"
 
 

@@ -1,8 +1,7 @@
-"""Criteria that code can check: what it finds stands beside what the verifier says.
+"""Criteria that code can check, beside the verifier's opinion.
 
 Each check returns True (met), False (not met; for a penalty: True means that it applies) or None
-where words alone cannot decide. Checks are narrow on purpose: a False by code is a fault that
-anybody can see in the text.
+where words alone cannot decide. Checks are narrow on purpose: a False by code is an obvious fault in the text.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from heldout.overlap import ModelJudge
-from heldout.synth.benchmark_questions import REWORDED, REWORDED_WORDS, QuestionMatch
+from heldout.synth._benchmark_questions import REWORDED, REWORDED_WORDS, QuestionMatch
 from heldout.synth.context import StageContext, StageModel
 from heldout.synth.draft import Draft
 

@@ -30,10 +30,11 @@ from heldout.scenes import (
     write_scenes,
 )
 from heldout.store import Dropped
+from heldout.synth._mechanical import check_by_code
+from heldout.synth._verify import draft_batches, verdict_row
 from heldout.synth.context import StageContext
 from heldout.synth.draft import LETTERS, Draft, FigureImage, PaperFigure
-from heldout.synth.ingest.images import look_at
-from heldout.synth.mechanical import check_by_code
+from heldout.synth.ingest._images import look_at
 from heldout.synth.planting import (
     COPIES,
     FAULTS,
@@ -45,10 +46,9 @@ from heldout.synth.planting import (
 )
 from heldout.synth.rubric import BY_KEY
 from heldout.synth.settings import SynthSettings
-from heldout.synth.verify import draft_batches, verdict_row
 
 FIGURES, SIDE = 200, 224
-_STREAM = 3  # apart from benchmark and corpus of the same seed
+_STREAM = 3  # separate from benchmark and corpus of the same seed
 _LICENCE = ("CC0", "https://creativecommons.org/publicdomain/zero/1.0/", True)
 VERIFIER = "scenes/1"  # the verifier that computes
 
@@ -146,10 +146,10 @@ def scene_draft(name: str, scene: Scene, rng: np.random.Generator) -> Draft | No
     ]
     if not known:
         return None
-    # Kind and answer are drawn before the question: most counts are one, and who guesses "1" would be
-    # right. Large counts are drawn more often, because few scenes have them.
-    known = _drawn(known, lambda one: one[0].content_type, rng)
-    known = _drawn(known, lambda one: one[1], rng)
+    # Kind and answer are drawn before the question: most counts are one, so guessing "1" would often be right.
+    # Large counts are drawn more often, because few scenes have them.
+    known = _drawn(known, lambda fact: fact[0].content_type, rng)
+    known = _drawn(known, lambda fact: fact[1], rng)
     probe, answer = known[int(rng.integers(len(known)))]
     drawn = _distractors(answer, probe.choices, rng)
     place = int(rng.integers(len(LETTERS)))

@@ -193,7 +193,7 @@ def _verl(item: BalancedItem, row: Mapping[str, Any], style: LineStyle) -> dict[
 def _llava(item: BalancedItem, row: Mapping[str, Any], style: LineStyle) -> dict[str, Any]:
     paths = image_paths(item)
     marks = "<image>\n" * len(paths)
-    # Who learns from replies learns to ignore a request that they do not meet.
+    # A model trained on replies that do not follow a request learns to ignore it.
     reply, instruction = f"<answer>{row['answer_label']}</answer>", ANSWER_ALONE
     if row["reasoning"]:
         reply, instruction = f"<think>{row['reasoning']}</think>{reply}", INSTRUCTION

@@ -18,7 +18,7 @@ from heldout.benchmark import normal
 from heldout.image import IMAGE_ENDINGS, ImageError, decode, native_size, to_rgb
 from heldout.store import Dropped, write_atomic
 from heldout.synth.draft import FigureImage, PaperFigure
-from heldout.synth.ingest.jats import read_licence
+from heldout.synth.ingest._jats import read_licence
 
 
 def look_at(data: bytes, location: str, shortest: int) -> FigureImage | str:
@@ -83,7 +83,7 @@ def store(run: Path, image: FigureImage, data: bytes) -> bool:
 DUPLICATE, DUPLICATE_ID = "duplicate figure", "duplicate id"
 _SIDE = 32
 _MEAN, _MOST = 3.0, 24.0  # levels of 255: re-encoding stays far below, another picture far above
-_EARLIER = 8  # figures of one caption to compare with: what comes more often is a stock caption
+_EARLIER = 8  # figures of one caption to compare with: a more frequent caption is a stock caption
 _WAITING = 2_000
 
 Pixels = NDArray[np.uint8]

@@ -1,6 +1,6 @@
-"""The benchmarks that items must not overlap: opened, named apart, and refused where no image can be read.
+"""The benchmarks that items must not overlap: opened under distinct names, and refused if no image can be read.
 
-A plan opens them, too: nothing here loads what compares images or texts.
+A plan opens them, too, so this module loads no encoders.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def open_benchmarks(context: StageContext) -> list[Benchmark]:
 
 
 def _named(benchmark: Benchmark, spec: str) -> Benchmark:
-    """A file that is called after its split is named with its folder: "test" tells nobody anything."""
+    """A file that is named after its split is named with its folder: "test" alone says nothing."""
     path = parse_source(spec).path
     if path.is_file() and path.stem.lower() in _SPLITS and path.absolute().parent.name:
         folder_and_name = f"{path.absolute().parent.name}/{benchmark.name}"

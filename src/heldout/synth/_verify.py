@@ -12,9 +12,7 @@ from typing import Any
 from heldout.errors import InputError, counted
 from heldout.model import FAILED, Reply
 from heldout.store import Dropped
-from heldout.synth.context import StageContext, StageModel, StageWork, answered_by, short_identity
-from heldout.synth.draft import REPLACED, Draft, PaperFigure
-from heldout.synth.generate import (
+from heldout.synth._generate import (
     PLACEHOLDER,
     REPEATED,
     VERIFY_TEMPLATE,
@@ -23,8 +21,10 @@ from heldout.synth.generate import (
     read_object,
     verify_prompt,
 )
+from heldout.synth._mechanical import CodeCheck, check_by_code
+from heldout.synth.context import StageContext, StageModel, StageWork, answered_by, short_identity
+from heldout.synth.draft import REPLACED, Draft, PaperFigure
 from heldout.synth.ledger import BATCH, StageWriter, read_rows
-from heldout.synth.mechanical import CodeCheck, check_by_code
 from heldout.synth.rubric import BY_KEY, CRITERIA, RUBRIC, Category, Criterion, RubricScore
 from heldout.synth.settings import Normalisation, SynthSettings, SynthStage
 
@@ -37,7 +37,7 @@ RULES = "heldout-verdict/2"  # raise with any change of what counts; replies sta
 def _verify(context: StageContext, writer: StageWriter) -> None:
     settings = context.settings
     if settings.source == "scenes" and settings.verifier is None:
-        from heldout.synth.from_scenes import scene_verdicts
+        from heldout.synth._from_scenes import scene_verdicts
 
         for row in scene_verdicts(context):
             write_verdict(writer, row)
@@ -151,7 +151,7 @@ def _verdicts(
 
 
 def _seen(code: Mapping[str, CodeCheck]) -> str:
-    """What code sees without any verdict: an item that nobody graded may be faulty all the same."""
+    """Faults found by code without a verdict: an item that was not graded may still be faulty."""
     faults = [
         f"{key}: {check.note or 'not met'}"
         for key, check in code.items()
@@ -161,7 +161,8 @@ def _seen(code: Mapping[str, CodeCheck]) -> str:
 
 
 def read_opinion(reply: Reply) -> dict[str, tuple[bool, str]]:
-    """By criterion whether the verifier says that it is met, and its note. Anything less is no verdict."""
+    """By criterion whether the verifier says that it is met, and its note. An incomplete reply is not a
+    verdict."""
     value, _ = read_object(reply)
     if "error" in value:
         raise UnreadableError(
@@ -179,7 +180,7 @@ def read_opinion(reply: Reply) -> dict[str, tuple[bool, str]]:
         note = str(line.get("note", "")) if isinstance(line, dict) else ""
         opinion[key] = (met, " ".join(note.replace(REPLACED, " ").split())[:200])
     if {note for _, note in opinion.values()} == {PLACEHOLDER}:
-        # Small models do this; every essential would be met.
+        # Small models copy the template; then every essential would be met.
         raise UnreadableError(REPEATED, "the reply is the empty form that the prompt shows")
     return opinion
 
@@ -191,17 +192,17 @@ def verdict_row(
     settings: SynthSettings,
     identity: str,
 ) -> dict[str, Any]:
-    """One row of the stage's table: every criterion with both voices, both scores, and the decision."""
+    """One row of the stage's table: every criterion with both opinions, both scores, and the decision."""
     lines: list[dict[str, Any]] = []
     for criterion in CRITERIA:
         check = code.get(criterion.key, CodeCheck(None))
-        said, note = opinion[criterion.key]
+        met, note = opinion[criterion.key]
         lines.append(
             {
                 "criterion": criterion.key,
                 "code": check.met,
-                "verifier": said,
-                "met": counts(criterion, check.met, said),
+                "verifier": met,
+                "met": counts(criterion, check.met, met),
                 "note": "; ".join(part for part in (check.note, note) if part),
             }
         )
@@ -234,11 +235,11 @@ def faults_told(rubric: Sequence[Mapping[str, Any]]) -> str:
     return "; ".join(messages)
 
 
-def counts(criterion: Criterion, code: bool | None, said: bool) -> bool:
-    """What counts of the two voices: a fault that either of them sees is a fault."""
+def counts(criterion: Criterion, code: bool | None, opinion: bool) -> bool:
+    """The combined result of code and verifier: a fault that either of them sees is a fault."""
     if criterion.category is Category.PENALTY:
-        return said or code is True
-    return said and code is not False
+        return opinion or code is True
+    return opinion and code is not False
 
 
 def ungradable_row(draft: Draft, reason: str, identity: str) -> dict[str, Any]:

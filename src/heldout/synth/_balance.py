@@ -16,18 +16,18 @@ from typing import Any
 import numpy as np
 
 from heldout.store import Dropped, Run
-from heldout.synth.benchmark_questions import anatomy_of, archetype_of, modality_of
+from heldout.synth._benchmark_questions import anatomy_of, archetype_of, modality_of
+from heldout.synth._corpus_of_items import BalancedItem, balanced_items
+from heldout.synth._verify import draft_batches
 from heldout.synth.context import StageContext, StageWork
-from heldout.synth.corpus_of_items import BalancedItem, balanced_items
 from heldout.synth.draft import LETTERS, Draft, PaperFigure, content_digest
 from heldout.synth.ledger import StageWriter, read_rows
 from heldout.synth.settings import SynthStage
-from heldout.synth.verify import draft_batches
 
 STAGE = "balance"
 RULES = "heldout-balance/4"  # raise with any change of what is balanced, and how
 MIXED = ("answer", "archetype", "modality", "anatomy")  # shares that every prefix keeps
-BLOCK = 50  # neighbours that change places: an item's place must not tell its letter
+BLOCK = 50  # neighbours are shuffled: an item's place must not reveal its letter
 _NEVER = np.iinfo(np.int64).min
 _NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?")
 
@@ -107,7 +107,7 @@ def ascending_options(draft: Draft) -> Ordered | None:
 
 def rarer_direction(ascending: Ordered, letters: Counter[str]) -> Ordered:
     """Numbers stand in order, as a reader expects them: descending where that puts the right one under
-    the rarer letter. Small counts would make many an A otherwise."""
+    the rarer letter. Otherwise small counts would often be A."""
     options, letter = ascending
     opposite = LETTERS[len(options) - 1 - LETTERS.index(letter)]
     return (options[::-1], opposite) if letters[opposite] < letters[letter] else ascending
@@ -131,7 +131,7 @@ def mixed(
 ) -> list[dict[str, Any]]:
     """Items without a shortcut first, so that a subset has them last; both parts mixed block by block.
 
-    Within a block the order is random: letters that keep their shares from item to item would come in turn.
+    Within a block the order is random: otherwise letters would follow each other in a fixed pattern.
     """
     ordered: list[dict[str, Any]] = []
     for shortcut in (False, True):

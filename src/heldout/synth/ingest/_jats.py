@@ -33,7 +33,7 @@ _FREE = re.compile(r"\bpublic domain\b", re.IGNORECASE)
 _NAMES = {"zero": "CC0", "mark": PUBLIC_DOMAIN}
 _ALLOWED = {"BY", "NC", "SA"}
 _QUOTED = 80  # characters of a statement that names no known licence
-# A figure that somebody else owns, in an article whose own licence is open. Consent of a patient is no
+# A figure of another owner, in an article whose own licence is open. Consent of a patient is no
 # copyright; "(c) 2019" is a notice, "(c)" alone a panel.
 _BORROWED = re.compile(
     r"\b(?:reproduced|reprinted|republished|adapted|modified|used|taken)\b[^;]{0,160}?\b"
@@ -56,8 +56,8 @@ class Licence(NamedTuple):
 
 
 def read_licence(*texts: str) -> Licence:
-    """The licence that the texts name: by an address, as "CC BY-NC 4.0", or in full. Of several the most
-    restrictive: who passes a figure on cannot choose among statements that contradict each other."""
+    """The licence that the texts name: by an address, as "CC BY-NC 4.0", or in full. Of several, the most
+    restrictive one: contradictory statements leave no choice."""
     licences = [
         *(_licence(match[1], match[2]) for text in texts for match in _ADDRESS.finditer(text)),
         *(
@@ -258,8 +258,8 @@ def _text(element: ET.Element | None) -> str:
 
 
 def _licence_of_article(*elements: ET.Element | None, default: Licence | None = None) -> Licence:
-    """The licence that the elements state; ``default`` where they say nothing about rights. A
-    copyright notice without a licence is a statement: such a figure is somebody else's."""
+    """The licence that the elements state; ``default`` where they say nothing about rights. A copyright notice
+    without a licence is a statement: such a figure has another owner."""
     texts = []
     for element in elements:
         if element is None:
@@ -310,7 +310,7 @@ def _attribution(meta: ET.Element | None) -> str:
     return ". ".join(part.rstrip(".") for part in parts if part)
 
 
-# XML of strangers: no entity is declared, expanded or fetched, and depth and size are bounded.
+# Untrusted XML: no entity is declared, expanded or fetched, and depth and size are bounded.
 
 
 MOST_BYTES = 64 * 2**20  # the longest article of PubMed Central has about 20 MB
@@ -362,7 +362,7 @@ def parse_xml(data: bytes) -> ET.Element:
         return builder.close()
     except expat.ExpatError as error:
         raise XmlError(f"not well-formed XML: {error}") from error
-    except (LookupError, ValueError) as error:  # an encoding that nobody knows
+    except (LookupError, ValueError) as error:  # an unknown encoding
         raise XmlError(f"its encoding cannot be read: {error}") from error
     except AssertionError as error:  # TreeBuilder, of a document without elements
         raise XmlError("no element in it") from error

@@ -14,7 +14,7 @@ from heldout.store import Dropped
 from heldout.synth.context import StageContext, StageWork
 from heldout.synth.draft import DEFAULT, EVERYTHING, PaperFigure, labels_of_caption, split_labels
 from heldout.synth.draft import RULES as LABELS
-from heldout.synth.ingest.images import read_located, store, stored_name
+from heldout.synth.ingest._images import read_located, store, stored_name
 from heldout.synth.ledger import BATCH, StageWriter, read_dropped, read_rows
 from heldout.synth.settings import SynthSettings, SynthStage
 
@@ -133,7 +133,7 @@ def shared_out(sizes: Mapping[str, int], settings: SynthSettings) -> dict[str, i
     if settings.limit is None:
         return most
     names = sorted(most)
-    random.Random(f"{settings.seed}/labels").shuffle(names)  # who gets what cannot be divided
+    random.Random(f"{settings.seed}/labels").shuffle(names)  # who gets the remainder
     left = settings.limit
     parts: dict[str, int] = {}
     for place, name in enumerate(sorted(names, key=lambda name: most[name])):

@@ -1,0 +1,45 @@
+"""Settings of the verbs report, compare and export, once, for the command line, audit files and Python."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+
+from heldout.settings import Settings
+
+PDF = "pdf"
+FORMAT_NAMES = ("hf-card", "conda", "helm", "every-eval-ever", "bibtex", PDF)
+
+
+class ReportSettings(Settings):
+    """Settings of ``heldout report``."""
+
+    megabytes: Annotated[float, Field(ge=0)] = 48
+    """Size in megabytes of all pictures on the page; a third of it is for pictures as large as the run
+    keeps them, the rest for small ones. 0: a page without pictures."""
+    texts: Annotated[int, Field(ge=0)] = 30
+    """Items per corpus whose texts are shown beside their match; the tables have all of them."""
+
+
+class CompareSettings(Settings):
+    """Settings of ``heldout compare``."""
+
+    examples: Annotated[int, Field(ge=0)] = 20
+    """Items and matches named for each kind of change; all are counted."""
+
+
+def _known_format(name: str) -> str:
+    if name not in FORMAT_NAMES:
+        raise ValueError(f"expected one of {', '.join(FORMAT_NAMES)}")
+    return name
+
+
+class ExportSettings(Settings):
+    """Settings of ``heldout export``."""
+
+    to: Annotated[str, AfterValidator(_known_format)]
+    """``hf-card``, ``conda``, ``helm``, ``every-eval-ever``, ``bibtex``, or ``pdf`` for every figure of the
+    report."""
+    model: str | None = None
+    """With ``every-eval-ever``: the record of this model alone."""
