@@ -178,7 +178,7 @@ OPTIONS = {
     "model/prediction_files.py": "an option of lmms-eval",
     "report/export/formats.py": "options of a browser",
     "report/figures/svg.py": "variables of CSS",
-    "report/first_screen.py": "parts of a whole command of heldout",
+    "report/_next_steps.py": "parts of a whole command of heldout",
     "report/_reproduce.py": "recorded commands are read",
     "train/_verl.py": "a command of verl",
 }

@@ -34,7 +34,7 @@ def test_a_match_judged_unrelated_no_longer_counts(run: Path) -> None:
     claim, after = _claim(run)
     assert after == leaked - 1
     assert "people: 1 pair judged by 1 rater, no second rater" in claim.why
-    assert "1 relation is theirs and not the tool's" in claim.why
+    assert "people changed the tool's relation of 1 pair" in claim.why
     assert [control.name for control in claim.controls][-1] == "people"
     assert not items & {
         name for name, found in leaks_of(Run.open(run)).items() if found.grade >= Rung.COPY

@@ -69,7 +69,7 @@ def threshold(null: Null, alpha: float, *, level: float = 0.95) -> Threshold:
         raise InputError(
             f"alpha = {alpha:g} needs a null of at least {needed:,} pictures"
             + (
-                f" (groups of {null.design_effect:.1f} count once)"
+                f" (related pictures, {null.design_effect:.1f} on average, count as one)"
                 if null.design_effect > 1
                 else ""
             )
