@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from heldout.errors import counted
-from heldout.evidence import PROVEN, Rung
+from heldout.evidence import PICTURED, PROVEN, Rung
 from heldout.report._models import Figure
 from heldout.report._reproduce import percent
 from heldout.report._scores_owed import owed_sentences
@@ -103,11 +103,13 @@ def _rungs(cell: Cell) -> dict[str, str]:
         name = rung_words(rung, answers_compared=compared)
         if not cell.get("asked", True):
             name = name.replace("answer", "label")
-        if rung == Rung.LOOK_ALIKE:  # items here; the claim counts pictures
-            return "item with look-alikes" if count == 1 else "items with look-alikes"
-        if rung == Rung.UNDECIDED:
-            return "item with undecided matches" if count == 1 else "items with undecided matches"
-        return name
+        if rung in PICTURED:
+            return name
+        # Items here; claims count pictures, too.
+        name = {Rung.LOOK_ALIKE: "look-alikes", Rung.UNDECIDED: "undecided matches"}.get(
+            Rung(rung), name
+        )
+        return f"{'item' if count == 1 else 'items'} with {name}"
 
     return {
         kind: " · ".join(
@@ -413,6 +415,7 @@ def _sure(cells: Sequence[Cell], recommendations: Sequence[Mapping[str, Any]]) -
                 recommendation["sentence"]
                 for recommendation in recommendations
                 if recommendation["kind"] == "control"
+                and {claim["id"] for claim in open_} & set(recommendation["claims"])
             ),
             "",
         )
