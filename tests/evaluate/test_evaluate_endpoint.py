@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import polars as pl
@@ -13,6 +14,7 @@ import heldout
 from command_line import run_inside
 from heldout.errors import InputError
 from heldout.evaluate import compare_runs, read_evaluation
+from heldout.evaluate.result import FOLDER
 from heldout.store import Run
 
 
@@ -140,6 +142,32 @@ def test_runs_are_compared_item_by_item(runs: Path) -> None:
     assert (made.ranks["plain"].rank, made.ranks["weak"].rank) == (1, 2)
     assert made.ranks["weak"].low == 2  # surely below
     assert made.comparisons["benchmark"].to_list() == ["organs", "sides", "mean"]
+
+
+def test_a_run_without_finished_answers_is_not_left_out_in_silence(
+    runs: Path, tmp_path: Path
+) -> None:
+    begun = tmp_path / "begun"
+    shutil.copytree(runs / "weak", begun)
+    half = read_evaluation(Run.open(begun)).run
+    (half.path / FOLDER / "sides" / "tables" / "answers.parquet").unlink()
+    made = compare_runs([runs / "plain", begun])
+    assert any("is not finished: no answers to sides" in remark for remark in made.remarks)
+    (half.path / FOLDER / "organs" / "tables" / "answers.parquet").unlink()
+    with pytest.raises(InputError, match="begun holds no finished answers"):
+        compare_runs([runs / "plain", runs / "loud", begun])
+
+
+def test_several_endpoints_are_several_models(
+    suite_file: Path, suite_server: SuiteServer, tmp_path: Path
+) -> None:
+    urls = [part for how in ("plain", "weak") for part in ("--endpoint", suite_server.url(how))]
+    done = run_inside("evaluate", suite_file, *urls, "--quiet", "--json", "--out", tmp_path / "run")
+    assert done.returncode == 0, done.stderr
+    assert read_evaluation(Run.open(tmp_path / "run")).models == ("plain", "weak")
+    refused = run_inside("evaluate", suite_file, *urls, "--model", "a", "--out", tmp_path / "other")
+    assert refused.returncode == 2
+    assert "--endpoint is given 2 times and --model 1 times" in refused.stderr
 
 
 def test_the_command_prints_tables_of_at_most_120_columns(runs: Path) -> None:

@@ -80,6 +80,15 @@ def test_without_a_comparison_the_reason_is_recorded(tmp_path: Path, rows: Path)
     assert record.verdict == "Not compared with any benchmark. Reason given: a dry run"
 
 
+def test_without_a_comparison_rows_whose_image_is_missing_are_dropped(tmp_path: Path) -> None:
+    path = write_rows(tmp_path / "rows", 4, seed=5)
+    missing = json.loads(path.read_text().splitlines()[1])
+    (path.parent / missing["image"]).unlink()
+    kept, _ = through_gate(tmp_path / "run", path, open_gate="a dry run")
+    assert len(kept.items) == 3
+    assert [dropped.id for dropped in kept.dropped] == [missing["id"]]
+
+
 def test_a_clean_set_passes_with_all_its_rows(tmp_path: Path, rows: Path, bench: Path) -> None:
     kept, record = through_gate(tmp_path / "run", rows, bench)
     assert len(kept.items) == 12

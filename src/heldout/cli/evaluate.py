@@ -56,7 +56,7 @@ SHOWN = (
             flag="--model",
             help="A checkpoint to run here, or what the endpoint serves; may be given several times.",
         ),
-        Shown("endpoints.url", "URL", flag="--endpoint"),
+        Shown("endpoints.url", "URL", flag="--endpoint", convert=tuple, several=True),
         "recorded [BENCHMARK=]FILE",
         Shown("name", "NAME", flag="--as"),
         Shown("mapping", "FIELD=COLUMN", flag="--map-recorded"),
@@ -99,10 +99,19 @@ def _prepare(values: dict[str, Any], options: Mapping[str, Any]) -> None:
     prices = parse_prices(options["price"])
     values |= prices
     server = values.pop("endpoints", {})
-    if "url" in server:
-        shared = {**server, **prices}
-        names = values.pop("models", None) or [None]
-        values["endpoints"] = tuple({**shared, "model": name} for name in names)
+    if urls := server.pop("url", ()):
+        names = values.pop("models", None) or [None] * len(urls)
+        if len(urls) == 1:
+            urls = urls * len(names)
+        if len(names) != len(urls):
+            raise InputError(
+                f"--endpoint is given {len(urls)} times and --model {len(names)} times: name one endpoint "
+                f"that serves all models, or for each endpoint its model, in the same order"
+            )
+        values["endpoints"] = tuple(
+            {**server, **prices, "url": url, "model": name}
+            for url, name in zip(urls, names, strict=True)
+        )
 
 
 @command(EvaluateSettings, SHOWN, prepare=_prepare, unless=("compare", "published", "suites"))

@@ -11,7 +11,7 @@ import polars as pl
 
 from heldout.errors import InputError
 from heldout.evaluate.compare import PairedComparison, comparison_frame, rank_models
-from heldout.evaluate.result import FOLDER, Evaluation, read_evaluation
+from heldout.evaluate.result import FOLDER, SECTION, Evaluation, read_evaluation
 from heldout.evaluate.table import BenchmarkAccuracy, ItemGrades, accuracies
 from heldout.stats import Rank
 from heldout.store import Run
@@ -45,6 +45,7 @@ def compare_runs(paths: Sequence[str | Path], *, seed: int = 0) -> RunComparison
     """
     read = [read_evaluation(Run.open(path), seed=seed) for path in paths]
     _check(read)
+    unfinished = [remark for evaluation in read for remark in _unfinished(evaluation)]
     counts = Counter(model for evaluation in read for model in evaluation.models)
     grades: dict[str, Sequence[ItemGrades]] = {}
     for evaluation in read:
@@ -59,7 +60,21 @@ def compare_runs(paths: Sequence[str | Path], *, seed: int = 0) -> RunComparison
     if not pairs:
         raise InputError(f"{' and '.join(grades)} have no benchmark in common")
     listed = tuple(part for mine in grades.values() for part in accuracies(mine))
-    return RunComparison(grades, listed, ranks, pairs, tuple(remarks))
+    return RunComparison(grades, listed, ranks, pairs, (*unfinished, *remarks))
+
+
+def _unfinished(evaluation: Evaluation) -> list[str]:
+    """A remark where a run lacks answers to a benchmark of its suite; one without any is refused."""
+    path = evaluation.run.path
+    if not evaluation.grades:
+        raise InputError(
+            f"{path} holds no finished answers: give its own command again, or leave it out"
+        )
+    answered = {part.benchmark for mine in evaluation.grades.values() for part in mine}
+    missing = [
+        name for name in evaluation.run.manifest()[SECTION]["benchmarks"] if name not in answered
+    ]
+    return [f"{path} is not finished: no answers to {', '.join(missing)}"] if missing else []
 
 
 def _check(read: Sequence[Evaluation]) -> None:

@@ -17,6 +17,7 @@ from heldout.corpus import CorpusItem, Shard
 from heldout.cure import GateResult, write_gate
 from heldout.engine import Engine
 from heldout.errors import HeldoutError, InputError, counted
+from heldout.image import ImageError
 from heldout.overlap import NearSearch, TextSearch, can_register, scan, scan_texts
 from heldout.store import Dropped, Run, write_json
 from heldout.train._training_set import TrainingItem, TrainingSet
@@ -140,7 +141,8 @@ def guard(
                 f"will be evaluated on with the setting against, or give a reason with open_gate to train "
                 f"without a comparison; the reason is written on the model's card"
             )
-        return data, GateRecord((), 0, 0, 0, passed=False, forced=settings.open_gate)
+        readable = data.without(_unreadable(data))
+        return readable, GateRecord((), 0, 0, 0, passed=False, forced=settings.open_gate)
     if benchmarks is None:
         benchmarks = [read_benchmark(source) for source in settings.against]
     runs = [_compare(settings, benchmark, data, run, engine, quiet) for benchmark in benchmarks]
@@ -228,6 +230,18 @@ def _leaking_rows(gate: GateResult) -> dict[str, str]:
         message = f"{row['reason']}: {row['benchmark']} {row['benchmark_id']}, by {row['method']}"
         rows.setdefault(_row(str(row["corpus_id"])), message)
     return rows
+
+
+def _unreadable(data: TrainingSet) -> dict[str, str]:
+    """The same, where no comparison has opened the images."""
+    reasons: dict[str, str] = {}
+    for item in data.items:
+        try:
+            for ref in item.images:
+                ref.open()
+        except ImageError as error:
+            reasons[item.id] = f"{error.reason}: {error.detail}"
+    return reasons
 
 
 def _unread_rows(runs: Sequence[Run], data: TrainingSet) -> dict[str, str]:
