@@ -313,9 +313,20 @@ def strangers(folder: Path) -> Iterator[tuple[str, Planting]]:
         yield f"{bench} × {' and '.join(corpora)}", planting
 
 
+CORPUS_STAGES = (
+    "hashes of a corpus picture, decoded small",
+    "decode it and digest its pixels",
+    "cut it into panels",
+    "its layout",
+    "picture and panels as the encoder prepares them",
+)
+
+
 def speed(folder: Path, count: int) -> None:
     """CPU seconds of a default scan, stage by stage, and of the whole, for JPEGs of 512 pixels."""
     import resource
+
+    import imagehash
 
     from heldout.image import decode, pixel_digest, to_rgb
     from heldout.overlap import cheap_features, open_encoder, parts, register
@@ -362,9 +373,16 @@ def speed(folder: Path, count: int) -> None:
             lambda: [register(a, b) for a, b in itertools.pairwise(features)], len(few) - 1
         ),
     }
+    peer = spent(lambda: [imagehash.phash(Image.open(io.BytesIO(d))) for d in data], count)
+    stages["peer: imagehash.phash of a corpus picture, decoding it"] = peer
     print("\n| stage | CPU ms, one core |\n|---|--:|")
     for name, milliseconds in stages.items():
         print(f"| {name} | {milliseconds:.1f} |", flush=True)
+    corpus = sum(stages[name] for name in CORPUS_STAGES)
+    print(
+        f"\nA corpus picture: {corpus:.1f} ms, {2e3 / corpus:.0f} a second on two cores; "
+        f"{corpus / peer:.1f} times the peer's time"
+    )
     for encoder_name in (None, "pixels"):
         planting = Planting(folder / f"speed-{encoder_name}")
         for number, each in enumerate(data):

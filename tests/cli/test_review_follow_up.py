@@ -49,7 +49,7 @@ def test_items_of_a_benchmark_are_followed_by_their_agreement(bench: Path, tmp_p
     (desk,) = open_desks(str(bench), kind="items", rater="r", out=folder)
     append(folder, Judgement("r", ITEM, desk.cards[0].subject, "accept"))
     told = run_inside(*shlex.split(follow_up(desk, str(bench)))[1:])
-    assert told.returncode == 0 and "nobody judged" not in told.stdout
+    assert told.returncode == 0 and "judged yet" not in told.stdout
     alone = run_inside("review", folder, "--agreement")
     assert alone.returncode == 2
     assert "name that, too" in alone.stderr

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from heldout.evidence import Rung
-from heldout.report.first_screen import advice_for
+from heldout.report._next_steps import advice_for
 from heldout.store import Run
 from heldout.verdict.claim import ACTIONS
 

@@ -11,13 +11,8 @@ import pytest
 from heldout.detect import Cell
 from heldout.lab.leaks.board import LeakBoard
 from heldout.lab.leaks.page import precision
-from heldout.report.first_screen import (
-    PRECISION_FILE,
-    CopyPrecision,
-    certainty,
-    first_screen,
-    published,
-)
+from heldout.report._first_screen import first_screen
+from heldout.report.certainty import PRECISION_FILE, CopyPrecision, certainty, published
 from heldout.stats import binomial_interval
 from heldout.verdict import Claim
 from heldout.verdict.overall import CellVerdict, LeakRate

@@ -5,11 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import polars as pl
+import pytest
+from markupsafe import Markup
 
 from heldout.detect import Cell
-from heldout.report.first_screen import first_screen
+from heldout.report._first_screen import first_screen, shown_figure
+from heldout.report._models import Figure
+from heldout.report._scores_owed import score_rows
+from heldout.report._statuses import MEANINGS, DetectableEffect, status_pill
 from heldout.store import empty_table
-from heldout.verdict import Claim, Control
+from heldout.verdict import PLAIN, PRESSING, Claim, Control
 from heldout.verdict.overall import BenchmarkVerdict, CellVerdict, cell_status, recommend
 
 NO_LEAKS = pl.DataFrame(empty_table("leaks"))
@@ -125,3 +130,79 @@ def test_no_part_of_a_benchmark_is_clean_for_a_model_that_has_seen_it() -> None:
     )
     assert [one["model"] for one in screen["owed"]] == ["m", "n", "base"]  # a baseline comes last
     assert screen["owed"][0]["points"] == "" and "has seen" in screen["owed"][0]["sentence"]
+
+
+def test_what_a_score_owes_is_one_number_wherever_it_stands() -> None:
+    """Undecided items are in the score of all items and on neither side of the test."""
+
+    def line(subset: str, value: float, items: int) -> dict[str, Any]:
+        return {"subset": subset, "value": value, "items": items, "interval": None}
+
+    owed = {"value": -0.0313, "compared": 386, "p_adjusted": 1.0, "interval": None}
+    model = {
+        "model": "n",
+        "metric": "accuracy",
+        "items": 412,
+        "lines": [
+            line("original", 0.7816, 412),
+            line("non-leaked", 0.8163, 98),
+            line("leaked", 0.7743, 288),
+        ],
+        "owed": [owed],
+    }
+    corrected = {"models": [model], "rankings": []}
+    cells = _verdict([_claim("twin-drop", "n", "clean")]).cells
+    verdict = BenchmarkVerdict("b", "run", cells, NO_LEAKS, corrected)
+    (advice,) = [record for record in recommend([verdict]) if record["kind"] == "score"]
+    assert "-3.1 points" in advice["sentence"]
+    (row,) = score_rows(corrected)
+    assert row["owed"]["value"] == "−3.1 points"
+    searched = [{**cell.as_json(), "corpus": "web", "model": None} for cell in cells]
+    screen = first_screen(searched, [], {"b": corrected})
+    (shown,) = screen["owed"]
+    assert shown["points"] == "−3.1 points"
+    # and the two scores beside it are those that it is the difference of
+    assert "78.5\N{NO-BREAK SPACE}% on the 386 items that are leaked or clean" in shown["sentence"]
+    assert "81.6\N{NO-BREAK SPACE}% on the 98 clean items" in shown["sentence"]
+    assert [entry["value"] for entry in screen["numbers"]] == ["−3.1 points"]
+
+
+@pytest.mark.parametrize("status", PRESSING)
+def test_every_status_has_a_plain_name_its_meaning_and_its_stored_value(status: str) -> None:
+    pill = status_pill(status)
+    assert PLAIN[status] in pill and MEANINGS[status] in pill and status in pill
+    assert ("stored" in pill) == (PLAIN[status] != status)
+
+
+def test_nothing_found_names_the_effect_that_would_have_been_detected() -> None:
+    claims = [_claim("twin-drop", "n", "clean"), _claim("option-order", "n", "clean")]
+    cells = [cell.as_json() for cell in _verdict(claims).cells]
+    effects = {
+        claim.id: DetectableEffect(value, False)
+        for claim, value in zip(claims, (0.12, 0.2), strict=True)
+    }
+    (row,) = first_screen(cells, [], {}, effects)["grid"]["rows"]
+    assert "nothing found down to 0.2<" in status_pill("clean", row["cells"][0]["least"])
+    # A claim whose effect is not known leaves it open for the cell.
+    (row,) = first_screen(cells, [], {}, {claims[0].id: effects[claims[0].id]})["grid"]["rows"]
+    assert row["cells"][0]["least"] == ""
+
+
+def test_the_answer_is_said_in_a_sentence_for_models_alone() -> None:
+    cells = [cell.as_json() for cell in _verdict([_claim("twin-drop", "m", "survives")]).cells]
+    screen = first_screen(cells, [], {})
+    assert screen["sentence"] == "m has seen b."
+    assert screen["numbers"] == [
+        {"value": "m", "words": "has seen b: twin-drop passed every control"}
+    ]
+    cells = [cell.as_json() for cell in _verdict([_claim("twin-drop", "m", "qualified")]).cells]
+    screen = first_screen(cells, [], {})
+    assert screen["sentence"].startswith("Nothing is confirmed, and m could not be cleared")
+    assert screen["numbers"][0]["value"] == "m"
+
+
+def test_the_picture_is_the_figure_of_the_most_pressing_claim() -> None:
+    figures = [Figure(name, Markup(""), "") for name in ("order-trend", "slopes-twin")]
+    chosen = shown_figure(figures, [{"id": "option-order/m"}, {"id": "twin-drop/m"}])
+    assert chosen is not None and chosen.name == "slopes-twin"
+    assert shown_figure(figures, []) is figures[0] and shown_figure([], []) is None

@@ -79,16 +79,43 @@ def test_pages_turn_by_button_and_by_key_and_pictures_follow(page: Any) -> None:
     assert first_card(page) == first
     page.keyboard.press("ArrowLeft")
     shows(page, "1–24 of 10,000")
-    # Every picture a card uses is on the page, and no other.
-    used, there = page.evaluate(
+    # Every picture that is shown, in a card or on the first screen, is on the page, and no other.
+    used, first, there = page.evaluate(
         """() => {
             const all = (what) => [...document.querySelectorAll(what)];
-            return [all('#gallery-cards use').map(u => u.getAttribute('href').slice(1)),
+            const named = (what) => all(what).map(u => u.getAttribute('href').slice(1));
+            return [named('#gallery-cards use'), named('.shown use'),
                     all('#gallery-pictures image').map(i => i.id)];
         }"""
     )
-    assert set(used) == set(there)
-    assert len(there) == 2 * PER_PAGE
+    assert len(set(used)) == 2 * PER_PAGE and first
+    assert set(used) | set(first) == set(there)
+
+
+def test_commands_are_copied_by_a_button_that_scripts_add(browser: Any, report: Path) -> None:
+    context = browser.new_context(permissions=["clipboard-read", "clipboard-write"])
+    page = context.new_page()
+    page.goto(report.as_uri())
+    command = page.locator(".command").first
+    assert command.locator("code").inner_text().startswith("heldout sanitize made-up --run ")
+    command.locator("button").click()
+    sync_api.expect(command.locator("button")).to_have_text("copied")
+    assert page.evaluate("navigator.clipboard.readText()") == command.locator("code").inner_text()
+    context.close()
+
+
+@pytest.mark.parametrize("width", [390, 800, 1440])
+def test_nothing_sticks_out_and_every_status_has_its_meaning(
+    browser: Any, report: Path, width: int
+) -> None:
+    page = browser.new_page(viewport={"width": width, "height": 900})
+    page.goto(report.as_uri())
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    pills = page.locator("abbr.pill")
+    assert pills.count() and all(
+        pills.nth(place).get_attribute("title") for place in range(pills.count())
+    )
+    page.close()
 
 
 def test_filters_choose_across_blocks(page: Any) -> None:
@@ -119,6 +146,9 @@ def test_without_scripts_the_first_page_is_there(browser: Any, report: Path) -> 
     assert page.locator(CARDS).count() == PER_PAGE
     assert page.locator("#gallery-bar").is_hidden()
     assert "The first 24 of 10,000; the others need scripts" in page.inner_text("#gallery")
+    # Commands can be read and selected, and no button is there that would do nothing.
+    assert page.locator(".command code").first.is_visible()
+    assert page.locator(".command button").count() == 0
     context.close()
 
 

@@ -11,7 +11,6 @@ from made_up_run import made_up_run
 
 from heldout.audit import conclude
 from heldout.errors import InputError
-from heldout.overlap.images.pixels import PixelsEncoder
 from heldout.report.robustness import ROBUSTNESS_FILE, published
 from heldout.store import Run, write_json
 
@@ -44,7 +43,7 @@ def test_what_is_shipped_is_what_the_page_of_the_documentation_shows() -> None:
 def test_a_run_with_the_measured_encoder_shows_the_published_radar_and_says_on_what(
     tmp_path: Path,
 ) -> None:
-    run = _searched(tmp_path / "run", PixelsEncoder.identity, nearest=2)
+    run = _searched(tmp_path / "run", published().studies[0].encoder, nearest=2)
     html = conclude(run).report.read_text()
     method = html.partition('<section id="method">')[2]
     assert (
@@ -66,7 +65,7 @@ def test_another_encoder_has_no_radar_until_somebody_measures_it(tmp_path: Path)
 
 
 def test_what_the_run_folder_holds_comes_before_what_was_published(tmp_path: Path) -> None:
-    run = _searched(tmp_path / "run", PixelsEncoder.identity)
+    run = _searched(tmp_path / "run", published().studies[0].encoder)
     own = published().model_dump(mode="json", exclude_none=True)
     own["studies"][0] |= {"collection": "mine", "queries": 7}
     write_json(run.path / ROBUSTNESS_FILE, own)
@@ -81,7 +80,7 @@ def test_what_the_run_folder_holds_comes_before_what_was_published(tmp_path: Pat
 
 
 def test_a_measurement_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    run = _searched(tmp_path / "run", PixelsEncoder.identity)
+    run = _searched(tmp_path / "run", published().studies[0].encoder)
     (run.path / ROBUSTNESS_FILE).write_text(json.dumps({"studies": 3}))
     with pytest.raises(InputError, match=r"robustness\.json is not what .heldout lab transforms"):
         conclude(run)

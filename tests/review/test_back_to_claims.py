@@ -34,7 +34,7 @@ def test_a_match_judged_unrelated_no_longer_counts(run: Path) -> None:
     claim, after = _claim(run)
     assert after == leaked - 1
     assert "people: 1 pair judged by 1 rater, no second rater" in claim.why
-    assert "1 relation is theirs and not the tool's" in claim.why
+    assert "people changed the tool's relation of 1 pair" in claim.why
     assert [control.name for control in claim.controls][-1] == "people"
     assert not items & {
         name for name, found in leaks_of(Run.open(run)).items() if found.grade >= Rung.COPY
@@ -75,7 +75,7 @@ def test_equal_bytes_stay_a_copy_whatever_people_say(hostile_run: Path, tmp_path
         open_desks(str(hostile_run), rater=rater)[0].judge(0, verdict)
         claim, leaked = _claim(hostile_run)
         assert (claim.status, claim.rule, leaked) == ("survives", before.rule, 1)
-        assert "People dispute 1 pair of pictures; it counts all the same" in claim.sentence
+        assert "People dispute 1 pair of pictures; it counts" in claim.sentence
         gate = write_gate(Run.open(hostile_run), tmp_path / f"gate-{rater}")
         assert not gate.passed and gate.rows == 1
 

@@ -272,11 +272,11 @@ def test_a_killed_run_goes_on_and_asks_nothing_twice(
 
 # Where a stage is killed: after it has written much, before its table is there.
 DEATHS = {
-    "select": ("select", "draw"),
-    "generate": ("from_scenes", "scene_draft"),
-    "verify": ("from_scenes", "verdict_row"),
+    "select": ("_select", "draw"),
+    "generate": ("_from_scenes", "scene_draft"),
+    "verify": ("_from_scenes", "verdict_row"),
     "shortcut": ("shortcut", "answer_is_overlong"),
-    "balance": ("balance", "mixed"),
+    "balance": ("_balance", "mixed"),
     "decontaminate": ("decontaminate", "contamination_report"),
     "publish": ("publish", "_write_filter_log"),
 }

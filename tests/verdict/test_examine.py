@@ -49,7 +49,7 @@ def test_planted_memory_survives_and_says_what_it_passed() -> None:
 def test_a_clean_model_is_clean_with_the_effect_it_could_have_seen() -> None:
     claim = _claim(planted_scores(2), ORDER, "order/reference")
     assert claim.status == "clean"
-    assert "would have shown" in claim.sentence
+    assert "would have been detected" in claim.sentence
 
 
 def test_without_a_baseline_nothing_is_more_than_qualified() -> None:

@@ -103,7 +103,7 @@ def report_run(
     settings = ReportSettings.choose(settings, values)
     folder = run.path if isinstance(run, Run) else Path(run)
     if (folder / "verdict.json").exists() and not (folder / "manifest.json").exists():
-        return Report(write_audit_report(folder))
+        return Report(write_audit_report(folder, settings))
     opened = run if isinstance(run, Run) else Run.open(folder)
     with opened.writing():
         for is_kind, write in _PAGES:

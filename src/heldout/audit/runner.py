@@ -238,13 +238,13 @@ class _Journey:
         target = self.audit.output / "verdict.json"
         write_json(self.audit.output / "plan.json", self.plan.as_json())
         write_json(target, overall.as_json())
-        write_audit_report(self.audit.output)
+        write_audit_report(self.audit.output, self.file.report)
         # Last, so that the verdict is there even if an endpoint fails.
         datasets = {
             fresh_items.settings.name: self._synthesize(fresh_items) for fresh_items in self.fresh
         }
         if datasets:
-            write_audit_report(self.audit.output)
+            write_audit_report(self.audit.output, self.file.report)
         return AuditResult(
             self.plan,
             overall,

@@ -104,19 +104,19 @@ def _by_other_names(
     columns: Mapping[str, tuple[str, ...]], lowered: Mapping[str, str]
 ) -> dict[str, tuple[str, ...]]:
     """Fields under names that mean them only beside others: LLaVA's, Alpaca's, and single letters."""
-    columns_found: dict[str, tuple[str, ...]] = {}
+    by_field: dict[str, tuple[str, ...]] = {}
     question, answer = columns["question"], columns["answer"]
     if not answer:
         own = ("output", "ans", "a") if question or "text" in lowered else ("ans",)
         names = (*own, *KEY_NAMES)
         named = [lowered[name] for name in names if name in lowered]
         answer = tuple(name for name in named if name not in columns["options"])[:1]
-        columns_found["answer"] = answer
+        by_field["answer"] = answer
     if not question and "text" in lowered and (answer or "question_id" in lowered):
-        columns_found["question"] = (lowered["text"],)  # without either it is a caption
+        by_field["question"] = (lowered["text"],)  # without either it is a caption
     if question and question[0].lower() == "instruction" and "input" in lowered:
-        columns_found["question"] = (*question, lowered["input"])
-    return columns_found
+        by_field["question"] = (*question, lowered["input"])
+    return by_field
 
 
 def _override(field: str, value: str, present: Sequence[str], where: str) -> tuple[str, ...]:

@@ -146,7 +146,7 @@ def _show(asking: Asking, cost: float | None) -> None:
     screen.print(table)
     vanilla, circular = asking.summary.vanilla, asking.summary.circular
     if vanilla is None or circular is None:
-        return  # nobody asked for rotations
+        return  # rotations were not asked for
     screen.print(
         Text(
             f"vanilla {_rate(vanilla)}, circular {_rate(circular)} on the same {vanilla.n:,} items in "

@@ -99,9 +99,7 @@ def _because(model: Suspect) -> str:
     if model.survives:
         return f"{' and '.join(model.survives)} passed every control: {message}"
     if model.status == "clean":
-        return (
-            f"nothing; an effect of {model.least:.2f} would have shown after correction: {message}"
-        )
+        return f"nothing; an effect of {model.least:.2f} would have been detected after correction: {message}"
     if model.status == "qualified":
         return f"possible: {message}; baselines of three families would settle it"
     return message

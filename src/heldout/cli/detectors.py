@@ -47,7 +47,7 @@ def list_detectors(rates: MeasuredRates, *, as_json: bool) -> None:
 
 
 def show_measured(measured: Mapping[str, Any]) -> None:
-    """Method notes: which detectors of this run nobody has measured, and which are off."""
+    """Method notes: which detectors of this run were not measured, and which are off."""
     off = [
         f"{rate['detector']} ({rate['way']})" for rate in measured.get("rates", ()) if rate["off"]
     ]

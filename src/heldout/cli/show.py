@@ -40,8 +40,8 @@ class _Console(Console):
 
 def console() -> Console:
     # Numbers in sentences must not be re-coloured. Away from a terminal there is no width to fit.
-    wide = _Console(highlight=False)
-    return wide if wide.is_terminal else _Console(highlight=False, width=120)
+    terminal = _Console(highlight=False)
+    return terminal if terminal.is_terminal else _Console(highlight=False, width=120)
 
 
 def complain(message: str) -> None:

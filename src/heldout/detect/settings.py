@@ -63,7 +63,7 @@ class DetectSettings(Settings):
     baselines: Annotated[tuple[str, ...], BeforeValidator(_several)] = ()
     """Models that cannot have seen the benchmark."""
     families: Annotated[tuple[tuple[str, str], ...], _pairs(alone=False)] = ()
-    """The lineage of each model: models of one base are one family, and those that nobody names another."""
+    """The lineage of each model: models of one base are one family, and models without a lineage another."""
     reference: str | None = None
     """The model of the perplexity ratio; default: the first baseline."""
     unseen: Annotated[tuple[str, str] | None, BeforeValidator(_field_value)] = None
@@ -99,7 +99,7 @@ class DetectSettings(Settings):
         return self.reference or next(iter(self.baselines), None)
 
     def family_of(self, model: str) -> str:
-        """The family named for this model, else the base it was made from; "" where nobody says."""
+        """The family named for this model, else the base it was made from; "" if neither is given."""
         return dict(self.families).get(model) or self.base_of(model) or ""
 
     def base_of(self, model: str) -> str | None:

@@ -55,7 +55,7 @@ def work(connection: Connection, parent: int, main: dict[str, str]) -> None:
         parent: The parent's process id.
         main: Where the parent's main module is, as ``multiprocessing.spawn.prepare`` takes it.
     """
-    # Ctrl-C reaches the whole process group; it is the parent who decides what to cancel.
+    # Ctrl-C reaches the whole process group; the parent decides what to cancel.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     # Standard output belongs to the parent (--json prints one document there): a library that

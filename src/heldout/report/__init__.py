@@ -6,6 +6,7 @@ from heldout.lazy import load_on_first_use
 
 if TYPE_CHECKING:
     from heldout.report.audit_page import matrix_record, write_audit_report, write_matrix
+    from heldout.report.certainty import PRECISION_FILE, CopyPrecision
     from heldout.report.comparison import Comparison, compare, is_empty
     from heldout.report.evaluation_page import is_evaluation, write_evaluation_report
     from heldout.report.export.formats import Export, export, figures_to_pdf
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
         tail_chart,
     )
     from heldout.report.figures.svg import standalone
-    from heldout.report.first_screen import PRECISION_FILE, CopyPrecision
     from heldout.report.page import write_report
     from heldout.report.robustness import ROBUSTNESS_FILE, Recall, Robustness, RobustnessFile, Share
     from heldout.report.settings import PDF, CompareSettings, ExportSettings, ReportSettings

@@ -16,7 +16,7 @@ from markupsafe import Markup
 from PIL import Image
 
 from heldout.engine import progress
-from heldout.evidence import GRAVEST, SUREST, Modality, Relation
+from heldout.evidence import COPIES, GRAVEST, SUREST, Modality, Relation
 from heldout.overlap import read_matches
 from heldout.report._reproduce import templates
 from heldout.store import Run
@@ -189,6 +189,7 @@ class Gallery:
     choices: dict[str, dict[str, int]] = field(default_factory=dict)
     small: int = 0  # pictures shown smaller than the run keeps them
     missing: int = 0  # pictures that are not on the page at all
+    top: list[dict[str, Any]] = field(default_factory=list)  # pairs of the first screen
 
 
 def make_gallery(run: Run, megabytes: float, *, quiet: bool = False) -> Gallery:
@@ -202,6 +203,8 @@ def make_gallery(run: Run, megabytes: float, *, quiet: bool = False) -> Gallery:
     with progress("gallery of the report", len(pairs), "pairs", disabled=quiet) as step:
         for start in range(0, len(pairs), PER_PAGE):
             store.turn()
+            if not start:
+                gallery.top = _with_pictures(store, pairs)
             shown = [store.drawn(pair) for pair in pairs[start : start + PER_PAGE]]
             cards = [
                 Markup(card.render(pair=pair, number=start + n + 1)) for n, pair in enumerate(shown)
@@ -226,6 +229,49 @@ def make_gallery(run: Run, megabytes: float, *, quiet: bool = False) -> Gallery:
     ]
     gallery.index = as_data({"per_page": PER_PAGE, "rows": rows})
     return gallery
+
+
+TOP = 3  # pairs on the first screen
+
+
+def strongest_pairs(
+    run: Run, megabytes: float
+) -> tuple[list[dict[str, Any]], list[GalleryPicture]]:
+    """The pairs of the first screen and their pictures, for a page without a gallery."""
+    if not run.table_path("matches").exists():
+        return [], []
+    pairs = all_pairs(run)
+    if not pairs:
+        return [], []
+    store = _Store(run, pairs, round(megabytes * 1e6))
+    store.turn()
+    return _with_pictures(store, pairs), store.block
+
+
+def _with_pictures(store: _Store, pairs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    shown = (store.drawn(pair) for pair in _strongest(pairs))
+    return [pair for pair in shown if pair["left"] and pair["right"]]
+
+
+def _strongest(pairs: Sequence[dict[str, Any]], count: int = TOP) -> list[dict[str, Any]]:
+    """The gravest pairs of the surest kind there is: copies before undecided pairs before look-alikes. Of
+    copies, each relation and corpus once before a second of any."""
+    kinds: tuple[tuple[str, ...], ...] = (
+        tuple(COPIES),
+        (Relation.UNDECIDED,),
+        (Relation.LOOK_ALIKE,),
+    )
+    for relations in kinds:
+        mine = [pair for pair in pairs if pair["relation"] in relations]
+        if mine:
+            times: dict[tuple[str, str], int] = {}
+            order = []
+            for place, pair in enumerate(mine):
+                kind = (pair["corpus"], pair["relation"])
+                times[kind] = times.get(kind, 0) + 1
+                order.append((times[kind], place))
+            return [mine[place] for _, place in sorted(order)[:count]]
+    return []
 
 
 def as_data(value: Any) -> Markup:

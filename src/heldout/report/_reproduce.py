@@ -14,6 +14,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from heldout.report._statuses import status_pill
 from heldout.store import PYTHON
 
 #: Scores and answers of one model, or of other variants, do not replace another's: these options distinguish
@@ -91,7 +92,11 @@ def templates() -> Environment:
         finalize=visible,
     )
     environment.filters.update(
-        percent=percent, count=lambda value: f"{value:,}", slug=slug, anchor=anchor
+        percent=percent,
+        count=lambda value: f"{value:,}",
+        slug=slug,
+        anchor=anchor,
+        status=status_pill,
     )
     return environment
 

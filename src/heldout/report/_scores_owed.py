@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from heldout.detect import LABELLED, kept_studies
+from heldout.errors import counted
 from heldout.evidence import kept_leak_labels
 from heldout.report._reproduce import percent
 from heldout.store import Run
@@ -131,8 +132,8 @@ def _sentence(
     full, clean = lines["original"], lines.get("non-leaked", {"value": None})
     if seen:
         message = (
-            f"{percent(full['value'])} on all items; it has seen the benchmark itself: no part of it "
-            "is clean for this model."
+            f"{percent(full['value'])} on all items; it has seen the benchmark itself, so no part of the "
+            "benchmark is clean for this model."
         )
         return 0.0, {"model": where, "points": "", "sentence": message, "sure": ""}
     leaked = lines.get("leaked", {"items": 0})
@@ -145,8 +146,16 @@ def _sentence(
             f"{percent(full['value'])} on all items; no item is clean, so nothing can be compared."
         )
         return 0.0, {"model": where, "points": "", "sentence": message, "sure": ""}
-    points = 100 * (full["value"] - clean["value"])
-    message = f"{percent(full['value'])} on all items, {percent(clean['value'])} on the clean ones"
+    together, where_from = full["value"], "all items"
+    if model["owed"]:
+        # The difference that is tested: undecided items are on neither side of it.
+        owed = model["owed"][0]
+        together = clean["value"] + owed["value"]
+        if owed["compared"] < full["items"]:
+            where_from = f"the {owed['compared']:,} items that are leaked or clean"
+    points = 100 * (together - clean["value"])
+    clean_items = counted(clean["items"], "clean item", "clean items")
+    message = f"{percent(together)} on {where_from}, {percent(clean['value'])} on the {clean_items}"
     if leaked.get("leakage") == LABELLED:
         message += " (leaked by labels made elsewhere, not verified)"
     elif LABELLED in leaked.get("leakage", ""):

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from heldout.cure import JunitCase, junit
+from heldout.report._first_screen import is_pair, target
 from heldout.report._reproduce import visible
-from heldout.report.first_screen import is_pair, target
+from heldout.report._statuses import status_words
 from heldout.verdict import Claim, is_leak
 
 _MARKS = re.compile(r"([\\`*_\[\]<>|#])")
@@ -37,6 +38,8 @@ def report_markdown(
     lines = [
         f"# Is “{escaped(benchmark['name'])}” still held out? {escaped(answer)}",
         "",
+        escaped(screen["sentence"]),
+        "",
         f"{benchmark['items']:,} items, revision `{benchmark['fingerprint'][:12]}`.",
         "",
     ]
@@ -63,11 +66,12 @@ def report_markdown(
             rate = f" ({shown['rate']})" if shown["rate"] else ""
             # Without a claim below, this is the only place that says why.
             why = "" if cell["claims"] or not shown["why"] else f": {shown['why']}"
-            lines.append(as_row(f"{kind} {name}", cell["status"], shown["words"] + rate + why))
+            verdict = status_words(cell["status"], shown["least"])
+            lines.append(as_row(f"{kind} {name}", verdict, shown["words"] + rate + why))
     lines += ["", "## Claims", ""]
     for claim in claims:
         lines += [
-            f"**{claim.status}** {escaped(claim.sentence)}",
+            f"**{status_words(claim.status)}** {escaped(claim.sentence)}",
             "",
             f"Why: {escaped(claim.why)}.",
             "",

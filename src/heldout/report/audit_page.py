@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import quote
@@ -12,12 +13,16 @@ from markupsafe import Markup
 
 from heldout.errors import InputError
 from heldout.overlap import KINDS
-from heldout.report._reproduce import templates
+from heldout.report._first_screen import first_screen, shown_figure
+from heldout.report._gallery import strongest_pairs
+from heldout.report._models import model_figures
+from heldout.report._next_steps import advice_for, next_steps, with_paths
+from heldout.report._reproduce import script, templates
 from heldout.report._scores_owed import LACKING, have_seen, score_rows
+from heldout.report._statuses import MEANINGS, detectable
 from heldout.report.figures import heat_map, standalone
-from heldout.report.first_screen import first_screen
-from heldout.report.page import MEANINGS
-from heldout.store import write_atomic, write_json
+from heldout.report.settings import ReportSettings
+from heldout.store import Run, write_atomic, write_json
 
 _ANSWERS = {
     "survives": "No.",
@@ -26,8 +31,9 @@ _ANSWERS = {
 }
 
 
-def write_audit_report(output: Path) -> Path:
+def write_audit_report(output: Path, settings: ReportSettings | None = None) -> Path:
     """``output`` holds verdict.json and one run folder per benchmark."""
+    settings = settings if settings is not None else ReportSettings()
     source = output / "verdict.json"
     if not source.exists():
         raise InputError(f"{source} does not exist: has this audit finished?")
@@ -35,13 +41,33 @@ def write_audit_report(output: Path) -> Path:
     # The folder of a benchmark that the audit file no longer names may still exist.
     names = list(verdict["corrected"])
     folders = {name: folder for name, folder in _folders(output).items() if name in names}
-    screen = first_screen(verdict["cells"], verdict["recommendations"], verdict["corrected"])
+    runs = {name: Run.open(output / folder) for name, folder in folders.items()}
+
+    def filled(sentence: str) -> str:
+        """Of several runs none is meant."""
+        return with_paths(sentence, *runs.values()) if len(runs) == 1 else sentence
+
+    advice = [record for name in (*names, None) for record in _advice(verdict, name, runs, filled)]
+    least = {claim: effect for run in runs.values() for claim, effect in detectable(run).items()}
+    screen = first_screen(verdict["cells"], advice, verdict["corrected"], least)
+    steps = next_steps(list(runs.values()), verdict["recommendations"])
+    worst = _worst(verdict["cells"])
+    pairs, pictures = (
+        strongest_pairs(runs[worst], settings.megabytes) if worst in runs else ([], [])
+    )
+    figures = [figure for run in runs.values() for figure in model_figures(run)]
     page = (
         templates()
         .get_template("audit.html.j2")
         .render(
             answer=_answer(verdict["cells"]),
             screen=screen,
+            steps=steps,
+            shown_pairs=pairs,
+            shown_pictures=pictures,
+            shown_figure=shown_figure(figures, screen["top"]),
+            least=least,
+            with_paths=filled,
             lacking=LACKING,
             meanings=MEANINGS,
             benchmarks=[{"name": name, "answer": _answer(_of(verdict, name))} for name in names],
@@ -57,12 +83,36 @@ def write_audit_report(output: Path) -> Path:
             family=verdict["family"],
             datasets=_datasets(output),
             audit=_audit_file(output, folders),
-            scripts=[],
+            scripts=[script("copy.js")] if steps else [],
         )
     )
     path = output / "report.html"
     write_atomic(path, page)
     return path
+
+
+def _advice(
+    verdict: dict[str, Any],
+    name: str | None,
+    runs: Mapping[str, Run],
+    filled: Callable[[str], str],
+) -> list[dict[str, Any]]:
+    """Recommendations about one benchmark, with the paths of its run; None: about the audit."""
+    mine = [record for record in verdict["recommendations"] if record["benchmark"] == name]
+    if name is not None and name in runs:
+        return advice_for(runs[name], mine)
+    return [{**record, "sentence": filled(record["sentence"])} for record in mine]
+
+
+def _worst(cells: Sequence[Mapping[str, Any]]) -> str:
+    """The benchmark whose pictures are shown: that with the largest share of leaked items."""
+    rates = {cell["benchmark"]: 0.0 for cell in cells}
+    for cell in cells:
+        if cell["leak_rate"]:
+            rates[cell["benchmark"]] = max(
+                rates[cell["benchmark"]], float(cell["leak_rate"]["value"])
+            )
+    return max(rates, key=lambda name: rates[name], default="")
 
 
 def _of(verdict: dict[str, Any], name: str) -> list[dict[str, Any]]:

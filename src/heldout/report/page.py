@@ -12,7 +12,8 @@ import polars as pl
 
 from heldout.detect import Finding
 from heldout.overlap import Calibration, read_matches, read_text_matches
-from heldout.report._gallery import SMALL, make_gallery
+from heldout.report._first_screen import first_screen, headline, shown_figure
+from heldout.report._gallery import SMALL, Gallery, make_gallery
 from heldout.report._models import (
     Figure,
     measured_rates,
@@ -21,6 +22,7 @@ from heldout.report._models import (
     tried_models,
 )
 from heldout.report._nearness import agreement, degree_figures, nearness_sections, relation_counts
+from heldout.report._next_steps import advice_for, next_steps, with_paths
 from heldout.report._reproduce import commands_shown, script, templates
 from heldout.report._scores_owed import (
     corrected_of,
@@ -31,24 +33,16 @@ from heldout.report._scores_owed import (
     rankings_without,
     score_rows,
 )
+from heldout.report._statuses import MEANINGS, detectable
 from heldout.report._summaries import claims_junit, report_markdown
 from heldout.report._words import word_sections
 from heldout.report.figures import for_paper
-from heldout.report.first_screen import advice_for, first_screen, headline
 from heldout.report.robustness import robustness_sections
 from heldout.report.settings import ReportSettings
 from heldout.store import Run, empty_table, write_atomic
 from heldout.verdict import Claim, benchmark_verdict, recommend
 
 _STRENGTH = ["survives", "qualified", "re-attributed", "collapses", "not testable", "clean"]
-MEANINGS = {
-    "survives": "passed all required controls; limits of the search are not controls",
-    "qualified": "possible: a control is missing, or failed without explaining the effect",
-    "re-attributed": "the effect is there, and something other than a leak explains it",
-    "collapses": "what cannot have seen the benchmark shows it as much",
-    "clean": "no effect found; one above the stated size would have been detected",
-    "not testable": "no test was possible, and why; never a pass",
-}
 
 
 def write_report(
@@ -84,14 +78,21 @@ def write_report(
     verdict = benchmark_verdict(run, name, corrected, tried_models(run))
     cells = [cell.as_json() for cell in verdict.cells]
     every = [claim for cell in verdict.cells for claim in cell.claims]
-    screen = first_screen(cells, advice_for(run, recommend([verdict])), {name: corrected})
+    advice, least = recommend([verdict]), detectable(run)
+    screen = first_screen(cells, advice_for(run, advice), {name: corrected}, least)
     by_id = {finding.id: finding for finding in findings}
     seen = have_seen(cells, name)
     record = {
         "benchmark": manifest["inputs"]["benchmark"],
         "answer": headline(every, bool(near)),
         "screen": screen,
-        "lacking": lacking(run),
+        "steps": next_steps([run], advice),
+        "shown_pairs": gallery.top if gallery else [],
+        "shown_pictures": [],  # the gallery has them
+        "shown_figure": shown_figure(of_models, screen["top"]),
+        "least": least,
+        "with_paths": lambda sentence: with_paths(sentence, run),
+        "lacking": with_paths(lacking(run), run),
         "meanings": MEANINGS,
         "overview": _overview(run),
         "models": model_sections(run),
@@ -121,7 +122,7 @@ def write_report(
         "labels": corrected.get("labels"),
         "impacts": impact_rows(run),
         "impact_remarks": impact_remarks(run),
-        "gallery": gallery or {"total": 0},
+        "gallery": gallery or Gallery(),
         "small_size": SMALL,
         "checked": run.read_json("check.json") if (run.path / "check.json").exists() else None,
         "dropped": _dropped(run),
@@ -131,6 +132,8 @@ def write_report(
         "commands": commands_shown(manifest["commands"]),
         "scripts": [script("gallery.js")] if gallery and gallery.total > 1 else [],
     }
+    if record["steps"]:
+        record["scripts"].append(script("copy.js"))
     record["contents"] = _contents(record)
     path = run.path / "report.html"
     write_atomic(path, templates().get_template("report.html.j2").render(record))
@@ -163,7 +166,7 @@ def _contents(record: dict[str, Any]) -> list[tuple[str, str]]:
     places = (
         ("claims", "claims", True),
         ("scores", "scores", record["scores"]),
-        ("matches", "gallery", record["scripts"]),
+        ("matches", "gallery", record["gallery"].total > 1),
         ("models", "models", record["models"]),
         ("figures of models", "figures", record["model_figures"]),
         ("method and limits", "method", True),

@@ -104,8 +104,8 @@ def _shared_metadata(
 
 
 def _places(rows: list[dict[str, Any]]) -> list[str]:
-    fromkeys = dict.fromkeys(f"{row['corpus']}: {row['corpus_id']}" for row in rows)
-    return list(fromkeys)[:SHOWN]
+    places = dict.fromkeys(f"{row['corpus']}: {row['corpus_id']}" for row in rows)
+    return list(places)[:SHOWN]
 
 
 def _hint(rows: list[dict[str, Any]]) -> dict[str, Any]:

@@ -184,7 +184,7 @@ _LISTED = 12  # pictures of one list cell that are looked at
 
 
 def locations(described: str, directories: Sequence[str] = ()) -> Iterator[Location]:
-    """Places where ``described`` (an ImageRef's ``source``) may be; none if that cannot be told.
+    """Places where ``described`` (an ImageRef's ``source``) may be; none if that is not known.
 
     A relative name is also looked for in ``directories``: the ones from which the run was made.
     """

@@ -254,10 +254,8 @@ class IsRelated(_AboutTwo):
         return f"Is the {self.phrase} {RELATIONS[self.relation]} the {self.other}?"
 
     def answer(self, scene: Scene) -> str | None:
-        relation_found = relation(self.phrase.only(scene), self.other.only(scene))
-        return (
-            None if relation_found is None else ("yes" if relation_found == self.relation else "no")
-        )
+        answer = relation(self.phrase.only(scene), self.other.only(scene))
+        return None if answer is None else ("yes" if answer == self.relation else "no")
 
 
 @dataclass(frozen=True, slots=True)

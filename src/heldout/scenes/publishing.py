@@ -102,7 +102,7 @@ def _grid(count: int, rng: np.random.Generator) -> tuple[int, int]:
     return (short, long) if rng.integers(2) else (long, short)
 
 
-# Other colours for a whole picture: its detail stays, as on a film that somebody printed or tinted.
+# Other colours for a whole picture: its detail stays, as on a printed or tinted film.
 
 
 _INKS = {  # what is dark, and what is light

@@ -179,7 +179,7 @@ class Dropped:
     id: str  # what a person would search for: an item id, a file, a row
     reason: str  # a few stable words, so that reasons can be counted
     detail: str  # the facts of this case
-    #: what is lost: one item, nobody knows how many (a cut archive), or words beside a kept image
+    #: what is lost: one item, an unknown number (a truncated archive), or words beside a kept image
     scope: Literal["item", "many", "words"] = "item"
 
 

@@ -131,7 +131,7 @@ def guard(
 ) -> tuple[TrainingSet, GateRecord]:
     """The rows that may be trained on, and what the gate said. Raises GateError where it fails.
 
-    ``benchmarks`` are those that ``settings.against`` names, where somebody has read them already.
+    ``benchmarks`` are those that ``settings.against`` names, if they are already read.
     """
     if not settings.against:
         if not settings.open_gate:

@@ -108,7 +108,7 @@ def _covered(path: Path) -> float:
     if isinstance(picture, ImageError) or min(picture.size) < _CELLS:
         return 0.0
     white = np.asarray(picture.convert("L")) > 0
-    high, wide = (side // _CELLS for side in white.shape)
-    cells = white[: high * _CELLS, : wide * _CELLS].reshape(_CELLS, high, _CELLS, wide)
+    rows, columns = (side // _CELLS for side in white.shape)
+    cells = white[: rows * _CELLS, : columns * _CELLS].reshape(_CELLS, rows, _CELLS, columns)
     inside = cells.mean(axis=(1, 3))[1:-1, 1:-1]
     return round(float((inside > _TRACE).mean()), 4)

@@ -63,7 +63,7 @@ class TwinAgreement:
 def agreement(
     verifier: Sequence[bool], people: Sequence[bool], clusters: Sequence[str]
 ) -> TwinAgreement | None:
-    """``True`` is keep; None where nobody judged the same twin as the verifier."""
+    """``True`` is keep; None if no person judged the same twin as the verifier."""
     if not verifier:
         return None
     first, second = np.asarray(verifier, bool), np.asarray(people, bool)

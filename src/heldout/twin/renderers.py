@@ -1,4 +1,4 @@
-"""Renderers by name; what a renderer needs is imported when somebody asks for it."""
+"""Renderers by name; what a renderer needs is imported on demand."""
 
 from __future__ import annotations
 

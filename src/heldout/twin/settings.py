@@ -35,7 +35,7 @@ class TwinSettings(Settings):
     """Who decides which twins are kept: verifier, people, both, either. Default: the verifier; without one,
     people."""
     unfiltered: bool = False
-    """Publish twins that nobody judged, marked as such."""
+    """Publish twins that were not judged, marked as such."""
     first: str = RESAMPLE
     """Stage to begin with; the run holds what earlier ones made."""
     last: str = PUBLISH

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from heldout.verdict.claim import (
         ACTIONS,
         NOTHING_TO_COMPARE,
+        PLAIN,
         Claim,
         Control,
         Status,
@@ -72,6 +73,7 @@ __all__ = [
     "NEARNESS",
     "NOTHING_TO_COMPARE",
     "ONE_FORM",
+    "PLAIN",
     "PRESSING",
     "RAW",
     "REFERENCES",

@@ -183,7 +183,7 @@ def _sentence(
     if status == "clean":
         return (
             f"No sign in {what} tests that {model} {have} seen {benchmark} ({message}; an effect of "
-            f"{finding.minimum_detectable_effect:.2g} would have shown after correction)."
+            f"{finding.minimum_detectable_effect:.2g} would have been detected after correction)."
         )
     if status == "collapses" and not _looks_seen(finding):
         return (
@@ -265,7 +265,7 @@ def _why(
         return "; ".join(dict.fromkeys(not_testable.reason for not_testable in untested))
     if status == "clean":
         least = f"{finding.minimum_detectable_effect:.2g}"
-        message = f"not rejecting is not proof: effects below {least} may not have shown"
+        message = f"this is no proof that it has not: effects below {least} may have been missed"
         return f"{message}; {power}" if power else message
     bad = [control.reason for control in controls if control.outcome != "passed"]
     return "; ".join(bad) if bad else "; ".join(control.reason for control in controls)
@@ -280,4 +280,4 @@ def _next_step(status: Status, controls: Sequence[Control]) -> str:
         return "record what the reasons name, and detect again"
     if status == "survives":
         return "do not report this benchmark for this model without saying so"
-    return "nothing to do" if status == "clean" else "look at the findings beside their controls"
+    return "nothing" if status == "clean" else "look at the findings beside their controls"

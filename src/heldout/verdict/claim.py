@@ -12,6 +12,15 @@ from heldout.evidence import Rung, leaks
 from heldout.store import Run
 
 Status = Literal["survives", "qualified", "re-attributed", "collapses", "clean", "not testable"]
+#: what people read in place of the stored status
+PLAIN: dict[str, str] = {
+    "survives": "confirmed",
+    "qualified": "possible, not confirmed",
+    "re-attributed": "explained by something else",
+    "collapses": "refuted",
+    "clean": "nothing found",
+    "not testable": "not testable",
+}
 NOTHING_TO_COMPARE = "something to compare"  # the control that is missing where a side is empty
 
 LIMIT = "limit of the search"  # in place of an outcome, where a claim need not pass the control
@@ -61,7 +70,7 @@ _TOLD = {
     Rung.FULL: "same image or transformed copy, with its answer",
 }
 #: from the highest rung down; the others prove too little to act on, and ``heldout sanitize`` lists them
-ACTIONS = {
+ACTIONS: dict[Rung, str] = {
     Rung.FULL: "remove",
     Rung.COPY: "down-weight, or report with and without",
     Rung.TEXT: "remove",

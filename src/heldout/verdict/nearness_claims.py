@@ -208,7 +208,7 @@ def _sentence(
     p = f", {_p(images)}" if controlled else ""
     message = (
         f"{rate} lie nearer to {corpus} than different pictures do (α = "
-        f"{images.details['alpha']:.2g}, {expected:.1f} expected of pictures like the null's{p}); they "
+        f"{images.details['alpha']:.2g}, {expected:.1f} expected by chance{p}); they "
         f"carry {int(questions.statistic.value):,} of {questions.n:,} questions."
     )
     if status == "re-attributed":
@@ -246,7 +246,7 @@ def _why(
     trail = [measured, *calibration.notes]
     if status == "clean":
         trail.append(
-            f"a flag rate of {images.minimum_detectable_effect:.1%} would have shown 19 times out of 20"
+            f"a flag rate of {images.minimum_detectable_effect:.1%} would have been detected 19 times out of 20"
         )
     elif status == "survives":
         trail.append("pictures of the same kind that are not in the corpus are not flagged")
@@ -255,8 +255,8 @@ def _why(
     at_hubs = int(images.details["flagged_at_hubs"])
     if at_hubs and status != "clean":
         trail.append(
-            f"{at_hubs:,} of {int(images.statistic.value):,} flags are at hubs, corpus pictures that "
-            f"are nearest to several: a kind of picture, not a copy"
+            f"{at_hubs:,} of {int(images.statistic.value):,} flagged pictures have as nearest a corpus "
+            f"picture that is the nearest of several: a common kind of picture, not a copy"
         )
     return "; ".join(trail)
 

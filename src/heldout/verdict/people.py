@@ -217,7 +217,7 @@ def _counts(pairs: Sequence[Mapping[str, Any]]) -> str:
     changed = [pair for pair in pairs if pair["changed"]]
     if changed:
         message += (
-            f"; {counted(len(changed), 'relation is', 'relations are')} theirs and not the tool's"
+            f"; people changed the tool's relation of {counted(len(changed), 'pair', 'pairs')}"
         )
     unequal = sum(
         pair["unequal"]
@@ -342,5 +342,5 @@ def _text_message(pairs: Sequence[Mapping[str, Any]]) -> str:
     )
     changed = sum(pair["changed"] for pair in pairs)
     if changed:
-        message += f"; {counted(changed, 'relation is', 'relations are')} theirs and not the tool's"
+        message += f"; people changed the tool's relation of {counted(changed, 'pair', 'pairs')}"
     return message

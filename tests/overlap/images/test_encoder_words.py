@@ -9,7 +9,7 @@ import pytest
 from PIL import Image, ImageOps
 
 from heldout.overlap.images.encoder import open_encoder
-from heldout.overlap.images.pixels import WORDS_DIMENSION, find_pieces, row_of_words
+from heldout.overlap.images.pixels import COUNT, WORDS_DIMENSION, find_pieces, row_of_words
 
 pytest.importorskip("cv2", reason="local features need heldout[vision]")
 
@@ -65,7 +65,7 @@ def test_a_window_keeps_the_pieces_inside_it(radiographs: list[Image.Image]) -> 
     assert 0 < len(corner.points) < len(pieces.points)
     assert (corner.points[:, 0] >= 0.5).all()
     assert (corner.points[:, 1] < 0.5).all()
-    assert len(pieces.inside(1.0, (0.0, 0.0)).points) == min(300, len(pieces.points))
+    assert len(pieces.inside(1.0, (0.0, 0.0)).points) == min(COUNT, len(pieces.points))
     assert (pieces.large().sizes > 5).all()
 
 

@@ -92,3 +92,41 @@ def test_neighbouring_slices_at_32_pixels_are_not_called_copies(
     )
     registration = register(*map(_tiny, slices))
     assert registration.relation not in COPIES
+
+
+def soft_spot(picture: Image.Image, levels: int, width: float = 14.0) -> Image.Image:
+    """The same with a place that is lighter and has no edge."""
+    down, across = np.mgrid[: picture.height, : picture.width]
+    spot = np.exp(-((across - 170) ** 2 + (down - 140) ** 2) / (2 * width**2))
+    greys = np.asarray(picture, np.float32) + levels * spot[..., None]
+    return Image.fromarray(np.clip(greys, 0, 255).astype(np.uint8))
+
+
+@pytest.mark.parametrize("levels", [-25, 16, 40])
+def test_an_opacity_without_an_edge_is_a_change(levels: int) -> None:
+    picture = ImageOps.autocontrast(blobs(6).point(lambda level: 60 + level // 2), cutoff=0)
+    registration = register(picture, soft_spot(picture, levels))
+    assert registration.relation not in COPIES or "changed in part" in registration.transform
+
+
+def test_another_tone_is_no_change_in_part() -> None:
+    picture = blobs(7)
+    lighter = picture.point(lambda level: round(255 * (level / 255) ** 0.7))
+    sharper = picture.filter(ImageFilter.UnsharpMask(2, 80, 2))
+    for copy in (lighter, sharper, picture.filter(ImageFilter.GaussianBlur(2))):
+        registration = register(picture, copy)
+        assert registration.relation in COPIES
+        assert "changed in part" not in registration.transform
+
+
+def test_a_panel_that_agrees_does_not_hide_the_rest() -> None:
+    """Two things on white paper are cut apart like panels; what the other shows counts, too."""
+
+    def page(seed: int) -> Image.Image:
+        sheet = Image.new("RGB", (420, 200), "white")
+        sheet.paste(blobs(8, (256, 180)), (10, 10))
+        sheet.paste(blobs(seed, (120, 180)), (286, 10))
+        return sheet
+
+    registration = register(page(9), page(10))
+    assert registration.relation not in COPIES or "changed in part" in registration.transform

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from pathlib import Path
 
+import numpy as np
 import pytest
 from PIL import Image, ImageOps
 
@@ -13,6 +14,9 @@ from heldout.benchmark import Benchmark, Example
 from heldout.corpus import open_corpus
 from heldout.engine import LocalEngine
 from heldout.image import FileOnDisk, ImageRef
+from heldout.overlap.images.embedding_rows import Queries
+from heldout.overlap.images.encoder import Aspect
+from heldout.overlap.images.near import NeighbourIndex
 from heldout.store import Run
 
 pytest.importorskip("cv2", reason="registration needs heldout[vision]")
@@ -121,3 +125,13 @@ def test_light_copies_of_the_benchmark_say_whether_nearness_would_see_copies(
         row["picture"] for row in rows if row["role"] == "benchmark"
     }
     assert all(0.5 < row["similarity"] < 0.999 for row in copies)  # near, and not the file itself
+
+
+def test_a_view_of_nothing_but_black_takes_no_part() -> None:
+    """A crop of a film's black corner has words of its own, but no layout."""
+    rows = np.zeros((2, 4), np.float32)
+    rows[0] = [0.6, 0.0, 0.8, 0.0]
+    rows[1] = [0.0, 0.0, 1.0, 0.0]  # nothing in the first two columns
+    queries = Queries("made up", rows, ("a", "a"), ("as is", "crop"))
+    index = NeighbourIndex(queries, 1, (Aspect("layout", slice(0, 2)),))
+    assert index.aspects[0].places.tolist() == [0]

@@ -70,7 +70,7 @@ def records(path: Path, delimiter: str) -> Iterator[Record]:
     """Records in file order. One whose quote never closes ends with its own first line."""
     mark = delimiter.encode()
     with TextLines(path) as source:
-        wide = "" if source.encoding == "utf-8" else source.encoding
+        utf16 = "" if source.encoding == "utf-8" else source.encoding
         line = 1
         while True:
             offset = source.offset
@@ -81,7 +81,7 @@ def records(path: Path, delimiter: str) -> Iterator[Record]:
                 source.skip()
                 length = source.offset - offset
                 problem = f"record over {MAX_RECORD:,} bytes"
-                yield Record(first[:80], offset, length, line, problem, wide)
+                yield Record(first[:80], offset, length, line, problem, utf16)
                 line += 1
                 continue
             after = source.offset
@@ -92,12 +92,12 @@ def records(path: Path, delimiter: str) -> Iterator[Record]:
                 size += len(more)
                 is_open = _quote_open(more, mark, True)
             if is_open:
-                yield Record(first, offset, after - offset, line, "unclosed quote", wide)
+                yield Record(first, offset, after - offset, line, "unclosed quote", utf16)
                 line += 1
                 source.seek(after)
             else:
                 length = source.offset - offset
-                yield Record(b"".join(lines), offset, length, line, wide=wide)
+                yield Record(b"".join(lines), offset, length, line, wide=utf16)
                 line += len(lines)
 
 

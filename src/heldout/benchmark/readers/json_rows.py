@@ -174,8 +174,8 @@ def stream_array(path: Path) -> Iterator[Any]:
                     value, end = decoder.raw_decode(buffer, position)
                     # A number or a word at the very end of the buffer may go on in the next chunk.
                     if end < len(buffer) or isinstance(value, dict | list):
-                        deep = too_deep(value)
-                        yield _nested(where) if deep else value
+                        is_too_deep = too_deep(value)
+                        yield _nested(where) if is_too_deep else value
                         count += 1
                         position = end
                         continue

@@ -269,7 +269,9 @@ def compare(
     main = measured.main
     tested = probe.zero_is_clean or measured.above is not None
     value = -measured.plain.value
-    name = probe.effect if measured.above is None else f"{probe.effect}, less the references'"
+    name = (
+        probe.effect if measured.above is None else f"{probe.effect}, minus that of the references"
+    )
     return model_finding(
         probe.name,
         tables.benchmark,

@@ -1,7 +1,7 @@
 """option-order: are items answered better with their options in the released order? (MM-Detect)
 
-CR is the rate of right answers as released, PCR with the options shuffled (rotated, where nobody
-shuffled them), instance leakage the share that is right before and wrong after. A model that prefers one place
+CR is the rate of right answers as released, PCR with the options shuffled (rotated, if they were not shuffled),
+instance leakage the share that is right before and wrong after. A model that prefers one place
 is right more often where the release puts the answer there, so the tested effect is adjusted for the place of
 the right option. Numbers that ascend or "none of the above" in last place help every reader:
 items whose options have a natural order are kept apart, and what they show is reported beside.

@@ -223,7 +223,9 @@ def _graded(model: str, path: Path, columns: Columns, answers: RecordedAnswers) 
         if item not in right and item not in messages
     ]
     predictions.own_grades = compare_grades(answers.graded_by, own) if answers.graded_by else None
-    predictions.empty = [fromkey for fromkey in dict.fromkeys(answers.empty) if fromkey in right]
+    predictions.empty = [
+        identifier for identifier in dict.fromkeys(answers.empty) if identifier in right
+    ]
     predictions.unread = unread_of(readings)
     return predictions
 

@@ -126,9 +126,9 @@ def _layer_norm(layer: Any, x: Any) -> Any:
 def _rms_norm(layer: Any, x: Any) -> Any:
     import torch
 
-    wide = x.float()
-    wide = wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + layer.variance_epsilon)
-    return (layer.weight * wide).to(x.dtype)
+    floats = x.float()
+    floats = floats * torch.rsqrt(floats.square().mean(-1, keepdim=True) + layer.variance_epsilon)
+    return (layer.weight * floats).to(x.dtype)
 
 
 TOKENS = 131_072  # of one forward

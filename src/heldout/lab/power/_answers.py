@@ -27,7 +27,7 @@ def answers(rows: pl.DataFrame, board: Sequence[Standing]) -> list[str]:
 
 
 def by_arm(rows: pl.DataFrame, benchmark: str, way: str) -> list[str]:
-    """Who fires in which arm: a table of counts."""
+    """A table of counts: how many models of each arm fire."""
     frame = rows.filter(
         (pl.col("benchmark") == benchmark)
         & (pl.col("way") == way)

@@ -83,7 +83,7 @@ _SIDES = (CONTAMINATED, CLEAN)
 
 @dataclass(frozen=True)
 class Area:
-    """Contaminated against clean models: the area, its interval, and who was compared."""
+    """Contaminated against clean models: the area, its interval, and which models were compared."""
 
     value: float
     interval: tuple[float, float]

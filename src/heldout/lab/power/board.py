@@ -202,7 +202,8 @@ def _first(shares: dict[int, FiringShare]) -> str | None:
     return f"> {max(shares)}"
 
 
-# The rates that the verdict reads, counted in the leaderboard's rows: who fires on clean models.
+# The rates that the verdict reads, counted in the leaderboard's rows: how often each detector fires on clean
+# models.
 
 
 RATES = "detector-rates.json"

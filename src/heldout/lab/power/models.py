@@ -138,7 +138,7 @@ class LabGrid:
 
 
 def read_grid(folder: Path) -> LabGrid:
-    """``folder`` is what ``heldout lab train`` was told to write, or the runs inside it."""
+    """``folder`` is the output of ``heldout lab train``, or the runs inside it."""
     runs = next(
         (path for path in (folder / "runs", folder) if (path / "models.json").is_file()), None
     )

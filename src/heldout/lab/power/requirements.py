@@ -20,7 +20,7 @@ DOSES = (3, 10)  # at which the grid has every mode
 
 @dataclass(frozen=True)
 class Requirements:
-    """``practical`` (yes, partly, no): usable with no clean model. ``modes``: who fires, by mode."""
+    """``practical`` (yes, partly, no): usable with no clean model. ``modes``: how many models fire, by mode."""
 
     detector: str
     reads: str

@@ -216,17 +216,17 @@ def tally(
     compare = _Compare(counts, queries, limits, groups)
     one_row = queries.rows.shape[1] == 1  # copies are transformed: all columns see the same others
     for block in blocks:
-        wide = block.rows.astype(np.float64)  # float64 sums do not depend on how work was blocked
+        floats = block.rows.astype(np.float64)  # float64 sums do not depend on how work was blocked
         step = max(1, _AT_ONCE // (queries.rows.shape[2] * len(block.rows)))
         for first in range(0, count, step):
             some = np.arange(first, min(count, first + step))
-            shared = compare.similar(0, some, block, wide) if one_row else None
+            shared = compare.similar(0, some, block, floats) if one_row else None
             for column in range(columns):
                 present = some[queries.made[some, column]]
                 if not len(present):
                     continue
                 values = (
-                    compare.similar(column, present, block, wide)
+                    compare.similar(column, present, block, floats)
                     if shared is None
                     else shared[present - first]
                 )

@@ -29,7 +29,7 @@ from heldout.store import Dropped
 #
 # A collection that holds a picture twice makes a right answer look wrong: the copy is retrieved, or
 # counted as a false alarm. So copies go first: equal pixels as a model sees them, and the pairs of
-# names somebody has found to be copies by registration or by eye.
+# names that registration or people found to be copies.
 
 
 STAGE = "lab"
@@ -296,10 +296,10 @@ def _most_similar(
 ) -> NDArray[np.float64]:
     """The most similar view and part of each query and its copy; the shorter side is repeated."""
     count = max(len(rows), len(copies))
-    wide = rows.astype(np.float64)  # float64 sums do not depend on how the work was blocked
+    floats = rows.astype(np.float64)  # float64 sums do not depend on how the work was blocked
     return np.array(
         [
-            (wide[min(index, len(rows) - 1)] @ copies[min(index, len(copies) - 1)].T).max()
+            (floats[min(index, len(rows) - 1)] @ copies[min(index, len(copies) - 1)].T).max()
             for index in range(count)
         ]
     )

@@ -43,7 +43,7 @@ class AreaEstimate(StudyRecord):
 
 
 class OperatingThreshold(StudyRecord):
-    """An operating point: a degree somebody fixed, or the similarity that meets a target FPR."""
+    """An operating point: a fixed degree, or the similarity that meets a target FPR."""
 
     name: str
     value: float | None  # None where the collection is too small to tell

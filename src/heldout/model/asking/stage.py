@@ -143,8 +143,8 @@ def replace_variants(run: Run, model: str, rows: Iterable[Mapping[str, Any]]) ->
     if run.table_path(TABLE).exists():
         known = run.read_table(TABLE)
         models, variants = known.column("model").to_pylist(), known.column("variant").to_pylist()
-        stays = [m != model or v not in asked for m, v in zip(models, variants, strict=True)]
-        table = pa.concat_tables([known.filter(pa.array(stays, pa.bool_())), table])
+        is_kept = [m != model or v not in asked for m, v in zip(models, variants, strict=True)]
+        table = pa.concat_tables([known.filter(pa.array(is_kept, pa.bool_())), table])
     run.write_table(TABLE, table)
 
 

@@ -275,7 +275,7 @@ class Connection:
 
     def _refusal(self, path: str, answer: Answer) -> Exception:
         """The error that a failed answer means, if no further attempt is made."""
-        status, text = answer.status, self._complaint(answer)
+        status, text = answer.status, self._error_text(answer)
         if status in (401, 403):
             return EndpointError(
                 f"{self.place(path)} refuses the key (status {status}): name the environment variable "
@@ -298,7 +298,7 @@ class Connection:
             beginning = data[:4096].decode(errors="replace")
         raise RefusedError(0, f"the answer is not JSON: {self.redact(beginning)[:60]!r}")
 
-    def _complaint(self, answer: Answer) -> str:
+    def _error_text(self, answer: Answer) -> str:
         """The server's error message on one short line."""
         text = answer.body.decode(errors="replace")
         with contextlib.suppress(ValueError, RecursionError):  # a proxy complains in HTML

@@ -210,6 +210,7 @@ class PixelAgreement:
     veiled: float  # … under a veil of black or white; 0 unless it was lifted
     query_overlap: float
     candidate_overlap: float
+    apart: float = 255.0  # grey levels between the two where they differ most; 255 unless measured
 
 
 NOTHING = PixelAgreement(0.0, 1.0, 1.0, 1.0, 0.0, 0, 0.0, False, 1.0, 0.0, 0.0, 0.0, 0.0)

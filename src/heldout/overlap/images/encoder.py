@@ -18,7 +18,7 @@ from PIL import Image, ImageOps
 
 from heldout.errors import InputError
 from heldout.image import to_rgb
-from heldout.overlap.images.panels import Box, panel_boxes
+from heldout.overlap.images.panels import Box, count_along, panel_boxes
 
 # Views of one query picture: what a copy of it may look like after a flip, a turn, a crop, inversion.
 #
@@ -162,8 +162,8 @@ def _inside(grey: NDArray[np.uint8]) -> Box | None:
     margin = int(np.median(corners))
     shown = (grey > margin + _LEVELS) | (grey < margin - _LEVELS)
     # A line belongs to the margin unless something shows in a noticeable part of it.
-    rows = np.flatnonzero(shown.mean(axis=1) > 0.02)
-    columns = np.flatnonzero(shown.mean(axis=0) > 0.02)
+    rows = np.flatnonzero(count_along(shown, 1) > 0.02 * shown.shape[1])
+    columns = np.flatnonzero(count_along(shown, 0) > 0.02 * shown.shape[0])
     if not len(rows) or not len(columns):
         return None
     box = (int(columns[0]), int(rows[0]), int(columns[-1]) + 1, int(rows[-1]) + 1)

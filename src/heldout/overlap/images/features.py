@@ -64,8 +64,6 @@ class PictureFeatures:
         """Fewer, in the small."""
         import cv2
 
-        if max(self.grey.shape) <= GLANCE_SIDE:
-            return self.local
         return _local_features(cv2, self.grey, GLANCE_SIDE, GLANCE_COUNT)
 
     @property
@@ -104,17 +102,19 @@ def cheap_features(image: Image.Image) -> PictureFeatures:
 def _features(cv2: Any, rgb: Image.Image) -> PictureFeatures:
     size = rgb.size
     scale = min(1.0, SIDE / max(size))
+    shown = rgb.convert("L")
     if scale < 1.0:
         target = (max(1, round(size[0] * scale)), max(1, round(size[1] * scale)))
-        rgb = rgb.resize(target, Image.Resampling.BOX, reducing_gap=2.0)
-    grey = np.asarray(rgb.convert("L"))
-    colours = np.asarray(rgb.resize((TINT_SIDE, TINT_SIDE), Image.Resampling.BOX), np.float32)
+        shown = shown.resize(target, Image.Resampling.BOX, reducing_gap=2.0)
+    grey = np.asarray(shown)
+    tiny = rgb.resize((TINT_SIDE, TINT_SIDE), Image.Resampling.BOX, reducing_gap=2.0)
+    colours = np.asarray(tiny, np.float32)
     colours = colours.reshape(-1, 3)
     tint = colours.mean(axis=0) - colours.mean()
     return PictureFeatures(
         size=size,
         grey=grey,
-        contrast=float(grey.std()),
+        contrast=float(cv2.meanStdDev(grey)[1].item()),
         tint=(float(tint[0]), float(tint[1]), float(tint[2])),
         chroma=float(np.percentile(np.ptp(colours, axis=1), 95)),
         sketches=_sketches(cv2, grey),
@@ -124,7 +124,7 @@ def _features(cv2: Any, rgb: Image.Image) -> PictureFeatures:
 
 def _local_features(cv2: Any, grey: NDArray[np.uint8], side: int, count: int) -> LocalFeatures:
     """SIFT, square-rooted (Arandjelović and Zisserman 2012), the strongest ``count``."""
-    zoom = side / max(grey.shape)
+    zoom = min(side, max(GLANCE_SIDE, *grey.shape)) / max(grey.shape)
     small = grey
     if zoom < 1.0 or zoom > 1.5:  # tiny pictures are enlarged, or they have no features at all
         zoom = min(zoom, 2.0)

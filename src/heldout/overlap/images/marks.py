@@ -29,10 +29,15 @@ OPAQUE = 0.15  # share of the frame that opaque marks may cover
 VEILED = 0.3  # … and veils: what they cover is still compared
 ONE_SIDED = 0.97
 ONE_COLOUR = 0.8
+LARGE_PIECE = 0.1  # of all that differs
+OF_COLOUR = 48.0  # grey levels: compression softens thin strokes
 VEIL = (0.15, 0.9)  # share of the picture that shines through
 VEIL_ERROR = 8.0  # grey levels a veil leaves unexplained
+FAINT = 12.0  # grey levels
 WHITE_OR_BLACK = 32.0  # grey levels a veil's own may be from either
 STROKE = 0.014  # of the longer side of the frame: half the width that a stroke has at most
+THICK = 0.028  # the same of a watermark's large letters
+REACH = 0.25  # of the longer side, that a watermark spans at least
 BLOB = 0.2  # share of a mark that may be wider than a stroke
 LETTERS = 4  # strokes of a word that stand apart
 SPECK = 6  # pixels
@@ -45,6 +50,11 @@ ALTERED = (
 ALTERED_NOISE = 8.0  # times the median, where there is noise
 ALTERED_PIXELS = 12
 ASTRAY = 0.75  # pixels that a warp may be off
+SOFT = 8.0  # pixels: what is softer than this has no edge, as an opacity on a film
+SHADED = 6.5  # grey levels by which a copy is nowhere lighter or darker than one tone curve says
+SHADED_CHANGE = 2.0  # times what the picture changed as a whole: sharpening moves light, too
+SHADED_PIXELS = 60
+HATS = 9  # knots of the tone curve that shades are compared through
 LEVELS = 16  # of a tone curve
 OFF_CURVE = 45.0  # grey levels: a gamma of .6 bends the curve by less
 
@@ -79,19 +89,32 @@ def without_marks(cv2: Any, frame: Frame, inverted: bool) -> PixelAgreement | No
     labelled = share <= LABEL and _is_label(cv2, difference.strong, frame.inside)
     if not difference.one_sided and not lettered:
         return None
-    for marked, clean, step in (
+    directions = (
         (frame.query, difference.fitted, frame.query_step),
         (difference.fitted, frame.query, frame.candidate_step),
-    ):
-        cleaned = np.where(near, clean, marked).astype(np.float32)
+    )
+    # An opacity that was made denser and the dots on a thing look like a veil, too; but the one is no
+    # stroke of any pen, and the others lie in one place.
+    stroked = lettered or _is_thin(cv2, difference.strong.astype(np.uint8), THICK)
+    stroked = stroked and float(np.ptp(np.argwhere(difference.strong), axis=0).max()) >= (
+        REACH * max(difference.strong.shape)
+    )
+    veils = [
+        _veil(clean[core], marked[core]) if stroked else None for marked, clean, _ in directions
+    ]
+    veiled = any(veil is not None for veil in veils)
+    for (marked, clean, step), veil in zip(directions, veils, strict=True):
         colour = float(np.median(marked[core]))
         opaque = float((np.abs(marked[core] - colour) < 16).mean()) >= ONE_COLOUR
-        hidden = opaque and share <= OPAQUE
-        if not hidden and not difference.one_sided:
-            continue  # letters in the place of others
-        veil = None if hidden else _veil(clean[core], marked[core])
+        hidden = opaque and share <= OPAQUE and _has_colour(cv2, difference.strong, marked, colour)
+        hidden = hidden and not veiled  # under a veil, a thing of one colour still has one colour
+        if (not hidden and not difference.one_sided) or (veiled and veil is None):
+            continue  # letters in the place of others; or the veil lies on the other picture
+        cleaned = np.where(near, clean, marked).astype(np.float32)
         if veil is not None:
             cleaned[core] = (marked[core] - veil[1]) / veil[0]
+            faint = _is_faint_veil(marked, clean, *veil) & ~near
+            cleaned[faint] = clean[faint]
         elif not hidden and not lettered and not labelled:
             continue
         explanation = explained(cv2, cleaned, clean, mask, step)
@@ -155,6 +178,15 @@ def _grown(cv2: Any, strong: NDArray[np.uint8], weak: NDArray[np.bool_]) -> NDAr
     return np.asarray(near | of_mark[labels])
 
 
+def _has_colour(cv2: Any, strong: NDArray[np.bool_], marked: Floats, colour: float) -> bool:
+    """Whether every large piece of what differs has the mark's colour: one that has not is no mark."""
+    count, labels = cv2.connectedComponents(strong.astype(np.uint8), connectivity=8)
+    sizes = np.bincount(labels[strong], minlength=count)
+    large = np.flatnonzero(sizes >= LARGE_PIECE * sizes.sum())
+    pieces = (marked[labels == number] for number in large)
+    return all(abs(float(np.median(piece)) - colour) <= OF_COLOUR for piece in pieces)
+
+
 def _is_lettering(cv2: Any, strong: NDArray[np.bool_]) -> bool:
     """Several thin strokes in a row."""
     ink = strong.astype(np.uint8)
@@ -183,8 +215,8 @@ def _is_label(cv2: Any, strong: NDArray[np.bool_], inside: NDArray[np.bool_]) ->
     return cornered and _is_thin(cv2, strong.astype(np.uint8))
 
 
-def _is_thin(cv2: Any, ink: NDArray[np.uint8]) -> bool:
-    radius = max(2, round(STROKE * max(ink.shape)))
+def _is_thin(cv2: Any, ink: NDArray[np.uint8], stroke: float = STROKE) -> bool:
+    radius = max(2, round(stroke * max(ink.shape)))
     disc = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (2 * radius + 1, 2 * radius + 1))
     wide = int(cv2.morphologyEx(ink, cv2.MORPH_OPEN, disc).sum())
     return wide <= BLOB * max(1, int(ink.sum()))
@@ -196,7 +228,20 @@ def is_altered(cv2: Any, frame: Frame, inverted: bool) -> bool:
     mask = without_margin(cv2, frame.inside)
     if mask.sum() < 256:
         return False
-    return _is_altered(cv2, in_tone_of(theirs, frame.query, mask), frame.query, mask)
+    if _is_altered(cv2, in_tone_of(theirs, frame.query, mask), frame.query, mask):
+        return True
+    changed = float(np.percentile(np.abs(theirs - frame.query)[mask], 90))
+    return _is_shaded(cv2, theirs, frame.query, mask, max(SHADED, SHADED_CHANGE * changed))
+
+
+def levels_apart(cv2: Any, frame: Frame, inverted: bool) -> float:
+    """Grey levels by which the two differ where they differ most, in one tone, over spots of 3 x 3."""
+    theirs = 255.0 - frame.candidate if inverted else frame.candidate
+    mask = without_margin(cv2, frame.inside)
+    if mask.sum() < 256:
+        return 255.0
+    apart = cv2.blur(np.abs(in_tone_of(theirs, frame.query, mask) - frame.query), (3, 3))[mask]
+    return float(np.partition(apart, -ALTERED_PIXELS)[-ALTERED_PIXELS])
 
 
 def _is_altered(cv2: Any, first: Floats, second: Floats, mask: NDArray[np.bool_]) -> bool:
@@ -208,6 +253,45 @@ def _is_altered(cv2: Any, first: Floats, second: Floats, mask: NDArray[np.bool_]
         return False
     bar = max(ALTERED, ALTERED_NOISE * float(np.median(spots)))
     return float(np.partition(spots, -ALTERED_PIXELS)[-ALTERED_PIXELS]) > bar
+
+
+def _is_shaded(
+    cv2: Any, first: Floats, second: Floats, mask: NDArray[np.bool_], bar: float
+) -> bool:
+    """Whether some place is lighter or darker without an edge: detail alone does not show it."""
+    left = np.minimum(
+        _unexplained_shade(cv2, first, second, mask), _unexplained_shade(cv2, second, first, mask)
+    )
+    return float(np.partition(left, -SHADED_PIXELS)[-SHADED_PIXELS]) > bar
+
+
+def _unexplained_shade(
+    cv2: Any, target: Floats, source: Floats, mask: NDArray[np.bool_]
+) -> NDArray[np.float64]:
+    """Grey levels of the softened target that one tone curve and one blur of the source leave."""
+    inside = mask.astype(np.float32)
+
+    def soft(values: Floats, sigma: float = SOFT) -> NDArray[np.float64]:
+        weight = np.maximum(_soft(cv2, inside, sigma), 1e-3)
+        return np.asarray((_soft(cv2, values * inside, sigma) / weight)[mask], np.float64)
+
+    places = source / np.float32(255.0 / (HATS - 1))
+    hats = [np.maximum(0, 1 - np.abs(places - np.float32(knot))) for knot in range(HATS)]
+    near = soft(source)
+    columns = np.stack([*(soft(hat) for hat in hats), (soft(source, 1.5 * SOFT) - near) / 64.0], 1)
+    wanted = soft(target) - near
+    left = np.abs(wanted)
+    kept = np.arange(0, len(wanted), 5)
+    for _ in range(3):
+        some = columns[kept]
+        normal = some.T @ some + 1e-4 * len(kept) * np.eye(some.shape[1])
+        left = np.abs(wanted - columns @ np.linalg.solve(normal, some.T @ wanted[kept]))
+        kept = np.flatnonzero(left <= np.percentile(left[::5], 85))[::4]
+    return np.asarray(left)
+
+
+def _soft(cv2: Any, values: Floats, sigma: float) -> Floats:
+    return np.asarray(cv2.GaussianBlur(values, (0, 0), sigma))
 
 
 def _steepness(cv2: Any, picture: Floats) -> Floats:
@@ -259,6 +343,14 @@ def _veil(clean: Floats, marked: Floats) -> tuple[float, float] | None:
     if min(abs(level), abs(level - 255.0)) > WHITE_OR_BLACK:
         return None
     return (gain, offset) if float(np.percentile(error, 90)) <= VEIL_ERROR else None
+
+
+def _is_faint_veil(marked: Floats, clean: Floats, gain: float, offset: float) -> NDArray[np.bool_]:
+    """Where the same veil lies on nearly its own grey and changes next to nothing."""
+    full = (1 - gain) * (offset / (1 - gain) - clean)
+    changed = marked - clean
+    most = np.minimum(np.abs(full) + FAINT / 3, FAINT)
+    return np.asarray((changed * np.sign(full) >= 0) & (np.abs(changed) <= most))
 
 
 def _tone(source: Floats, target: Floats, share: int = 70) -> tuple[float, float]:

@@ -51,7 +51,8 @@ class AspectQueries:
         rows = aspect.of(index.rows)
         first: dict[tuple[int, bytes], int] = {}
         for place, (number, row) in enumerate(zip(index.numbers.tolist(), rows, strict=True)):
-            if aspect.looks_at(index.views[place]):
+            # A crop of nothing but black has no layout, and is like nothing.
+            if aspect.looks_at(index.views[place]) and row.any():
                 first.setdefault((number, row.tobytes()), place)
         self.places = np.array(list(first.values()), np.intp)  # of its rows among the index's
         self.numbers = index.numbers[self.places]

@@ -80,7 +80,7 @@ def _cut_along(grey: NDArray[np.uint8], colour: int | None) -> list[Box]:
     if colour is None:
         inked, tinted = grey < WHITE, grey < PAGE
     else:
-        inked = np.abs(grey.astype(np.int16) - colour) > INK
+        inked = (grey < max(0, colour - INK)) | (grey > min(255, colour + INK))
         tinted = inked
     _cut(inked, tinted, (0, 0, width, height), boxes, 0)
     return boxes
@@ -94,7 +94,7 @@ def _cut(
         return
     part, dark = inked[top:bottom, left:right], tinted[top:bottom, left:right]
     for axis in (0, 1):
-        few = np.count_nonzero(part, axis=axis) <= STRAY * part.shape[axis]
+        few = count_along(part, axis) <= STRAY * part.shape[axis]
         spans = _spans(few | ~dark.any(axis=axis))
         length = part.shape[1 - axis]
         if depth < 6 and spans != [(0, length)]:
@@ -107,6 +107,12 @@ def _cut(
                 _cut(inked, tinted, inner, boxes, depth + 1)
             return
     boxes.append(box)
+
+
+def count_along(mask: NDArray[np.bool_], axis: int) -> NDArray[np.unsignedinteger]:
+    """How many are true, line by line; several times as fast as ``np.count_nonzero`` with an axis."""
+    enough = np.uint16 if mask.shape[axis] < 1 << 16 else np.uint64
+    return np.asarray(np.add.reduce(mask.view(np.uint8), axis=axis, dtype=enough))
 
 
 def _spans(gutter: NDArray[np.bool_]) -> list[tuple[int, int]]:

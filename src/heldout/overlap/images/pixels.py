@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import functools
 import importlib
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,7 +30,7 @@ from heldout.overlap.images.encoder import (
     trimmed,
     unit,
 )
-from heldout.overlap.images.features import stretched
+from heldout.overlap.images.features import pose_array, stretched
 
 # Layout of a picture: where it is light and dark, and where edges of which direction lie.
 #
@@ -43,6 +44,7 @@ FREQUENCIES = 16
 GRID = 8
 DIRECTIONS = 4
 LAYOUT_DIMENSION = FREQUENCIES * FREQUENCIES + GRID * GRID * DIRECTIONS
+_TOGETHER = 8
 _FLAT = 1.0  # grey levels: texture below this is noise, and is not blown up
 
 
@@ -54,7 +56,9 @@ def small_greys(grey: Image.Image) -> Floats:
 
 def layout(batch: Floats) -> Floats:
     """Unit rows for a batch of small greys."""
-    return unit(np.concatenate([unit(_shading(batch)), unit(_edges(batch))], axis=1))
+    # A few at a time: what lies between then stays in the processor's cache.
+    edges = [_edges(batch[start : start + _TOGETHER]) for start in range(0, len(batch), _TOGETHER)]
+    return unit(np.concatenate([unit(_shading(batch)), unit(np.concatenate(edges))], axis=1))
 
 
 def _shading(batch: Floats) -> Floats:
@@ -72,14 +76,18 @@ def _edges(batch: Floats) -> Floats:
     down[:, 1:-1] = smooth[:, 2:] - smooth[:, :-2]
     across[:, :, 1:-1] = smooth[:, :, 2:] - smooth[:, :, :-2]
     strength = np.hypot(down, across)
-    angle = np.arctan2(down, across) % math.pi
-    place = angle / math.pi * DIRECTIONS
+    place = np.arctan2(down, across)
+    place *= np.float32(DIRECTIONS / math.pi)
+    place += np.float32(DIRECTIONS) * (place < 0)  # unsigned: half a turn is no turn
     pool = _pooling()
     cells = []
     for direction in range(DIRECTIONS):
-        apart = np.abs(place - direction)
-        share = np.maximum(0, 1 - np.minimum(apart, DIRECTIONS - apart))
-        cells.append(pool @ (strength * share) @ pool.T)
+        apart = np.abs(place - np.float32(direction))
+        share = np.abs(apart - np.float32(DIRECTIONS / 2))  # how far from at a right angle
+        share -= np.float32(DIRECTIONS / 2 - 1)
+        np.maximum(share, 0, out=share)
+        share *= strength
+        cells.append(pool @ share @ pool.T)
     array = np.stack(cells, axis=-1)
     around = np.sqrt((array**2).sum(axis=-1, keepdims=True))
     level = around.mean(axis=(1, 2), keepdims=True)
@@ -92,11 +100,10 @@ def _blur(batch: Floats) -> Floats:
     kernel = np.array([1, 4, 6, 4, 1], np.float32) / 16
     for axis in (1, 2):
         padded = np.pad(batch, [(2, 2) if a == axis else (0, 0) for a in range(3)], mode="edge")
-        parts = [
-            np.take(padded, range(k, k + LAYOUT_SIDE), axis=axis) * kernel[k] for k in range(5)
-        ]
-        batch = sum(parts[1:], start=parts[0])
-    return batch
+        shifted = padded.swapaxes(1, axis)  # views: nothing is copied
+        parts = [shifted[:, k : k + LAYOUT_SIDE] * kernel[k] for k in range(5)]
+        batch = sum(parts[1:], start=parts[0]).swapaxes(1, axis)
+    return np.ascontiguousarray(batch)
 
 
 @functools.cache
@@ -126,8 +133,9 @@ def _pooling() -> NDArray[np.float32]:
 # any collection, and a mirrored picture's words follow from the picture's own.
 
 
-WORDS_SIDE = 192  # pixels of the larger side pieces are found in
-COUNT = 300
+# Pixels of the larger side pieces are found in: with fewer small crops lose their pieces, more cost time.
+WORDS_SIDE = 128
+COUNT = 200
 WORDS_DIMENSION = 1536
 WORDS_FREQUENCIES = 24
 BITS = 14  # of a word
@@ -144,10 +152,11 @@ class Pieces:
     points: Floats  # (n, 2), as shares of width and height
     sizes: Floats  # (n,), pixels of the enlarged or reduced picture
     signs: Floats  # (n, WORDS_FREQUENCIES): sums over their descriptors
+    words: NDArray[np.uint64]  # (n, TABLES)
 
     def chosen(self, mask: NDArray[np.bool_], count: int = COUNT) -> Pieces:
         kept = np.flatnonzero(mask)[:count]
-        return Pieces(self.points[kept], self.sizes[kept], self.signs[kept])
+        return Pieces(self.points[kept], self.sizes[kept], self.signs[kept], self.words[kept])
 
     def inside(self, share: float, place: tuple[float, float]) -> Pieces:
         """Those in a window: ``share`` of each side, ``place`` where the rest falls."""
@@ -177,7 +186,7 @@ def find_pieces(picture: Image.Image, *, closer: float = 1.0) -> Pieces:
     keypoints, raw = finder.detectAndCompute(stretched(cv2, small), None)
     if raw is None or not len(keypoints):
         nothing = np.zeros((0, WORDS_FREQUENCIES), np.float32)
-        return Pieces(nothing[:, :2], nothing[:, 0], nothing)
+        return Pieces(nothing[:, :2], nothing[:, 0], nothing, words_of(nothing))
     order = np.argsort([-point.response for point in keypoints], kind="stable")
     points = np.array([keypoints[index].pt for index in order], np.float32)
     sizes = np.array([keypoints[index].size for index in order], np.float32)
@@ -185,17 +194,25 @@ def find_pieces(picture: Image.Image, *, closer: float = 1.0) -> Pieces:
     # Square roots of shares: a few strong gradients do not decide alone (RootSIFT).
     shares = raw[order] / np.maximum(raw[order].sum(axis=1, keepdims=True), 1e-6)
     scale = np.array(size, np.float32)
-    return Pieces((points + np.float32(0.5)) / scale, sizes, np.sqrt(shares) @ basis)
+    signs = np.sqrt(shares) @ basis
+    return Pieces((points + np.float32(0.5)) / scale, sizes, signs, words_of(signs))
+
+
+def words_of(signs: Floats) -> NDArray[np.uint64]:
+    """(n, TABLES): the words of each piece."""
+    bits = (signs @ _directions() > 0).reshape(-1, TABLES, BITS)
+    words = (bits @ (1 << np.arange(BITS))).astype(np.uint64)
+    return np.asarray(words + (np.arange(TABLES, dtype=np.uint64) << np.uint64(BITS)))
 
 
 def row_of_words(pieces: Pieces, *, mirrored: bool = False, inverted: bool = False) -> Floats:
     """A unit row for the pieces of a picture, or of its mirror image, its negative, or both."""
-    _, when_mirrored, when_inverted = _frequencies()
-    signs = pieces.signs * (when_mirrored if mirrored else 1) * (when_inverted if inverted else 1)
-    bits = (signs @ _directions() > 0).reshape(-1, TABLES, BITS)
-    codes = (bits @ (1 << np.arange(BITS))).astype(np.uint64)
-    codes += np.arange(TABLES, dtype=np.uint64) << np.uint64(BITS)
-    words = np.unique(codes)  # once each, however often: a grid on a film repeats itself
+    every = pieces.words
+    if mirrored or inverted:
+        _, when_mirrored, when_inverted = _frequencies()
+        turned = when_mirrored if mirrored else np.float32(1)
+        every = words_of(pieces.signs * turned * (when_inverted if inverted else np.float32(1)))
+    words = np.unique(every)  # once each, however often: a grid on a film repeats itself
     hashed = _mixed(words if len(words) else np.array([_NONE]))
     place = (hashed % np.uint64(WORDS_DIMENSION)).astype(np.intp)
     sign = np.where(hashed >> np.uint64(63), 1.0, -1.0)
@@ -252,25 +269,30 @@ def _mixed(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 WORDS = 1.5  # weight of the words' similarity, the layout's is 1
 SHARED_WORDS = 0.5  # of the area, from which on a part has the words of the whole
-LOOKS = (1.0, 1 / HALF, 2.0)  # how many times as large a query is looked at
+LOOKS = (1.0, 1 / HALF, 2.0, 2.6)  # how many times as large a query is looked at
 FINEST = 1.9  # pixels: the smallest pieces there are
-_QUARTERS = [(across / 2, down / 2) for down in range(3) for across in range(3)]
-VIEWS = (
-    *MANY,
-    *(View(f"crop 50% at {x:.2f},{y:.2f}", share=0.5, place=(x, y)) for x, y in _QUARTERS),
-)
+
+
+def _grid(share: float, steps: int) -> Iterator[View]:
+    places = [step / (steps - 1) for step in range(steps)]
+    for down, across in itertools.product(places, places):
+        yield View(
+            f"crop {share:.0%} at {across:.2f},{down:.2f}", share=share, place=(across, down)
+        )
+
+
+VIEWS = (*MANY, *_grid(0.5, 3), *_grid(0.4, 4))
 _GREYS = LAYOUT_SIDE**2
 
 
 class PixelsEncoder(Encoder):
     identity = (
-        f"pixels-2 | squash {LAYOUT_SIDE} grey, {FREQUENCIES}² frequencies, "
+        f"pixels-3 | squash {LAYOUT_SIDE} grey, {FREQUENCIES}² frequencies, "
         f"{GRID}²x{DIRECTIONS} edges; {COUNT} SIFT at {WORDS_SIDE} as words of "
         f"{BITS} bits x {TABLES} in {WORDS_DIMENSION}, weight {WORDS}"
     )
     dimension = LAYOUT_DIMENSION + WORDS_DIMENSION
-    # A crop of a radiograph has the layout of many others: its words alone tell it. No stranger among
-    # 60 x 1,361 radiographs shares .31 of the words, none of 456,462 pairs is .6 similar as a whole.
+    # A crop of a radiograph has the layout of many others: its words alone tell it.
     aspects = (
         Aspect("whole", slice(None), sure=0.6, selective=True),
         Aspect("words", slice(LAYOUT_DIMENSION, None), sure=0.33),
@@ -306,20 +328,19 @@ class PixelsEncoder(Encoder):
         """Many views, for pieces are looked for only twice: a view's words follow from them."""
         picture = to_rgb(image).convert("L")
         closest = find_pieces(picture, closer=LOOKS[-1])
-        # What a look from farther away shows are the larger of the pieces that a closer one shows.
-        coarse = closest.sizes >= FINEST * LOOKS[-1] / LOOKS[1]
-        looks = (find_pieces(picture), closest.chosen(coarse, len(coarse)), closest)
-        upright = _side_by_side(picture, row_of_words(looks[0]))
-        small = _reduced(picture)
-        names, prepared = [VIEWS[0].name], [upright]
-        for view in VIEWS[1:]:
+        looks = (find_pieces(picture), *(_farther(closest, look) for look in LOOKS[1:-1]), closest)
+        greys = small_greys(picture)
+        reduced = _reduced(picture)
+        names, prepared = [], []
+        for view in VIEWS:
             names.append(view.name)
-            prepared.append(_side_by_side(view.of(small), _view_words(view, looks)))
+            seen = _view_greys(view, reduced, greys)
+            prepared.append(np.concatenate([seen.ravel(), _view_words(view, looks)]))
         names.append("large pieces alone")
-        prepared.append(_side_by_side(picture, row_of_words(looks[0].large())))
+        prepared.append(np.concatenate([greys.ravel(), row_of_words(looks[0].large())]))
         inside = trimmed(picture)  # corpus pictures lose their frames, too
         names.append("trimmed")
-        prepared.append(upright if inside is None else self.prepare(inside))
+        prepared.append(prepared[0] if inside is None else self.prepare(inside))
         return names, self.embed(np.stack(prepared))
 
 
@@ -331,6 +352,24 @@ def _reduced(picture: Image.Image) -> Image.Image:
     """Small enough that dozens of views cost little, large enough for the layout of a crop."""
     step = min(picture.size) // (4 * LAYOUT_SIDE)
     return picture if step < 2 else picture.reduce(step)
+
+
+def _farther(closest: Pieces, look: float) -> Pieces:
+    """What a look from farther away shows are the larger of the pieces that a closer one shows."""
+    coarse = closest.sizes >= FINEST * LOOKS[-1] / look
+    return closest.chosen(coarse, len(coarse))
+
+
+def _view_greys(view: View, picture: Image.Image, greys: Floats) -> Floats:
+    """The small greys of a view; ``greys`` are those of the whole picture, upright."""
+    if view.degrees:
+        return small_greys(view.of(picture))
+    if view.share < 1:
+        size = (LAYOUT_SIDE, LAYOUT_SIDE)
+        box = view.box(picture.size)
+        small = picture.resize(size, Image.Resampling.BILINEAR, box=box, reducing_gap=2.0)
+        greys = np.asarray(small, dtype=np.float32)
+    return pose_array(255 - greys if view.inverted else greys, view.pose)
 
 
 def _view_words(view: View, looks: tuple[Pieces, ...]) -> Floats:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -28,8 +28,9 @@ from heldout.overlap.images.features import (
     from_frames,
     from_local_features,
 )
-from heldout.overlap.images.marks import is_altered, without_marks
-from heldout.overlap.relations import COPIES, TOO_PLAIN, TOO_SMALL, Relation
+from heldout.overlap.images.marks import is_altered, levels_apart, without_marks
+from heldout.overlap.images.registration import IDENTITY, Registration, Rows
+from heldout.overlap.relations import TOO_PLAIN, TOO_SMALL, Relation
 
 # The cascade: cheap questions first, pixels only for pairs that may be copies.
 
@@ -38,6 +39,7 @@ WITNESSES = 5  # local features that must agree before pixels are compared
 SKETCH = 0.4  # correlation of the frames' detail that makes pixels worth comparing
 CERTAIN = 0.05  # residual below which nothing better is looked for
 REFINABLE = 0.25  # correlation of detail without which pulling at the warp is no use
+BEYOND = 1.2  # times a panel's overlap, from which on the pictures go on beyond it
 MARKABLE = 0.5  # correlation of detail without which marks are not what differs
 
 
@@ -82,23 +84,43 @@ def _whole_and_panels(
         if alignment is not None:
             share = _area(panel) / _area(candidate)
             covered = alignment.agreement.candidate_overlap * share
-            yield replace(
+            whole = replace(
                 alignment,
                 warp=_moved(left, top) @ alignment.warp,
                 agreement=replace(alignment.agreement, candidate_overlap=covered),
                 panel_of_candidate=True,
             )
+            yield _seen_whole(cv2, query, candidate, whole)
     for (left, top, *_), panel in query.panels:
         alignment = _aligned(cv2, panel, candidate)
         if alignment is not None:
             share = _area(panel) / _area(query)
             covered = alignment.agreement.query_overlap * share
-            yield replace(
+            whole = replace(
                 alignment,
                 warp=alignment.warp @ _moved(-left, -top),
                 agreement=replace(alignment.agreement, query_overlap=covered),
                 panel_of_query=True,
             )
+            yield _seen_whole(cv2, query, candidate, whole)
+
+
+def _seen_whole(
+    cv2: Any, query: PictureFeatures, candidate: PictureFeatures, alignment: Alignment
+) -> Alignment:
+    """A panel's alignment, changed in part if the pictures go on beyond the panel and differ there."""
+    agreement = alignment.agreement
+    if agreement.residual > COPY_RESIDUAL:
+        return alignment
+    warp = np.linalg.inv(candidate.to_native) @ alignment.warp @ query.to_native
+    frame = lay(cv2, query, candidate, warp / warp[2, 2])
+    if frame is None or frame.query_overlap < BEYOND * agreement.query_overlap:
+        return alignment
+    if frame.candidate_overlap < BEYOND * agreement.candidate_overlap:
+        return alignment
+    if not is_altered(cv2, frame, alignment.inverted):
+        return alignment
+    return replace(alignment, agreement=replace(agreement, worst=1.0, marked=0.0))
 
 
 def _aligned(cv2: Any, query: PictureFeatures, candidate: PictureFeatures) -> Alignment | None:
@@ -130,6 +152,8 @@ def _aligned(cv2: Any, query: PictureFeatures, candidate: PictureFeatures) -> Al
             agreement = cleaned
         else:
             agreement = replace(agreement, worst=1.0)
+    if agreement.correlation >= CLOSE_CORRELATION and agreement.detail >= DOUBTFUL_DETAIL:
+        agreement = replace(agreement, apart=levels_apart(cv2, frame, hypothesis.inverted))
     warp = candidate.to_native @ hypothesis.warp @ np.linalg.inv(query.to_native)
     return Alignment(warp / warp[2, 2], hypothesis.inverted, hypothesis.inliers, agreement)
 
@@ -306,8 +330,13 @@ SMALL_OVERLAP = 0.6
 PLAIN_WINDOWS = 4
 PLAIN_CORRELATION = 0.995
 PLAIN_WITNESSES = 40
+# Neighbouring slices that correlate as highly differ by 70 grey levels and more somewhere.
+CLOSE_CORRELATION = 0.99
+CLOSE = 20.0  # grey levels, at no dozen of pixels more
+CLOSE_OVERLAP = 0.9
+CLOSE_CONTRAST = 20.0
 IN_PART = "agrees in part"
-RULES = "registration-2"  # verdicts of other rules are other verdicts
+RULES = "registration-3"  # verdicts of other rules are other verdicts
 BLANK = 2.0  # contrast, in grey levels, below which a picture shows nothing
 
 
@@ -324,7 +353,9 @@ def relation(
         if overlap >= OVERLAP and (
             _proven_small(alignment, _is_coloured(query, candidate))
             if small
-            else _proven(alignment) or _proven_plain(alignment)
+            else _proven(alignment)
+            or _proven_plain(alignment)
+            or _proven_close(alignment, min(query.contrast, candidate.contrast))
         ):
             return Relation.TRANSFORMED_COPY, ""
         if (small and agreement.correlation < SMALL_DOUBT) or overlap < OVERLAP:
@@ -375,6 +406,17 @@ def _proven_plain(alignment: Alignment) -> bool:
     )
 
 
+def _proven_close(alignment: Alignment, contrast: float) -> bool:
+    """Whole frames that differ nowhere by more than a faint mark on plain ground does."""
+    agreement = alignment.agreement
+    return (
+        agreement.windows >= WINDOWS
+        and agreement.apart <= CLOSE
+        and contrast >= CLOSE_CONTRAST
+        and min(agreement.query_overlap, agreement.candidate_overlap) >= CLOSE_OVERLAP
+    )
+
+
 def _is_coloured(query: PictureFeatures, candidate: PictureFeatures) -> bool:
     return all(max(map(abs, features.tint)) >= COLOURED for features in (query, candidate))
 
@@ -390,34 +432,6 @@ def _proven_small(alignment: Alignment, coloured: bool) -> bool:
         and agreement.detail >= SMALL_DETAIL
         and min(agreement.query_overlap, agreement.candidate_overlap) >= SMALL_OVERLAP
     )
-
-
-Rows = tuple[tuple[float, float, float], ...]
-IDENTITY: Rows = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
-
-
-@dataclass(frozen=True)
-class Registration:
-    """The verdict on one pair, with the numbers it rests on."""
-
-    relation: Relation
-    transform: str  # from the query to the candidate, in words; "" where it is no copy
-    correlation: float  # of aligned greys
-    residual: float  # share of the detail that the other picture does not explain
-    detail: float  # correlation of aligned detail, median over windows
-    overlap: tuple[float, float]  # share of the query's and of the candidate's area that is aligned
-    inliers: int  # local features that agree; 0 where whole frames were laid on each other
-    warp: Rows  # query to candidate, native pixels
-    pose: str  # one of the eight
-    inverted: bool
-    reason: str = ""  # why it is undecided
-
-    @property
-    def is_copy(self) -> bool:
-        return self.relation in COPIES
-
-    def as_json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def register(

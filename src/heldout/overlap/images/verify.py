@@ -18,7 +18,9 @@ from heldout.image import ImageRef, byte_digest, decode, image_error, to_rgb
 from heldout.overlap.images.exact import Place, thumbnail
 from heldout.overlap.images.features import PictureFeatures, cheap_features
 from heldout.overlap.images.hashes import RADII
-from heldout.overlap.images.register import IN_PART, Registration, register
+from heldout.overlap.images.hues import SIDE, in_words, laid, turned_back, turned_hue
+from heldout.overlap.images.register import IN_PART, register
+from heldout.overlap.images.registration import Registration
 from heldout.overlap.images.salvage import Candidate, VerifyTask
 from heldout.overlap.nearness.threshold import degree
 from heldout.overlap.relations import COPIES, POSSIBLE_COPIES, Modality, Relation, relate_text
@@ -27,7 +29,6 @@ from heldout.store import MAY_PASS, Dropped, ShardResult, dropped_table, make_ta
 # Was one part recoloured? Registration compares greys, and red can be as grey as green.
 
 
-_SIDE = 256
 _BLOCKS = 32  # a side: 8 × 8 pixels each
 _LOCAL = 24.0  # chroma levels by which a block stands out; JPEG and resizing stay below 10
 _TINT = 8.0  # chroma levels that brightness may leave unexplained
@@ -42,34 +43,14 @@ def recoloured_in_part(
     A picture that was turned grey or tinted as a whole differs everywhere alike and is not meant, nor is
     a negative, whose every colour is the opposite one.
     """
-    ours, theirs = to_rgb(query), to_rgb(candidate)
-    if registration.inverted:
-        theirs = ImageOps.invert(theirs)
-    across, down = ours.width / _SIDE, ours.height / _SIDE
-    warp = np.array(registration.warp) @ np.diag([across, down, 1.0])
-    warp = warp / warp[2, 2]
-    laid = theirs.transform(
-        (_SIDE, _SIDE),
-        Image.Transform.PERSPECTIVE,
-        tuple(float(value) for value in warp.ravel()[:8]),
-        resample=Image.Resampling.BILINEAR,
-        fillcolor=(0, 0, 0),
-    )
-    inside = np.asarray(
-        Image.new("L", theirs.size, 255).transform(
-            (_SIDE, _SIDE),
-            Image.Transform.PERSPECTIVE,
-            tuple(float(value) for value in warp.ravel()[:8]),
-            fillcolor=0,
-        )
-    )
-    small = ours.resize((_SIDE, _SIDE), Image.Resampling.BILINEAR)
-    if _is_monochrome(small) or _is_monochrome(laid):
+    theirs = ImageOps.invert(to_rgb(candidate)) if registration.inverted else candidate
+    small, shown, inside = laid(query, theirs, registration.warp)
+    if _is_monochrome(small) or _is_monochrome(shown):
         return False  # turned grey or tinted as a whole
-    difference = np.abs(_chroma(small) - _chroma(laid)).max(axis=2)
-    step = _SIDE // _BLOCKS
+    difference = np.abs(_chroma(small) - _chroma(shown)).max(axis=2)
+    step = SIDE // _BLOCKS
     blocks = difference.reshape(_BLOCKS, step, _BLOCKS, step).mean(axis=(1, 3))
-    whole = (inside.reshape(_BLOCKS, step, _BLOCKS, step) > 0).all(axis=(1, 3))
+    whole = inside.reshape(_BLOCKS, step, _BLOCKS, step).all(axis=(1, 3))
     if whole.sum() < _BLOCKS:
         return False
     usual = float(np.median(blocks[whole]))
@@ -96,6 +77,7 @@ NO_OPENCV = (
 )
 NO_PICTURE = "the corpus holds an embedding of this picture, not the picture"
 TEMPLATE = "shares a template"
+_ALIGNED = 0.8  # of both pictures, or hues are compared of different things
 _REMEMBERED = 384  # pictures of the benchmark, about a megabyte each
 _SHOWN = (*COPIES, Relation.UNDECIDED, Relation.LOOK_ALIKE)
 
@@ -151,6 +133,8 @@ class PairVerifier:
     ) -> PairVerdict:
         ref, _ = self.pictures[candidate.picture]
         registration = _in_doubt(register(_features(ref), theirs), ref, image)
+        if _features(ref).coloured and theirs.coloured:
+            registration = _recoloured_as_a_whole(registration, ref, image)
         if candidate.template and registration.reason == IN_PART:
             # Many pictures agree in these parts: they are the template's, and the rest differs.
             registration = replace(registration, relation=Relation.LOOK_ALIKE, reason=TEMPLATE)
@@ -239,6 +223,24 @@ def _in_doubt(registration: Registration, ref: ImageRef, image: Image.Image) -> 
         words = "recoloured in part"
         return replace(registration, relation=Relation.UNDECIDED, transform=words, reason=words)
     return registration
+
+
+def _recoloured_as_a_whole(
+    registration: Registration, ref: ImageRef, image: Image.Image
+) -> Registration:
+    """The verdict on the picture with its hues turned back, if all of them are turned by one angle."""
+    if registration.is_copy or min(registration.overlap) < _ALIGNED or registration.inverted:
+        return registration
+    angle = turned_hue(_opened(ref), image, registration.warp)
+    if angle is None:
+        return registration
+    plain = turned_back(image, angle)
+    again = _in_doubt(register(_features(ref), cheap_features(plain)), ref, plain)
+    if not again.is_copy:
+        return registration
+    known = () if again.relation == Relation.SAME_IMAGE else (again.transform,)
+    words = ", ".join([in_words(angle), *known])
+    return replace(again, relation=Relation.TRANSFORMED_COPY, transform=words)
 
 
 def _rows(

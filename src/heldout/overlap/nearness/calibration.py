@@ -307,9 +307,9 @@ def _notes(
     if tau is not None and tau.alpha != asked:
         needed = draws_needed(asked, null.design_effect)
         notes.append(
-            f"α = {asked:g} needs a null of {needed:,} pictures, this one has {len(null):,} (groups of "
-            f"{null.design_effect:.1f} count once): α = {tau.alpha:.2g} is used, the smallest of the "
-            f"sweep that it resolves"
+            f"α = {asked:g} needs a null of {needed:,} pictures and this one has {len(null):,} (related "
+            f"pictures, {null.design_effect:.1f} on average, count as one): α = {tau.alpha:.2g} is used, the "
+            f"smallest that so many pictures allow"
         )
     known = degrees_of(null.encoder)
     if known is not None and tau is not None and tau.value >= known.soft:

@@ -69,7 +69,7 @@ def threshold(null: Null, alpha: float, *, level: float = 0.95) -> Threshold:
         raise InputError(
             f"alpha = {alpha:g} needs a null of at least {needed:,} pictures"
             + (
-                f" (groups of {null.design_effect:.1f} count once)"
+                f" (related pictures, {null.design_effect:.1f} on average, count as one)"
                 if null.design_effect > 1
                 else ""
             )
@@ -262,7 +262,7 @@ _FLICKR = (
 
 _RADIOGRAPHS = (
     "measured for pixels on radiographs (bench/degrees.py): no two pictures of different origin of "
-    "456,462 pairs reach .52, no two slices of one study .6; blurred and strongly compressed copies "
+    "456,462 pairs reach .5, no two slices of one study .63; blurred and strongly compressed copies "
     "may lie below either"
 )
 
@@ -277,7 +277,7 @@ DEGREES: Mapping[str, Degrees] = MappingProxyType(
             "open_clip:ViT-B-32-quickgelu/openai",
         )
     }
-    | {"pixels-2": Degrees("pixels-2", 0.6, 0.52, _RADIOGRAPHS)}
+    | {"pixels-3": Degrees("pixels-3", 0.63, 0.5, _RADIOGRAPHS)}
 )
 
 

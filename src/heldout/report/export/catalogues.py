@@ -11,11 +11,12 @@ from typing import Any
 
 import yaml  # type: ignore[import-untyped]
 
+from heldout.report._first_screen import in_words, is_pair, target
+from heldout.report._next_steps import LISTED
 from heldout.report._reproduce import percent
+from heldout.report._statuses import MEANINGS, status_words
 from heldout.report._summaries import as_row, escaped
 from heldout.report.export._case import ExportCase
-from heldout.report.first_screen import LISTED, in_words, is_pair, target
-from heldout.report.page import MEANINGS
 
 _LEVELS = {"survives": "strong", "qualified": "weak"}
 
@@ -80,9 +81,13 @@ def hf_card(case: ExportCase) -> str:
             if rate and rate["leaked"]
             else ""
         )
-        lines.append(as_row(f"{kind} {name}", cell["status"], in_words(cell), around))
+        lines.append(as_row(f"{kind} {name}", status_words(cell["status"]), in_words(cell), around))
     used = sorted({cell["status"] for cell in case.cells}, key=list(MEANINGS).index)
-    lines += ["", "; ".join(f"*{status}*: {MEANINGS[status]}" for status in used) + ".", ""]
+    lines += [
+        "",
+        "; ".join(f"*{status_words(status)}*: {MEANINGS[status]}" for status in used) + ".",
+        "",
+    ]
     # Readers of a card have neither the run nor its files.
     advice = [
         record["sentence"].replace(LISTED, ".").replace(" (heldout review)", "")

@@ -64,9 +64,9 @@ def figures_to_pdf(run: Run, out: Path | None = None) -> list[Path]:
 def _by_browser(browser: str, svg: Path, target: Path) -> None:
     text = svg.read_text()
     size = _SIZE.search(text)
-    wide, high = size.groups() if size else ("640", "400")
+    width, height = size.groups() if size else ("640", "400")
     page = (
-        f"<!doctype html><style>@page{{size:{wide}px {high}px;margin:0}}body{{margin:0}}"
+        f"<!doctype html><style>@page{{size:{width}px {height}px;margin:0}}body{{margin:0}}"
         f"svg{{display:block}}</style>{text}"
     )
     with tempfile.TemporaryDirectory() as folder:
@@ -85,8 +85,8 @@ def _by_browser(browser: str, svg: Path, target: Path) -> None:
             command.insert(1, "--no-sandbox")
         done = subprocess.run(command, capture_output=True, timeout=_SECONDS, check=False)
         if done.returncode or not drawn.exists():
-            splitlines = done.stderr.decode(errors="replace").strip().splitlines()[-1:]
-            raise PrerequisiteError(f"{browser} could not print {svg.name}: {' '.join(splitlines)}")
+            last_line = done.stderr.decode(errors="replace").strip().splitlines()[-1:]
+            raise PrerequisiteError(f"{browser} could not print {svg.name}: {' '.join(last_line)}")
         shutil.copyfile(drawn, target)
 
 

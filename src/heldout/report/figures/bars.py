@@ -115,11 +115,11 @@ def bin_chart(
     marks = axes.frame(title, label, unit)
     floor = axes.y(0.0)
     for low, high, count in zip(edges, edges[1:], counts, strict=False):
-        wide = axes.x(high) - axes.x(low) - 1
+        width = axes.x(high) - axes.x(low) - 1
         tip = f"{low:g} to {high:g}: {count:,}"
         marks.append(
             rectangle(
-                axes.x(low), axes.y(count), wide, floor - axes.y(count), fill=SERIES[0], tip=tip
+                axes.x(low), axes.y(count), width, floor - axes.y(count), fill=SERIES[0], tip=tip
             )
         )
     if threshold is not None:

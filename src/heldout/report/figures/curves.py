@@ -235,9 +235,9 @@ def flag_fraction_chart(
     alphas = [alpha for curve in series for alpha in curve.alphas] or [0.001, 0.1]
     seen = [value for curve in series for value in curve.rates if value > 0]
     floor = min([*seen, min(alphas)]) / 1.6
-    wide = max(alphas) / min(alphas) if max(alphas) > min(alphas) else 10.0
+    ratio = max(alphas) / min(alphas) if max(alphas) > min(alphas) else 10.0
     axes = Axes(
-        Scale(min(alphas) / wide**0.03, max(alphas) * wide**0.03, log=True),
+        Scale(min(alphas) / ratio**0.03, max(alphas) * ratio**0.03, log=True),
         Scale(floor, 1.0, log=True),
         height=380 + LEGEND_LINE * len(series),
         top=ABOVE + LEGEND_LINE * len(series),

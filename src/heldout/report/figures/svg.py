@@ -163,8 +163,8 @@ def for_paper(drawn: str) -> str:
     """As a file for papers and slides: white paper and plain colours, which every program reads."""
     plain = _VARIABLE.sub(r"\1", drawn)
     head, _, rest = plain.partition("</title>")
-    wide, high = _SIZE.search(head).groups()  # type: ignore[union-attr]
-    head = head.replace("<svg ", f'<svg width="{wide}" height="{high}" ', 1)
+    width, height = _SIZE.search(head).groups()  # type: ignore[union-attr]
+    head = head.replace("<svg ", f'<svg width="{width}" height="{height}" ', 1)
     paper = '<rect width="100%" height="100%" style="fill:#ffffff"/>'
     return f"{head}</title>{paper}{rest}\n"
 

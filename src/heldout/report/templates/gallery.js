@@ -14,6 +14,8 @@
   const next = document.getElementById("gallery-next");
   const SVG = "http://www.w3.org/2000/svg";
   const kept = new Map(); // the blocks that were read last
+  const target = (use) => use.getAttribute("href").slice(1);
+  const fixed = [...document.querySelectorAll(".shown use")].map(target); // of the first screen: they stay
   let chosen = rows.map((_, at) => at);
   let page = 0;
   let asked = 0; // a page that is not wanted any more is not shown
@@ -61,8 +63,8 @@
     const texts = await blocks(new Set(shown.map((at) => Math.floor(at / size))));
     const drawn = document.createElement("template");
     drawn.innerHTML = shown.map((at) => texts.get(Math.floor(at / size)).cards[at % size]).join("");
-    const uses = [...drawn.content.querySelectorAll("use")];
-    const names = [...new Set(uses.map((use) => use.getAttribute("href").slice(1)))];
+    const uses = [...drawn.content.querySelectorAll("use")].map(target);
+    const names = [...new Set([...fixed, ...uses])];
     const held = await blocks(new Set(names.map(holder)));
     if (mine !== asked) return;
     sprite.replaceChildren(...names.map((name) => image(name, held.get(holder(name)).pictures[name])));

@@ -33,7 +33,7 @@ _FREE = re.compile(r"\bpublic domain\b", re.IGNORECASE)
 _NAMES = {"zero": "CC0", "mark": PUBLIC_DOMAIN}
 _ALLOWED = {"BY", "NC", "SA"}
 _QUOTED = 80  # characters of a statement that names no known licence
-# A figure that somebody else owns, in an article whose own licence is open. Consent of a patient is no
+# A figure of another owner, in an article whose own licence is open. Consent of a patient is no
 # copyright; "(c) 2019" is a notice, "(c)" alone a panel.
 _BORROWED = re.compile(
     r"\b(?:reproduced|reprinted|republished|adapted|modified|used|taken)\b[^;]{0,160}?\b"

@@ -6,105 +6,26 @@ say the same in the same words.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
-from importlib import resources
-from typing import Any, Literal
-
-from pydantic import BaseModel, ConfigDict
+from typing import Any
 
 from heldout.errors import counted
-from heldout.evidence import PICTURED, PROVEN, Rung
+from heldout.evidence import PROVEN, Rung
+from heldout.report._models import Figure
 from heldout.report._reproduce import percent
 from heldout.report._scores_owed import owed_sentences
-from heldout.stats import binomial_interval
-from heldout.store import Run
+from heldout.report._statuses import DetectableEffect
+from heldout.report.certainty import certainty, kinds_of_proof
 from heldout.verdict import (
-    ACTIONS,
     COPIES,
     NEARNESS,
     NOTHING_TO_COMPARE,
     ONE_FORM,
     PRESSING,
-    REPLACE,
     Claim,
     is_leak,
     rung_words,
 )
-
-# How sure the copies are that a report counts: proven, verified with a measured precision, or believed.
-
-
-PRECISION_FILE = "registration-precision.json"
-
-
-class CopyPrecision(BaseModel):
-    """Of what registration alone calls a copy, on corpora whose leaks were planted.
-
-    It holds for pictures like those, and is quoted for no others.
-    """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    schema_version: Literal[1] = 1
-    command: str  # that counted it
-    said: int  # pairs it called copies
-    right: int  # those that were
-    altered: int  # pictures of which one attribute was changed: no copies
-    passed: int  # those that it called copies
-
-
-def published() -> CopyPrecision:
-    """What docs/leak-recall.md shows; its command makes the file again."""
-    text = resources.files("heldout.report").joinpath("measured", PRECISION_FILE).read_text("utf-8")
-    return CopyPrecision.model_validate_json(text)
-
-
-def certainty(cells: Sequence[Mapping[str, Any]]) -> tuple[str, str]:
-    """How sure the counted copies are: proven by digests, verified by registration, or by people's word; and
-    the measured precision of registration, if it was measured on such pictures (those that heldout renders)."""
-    pictures = registered = believed = 0
-    rendered = True
-    for cell in cells:
-        here = sum(cell["evidence"].get(rung, 0) for rung in PICTURED)
-        by_people = cell.get("by_people", 0)
-        pictures += here
-        believed += by_people
-        # A verdict.json of an earlier version does not have it: then nothing is called proven.
-        verified = cell.get("by_registration", here - by_people)
-        registered += verified
-        rendered &= cell.get("rendered", False) or not verified
-    proven = pictures - registered - believed
-    if not registered and not believed:
-        return f"Certain: every copy counted is proven by equal bytes or equal pixels. {_MORE}", ""
-    kinds = (
-        (proven, "proven (equal bytes or pixels)"),
-        (registered, "verified (aligned detail agrees)"),
-        (believed, "by people's word"),
-    )
-    message = ", ".join(f"{count:,} {how}" for count, how in kinds if count)
-    if not registered:
-        return f"Items by their picture: {message}. {_MORE}", ""
-    measured = _measured(published()) if rendered else _NOT_MEASURED
-    return f"Items by their picture: {message}. {_MORE}", measured
-
-
-def _measured(precision: CopyPrecision) -> str:
-    interval = binomial_interval(precision.right, precision.said)
-    around = f"{percent(interval.low)} – {percent(interval.high)}"
-    return (
-        f"What “verified” is worth (heldout lab leaks, rendered pictures): {precision.right:,} of {precision.said:,} "
-        f"such pairs were copies (95 % interval {around}); false matches on near-identical decoys: "
-        f"{precision.passed:,} of {precision.altered:,}."
-    )
-
-
-_MORE = "More may be there than were found."
-_NOT_MEASURED = (
-    "How often “verified” is right was not measured on pictures like these: look at some of the pairs below, "
-    "or have two people judge them (heldout review)."
-)
-
 
 Cell = Mapping[str, Any]
 TOP = 3
@@ -130,21 +51,26 @@ def first_screen(
     cells: Sequence[Cell],
     recommendations: Sequence[Mapping[str, Any]],
     corrected: Mapping[str, Mapping[str, Any]],
+    least: Mapping[str, DetectableEffect] | None = None,
 ) -> dict[str, Any]:
-    """``corrected`` by benchmark, as in corrected.json."""
-    top, rows = top_claims(cells), grid(cells)
+    """``corrected`` by benchmark, as in corrected.json; ``least`` by claim, the effect that would have been
+    detected where nothing was found."""
+    top, rows = top_claims(cells), grid(cells, least or {})
+    owed = owed_sentences(
+        corrected,
+        any(cell["corpus"] is not None for cell in cells),
+        {
+            (cell["benchmark"], cell["model"]): cell["status"]
+            for cell in cells
+            if cell["model"] is not None and not is_pair(cell)
+        },
+    )
     return {
+        "sentence": _sentence(cells),
+        "numbers": _numbers(cells, owed),
         "leaked": _leaked(cells),
         **_sure(cells, recommendations),
-        "owed": owed_sentences(
-            corrected,
-            any(cell["corpus"] is not None for cell in cells),
-            {
-                (cell["benchmark"], cell["model"]): cell["status"]
-                for cell in cells
-                if cell["model"] is not None and not is_pair(cell)
-            },
-        ),
+        "owed": owed,
         "advice": [
             recommendation
             for recommendation in recommendations
@@ -223,14 +149,14 @@ def _up_to(rate: Mapping[str, Any]) -> str:
     )
 
 
-def grid(cells: Sequence[Cell]) -> dict[str, Any]:
+def grid(cells: Sequence[Cell], least: Mapping[str, DetectableEffect]) -> dict[str, Any]:
     """Corpora and models down, benchmarks across: there are more of the former, and phones are narrow."""
     single = [cell for cell in cells if not is_pair(cell)]
     ordered = sorted(single, key=lambda cell: cell["corpus"] is None)
     benchmarks = list(dict.fromkeys(cell["benchmark"] for cell in cells))
     summaries: dict[tuple[str, str], dict[str, dict[str, Any]]] = {}
     for cell in ordered:
-        summaries.setdefault(target(cell), {})[cell["benchmark"]] = _summary(cell)
+        summaries.setdefault(target(cell), {})[cell["benchmark"]] = _summary(cell, least)
     rows = [
         {"kind": kind, "name": name, "cells": [mine.get(benchmark) for benchmark in benchmarks]}
         for (kind, name), mine in summaries.items()
@@ -238,7 +164,7 @@ def grid(cells: Sequence[Cell]) -> dict[str, Any]:
     return {"benchmarks": benchmarks, "rows": rows}
 
 
-def _summary(cell: Cell) -> dict[str, Any]:
+def _summary(cell: Cell, least: Mapping[str, DetectableEffect]) -> dict[str, Any]:
     rate = cell["leak_rate"]
     speaking = [c for c in _speaking(cell) if c["status"] == cell["status"]]
     why = speaking[0]["why"] if speaking else ONE_FORM if cell["model"] is not None else ""
@@ -249,6 +175,9 @@ def _summary(cell: Cell) -> dict[str, Any]:
     proven = bool(rate and rate["leaked"])
     return {
         "status": cell["status"],
+        "least": str(max(least[c["id"]] for c in speaking))
+        if speaking and all(c["id"] in least for c in speaking)
+        else "",
         "words": in_words(cell),
         "rate": f"{percent(rate['value'])}, 95 % interval {_interval(rate['interval'])}"
         if proven
@@ -317,11 +246,116 @@ def _nth(cell: Cell, claim: Mapping[str, Any]) -> int:
     )
 
 
+def _hit(cells: Sequence[Cell]) -> list[Cell]:
+    """Corpora that hold leaked items, the largest share first."""
+    hit = [cell for cell in cells if cell["leak_rate"] and cell["leak_rate"]["leaked"]]
+    return sorted(hit, key=lambda cell: -cell["leak_rate"]["value"])
+
+
+def _seen(cells: Sequence[Cell]) -> list[Cell]:
+    """Models that have seen a benchmark."""
+    single = [cell for cell in cells if cell["model"] is not None and not is_pair(cell)]
+    return [cell for cell in single if cell["status"] == "survives"]
+
+
+def _undecided(cells: Sequence[Cell]) -> int:
+    return sum(cell["evidence"].get(Rung.UNDECIDED, 0) for cell in cells)
+
+
+def _sentence(cells: Sequence[Cell]) -> str:
+    """The answer in one or two sentences: the worst leak, and the models that have seen the benchmark."""
+    several = len({cell["benchmark"] for cell in cells}) > 1
+    hit, seen = _hit(cells), _seen(cells)
+    messages = []
+    for cell in hit[:1]:
+        rate, answers = cell["leak_rate"], cell["evidence"].get(Rung.FULL, 0)
+        of = f" of {cell['benchmark']}" if several else ""
+        message = f"{rate['leaked']:,} of {counted(rate['items'], 'item', 'items')}{of} leaked into {cell['corpus']}"
+        if answers:
+            label = "answer" if cell.get("asked", True) else "label"
+            message += f", {answers:,} of them with their {label}"
+        messages.append(message + _up_to(rate) + ".")
+    if len(hit) > 1:
+        others = counted(len(hit) - 1, "other comparison", "other comparisons")
+        messages.append(f"Leaks were found in {others} as well.")
+    messages += [f"{cell['model']} has seen {cell['benchmark']}." for cell in seen[:2]]
+    if len(seen) > 2:
+        messages.append(f"So have {counted(len(seen) - 2, 'other model', 'other models')}.")
+    if messages:
+        return " ".join(messages)
+    if near := _undecided(cells):
+        return f"No leak is proven; {counted(near, 'item is', 'items are')} undecided, and people have to look."
+    open_ = [cell for cell in cells if cell["status"] == "qualified" and not is_pair(cell)]
+    if open_:
+        names = ", ".join(dict.fromkeys(target(cell)[1] for cell in open_[:TOP]))
+        return f"Nothing is confirmed, and {names} could not be cleared: the claims below say what would settle it."
+    if any(cell["status"] == "clean" for cell in cells):
+        return "Nothing was found by these methods; the claims below say which effects they would have detected."
+    return "Nothing could be tested."
+
+
+def _numbers(
+    cells: Sequence[Cell], owed: Sequence[Mapping[str, str]], most: int = 4
+) -> list[dict[str, str]]:
+    """The numbers that carry the answer, each with a few words."""
+    several = len({cell["benchmark"] for cell in cells}) > 1
+    numbers = []
+    hit, seen = _hit(cells), _seen(cells)
+    for cell in hit[: 1 if len(hit) == 1 else 2]:
+        of = f" of {cell['benchmark']}" if several else ""
+        rate, bounds = cell["leak_rate"]["value"], cell["leak_rate"]["interval"]
+        words = (
+            f"of the items{of} leaked into {cell['corpus']}; 95 % interval from {percent(bounds['low'])} to "
+            f"{percent(bounds['high'])}"
+        )
+        numbers.append({"value": percent(rate), "words": words})
+    kinds = kinds_of_proof(hit)
+    if hit and sum(kinds.values()):
+        shown = {words: count for words, count in kinds.items() if count}
+        numbers.append(
+            {
+                "value": " + ".join(f"{count:,}" for count in shown.values()),
+                "words": "items by their picture: " + " + ".join(shown),
+            }
+        )
+    for cell in seen[:2]:
+        tests = ", ".join(
+            c["id"].partition("/")[0] for c in _speaking(cell) if c["status"] == "survives"
+        )
+        words = f"has seen {cell['benchmark']}: {tests} passed every control"
+        numbers.append({"value": cell["model"], "words": words})
+    for record in [record for record in owed if record["points"]][:1]:
+        words = f"{record['model']}: {record['sentence']}; {record['sure']}".rstrip("; ")
+        numbers.append({"value": record["points"], "words": words})
+    if not hit and (near := _undecided(cells)):
+        words = (
+            "item undecided: people have to look"
+            if near == 1
+            else "items undecided: people have to look"
+        )
+        numbers.insert(0, {"value": f"{near:,}", "words": words})
+    if not numbers:
+        single = [cell for cell in cells if not is_pair(cell)]
+        numbers = [{"value": target(cell)[1], "words": in_words(cell)} for cell in single]
+    return numbers[:most]
+
+
+def shown_figure(figures: Sequence[Figure], top: Sequence[Mapping[str, Any]]) -> Figure | None:
+    """The figure of the most pressing claim about a model that has one: the model beside its references."""
+    names = {"twin-drop": "slopes-", "order": "order-", "cohort": "delta-tails"}
+    for claim in top:
+        start = names.get(claim["id"].partition("/")[0])
+        if start is not None:
+            for figure in figures:
+                if figure.name.startswith(start):
+                    return figure
+    return next(iter(figures), None)
+
+
 def _leaked(cells: Sequence[Cell]) -> dict[str, Any]:
     """The worst cells in words; how many more there are."""
     several = len({cell["benchmark"] for cell in cells}) > 1
-    hit = [cell for cell in cells if cell["leak_rate"] and cell["leak_rate"]["leaked"]]
-    hit.sort(key=lambda cell: -cell["leak_rate"]["value"])
+    hit = _hit(cells)
     lines = [
         {
             "rate": percent(cell["leak_rate"]["value"]),
@@ -335,11 +369,7 @@ def _leaked(cells: Sequence[Cell]) -> dict[str, Any]:
         }
         for cell in hit[:TOP]
     ]
-    seen = [
-        f"{cell['model']} has seen {cell['benchmark']}"
-        for cell in cells
-        if cell["model"] is not None and not is_pair(cell) and cell["status"] == "survives"
-    ]
+    seen = [f"{cell['model']} has seen {cell['benchmark']}" for cell in _seen(cells)]
     near = sum(cell["evidence"].get(Rung.UNDECIDED, 0) for cell in cells if cell not in hit)
     return {"lines": lines, "more": len(hit) - len(lines), "seen": seen, "undecided": near}
 
@@ -385,46 +415,6 @@ def _sure(cells: Sequence[Cell], recommendations: Sequence[Mapping[str, Any]]) -
         why = "; each claim says why" if claims else f": {ONE_FORM}" if untold else ""
         messages.append(f"Nothing could be tested{why}.")
     return {"sure": messages[:TOP], "measured": measured}
-
-
-# Recommendations for a single run.
-
-
-LISTED = "; they are listed in actions.jsonl."
-
-
-def advice_for(run: Run, advice: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """An audit lists items in actions.jsonl; without one, `heldout sanitize` makes the clean split.
-
-    Commands are complete: with this run's folder and, where one is read, this benchmark.
-    """
-    records = [{**record, "sentence": _whole(record["sentence"], run)} for record in advice]
-    if (run.path / "actions.jsonl").exists():
-        return records
-    for record in records:
-        record["sentence"] = record["sentence"].replace(LISTED, ".")
-    if any(record.get("action") == REPLACE for record in records):
-        return records  # a split without what leaked would be empty
-    last = max(
-        (n for n, record in enumerate(records) if record.get("action") == "remove"), default=None
-    )
-    if last is not None:
-        source = run.manifest()["inputs"]["benchmark"]["source"]
-        command = shlex.join(
-            ["heldout", "sanitize", source, "--run", str(run.path), "--out", "clean"]
-        )
-        bare = any(record.get("action") == ACTIONS[Rung.COPY] for record in records)
-        also = ", and without the items whose picture alone did" if bare else ""
-        records[last]["sentence"] += f" {command} writes the split without what leaked{also}."
-    return records
-
-
-def _whole(sentence: str, run: Run) -> str:
-    folder = shlex.quote(str(run.path))
-    named = sentence.replace("(heldout review)", f"(heldout review {folder})")
-    for verb in ("detect", "review"):
-        named = named.replace(f"heldout {verb} RUN", f"heldout {verb} {folder}")
-    return named
 
 
 # The answer to the question in the title, and the status that colours it.

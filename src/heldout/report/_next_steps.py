@@ -1,0 +1,135 @@
+"""What to do: recommendations with this run's paths, and the commands to copy."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from heldout.errors import counted
+from heldout.evidence import Rung
+from heldout.store import Run
+from heldout.verdict import ACTIONS, REPLACE
+
+LISTED = "; they are listed in actions.jsonl."
+_REMOVED = (ACTIONS[Rung.FULL], ACTIONS[Rung.COPY], ACTIONS[Rung.TEXT])
+_OPENED = re.compile(r"\bheldout (review|detect|report)(?: RUN\b|(?=[).,;:]|$))")
+
+
+def advice_for(run: Run, advice: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """An audit lists items in actions.jsonl; without one, `heldout sanitize` makes the clean split.
+
+    Commands are complete: with this run's folder and, where one is read, this benchmark.
+    """
+    records = [{**record, "sentence": with_paths(record["sentence"], run)} for record in advice]
+    if (run.path / "actions.jsonl").exists():
+        listed = LISTED.replace("actions.jsonl", str(run.path / "actions.jsonl"))
+        return [
+            {**record, "sentence": record["sentence"].replace(LISTED, listed)} for record in records
+        ]
+    for record in records:
+        record["sentence"] = record["sentence"].replace(LISTED, ".")
+    if any(record.get("action") == REPLACE for record in records):
+        return records  # a split without what leaked would be empty
+    last = max(
+        (n for n, record in enumerate(records) if record.get("action") == "remove"), default=None
+    )
+    if last is not None:
+        bare = any(record.get("action") == ACTIONS[Rung.COPY] for record in records)
+        also = ", and without the items whose picture alone did" if bare else ""
+        records[last]["sentence"] += (
+            f" {sanitize_command(run)} writes the split without what leaked{also}."
+        )
+    return records
+
+
+def with_paths(sentence: str, run: Run) -> str:
+    """Commands in a sentence, with this run's folder where they read one."""
+    folder = shlex.quote(str(run.path))
+    named = _OPENED.sub(lambda match: f"heldout {match[1]} {folder}", sentence)
+    return named.replace("--run RUN", f"--run {folder}").replace(
+        "(heldout sanitize)", f"({sanitize_command(run)})"
+    )
+
+
+def sanitize_command(run: Run) -> str:
+    benchmark = run.manifest()["inputs"]["benchmark"]
+    settings = benchmark.get("settings", {})
+    words = ["heldout", "sanitize", benchmark["source"], "--run", str(run.path)]
+    for field, column in settings.get("mapping", {}).items():
+        words += ["--map", f"{field}={column}"]
+    for name in ("images", "preset", "reader"):
+        if settings.get(name):
+            words += [f"--{name}", str(settings[name])]
+    return shlex.join([*words, "--out", _folder("clean", benchmark)])
+
+
+def _folder(kind: str, benchmark: Mapping[str, Any]) -> str:
+    plain = re.sub(r"[^\w.-]+", "-", str(benchmark.get("name", ""))).strip("-.")
+    return f"{kind}-{plain}" if plain else kind
+
+
+def next_steps(runs: Sequence[Run], advice: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Steps in the order in which they are worth doing, each with the commands that do it.
+
+    ``advice``: recommendations of the verdict, each with the benchmark that it is about.
+    """
+    several = len(runs) > 1
+    steps, leaky = [], []
+    for run in runs:
+        benchmark = run.manifest()["inputs"]["benchmark"]
+        mine = [record for record in advice if record.get("benchmark") in (None, benchmark["name"])]
+        of = f" of {benchmark['name']}" if several else ""
+        counts = {record["action"]: 0 for record in mine if "action" in record}
+        for record in mine:
+            if "action" in record:
+                counts[record["action"]] += record["items"]
+        leaked = sum(counts.get(action, 0) for action in dict.fromkeys(_REMOVED))
+        undecided = counts.get(ACTIONS[Rung.UNDECIDED], 0)
+        if REPLACE in counts:
+            all_gone = next(record for record in mine if record.get("action") == REPLACE)
+            steps.append({"sentence": with_paths(all_gone["sentence"], run), "commands": []})
+        elif leaked:
+            left = benchmark["items"] - leaked
+            steps.append(
+                {
+                    "sentence": f"Write a split{of} without the {counted(leaked, 'leaked item', 'leaked items')} "
+                    f"({counted(left, 'item stays', 'items stay')}), and report scores on it.",
+                    "commands": [sanitize_command(run)],
+                }
+            )
+        if undecided:
+            steps.append(_judged(run, f"the undecided pairs of {_items(undecided)}{of}"))
+        elif not leaked and (near := counts.get(ACTIONS[Rung.LOOK_ALIKE], 0)):
+            steps.append(_judged(run, f"the look-alikes of {_items(near)}{of}"))
+        if leaked or undecided:
+            leaky.append(run)
+    if leaky:
+        steps.append(_gated(leaky))
+    seen = [record["sentence"] for record in advice if record["kind"] == "model"]
+    return [*steps, *({"sentence": sentence, "commands": []} for sentence in seen)]
+
+
+def _items(count: int) -> str:
+    return counted(count, "item", "items")
+
+
+def _judged(run: Run, what: str) -> dict[str, Any]:
+    folder = str(run.path)
+    return {
+        "sentence": f"Judge {what} in the browser, then build this report again with the judgements.",
+        "commands": [shlex.join(["heldout", verb, folder]) for verb in ("review", "report")],
+    }
+
+
+def _gated(runs: Sequence[Run]) -> dict[str, Any]:
+    corpora = dict.fromkeys(
+        stage["corpus"] for run in runs for stage in run.manifest().get("stages", {}).values()
+    )
+    names = " or ".join(corpora)
+    folders = [str(run.path) for run in runs]
+    return {
+        "sentence": f"If you train on {names}: list the training rows to remove first.",
+        "commands": [shlex.join(["heldout", "gate", *folders, "--out", "gate"])],
+    }

@@ -1,0 +1,101 @@
+"""Commands to copy: whole, with this run's paths, each where there is something for it to do."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from heldout.evidence import Rung
+from heldout.report._next_steps import next_steps, with_paths
+from heldout.store import Run
+from heldout.verdict.claim import ACTIONS
+from heldout.verdict.overall import REPLACE
+
+
+def _run(folder: Path, name: str = "b", settings: dict[str, Any] | None = None) -> Run:
+    run = Run.create(folder)
+    benchmark = {"name": name, "source": "my bench.jsonl", "items": 40, "settings": settings or {}}
+    stages = {"overlap:web": {"corpus": "web"}}
+    run.write_json(
+        "manifest.json", {**run.manifest(), "inputs": {"benchmark": benchmark}, "stages": stages}
+    )
+    return run
+
+
+def _advice(rung: Rung, items: int, benchmark: str = "b") -> dict[str, Any]:
+    return {
+        "kind": "items",
+        "benchmark": benchmark,
+        "sentence": ".",
+        "action": ACTIONS[rung],
+        "items": items,
+    }
+
+
+def _commands(steps: list[dict[str, Any]]) -> list[list[str]]:
+    return [shlex.split(command) for step in steps for command in step["commands"]]
+
+
+def test_leaked_and_undecided_items_have_a_command_each_and_the_training_set_too(
+    tmp_path: Path,
+) -> None:
+    settings = {"mapping": {"answer": "Answer text"}, "images": "img"}
+    run = _run(tmp_path / "a run", settings=settings)
+    advice = [_advice(Rung.FULL, 2), _advice(Rung.COPY, 9), _advice(Rung.UNDECIDED, 3)]
+    steps = next_steps([run], advice)
+    assert "11 leaked items (29 items stay)" in steps[0]["sentence"]
+    assert "undecided pairs of 3 items" in steps[1]["sentence"]
+    assert "train on web" in steps[2]["sentence"]
+    folder = str(run.path)
+    assert _commands(steps) == [
+        [
+            *("heldout", "sanitize", "my bench.jsonl", "--run", folder),
+            *("--map", "answer=Answer text", "--images", "img", "--out", "clean-b"),
+        ],
+        ["heldout", "review", folder],
+        ["heldout", "report", folder],
+        ["heldout", "gate", folder, "--out", "gate"],
+    ]
+
+
+def test_a_split_that_would_be_empty_is_not_asked_for(tmp_path: Path) -> None:
+    gone = {**_advice(Rung.FULL, 40), "action": REPLACE, "sentence": "Use another benchmark."}
+    steps = next_steps([_run(tmp_path / "run")], [gone, _advice(Rung.FULL, 40)])
+    assert [words[1] for words in _commands(steps)] == ["gate"]
+    assert steps[0]["sentence"] == "Use another benchmark."
+
+
+def test_nothing_leaked_nothing_to_remove(tmp_path: Path) -> None:
+    assert next_steps([_run(tmp_path / "run")], []) == []
+    steps = next_steps([_run(tmp_path / "near")], [_advice(Rung.LOOK_ALIKE, 4)])
+    assert [words[1] for words in _commands(steps)] == ["review", "report"]
+
+
+def test_benchmarks_of_one_audit_pass_one_gate(tmp_path: Path) -> None:
+    runs = [_run(tmp_path / name, name) for name in ("b", "c")]
+    advice = [_advice(Rung.FULL, 2, name) for name in ("b", "c")]
+    commands = _commands(next_steps(runs, advice))
+    assert [words[1] for words in commands] == ["sanitize", "sanitize", "gate"]
+    assert commands[-1][2:4] == [str(run.path) for run in runs]
+
+
+@pytest.mark.parametrize(
+    ("sentence", "whole"),
+    [
+        ("judge them (heldout review RUN).", "judge them (heldout review {})."),
+        ("judge them: heldout review.", "judge them: heldout review {}."),
+        ("heldout review RUN --kind texts", "heldout review {} --kind texts"),
+        ("heldout impact PREDICTIONS --run RUN.", "heldout impact PREDICTIONS --run {}."),
+        ("heldout review shows all", "heldout review shows all"),
+    ],
+)
+def test_no_sentence_leaves_the_folder_to_the_reader(
+    tmp_path: Path, sentence: str, whole: str
+) -> None:
+    run = _run(tmp_path / "my run")
+    once = with_paths(sentence, run)
+    assert once == whole.format(shlex.quote(str(run.path)))
+    assert with_paths(once, run) == once
