@@ -23,7 +23,7 @@ from verdict_recipes import (
     subtle,
     unanswerable,
 )
-from verdicts import counted_claims, examined
+from verdicts import counted_claims, detected, examined
 
 QUICK = DetectSettings(permutations=999, baselines=("r",))
 
@@ -179,6 +179,18 @@ def test_replies_that_are_not_recorded_are_said() -> None:
     )
     assert isinstance(outcome, NotTestable)
     assert outcome.reason == twin_memory.NO_REPLIES
+    empty = _replies({"m": "A" * 9 + "B" * 9, "r": "ABC" * 6})
+    assert empty.answers is not None
+    lost = pl.when(pl.col("outcome") == "right").then("parsed").alias("parsed")
+    outcome = _outcome(replace(empty, answers=empty.answers.with_columns(lost)))
+    assert isinstance(outcome, NotTestable)
+    assert outcome.reason == twin_memory.NO_REPLIES
+
+
+def test_replies_of_which_none_can_be_read_are_not_tested() -> None:
+    finding = _finding(_replies({"m": "?" * 20, "r": "ACD" * 6 + "BB"}))
+    assert finding.direction != "seen"
+    assert finding.details["without_unread"] == {"not_testable": "no reply to a twin can be read"}
 
 
 def test_models_that_answer_every_twin_are_not_tested() -> None:
@@ -315,6 +327,8 @@ def test_remembered_answers_survive_beside_three_families() -> None:
         "place of the right option",
         "items that both answer wrong",
     }
+    (recorded,) = counted_claims(recording, detected(recording))  # from a run folder
+    assert (recorded.status, recorded.sentence) == (claim.status, claim.sentence)
     one = _by_memory(remembered(1, known=0.4, references=1, lineages=1))
     (claim,) = counted_claims(one, examined(one))
     assert claim.status == "qualified"

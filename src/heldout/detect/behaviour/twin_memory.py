@@ -93,11 +93,14 @@ def _arms(twin: str) -> ArmsOf:
             return NOT_OFFERED
         if "parsed" not in offered.columns:
             return NO_REPLIES
-        kept = offered.filter(~pl.col("outcome").is_in(UNREAD)) if leave_out else offered
+        is_wrong = pl.col("outcome") == "wrong"
         # A wrong reply that is not recorded may or may not be the old answer.
-        kept = kept.filter(~((pl.col("outcome") == "wrong") & (pl.col("parsed") == "")))
-        if kept.is_empty():
+        known = offered.filter(~is_wrong | (pl.col("parsed").fill_null("") != ""))
+        if len(known) < len(offered) and known.filter(is_wrong).is_empty():
             return NO_REPLIES
+        kept = known.filter(~pl.col("outcome").is_in(UNREAD)) if leave_out else known
+        if kept.is_empty():
+            return "no reply to a twin can be read"
         draws = _draws(kept, _old_answers(tables)).with_columns(released=pl.lit(False))
         rows = draws.group_by("benchmark_id", "variant", "released", maintain_order=True).agg(
             pl.col("kind").first(), pl.col("right", "wrong", "old", "excess").mean()
