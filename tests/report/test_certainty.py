@@ -103,3 +103,19 @@ def test_the_precision_that_is_shipped_is_the_published_one() -> None:
     for one in re.findall(r"by registration alone \| (\d+)/(\d+) ", page):
         right, said = right + int(one[0]), said + int(one[1])
     assert (right, said) == (published().right, published().said)
+
+
+def test_items_in_several_corpora_are_not_added_up() -> None:
+    """One item can be in both: 4 and 3 items need not be 7."""
+    cells = [
+        {
+            "corpus": name,
+            "evidence": {"same image": count},
+            "by_people": 0,
+            "by_registration": count,
+        }
+        for name, count in (("web", 4), ("books", 3))
+    ]
+    sentence, _ = certainty(cells)
+    assert "4 verified (aligned detail agrees) in web; 3 verified" in sentence
+    assert "7" not in sentence

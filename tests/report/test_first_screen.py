@@ -206,3 +206,13 @@ def test_the_picture_is_the_figure_of_the_most_pressing_claim() -> None:
     chosen = shown_figure(figures, [{"id": "option-order/m"}, {"id": "twin-drop/m"}])
     assert chosen is not None and chosen.name == "slopes-twin"
     assert shown_figure(figures, []) is figures[0] and shown_figure([], []) is None
+
+
+def test_what_would_settle_it_is_about_the_claim_that_is_open() -> None:
+    cells = [cell.as_json() for cell in _verdict([_claim("option-order", "m", "qualified")]).cells]
+    controls = [
+        {"kind": "control", "sentence": f"To settle {claim}.", "claims": [claim]}
+        for claim in ("nearness/web", "option-order/m")
+    ]
+    (sentence,) = first_screen(cells, controls, {})["sure"]
+    assert sentence == "Not settled: 1 claim. To settle option-order/m."

@@ -46,14 +46,14 @@ def test_leaked_and_undecided_items_have_a_command_each_and_the_training_set_too
     run = _run(tmp_path / "a run", settings=settings)
     advice = [_advice(Rung.FULL, 2), _advice(Rung.COPY, 9), _advice(Rung.UNDECIDED, 3)]
     steps = next_steps([run], advice)
-    assert "11 leaked items (29 items stay)" in steps[0]["sentence"]
+    assert "11 items that leaked (29 items stay)" in steps[0]["sentence"]
     assert "undecided pairs of 3 items" in steps[1]["sentence"]
     assert "train on web" in steps[2]["sentence"]
     folder = str(run.path)
     assert _commands(steps) == [
         [
-            *("heldout", "sanitize", "my bench.jsonl", "--run", folder),
-            *("--map", "answer=Answer text", "--images", "img", "--out", "clean-b"),
+            *("heldout", "sanitize", "my bench.jsonl", "--map", "answer=Answer text"),
+            *("--images", "img", "--run", folder, "--out", "clean-b"),
         ],
         ["heldout", "review", folder],
         ["heldout", "report", folder],
@@ -72,6 +72,16 @@ def test_nothing_leaked_nothing_to_remove(tmp_path: Path) -> None:
     assert next_steps([_run(tmp_path / "run")], []) == []
     steps = next_steps([_run(tmp_path / "near")], [_advice(Rung.LOOK_ALIKE, 4)])
     assert [words[1] for words in _commands(steps)] == ["review", "report"]
+
+
+def test_what_was_not_done_yet_comes_last(tmp_path: Path) -> None:
+    run = _run(tmp_path / "run")
+    run.write_json("manifest.json", {**run.manifest(), "stages": {}, "models": {"m": {}}})
+    commands = _commands(next_steps([run], []))
+    assert commands[0] == ["heldout", "detect", str(run.path)]
+    assert commands[1][:3] == ["heldout", "overlap", "my bench.jsonl"]
+    run.write_json("detections.json", {})
+    assert [words[1] for words in _commands(next_steps([run], []))] == ["overlap"]
 
 
 def test_benchmarks_of_one_audit_pass_one_gate(tmp_path: Path) -> None:

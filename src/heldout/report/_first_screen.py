@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from heldout.errors import counted
-from heldout.evidence import PROVEN, Rung
+from heldout.evidence import PICTURED, PROVEN, Rung
 from heldout.report._models import Figure
 from heldout.report._reproduce import percent
 from heldout.report._scores_owed import owed_sentences
@@ -103,9 +103,13 @@ def _rungs(cell: Cell) -> dict[str, str]:
         name = rung_words(rung, answers_compared=compared)
         if not cell.get("asked", True):
             name = name.replace("answer", "label")
-        if rung == Rung.LOOK_ALIKE:  # items here; the claim counts pictures
-            return "item with look-alikes" if count == 1 else "items with look-alikes"
-        return f"{name}s" if rung == Rung.UNDECIDED and count != 1 else name
+        if rung in PICTURED:
+            return name
+        # Items here; claims count pictures, too.
+        name = {Rung.LOOK_ALIKE: "look-alikes", Rung.UNDECIDED: "undecided matches"}.get(
+            Rung(rung), name
+        )
+        return f"{'item' if count == 1 else 'items'} with {name}"
 
     return {
         kind: " · ".join(
@@ -289,8 +293,19 @@ def _sentence(cells: Sequence[Cell]) -> str:
     if open_:
         names = ", ".join(dict.fromkeys(target(cell)[1] for cell in open_[:TOP]))
         return f"Nothing is confirmed, and {names} could not be cleared: the claims below say what would settle it."
-    if any(cell["status"] == "clean" for cell in cells):
-        return "Nothing was found by these methods; the claims below say which effects they would have detected."
+    clean = [cell for cell in cells if cell["status"] == "clean" and not is_pair(cell)]
+    corpora, models = (
+        ", ".join(dict.fromkeys(cell[kind] for cell in clean if cell[kind] is not None))
+        for kind in ("corpus", "model")
+    )
+    if corpora:
+        messages.append(f"None of its items was found in {corpora}.")
+    if models:
+        messages.append(f"No sign was found that {models} saw it in training.")
+    if clean:
+        if all(cell["corpus"] is None for cell in cells):
+            messages.append("No corpus was searched.")
+        return " ".join([*messages, "The claims below say which effects would have been detected."])
     return "Nothing could be tested."
 
 
@@ -309,13 +324,14 @@ def _numbers(
             f"{percent(bounds['high'])}"
         )
         numbers.append({"value": percent(rate), "words": words})
-    kinds = kinds_of_proof(hit)
-    if hit and sum(kinds.values()):
+    # One item can be in several corpora: numbers of different corpora are not added up.
+    kinds = kinds_of_proof(hit[:1])
+    if sum(kinds.values()):
         shown = {words: count for words, count in kinds.items() if count}
         numbers.append(
             {
                 "value": " + ".join(f"{count:,}" for count in shown.values()),
-                "words": "items by their picture: " + " + ".join(shown),
+                "words": f"items in {hit[0]['corpus']} by their picture: {' + '.join(shown)}",
             }
         )
     for cell in seen[:2]:
@@ -399,6 +415,7 @@ def _sure(cells: Sequence[Cell], recommendations: Sequence[Mapping[str, Any]]) -
                 recommendation["sentence"]
                 for recommendation in recommendations
                 if recommendation["kind"] == "control"
+                and {claim["id"] for claim in open_} & set(recommendation["claims"])
             ),
             "",
         )

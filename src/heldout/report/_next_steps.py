@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from heldout.errors import counted
@@ -54,15 +54,21 @@ def with_paths(sentence: str, run: Run) -> str:
 
 
 def sanitize_command(run: Run) -> str:
+    folder = _folder("clean", run.manifest()["inputs"]["benchmark"])
+    return _reading(run, "sanitize", "--run", str(run.path), "--out", folder)
+
+
+def _reading(run: Run, verb: str, *options: str) -> str:
+    """A command that reads the benchmark as it was read for this run."""
     benchmark = run.manifest()["inputs"]["benchmark"]
     settings = benchmark.get("settings", {})
-    words = ["heldout", "sanitize", benchmark["source"], "--run", str(run.path)]
+    words = ["heldout", verb, benchmark["source"]]
     for field, column in settings.get("mapping", {}).items():
         words += ["--map", f"{field}={column}"]
     for name in ("images", "preset", "reader"):
         if settings.get(name):
             words += [f"--{name}", str(settings[name])]
-    return shlex.join([*words, "--out", _folder("clean", benchmark)])
+    return shlex.join([*words, *options])
 
 
 def _folder(kind: str, benchmark: Mapping[str, Any]) -> str:
@@ -92,9 +98,12 @@ def next_steps(runs: Sequence[Run], advice: Sequence[Mapping[str, Any]]) -> list
             steps.append({"sentence": with_paths(all_gone["sentence"], run), "commands": []})
         elif leaked:
             left = benchmark["items"] - leaked
+            corpora = {stage["corpus"] for stage in run.manifest().get("stages", {}).values()}
+            into = " into any corpus" if len(corpora) > 1 else ""
+            gone = counted(leaked, "item that leaked", "items that leaked") + into
             steps.append(
                 {
-                    "sentence": f"Write a split{of} without the {counted(leaked, 'leaked item', 'leaked items')} "
+                    "sentence": f"Write a split{of} without the {gone} "
                     f"({counted(left, 'item stays', 'items stay')}), and report scores on it.",
                     "commands": [sanitize_command(run)],
                 }
@@ -107,6 +116,7 @@ def next_steps(runs: Sequence[Run], advice: Sequence[Mapping[str, Any]]) -> list
             leaky.append(run)
     if leaky:
         steps.append(_gated(leaky))
+    steps += [step for run in runs for step in _not_done_yet(run)]
     seen = [record["sentence"] for record in advice if record["kind"] == "model"]
     return [*steps, *({"sentence": sentence, "commands": []} for sentence in seen)]
 
@@ -121,6 +131,21 @@ def _judged(run: Run, what: str) -> dict[str, Any]:
         "sentence": f"Judge {what} in the browser, then build this report again with the judgements.",
         "commands": [shlex.join(["heldout", verb, folder]) for verb in ("review", "report")],
     }
+
+
+def _not_done_yet(run: Run) -> Iterator[dict[str, Any]]:
+    """What this run holds nothing of: verdicts on recorded models, a searched corpus."""
+    manifest = run.manifest()
+    if manifest.get("models") and not (run.path / "detections.json").exists():
+        yield {
+            "sentence": "Test what the recorded answers and scores say about the models.",
+            "commands": [shlex.join(["heldout", "detect", str(run.path)])],
+        }
+    if not manifest.get("stages"):
+        yield {
+            "sentence": "Search a corpus that models may have been trained on: its path in place of CORPUS.",
+            "commands": [_reading(run, "overlap", "--against", "CORPUS", "--out", str(run.path))],
+        }
 
 
 def _gated(runs: Sequence[Run]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from heldout.verdict import PLAIN
 
 MEANINGS = {
     "survives": "passed all required controls; the search may still have missed more",
-    "qualified": "there is an effect, but a control is missing, or one failed without explaining it",
+    "qualified": "neither confirmed nor ruled out: a control is missing, or one failed without explaining it",
     "re-attributed": "the effect is there, and something other than a leak explains it",
     "collapses": "models or pictures that cannot have seen the benchmark show the same effect",
     "clean": "no effect found; one of the stated size or larger would have been detected",

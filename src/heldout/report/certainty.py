@@ -54,11 +54,21 @@ def certainty(cells: Sequence[Mapping[str, Any]]) -> tuple[str, str]:
     )
     if not registered and not believed:
         return f"Certain: every copy counted is proven by equal bytes or equal pixels. {_MORE}", ""
-    message = ", ".join(f"{count:,} {how}" for how, count in kinds.items() if count)
+    hit = [cell for cell in cells if sum(kinds_of_proof([cell]).values())]
+    message = _counted(kinds)
+    if len(hit) > 1:
+        # One item can be in several corpora: its kinds of proof are not added up.
+        message = "; ".join(
+            f"{_counted(kinds_of_proof([cell]))} in {cell['corpus']}" for cell in hit
+        )
     if not registered:
         return f"Items by their picture: {message}. {_MORE}", ""
     measured = _measured(published()) if rendered else _NOT_MEASURED
     return f"Items by their picture: {message}. {_MORE}", measured
+
+
+def _counted(kinds: Mapping[str, int]) -> str:
+    return ", ".join(f"{count:,} {how}" for how, count in kinds.items() if count)
 
 
 def _measured(precision: CopyPrecision) -> str:

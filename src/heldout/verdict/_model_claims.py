@@ -171,7 +171,7 @@ def _sentence(
         return f"Whether {model} {have} seen {benchmark} cannot be tested by {what} tests."
     effect = finding.effect
     message = (
-        f"{finding.detector}: {effect.name} {effect.value:.3g} [{effect.low:.3g}, {effect.high:.3g}]"
+        f"{finding.detector}: {effect.name} = {effect.value:.3g} [{effect.low:.3g}, {effect.high:.3g}]"
         + (f", corrected p = {q:.2g}" if finding.p is not None else ", no p without a baseline")
         + _beside(finding)
     )

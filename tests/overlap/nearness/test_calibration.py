@@ -119,7 +119,7 @@ def test_alpha_that_the_null_cannot_resolve_is_refused_with_the_size_it_needs() 
     grouped = reference_null(
         np.linspace(0, 1, 999), encoder="e", source="s", related=np.arange(999) // 2
     )
-    with pytest.raises(InputError, match=r"groups of 2\.0 count once"):
+    with pytest.raises(InputError, match=r"related pictures, 2\.0 on average, count as one"):
         threshold(grouped, 0.006)
 
 
