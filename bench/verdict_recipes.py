@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -144,16 +144,23 @@ def _settings(references: Sequence[str], lineages: int = 0, **more: Any) -> Dete
 
 
 def _twins(
-    rng: Rng, chances: Mapping[str, tuple[Floats, Floats]], clusters: Sequence[int]
+    rng: Rng,
+    chances: Mapping[str, tuple[Floats, Floats]],
+    clusters: Sequence[int],
+    old: Mapping[str, Floats] | None = None,
 ) -> ScoreTables:
-    """By model the chance to be right on each original and on its twin."""
+    """By model the chance to be right on each original and on its twin, and ``old``: the chance that a wrong
+    reply to the twin is the old answer for another reason than a guess."""
     n = len(clusters)
     gold = rng.integers(0, 4, n)
     twin = (gold + rng.integers(1, 4, n)) % 4
     frames = []
     for name, (first, second) in chances.items():
         frames.append(_answers(name, "original", gold, rng.random(n) < first, rng))
-        frames.append(_answers(name, "twin", twin, rng.random(n) < second, rng))
+        right, wrong = rng.random(n) < second, (twin + rng.integers(1, 4, n)) % 4
+        if old is not None and name in old:
+            wrong = np.where(rng.random(n) < old[name], gold, wrong)
+        frames.append(_answers(name, "twin", twin, right, rng, said=wrong))
     return _asked(frames, clusters)
 
 
@@ -230,7 +237,50 @@ def remembered(
         own = special.expit(first), special.expit(first + 0.3 + 0.15 * rng.normal())
         mine = recalled if name == MODEL else np.zeros(n, dtype=bool)
         chances[name] = np.where(mine, 1.0, own[0]), np.where(mine, 0.05, own[1])
-    tables = _twins(rng, chances, range(n))
+    tables = _twins(rng, chances, range(n), {MODEL: recalled.astype(float)})
+    return Recording(tables, [(TWIN_DROP, _settings(names, lineages))], f"twin-drop/{MODEL}")
+
+
+def alike(
+    seed: int,
+    *,
+    share: float = 0.25,
+    better: float = 0.8,
+    references: int = 3,
+    lineages: int = 3,
+    n: int = 495,
+) -> Recording:
+    """A share of the twins shows what the original shows, so that who sees it gives the old answer."""
+    rng = np.random.default_rng([seed, 15])
+    ease, failed = rng.normal(size=n), rng.random(n) < share
+    names = _references(references)
+    chances, old = {}, {}
+    for name in (MODEL, *names):
+        skill = special.expit(ease + 0.3 * rng.normal() + (better if name == MODEL else 0.0))
+        chances[name] = skill, np.where(failed, GUESS * (1 - skill), skill)
+        old[name] = np.where(failed, skill / (1 - GUESS * (1 - skill)), 0.0)
+    tables = _twins(rng, chances, range(n), old)
+    return Recording(tables, [(TWIN_DROP, _settings(names, lineages))], f"twin-drop/{MODEL}")
+
+
+def subtle(
+    seed: int,
+    *,
+    better: float = 0.8,
+    references: int = 3,
+    lineages: int = 3,
+    n: int = 495,
+) -> Recording:
+    """The harder a twin, the more it looks like its original, and the model is wrong on hard ones alone."""
+    rng = np.random.default_rng([seed, 16])
+    ease = 1.5 * rng.normal(size=n)
+    pull = special.expit(-ease - 0.5)
+    names = _references(references)
+    chances = {}
+    for name in (MODEL, *names):
+        skill = special.expit(ease + 0.3 * rng.normal() + (better if name == MODEL else 0.0))
+        chances[name] = skill, skill
+    tables = _twins(rng, chances, range(n), dict.fromkeys(chances, pull))
     return Recording(tables, [(TWIN_DROP, _settings(names, lineages))], f"twin-drop/{MODEL}")
 
 
@@ -576,3 +626,33 @@ CONTAMINATED: tuple[Recipe, ...] = (
     ),
     Recipe("loss: fresh items of other answer lengths", other_lengths, True),
 )
+_FAMILIES = {"references": 3, "lineages": 3}
+#: twins looked at by twin-drop and by twin-memory, beside references of three families
+TWINS: tuple[Recipe, ...] = (
+    Recipe(
+        "75 % unanswerable, model better by .8",
+        partial(unanswerable, share=0.75, better=0.8, **_FAMILIES),
+    ),
+    Recipe(
+        "75 % unanswerable, model better by 1.6",
+        partial(unanswerable, share=0.75, better=1.6, **_FAMILIES),
+    ),
+    Recipe(
+        "90 % unanswerable, model better by 1.6",
+        partial(unanswerable, share=0.9, better=1.6, **_FAMILIES),
+    ),
+    Recipe("published rates", partial(published, lineages=3)),
+    Recipe("harder by an SD of .37", partial(harder, **_FAMILIES)),
+    Recipe("25 % show the original, model better by .8", alike),
+    Recipe("harder twins look more like the original, model better by .8", subtle),
+    Recipe("5 % of the answers remembered", partial(remembered, known=0.05), True),
+    Recipe("10 % of the answers remembered", partial(remembered, known=0.1), True),
+    Recipe("20 % of the answers remembered", partial(remembered, known=0.2), True),
+    Recipe("40 % of the answers remembered", partial(remembered, known=0.4), True),
+)
+
+
+def looked_at_by(detector: str, recording: Recording) -> Recording:
+    """The same recording, looked at by this detector instead."""
+    looks = [((detector,), settings) for _, settings in recording.looks]
+    return replace(recording, looks=looks, claim=f"{detector}/{MODEL}")

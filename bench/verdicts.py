@@ -1,12 +1,14 @@
 """What the verdict calls models whose memory is known, over many simulated benchmarks.
 
     python bench/verdicts.py [--replicates 200] [--only TEXT] [--public 2]
+    python bench/verdicts.py --twins [--replicates 200] [--only TEXT]
 
 Every recipe of `verdict_recipes.py` is recorded and looked at as `heldout detect` does. Prints a Markdown
 table: how often the counted test has p ≤ .05, how often the claim *survives* (wrong for clean models) and how
 often it is *clean* (wrong for contaminated ones), with the upper end of an exact one-sided 95 % interval.
 The first ``--public`` replicates of each recipe are also written as run folders and given to
-``heldout.detect``, which has to say the same.
+``heldout.detect``, which has to say the same. ``--twins`` looks at the same twins by twin-drop and by
+twin-memory, and prints both side by side.
 """
 
 from __future__ import annotations
@@ -19,7 +21,16 @@ from pathlib import Path
 
 from heldout.stats import binomial_interval
 from heldout.verdict import Claim, Examination, detect_run, judge, look
-from verdict_recipes import CLEAN, CONTAMINATED, THREE, Recipe, Recording, write_run
+from verdict_recipes import (
+    CLEAN,
+    CONTAMINATED,
+    THREE,
+    TWINS,
+    Recipe,
+    Recording,
+    looked_at_by,
+    write_run,
+)
 
 
 def examined(recording: Recording) -> list[Examination]:
@@ -71,8 +82,12 @@ def main() -> None:
     parser.add_argument("--replicates", type=int, default=200)
     parser.add_argument("--only", default="", help="recipes whose name holds this text")
     parser.add_argument("--public", type=int, default=2)
+    parser.add_argument("--twins", action="store_true", help="twin-drop beside twin-memory")
     options = parser.parse_args()
     print(f"{options.replicates} replicates of each recipe\n")
+    if options.twins:
+        _side_by_side(options.replicates, options.only)
+        return
     tables = (
         ("clean models", CLEAN),
         ("contaminated models", CONTAMINATED),
@@ -111,6 +126,34 @@ def _row(recipe: Recipe, replicates: int, public: int) -> str:
         if status not in ("survives", "clean")
     )
     return f"| {recipe.name} | {' | '.join(cells)} | {rest or '–'} |"
+
+
+def _side_by_side(replicates: int, only: str) -> None:
+    """Of each twin detector: p ≤ .05 on memory's side, *survives* with its upper bound, and *clean*."""
+    print(
+        "| twins | models | twin-drop: seen | survives | clean | twin-memory: seen | survives | clean |"
+    )
+    print("|---|---|--:|--:|--:|--:|--:|--:|", flush=True)
+    for recipe in TWINS:
+        if only not in recipe.name:
+            continue
+        cells = []
+        for detector in ("twin-drop", "twin-memory"):
+            counts: Counter[str] = Counter()
+            for seed in range(replicates):
+                recording = looked_at_by(detector, recipe.make(seed))
+                (made,) = examined(recording)
+                counts[verdict_of(recording, [made])] += 1
+                mine = [f for f in made.findings if f.id == recording.claim]
+                counts["seen"] += any(finding.direction == "seen" for finding in mine)
+            high = binomial_interval(counts["survives"], replicates, 0.9).high
+            cells += [
+                f"{counts['seen'] / replicates:.2f}",
+                f"{counts['survives'] / replicates:.2f} (≤ {high:.2f})",
+                f"{counts['clean'] / replicates:.2f}",
+            ]
+        kind = "contaminated" if recipe.contaminated else "clean"
+        print(f"| {recipe.name} | {kind} | {' | '.join(cells)} |", flush=True)
 
 
 if __name__ == "__main__":

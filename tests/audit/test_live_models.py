@@ -133,9 +133,11 @@ def test_twins_are_asked_and_tested_against_what_was_released(
     told["benchmarks"][0]["twins"] = {"twin": "leaky/twins.jsonl"}
     path.write_text(yaml.safe_dump(told))
     done = run_audit(read_audit(path), quiet=True)
-    assert done.plan.claims["leaky"] == ["twin-drop/served"]
+    assert done.plan.claims["leaky"] == ["twin-drop/served", "twin-memory/served"]
     (cell,) = done.overall.cells
-    (claim,) = cell.claims
+    claim, memory = cell.claims
+    assert "wrong replies give the old answer" in memory.sentence
+    assert memory.status == "qualified"
     assert (
         claim.status == "qualified"
     )  # without a clean reference twins may be harder for everybody

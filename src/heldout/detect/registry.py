@@ -23,6 +23,7 @@ from heldout.detect.behaviour import (
     slot_guess,
     twin_consistency,
     twin_drop,
+    twin_memory,
 )
 from heldout.detect.detector import Detector
 from heldout.detect.finding import Finding, NotTestable, Outcome, not_testable
@@ -131,6 +132,7 @@ _BUILT_IN = (
     top_k_overlap.DETECTOR,
     blind.DETECTOR,
     twin_drop.DETECTOR,
+    twin_memory.DETECTOR,
     twin_consistency.DETECTOR,
     option_order.DETECTOR,
     circular.DETECTOR,

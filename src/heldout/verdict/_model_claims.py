@@ -6,6 +6,7 @@ Holm within a claim, Benjamini–Yekutieli across claims: the family is all test
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from heldout.detect import ALPHA, Finding, NotTestable, detectors
 from heldout.stats import adjust
@@ -219,6 +220,7 @@ def _beside(finding: Finding) -> str:
     dropping = bool(drops) and finding.effect.name.startswith("drop")
     if dropping and (mean := sum(drops) / len(drops)) >= NOTABLE:
         message += f"; the references themselves drop by {mean:.2g}"
+    message += _old_answers(finding)
     right: Mapping[str, float] = finding.details.get("references_right", {})
     for form, own in list(finding.details.get("accuracy", {}).items())[:1]:
         seen = finding.direction == "seen"
@@ -229,6 +231,19 @@ def _beside(finding: Finding) -> str:
                 "references: memory, or weaker references"
             )
     return message
+
+
+def _old_answers(finding: Finding) -> str:
+    """What wrong replies to twins give, where that was counted."""
+    counts: Mapping[str, Any] = finding.details.get("old_answer", {})
+    if not counts:
+        return ""
+    others = [share for name, share in counts["among_wrong"].items() if name != finding.cell.model]
+    message = f"; {counts['old']:.3g} of {counts['wrong']:.3g} wrong replies give the old answer"
+    if not others:
+        return message
+    shares = dict.fromkeys(f"{share:.0%}" for share in (min(others), max(others)))
+    return f"{message}, and {' to '.join(shares)} of the references'"
 
 
 def _looks_seen(finding: Finding) -> bool:

@@ -244,6 +244,13 @@ REQUIRED: tuple[RequiredControl, ...] = (
         "does a favourite place explain it?",
         "record which options were shown, in their order",
     ),
+    RequiredControl(
+        "items that both answer wrong",
+        (ANSWERS,),
+        "is the old answer more frequent on items that a reference answers wrong, too?",
+        "ask more items, or name more baselines",
+        "ask more items, or give more baselines: heldout detect RUN --baseline MODEL",
+    ),
 )
 
 

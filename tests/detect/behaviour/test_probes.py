@@ -130,7 +130,14 @@ def test_a_paraphrase_that_masks_another_word_is_left_out() -> None:
 
 def test_a_form_nobody_asked_about_says_how_to_ask() -> None:
     tables = answers_of({("m", "original"): "1" * 9})
-    for name in ("twin-drop", "circular", "option-order", "choice-confusion", "slot-guess"):
+    for name in (
+        "twin-drop",
+        "twin-memory",
+        "circular",
+        "option-order",
+        "choice-confusion",
+        "slot-guess",
+    ):
         found = _outcome(name, tables, "m")
         assert isinstance(found, NotTestable)
         assert "needs" in found.reason
@@ -146,6 +153,7 @@ def test_detectors_of_scores_say_that_there_are_none() -> None:
     assert not checks
     assert {one.detector for one in outcomes} <= {
         "twin-drop",
+        "twin-memory",
         "circular",
         "option-order",
         "choice-confusion",

@@ -29,6 +29,7 @@ models:
 baselines: [weak, other]
 permutations: 999
 output: out
+detectors: [twin-drop]
 """
 
 
@@ -169,6 +170,8 @@ def test_answers_in_one_form_make_a_cell_on_every_page_and_no_claim(tmp_path: Pa
         rows = [json.loads(line) for line in path.read_text().splitlines()]
         _rows(path, [row for row in rows if row["variant"] == "original"])
     shutil.rmtree(tmp_path / "out")
+    audit = AUDIT.replace("detectors: [twin-drop]\n", "")  # a detector that is named is a claim
+    (tmp_path / "audit.yaml").write_text(audit)
     done = run_audit(read_audit(tmp_path / "audit.yaml"), quiet=True)
     assert [(cell.on, cell.claims) for cell in done.overall.cells] == [("target", [])]
     for page in ("report.html", "trees/report.html", "trees/report.md"):

@@ -86,23 +86,28 @@ def twins_of(tables: ScoreTables, model: str) -> list[str]:
     return sorted(name for name in names if name == TWIN or name.startswith(f"{TWIN}-")) or [TWIN]
 
 
+def of_twins(finding: Finding, tables: ScoreTables, twin: str) -> Finding:
+    """The finding named after its set of twins, with what is known about them."""
+    details = {
+        **finding.details,
+        "twins": dict(tables.twins.get(twin, {})),
+        "twins_unchanged": {
+            "count": len(tables.unchanged.get(twin, ())),
+            "others": len(tables.twin_items.get(twin, ())),
+            "sentence": unchanged_note(tables, twin),
+        },
+    }
+    name = finding.id if twin == TWIN else f"{finding.id}/{twin}"
+    return finding.model_copy(update={"id": name, "details": details})
+
+
 def find(tables: ScoreTables, settings: DetectSettings) -> Iterator[Outcome]:
     for model in tables.answering:
         for twin in twins_of(tables, model):
             outcome = compare(probe_for(twin), tables, settings, model)
             text = unchanged_note(tables, twin)
             if isinstance(outcome, Finding):
-                name = outcome.id if twin == TWIN else f"{outcome.id}/{twin}"
-                details = {
-                    **outcome.details,
-                    "twins": dict(tables.twins.get(twin, {})),
-                    "twins_unchanged": {
-                        "count": len(tables.unchanged.get(twin, ())),
-                        "others": len(tables.twin_items.get(twin, ())),
-                        "sentence": text,
-                    },
-                }
-                outcome = outcome.model_copy(update={"id": name, "details": details})
+                outcome = of_twins(outcome, tables, twin)
             elif text and outcome.reason != LACKING:
                 outcome = outcome.model_copy(update={"reason": f"{outcome.reason}: {text}"})
             yield outcome

@@ -4,9 +4,10 @@ Images are easy or hard for all their questions, for all models and for each on 
 the first option, and the release puts the right one there most often. ``dose`` is how often the target
 has seen the benchmark: of the items it remembers it gives the released answer whatever it is asked, in the
 released letter or word. At dose 0 every detector's null hypothesis is true, but for twin-drop without
-references where the release is skewed: a twin moves the answer. ``easier`` makes twins and confused choices
-easier for everybody, without any memory. ``skewed`` is what the release does,
-``together`` how much a form (a twin's picture) suits all questions about an image or none.
+references where the release is skewed: a twin moves the answer. Some pictures attract all models, or one of
+them, to the released answer where they are wrong. ``easier`` makes twins and confused choices easier for
+everybody, without any memory. ``skewed`` is what the release does, ``together`` how much a form (a twin's
+picture) suits all questions about an image or none.
 """
 
 from __future__ import annotations
@@ -48,10 +49,14 @@ def planted_answers(
     together: float = 0.4,
 ) -> ScoreTables:
     rng = np.random.default_rng([seed, 78])
+    slips = np.random.default_rng([seed, 79])  # which wrong option a wrong reply names
     codes = np.repeat(np.arange(clusters), rng.integers(1, 9, clusters))
     n = len(codes)
     gold = rng.choice(OPTIONS, n, p=_RELEASED if skewed else None)
     twin_gold = (gold + rng.integers(1, OPTIONS, n)) % OPTIONS
+    pull = slips.normal(size=clusters)[
+        codes
+    ]  # some twins look more like their originals than others
     shared = rng.normal(size=clusters)[codes] + 0.7 * rng.normal(size=n)
     frames = []
     for model in MODELS:
@@ -75,7 +80,13 @@ def planted_answers(
             right = np.where(known, rng.random(n) < memory, right)
             read = rng.random(n) >= unparsed
             outcome = np.where(read, np.where(right, "right", "wrong"), "unparsed")
-            frames.append(_frame(model, variant, _LETTERS[place], outcome))
+            wrong = (place + slips.integers(1, OPTIONS, n)) % OPTIONS
+            wrong = np.where((slips.random(n) < FAVOURITE) & (place != 0), 0, wrong)
+            drawn = pull + together * slips.normal(size=clusters)[codes]
+            drawn_back = known | (slips.random(n) < 1.0 / (1.0 + np.exp(1.0 - drawn)))
+            wrong = np.where(drawn_back & (place != gold), gold, wrong)
+            reply = np.where(read, _LETTERS[np.where(right, place, wrong)], "")
+            frames.append(_frame(model, variant, _LETTERS[place], reply, outcome))
 
         answer("original", gold, 0.0, 1.0)
         answer("twin", twin_gold, easier, 0.1)
@@ -91,7 +102,11 @@ def planted_answers(
 
 
 def _frame(
-    model: str, variant: str, gold: NDArray[np.str_], outcome: NDArray[np.str_]
+    model: str,
+    variant: str,
+    gold: NDArray[np.str_],
+    reply: NDArray[np.str_],
+    outcome: NDArray[np.str_],
 ) -> pl.DataFrame:
     n = len(gold)
     return pl.DataFrame(
@@ -101,6 +116,7 @@ def _frame(
             "variant": [variant] * n,
             "draw": np.zeros(n, dtype=np.int32),
             "gold": gold,
+            "parsed": reply,
             "outcome": outcome,
             "template": ["planted/1"] * n,
         }

@@ -22,6 +22,7 @@ REACH = "reach of the test"
 JUDGED = "twins that were judged"
 CHANGED = "twins that differ"
 RECORDED = "answers that are recorded"
+BOTH_WRONG = "items that both answer wrong"
 MOST_LOST = 0.2  # of a model's replies; with more of them unreadable nothing is called clean
 # Of the pairs that could have been asked. What is lost on one side alone moves a difference by up to its
 # share, and tests of a few hundred items see .1. Unreadable replies may be more: they are tested both ways.
@@ -55,6 +56,7 @@ def behaviour_controls(
         *_unread(strongest),
         *_recorded(strongest),
         *_place(strongest),
+        *_both_wrong(strongest),
     ]
 
 
@@ -238,6 +240,22 @@ def _place(finding: Finding) -> list[Control]:
         f"adjusted for answer position, the difference is {_written(placed)}, p = {placed['p']:.2g}"
     )
     return [Control(name=PLACE, outcome="passed" if same else "failed", reason=reason)]
+
+
+def _both_wrong(finding: Finding) -> list[Control]:
+    """A better model is wrong on other items, where the old answer may attract anybody more."""
+    if "both_wrong" not in finding.details:
+        return []
+    other = finding.details["both_wrong"]
+    if other is None:
+        reason = "the model and the references answer too few of the same items wrong"
+        return [Control(name=BOTH_WRONG, outcome="missing", reason=reason)]
+    same = other["direction"] == finding.direction
+    reason = (
+        f"on {other['n']:,} items that it and a reference answer wrong, the difference is "
+        f"{_written(other)}, p = {other['p']:.2g}"
+    )
+    return [Control(name=BOTH_WRONG, outcome="passed" if same else "failed", reason=reason)]
 
 
 def _written(test: Mapping[str, Any]) -> str:
