@@ -22,7 +22,7 @@ from heldout.overlap.texts.encoders import installed_reader, installed_text_enco
 from heldout.overlap.texts.fields import final_answer
 from heldout.overlap.texts.index import TextSearch
 from heldout.overlap.texts.onnx_encoder import OnnxTextEncoder
-from heldout.overlap.texts.reading import counts, likeliest_chances
+from heldout.overlap.texts.reading import counts, likeliest_chances, may_count
 from heldout.overlap.texts.rewordings import OwnPictures
 
 WORDS = TextSearch(methods=("embedding",), encoder="wordllama")
@@ -82,6 +82,17 @@ def test_where_every_item_leaked_other_texts_of_an_item_do_not_count_by_the_same
     impossible = replace(second, possible=False)
     assert likeliest_chances([impossible]) == {"b": 1.0}
     assert not counts(impossible, likeliest, cut=0.05)
+
+
+def test_a_question_with_one_word_changed_varies_its_own_item_and_rewords_no_other() -> None:
+    ours = "What is composed of nests of malignant cells that recapitulate squamous cells?"
+    theirs = "What is not composed of granulation tissue, inflammatory cells and a crust?"
+    row = {"benchmark_id": "a", "corpus": "web", "corpus_id": "b", "answer_relation": "same"}
+    evidence = {"benchmark_text": ours, "corpus_text": theirs, "generic": False, "short": False}
+    entry = ParaphraseCandidate(row, evidence, own=False, score=0.7)
+    first = {entry.document: 0.7}  # of the items that it does not contradict
+    assert may_count(entry, first, nearest=0.75)
+    assert not may_count(entry, first, nearest=1.1)  # the item that it was made from
 
 
 ASKED = (

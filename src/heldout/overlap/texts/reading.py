@@ -45,6 +45,7 @@ _BATCH = 512  # texts between two steps of the progress bar
 _FEWEST_WORDS = 3  # "15" rewords nothing
 _SHORTER = 0.25  # nor does a text of a quarter of the words
 _WORDS = 0.2  # of a cosine: what two texts with the same rare words are nearer
+_NEARER = 0.15  # a text that much nearer to another text of the benchmark is a variation of that one
 _HALF = 0.5  # chances above it are those of different texts (Storey's lambda)
 #: cosines from which on texts count where no null is large enough: alone, and beside the own picture
 SETTLED: Mapping[str, tuple[float, float]] = {READER: (0.90, 0.72), DEFAULT: (0.85, 0.50)}
@@ -210,7 +211,8 @@ def _settle(
             entry.p = 1.0 - (1.0 - alone.p(margin, entry.similarity)) ** (fewer * chances.of(entry))
         if search.threshold is not None:
             entry.p = 0.0 if entry.similarity >= search.threshold else 1.0
-        entry.possible = _may_count(entry, best_item)
+        nearest = among.nearest[entry.evidence["corpus_text"]]
+        entry.possible = may_count(entry, best_item, nearest)
     likeliest = likeliest_chances(candidates)
     cut = max(ALONE_ALPHA, _cut(likeliest, search.fdr, min(len(index.ids), documents)))
     for entry in candidates:
@@ -292,6 +294,7 @@ class _Neighbours:
         self.margins: list[float] = []  # of every text's nearest that is known to be different
         self.together: list[float] = []  # of pairs about one picture with different answers
         self._own_next: list[NDArray[np.float64]] = []  # per text its nearest about other pictures
+        self.nearest: dict[str, float] = {}  # per text of the corpus the highest score of any text
         self._compare()
 
     def _compare(self) -> None:
@@ -334,6 +337,7 @@ class _Neighbours:
             batch = texts[first : first + _BATCH]
             for text, scores in zip(batch, self._reading.scores(batch, self._texts), strict=True):
                 theirs[text] = _highest(scores, _NEXT + 1)
+                self.nearest[text] = float(scores.max(initial=-1.0))
         margins = []
         for entry in candidates:
             text = entry.evidence["benchmark_text"]
@@ -367,8 +371,11 @@ def _middle(scores: NDArray[np.float64]) -> float:
 _EQUAL = 1e-4  # rounding of one product computed twice
 
 
-def _may_count(entry: ParaphraseCandidate, best_item: Mapping[tuple[str, str, str], float]) -> bool:
-    """What no likeness makes up for."""
+def may_count(
+    entry: ParaphraseCandidate, best_item: Mapping[tuple[str, str, str], float], nearest: float
+) -> bool:
+    """What no likeness makes up for. ``nearest``: the score of the benchmark's nearest text, whatever its
+    answer: a question with "not" put in varies that item, though another one may have its answer."""
     if (
         entry.answer == "different"
         or _too_short(entry)
@@ -382,7 +389,7 @@ def _may_count(entry: ParaphraseCandidate, best_item: Mapping[tuple[str, str, st
         return False  # asked of several pictures: it identifies none
     if entry.evidence["short"] and entry.answer != "same":
         return False
-    return entry.score >= best_item[entry.document]
+    return entry.score >= max(best_item[entry.document], nearest - _NEARER)
 
 
 def _too_short(entry: ParaphraseCandidate) -> bool:
