@@ -45,7 +45,9 @@ _BATCH = 512  # texts between two steps of the progress bar
 _FEWEST_WORDS = 3  # "15" rewords nothing
 _SHORTER = 0.25  # nor does a text of a quarter of the words
 _WORDS = 0.2  # of a cosine: what two texts with the same rare words are nearer
-_NEARER = 0.15  # a text that much nearer to another text of the benchmark is a variation of that one
+_NEARER = (
+    0.15  # a text that much nearer to another text of the benchmark is a variation of that one
+)
 _HALF = 0.5  # chances above it are those of different texts (Storey's lambda)
 #: cosines from which on texts count where no null is large enough: alone, and beside the own picture
 SETTLED: Mapping[str, tuple[float, float]] = {READER: (0.90, 0.72), DEFAULT: (0.85, 0.50)}
