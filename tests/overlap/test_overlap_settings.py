@@ -10,6 +10,7 @@ from heldout.errors import InputError
 from heldout.overlap import OverlapSettings
 
 
+@pytest.mark.usefixtures("default_encoder")
 def test_pixels_is_the_default_where_opencv_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
     assert OverlapSettings().near_encoder == "pixels"

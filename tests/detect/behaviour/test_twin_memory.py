@@ -318,7 +318,7 @@ def test_remembered_answers_survive_beside_three_families() -> None:
     recording = _by_memory(remembered(1, known=0.4))
     (claim,) = counted_claims(recording, examined(recording))
     assert claim.status == "survives"
-    assert "old answer among wrong replies to twin, less the references'" in claim.sentence
+    assert "old answer among wrong replies to twin, less that of the references" in claim.sentence
     assert "wrong replies give the old answer, and " in claim.sentence
     names = {control.name for control in claim.controls}
     assert names >= {

@@ -382,7 +382,9 @@ def _outcome(twin: str, tables: ScoreTables, settings: DetectSettings, model: st
     if isinstance(measured, str):
         return not_testable(NAME, tables.benchmark, model, measured)
     above, main = measured.above, measured.above or measured.own
-    compared = "less the references'" if above else "above its chance among the other wrong options"
+    compared = (
+        "less that of the references" if above else "above its chance among the other wrong options"
+    )
     rows = measured.arms.rows
     finding = model_finding(
         NAME,
