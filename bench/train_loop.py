@@ -930,9 +930,9 @@ def tables(loop: Loop) -> None:
             (target / f"train-{column.replace('_', '-')}.svg").write_text(standalone(drawn))
     table = json.loads((loop.work / "comparison.json").read_text())
     lines = [
-        "| model | well-formed | words right | letter is that of the words | right, all items | "
-        "right, fresh items | right, smuggled items |",
-        "|---|---|---|---|---|---|---|",
+        "| model | well-formed | words right | letter is that of the words | commonest letter | "
+        "right, all items | right, fresh items | right, smuggled items |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for name, row in table["models"].items():
         cells = [
@@ -941,7 +941,7 @@ def tables(loop: Loop) -> None:
         ]
         shares = [row[part] for part in ("well_formed", "thought_right", "letter_of_thought")]
         told = " | ".join(f"{share:.1%}" for share in shares)
-        lines.append(f"| {name} | {told} | {' | '.join(cells)} |")
+        lines.append(f"| {name} | {told} | {_commonest_letter(loop, name)} | {' | '.join(cells)} |")
     lines += ["", "| pair | trainings | items | n | difference | p |", "|---|---|---|---|---|---|"]
     for row in table["pairs"]:
         told = f"{100 * row['difference']:+.1f} [{100 * row['low']:+.1f}, {100 * row['high']:+.1f}]"
@@ -952,6 +952,12 @@ def tables(loop: Loop) -> None:
         )
     lines += ["", *_rewards_table(steps, _different_replies(loop, steps))]
     (target / "train-loop.md").write_text("\n".join(lines) + "\n")
+
+
+def _commonest_letter(loop: Loop, name: str) -> str:
+    replies = (loop.work / "replies" / f"{name}.jsonl").read_text().splitlines()
+    ((letter, count),) = Counter(json.loads(line)["prediction"] for line in replies).most_common(1)
+    return f"{letter}, {count} of {len(replies)}"
 
 
 def _different_replies(loop: Loop, steps: Iterable[str]) -> dict[str, dict[int, int]]:
