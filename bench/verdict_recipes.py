@@ -122,7 +122,7 @@ def _answers(
     )
     if logprobs is None:
         return frame
-    return frame.with_columns(pl.Series("choice_logprobs", logprobs.tolist()))
+    return frame.with_columns(pl.Series("choice_logprobs", logprobs).arr.to_list())
 
 
 def _asked(frames: Sequence[pl.DataFrame], clusters: Sequence[int]) -> ScoreTables:

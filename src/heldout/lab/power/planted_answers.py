@@ -167,7 +167,7 @@ def _frame(
             "parsed": reply,
             "outcome": outcome,
             "template": ["planted/1"] * n,
-            "choice_logprobs": logprobs.tolist(),
+            "choice_logprobs": pl.Series(logprobs).arr.to_list(),
         }
     )
 
