@@ -18,6 +18,7 @@ from heldout.detect import (
 from heldout.detect.behaviour import (
     choice_confusion,
     circular,
+    margins,
     multimodal_leakage,
     option_order,
     slot_guess,
@@ -133,8 +134,10 @@ _BUILT_IN = (
     blind.DETECTOR,
     twin_drop.DETECTOR,
     twin_memory.DETECTOR,
+    margins.TWIN_MARGIN,
     twin_consistency.DETECTOR,
     option_order.DETECTOR,
+    margins.OPTION_MARGIN,
     circular.DETECTOR,
     choice_confusion.DETECTOR,
     multimodal_leakage.DETECTOR,

@@ -133,8 +133,10 @@ def test_a_form_nobody_asked_about_says_how_to_ask() -> None:
     for name in (
         "twin-drop",
         "twin-memory",
+        "twin-margin",
         "circular",
         "option-order",
+        "option-margin",
         "choice-confusion",
         "slot-guess",
     ):
@@ -154,8 +156,10 @@ def test_detectors_of_scores_say_that_there_are_none() -> None:
     assert {one.detector for one in outcomes} <= {
         "twin-drop",
         "twin-memory",
+        "twin-margin",
         "circular",
         "option-order",
+        "option-margin",
         "choice-confusion",
         "slot-guess",
         "multimodal-leakage",

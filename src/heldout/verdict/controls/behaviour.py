@@ -169,6 +169,14 @@ def _skill(finding: Finding) -> list[Control]:
         reason = "at least one reference answers the changed items as well as it does"
         return [Control(name=SKILL, outcome="passed", reason=reason)]
     message = ", ".join(f"{_written(record)} above {name}" for name, record in better.items())
+    # Which wrong option a twin's reader prefers says nothing of how well it reads.
+    among: Mapping[str, Any] | None = finding.details.get("wrong_options")
+    if among is not None and among["direction"] == "seen":
+        reason = (
+            f"it answers the changed items better than every reference ({message}), but among their wrong "
+            f"options, too, it prefers the old answer more than they do: {_written(among)}, p = {among['p']:.2g}"
+        )
+        return [Control(name=SKILL, outcome="passed", reason=reason)]
     reason = (
         f"it answers the changed items better than every reference ({message}), so that wrong or unclear "
         "ones cost it more than them: name a reference that is as good"
