@@ -60,9 +60,9 @@ def _probes(tables: ScoreTables, settings: DetectSettings, model: str) -> list[P
     for choices in changes:
         counted = choices[-1]
         for probe in choices:
-            arms = probe.arms(tables, settings, model, False)
+            arms = _arms(probe, tables, settings, model)
             everybody = all(
-                isinstance(probe.arms(tables, settings, name, False), Arms) for name in references
+                isinstance(_arms(probe, tables, settings, name), Arms) for name in references
             )
             # A margin is of choice items alone: right and wrong of all items may be worth more.
             if probe is not counted and not (
@@ -79,10 +79,21 @@ def _probes(tables: ScoreTables, settings: DetectSettings, model: str) -> list[P
 def _covers(
     arms: Arms | str, counted: Probe, tables: ScoreTables, settings: DetectSettings, model: str
 ) -> bool:
-    other = counted.arms(tables, settings, model, False)
+    other = _arms(counted, tables, settings, model)
     if isinstance(arms, str) or isinstance(other, str):
         return False
     return arms.rows["benchmark_id"].n_unique() >= 0.9 * other.rows["benchmark_id"].n_unique()
+
+
+def _arms(
+    probe: Probe, tables: ScoreTables, settings: DetectSettings, model: str, leave_out: bool = False
+) -> Arms | str:
+    """A probe's arms, read once: every model of a run is compared with the same references."""
+    key = ("arms", probe.name, probe.second, model, leave_out)
+    if key not in tables.memo:
+        tables.memo[key] = probe.arms(tables, settings, model, leave_out)
+    known: Arms | str = tables.memo[key]
+    return known
 
 
 # One change: what each image adds to its difference.
@@ -185,9 +196,10 @@ def _combine(
 @dataclass(frozen=True)
 class CombinedSigns:
     probes: list[Probe]
+    parts: dict[str, dict[str, float] | None]  # of each change, what every image adds
     main: Combination
-    own: Combination
-    placed: Combination | None
+    own: Combination | None = None
+    placed: Combination | None = None
     references: dict[str, Combination] = field(default_factory=dict)
     reference_own: dict[str, Combination] = field(default_factory=dict)
     unusable: dict[str, str] = field(default_factory=dict)
@@ -195,12 +207,18 @@ class CombinedSigns:
 
 
 def measure(
-    tables: ScoreTables, settings: DetectSettings, model: str, leave_out: bool = False
+    tables: ScoreTables,
+    settings: DetectSettings,
+    model: str,
+    *,
+    leave_out: bool = False,
+    controls: bool = True,
 ) -> CombinedSigns | str:
+    """``controls``: also what they need, beside the sum itself."""
     probes = _probes(tables, settings, model)
     if len(probes) < LEAST:
         return TOO_FEW
-    mine = {probe.name: probe.arms(tables, settings, model, leave_out) for probe in probes}
+    mine = {probe.name: _arms(probe, tables, settings, model, leave_out) for probe in probes}
     arms = {name: side for name, side in mine.items() if isinstance(side, Arms)}
     if len(arms) < LEAST:
         return next(str(side) for side in mine.values() if isinstance(side, str))
@@ -211,7 +229,7 @@ def measure(
     for name in settings.baselines:
         if name == model:
             continue
-        theirs = {probe.name: probe.arms(tables, settings, name, leave_out) for probe in kept}
+        theirs = {probe.name: _arms(probe, tables, settings, name, leave_out) for probe in kept}
         reason = _why_unusable(name, arms, theirs)
         if reason:
             unusable[name] = reason
@@ -235,21 +253,20 @@ def measure(
             for probe in kept
         }
 
-    main = _combine(sums(usable.values()))
+    plain = sums(usable.values())
+    main = _combine(plain)
     if main is None:
         return f"fewer than {FEW} images were answered in two of the changes"
+    if not controls:
+        return CombinedSigns(kept, plain, main)
     own = _combine(sums([]), main.scales)
-    placed = {
-        name: value if value is not None else plain
-        for (name, value), plain in zip(
-            sums(usable.values(), adjust=True).items(), sums(usable.values()).values(), strict=True
-        )
-    }
+    adjusted = sums(usable.values(), adjust=True)
+    placed = {name: adjusted[name] or value for name, value in plain.items()}
     single = {name: _combine(sums([theirs])) for name, theirs in usable.items()}
     alone = {name: _combine(sums([], theirs), main.scales) for name, theirs in usable.items()}
-    assert own is not None
     return CombinedSigns(
         kept,
+        plain,
         main,
         own,
         _combine(placed),
@@ -305,7 +322,7 @@ def _outcome(tables: ScoreTables, settings: DetectSettings, model: str) -> Outco
             "least_p": test.least,
             "test": test.method,
             "combined": {"of": names, "z": measured.main.z},
-            "own": test_record(measured.own.tested(settings)),
+            "own": _record(measured.own, settings),
             "place_taken_out": _record(measured.placed, settings),
             "options": True,
             "references": {
@@ -360,7 +377,7 @@ def _ahead(
     records = {}
     twins = measured.arms[probe.name].rows.filter(~pl.col("released"))
     for name in measured.references:
-        arms = probe.arms(tables, settings, name, False)
+        arms = _arms(probe, tables, settings, name)
         assert isinstance(arms, Arms)  # it was compared
         theirs = arms.rows.filter(~pl.col("released")).select("benchmark_id", their="right")
         known = tables.items.select("benchmark_id", "cluster", "position")
@@ -382,7 +399,7 @@ def _without_unread(
     """The same with unreadable replies left out; None if all of this model's were read."""
     if not unread:
         return None
-    other = measure(tables, settings, model, leave_out=True)
+    other = measure(tables, settings, model, leave_out=True, controls=False)
     if isinstance(other, str):
         return {"not_testable": other}
     return test_record(other.main.tested(settings))
