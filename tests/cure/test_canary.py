@@ -267,11 +267,11 @@ def test_who_trained_on_the_release_is_flagged_and_who_did_not_is_not(
 
 def test_one_kind_of_memory_is_enough(planted: PlantedCanaries, tmp_path: Path) -> None:
     for kind in (True, False):  # marks alone, items alone
-        path = _answered(
-            planted,
-            tmp_path,
-            lambda c, kind=kind: _right(c) if (c.mark is not None) == kind else "A",
-        )
+
+        def reply(canary: Canary, kind: bool = kind) -> str:
+            return _right(canary) if (canary.mark is not None) == kind else "A"
+
+        path = _answered(planted, tmp_path, reply)
         (verdict,) = check_canary(planted.key_file, path).verdicts
         assert verdict.flagged, kind
 

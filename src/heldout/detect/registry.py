@@ -18,6 +18,7 @@ from heldout.detect import (
 from heldout.detect.behaviour import (
     choice_confusion,
     circular,
+    combined,
     margins,
     multimodal_leakage,
     option_order,
@@ -142,4 +143,5 @@ _BUILT_IN = (
     choice_confusion.DETECTOR,
     multimodal_leakage.DETECTOR,
     slot_guess.DETECTOR,
+    combined.DETECTOR,
 )

@@ -154,6 +154,7 @@ def test_detectors_of_scores_say_that_there_are_none() -> None:
     outcomes, checks = run_detectors(tables, (), QUICK)
     assert not checks
     assert {one.detector for one in outcomes} <= {
+        "combined",
         "twin-drop",
         "twin-memory",
         "twin-margin",

@@ -8,7 +8,7 @@ references where the release is skewed: a twin moves the answer. Some pictures a
 them, to the released answer where they are wrong. Options have log-probabilities, of which the reply is the
 largest. ``easier`` makes twins and confused choices easier for
 everybody, without any memory. ``skewed`` is what the release does, ``together`` how much a form (a twin's
-picture) suits all questions about an image or none.
+picture) suits all questions about an image or none. ``models``: those to be written down.
 """
 
 from __future__ import annotations
@@ -49,6 +49,7 @@ def planted_answers(
     unparsed: float = 0.0,
     skewed: bool = True,
     together: float = 0.4,
+    models: tuple[str, ...] = MODELS,
 ) -> ScoreTables:
     rng = np.random.default_rng([seed, 78])
     slips = np.random.default_rng([seed, 79])  # which wrong option a wrong reply names
@@ -83,6 +84,8 @@ def planted_answers(
             right = np.where(known, rng.random(n) < memory, right)
             read = rng.random(n) >= unparsed
             outcome = np.where(read, np.where(right, "right", "wrong"), "unparsed")
+            if model not in models:
+                return
             wrong = (place + slips.integers(1, OPTIONS, n)) % OPTIONS
             wrong = np.where((slips.random(n) < FAVOURITE) & (place != 0), 0, wrong)
             drawn = pull + together * slips.normal(size=clusters)[codes]
