@@ -156,9 +156,11 @@ def _skill(finding: Finding) -> list[Control]:
     better = {name: record for name, record in ahead.items() if record["direction"] == "seen"}
     if not ahead:
         return []
-    first: Mapping[str, float] = next(iter(finding.details["accuracy"].values()))
-    right: Mapping[str, float] = finding.details["references_right"]
-    if finding.details["own"]["value"] <= 0 and first["low"] > max(right.values()):
+    accuracy: Mapping[str, Mapping[str, float]] = finding.details.get("accuracy", {})
+    first = next(iter(accuracy.values()), None)
+    right: Mapping[str, float] = finding.details.get("references_right", {})
+    gains = finding.details["own"]["value"] <= 0
+    if gains and first is not None and right and first["low"] > max(right.values()):
         reason = (
             "it answers the changed items as well as the originals, only gains less than the references, "
             f"which are right in at most {max(right.values()):.2f} of the originals where it is right in "
