@@ -16,7 +16,7 @@ from heldout.report import ReportSettings
 EXAMPLE = "Example: heldout report runs/slake"
 
 
-@command(ReportSettings, (Shown("megabytes"), Shown("texts")))
+@command(ReportSettings, (Shown("megabytes"), Shown("texts"), Shown("items")))
 def report_command(
     settings: ReportSettings,
     run: Annotated[

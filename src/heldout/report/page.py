@@ -14,6 +14,7 @@ from heldout.detect import Finding
 from heldout.overlap import Calibration, read_matches, read_text_matches
 from heldout.report._first_screen import first_screen, headline, shown_figure
 from heldout.report._gallery import SMALL, Gallery, make_gallery
+from heldout.report._item_table import SHOWN_MODELS, make_item_table
 from heldout.report._models import (
     Figure,
     measured_rates,
@@ -74,6 +75,7 @@ def write_report(
     radars = [record["figure"] for record in robust if record["figure"] is not None]
     _write_figures(run, [*_nearness_figures(sections), *of_models, *degrees, *radars])
     gallery = make_gallery(run, settings.megabytes, quiet=quiet) if recorded is not None else None
+    item_table = make_item_table(run, settings.items, gallery.numbers if gallery else {})
     corrected = corrected_of(run)
     verdict = benchmark_verdict(run, name, corrected, tried_models(run))
     cells = [cell.as_json() for cell in verdict.cells]
@@ -123,6 +125,8 @@ def write_report(
         "impacts": impact_rows(run),
         "impact_remarks": impact_remarks(run),
         "gallery": gallery or Gallery(),
+        "item_table": item_table,
+        "shown_models": SHOWN_MODELS,
         "small_size": SMALL,
         "checked": run.read_json("check.json") if (run.path / "check.json").exists() else None,
         "dropped": _dropped(run),
@@ -130,10 +134,8 @@ def write_report(
         "manifest": manifest,
         "manifest_text": json.dumps(manifest, indent=1, ensure_ascii=False),
         "commands": commands_shown(manifest["commands"]),
-        "scripts": [script("gallery.js")] if gallery and gallery.total > 1 else [],
     }
-    if record["steps"]:
-        record["scripts"].append(script("copy.js"))
+    record["scripts"] = _scripts(record)
     record["contents"] = _contents(record)
     path = run.path / "report.html"
     write_atomic(path, templates().get_template("report.html.j2").render(record))
@@ -162,11 +164,23 @@ def write_report(
     return path
 
 
+def _scripts(record: dict[str, Any]) -> list[dict[str, Any]]:
+    several, listed = record["gallery"].total > 1, record["item_table"].listed
+    names = (
+        ("blocks.js", several or listed),
+        ("gallery.js", several),
+        ("items.js", listed),
+        ("copy.js", record["steps"]),
+    )
+    return [script(name) for name, wanted in names if wanted]
+
+
 def _contents(record: dict[str, Any]) -> list[tuple[str, str]]:
     places = (
         ("claims", "claims", True),
         ("scores", "scores", record["scores"]),
         ("matches", "gallery", record["gallery"].total > 1),
+        ("items", "items", record["item_table"].listed),
         ("models", "models", record["models"]),
         ("figures of models", "figures", record["model_figures"]),
         ("method and limits", "method", True),

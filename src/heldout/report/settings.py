@@ -20,6 +20,8 @@ class ReportSettings(Settings):
     keeps them, the rest for small ones. 0: a page without pictures."""
     texts: Annotated[int, Field(ge=0)] = 30
     """Items per corpus whose texts are shown beside their match; the tables have all of them."""
+    items: Annotated[int, Field(ge=0)] = 100_000
+    """Items in the page's table, the gravest first; 0: a page without it."""
 
 
 class CompareSettings(Settings):
