@@ -16,7 +16,7 @@ from heldout.report import ReportSettings
 EXAMPLE = "Example: heldout report runs/slake"
 
 
-@command(ReportSettings, (Shown("megabytes"), Shown("texts"), Shown("items")))
+@command(ReportSettings, (Shown("megabytes"), Shown("texts"), Shown("items"), Shown("summary")))
 def report_command(
     settings: ReportSettings,
     run: Annotated[
@@ -32,6 +32,8 @@ def report_command(
 
     For the output of an audit it rebuilds the page over all benchmarks; run
     heldout audit again to include judgements that people made since.
+
+    --summary also writes one page to send on, as HTML and as PDF.
     """
     report = report_run(run, settings=settings, quiet=quiet)
     if as_json:
@@ -41,3 +43,6 @@ def report_command(
         print_claims(report.conclusion.claims)
         console().print()
     console().print(f"report: {report.page}", soft_wrap=True)
+    if settings.summary:
+        summary = report.page.with_name("summary.pdf")
+        console().print(f"summary: {summary}, and summary.html", soft_wrap=True)

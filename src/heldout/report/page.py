@@ -36,6 +36,7 @@ from heldout.report._scores_owed import (
 )
 from heldout.report._statuses import MEANINGS, detectable
 from heldout.report._summaries import claims_junit, report_markdown
+from heldout.report._summary_page import write_summary
 from heldout.report._words import word_sections
 from heldout.report.figures import for_paper
 from heldout.report.robustness import robustness_sections
@@ -161,7 +162,23 @@ def write_report(
     )
     write_atomic(run.path / "report.md", text)
     write_atomic(run.path / "junit.xml", claims_junit(name, every))
+    if settings.summary:
+        write_summary(run.path, _summarized(record))
     return path
+
+
+def _summarized(record: dict[str, Any]) -> dict[str, Any]:
+    """What the summary shows: the first screen, with pictures of its own and links to the report."""
+    benchmark, manifest = record["benchmark"], record["manifest"]
+    used = {pair[side].name for pair in record["shown_pairs"] for side in ("left", "right")}
+    return {
+        **record,
+        "title": f"Is “{benchmark['name']}” still held out?",
+        "links": {benchmark["name"]: "report.html"},
+        "shown_pictures": [entry for entry in record["gallery"].sprite if entry.name in used],
+        "footer": f"{benchmark['items']:,} items, revision {benchmark['fingerprint'][:12]}; made by heldout "
+        f"{manifest['packages'].get('heldout', '')}, {manifest['created'][:10]}.",
+    }
 
 
 def _scripts(record: dict[str, Any]) -> list[dict[str, Any]]:
