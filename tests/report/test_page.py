@@ -72,7 +72,7 @@ def test_the_first_screen_says_what_leaked_into_what_how_sure_and_what_to_do(
     assert "5 of 5 items leaked into c, 2 of them with their answer." in first
     assert "100.0 % of the items leaked into c; 95 % interval from" in first
     assert "5 items in c by their picture: proven (equal bytes or pixels)" in first
-    assert "Of these: 2 same image or transformed copy, with its answer · 3 same image" in first
+    assert "Of these: 2 items: copy of the picture, with the answer · 3 items: copy" in first
     assert (
         "confirmed survives passed all required controls" in first.partition("What each status")[0]
     )

@@ -18,7 +18,7 @@ from pydantic import (
 )
 
 from heldout.benchmark import CheckSettings
-from heldout.errors import InputError
+from heldout.errors import InputError, percent
 from heldout.model import AskSettings, ModelServer, ScoreSettings
 from heldout.overlap import OverlapSettings
 from heldout.report import ReportSettings
@@ -203,6 +203,6 @@ def shut(overall: Overall, gates: Sequence[Gate]) -> list[str]:
             elif cell.leak is not None and cell.leak.value > gate.most:
                 fired.append(
                     f"fail-on {gate.text}: {where}: {cell.leak.leaked:,} of {cell.leak.items:,} items "
-                    f"leaked ({cell.leak.value:.2%})"
+                    f"leaked ({percent(cell.leak.value, 2)})"
                 )
     return fired

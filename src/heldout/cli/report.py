@@ -9,9 +9,10 @@ import typer
 
 from heldout.audit import report_run
 from heldout.cli.from_settings import Shown, command
-from heldout.cli.options import Json, Quiet
+from heldout.cli.options import Json, Quiet, Verbose
+from heldout.cli.outline_show import print_outline
 from heldout.cli.show import console, print_claims, print_json
-from heldout.report import ReportSettings
+from heldout.report import ReportSettings, outline_of
 
 EXAMPLE = "Example: heldout report runs/slake"
 
@@ -23,6 +24,7 @@ def report_command(
         Path, typer.Argument(metavar="RUN", help="A run folder, or the output of an audit.")
     ],
     quiet: Quiet = False,
+    verbose: Verbose = False,
     as_json: Json = False,
 ) -> None:
     """Rebuild findings, claims and report.html from the tables of a run; nothing is read again.
@@ -39,9 +41,12 @@ def report_command(
     if as_json:
         print_json(report.as_json())
         return
-    if report.conclusion is not None:
-        print_claims(report.conclusion.claims)
+    if report.conclusion is not None and report.run is not None:
+        print_outline(outline_of(report.run))
         console().print()
+        if verbose:
+            print_claims(report.conclusion.claims)
+            console().print()
     console().print(f"report: {report.page}", soft_wrap=True)
     if settings.summary:
         summary = report.page.with_name("summary.pdf")

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         tail_chart,
     )
     from heldout.report.figures.svg import standalone
+    from heldout.report.outline import Outline, outline, outline_of
     from heldout.report.page import write_report
     from heldout.report.robustness import ROBUSTNESS_FILE, Recall, Robustness, RobustnessFile, Share
     from heldout.report.settings import (
@@ -50,6 +51,7 @@ __all__ = [
     "Export",
     "ExportSettings",
     "OperatingPoint",
+    "Outline",
     "Recall",
     "ReportSettings",
     "Robustness",
@@ -64,6 +66,8 @@ __all__ = [
     "is_synthesis",
     "is_training",
     "matrix_record",
+    "outline",
+    "outline_of",
     "page_to_pdf",
     "power_chart",
     "radar_chart",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from html import escape
 
+from heldout.errors import percent
 from heldout.report._first_screen import is_pair
-from heldout.report._reproduce import percent
 from heldout.report.export._case import ExportCase
 
 _COLOURS = {"leaked": "#b3261e", "open": "#8a5b00", "clean": "#1a6d42", "none": "#5b6675"}

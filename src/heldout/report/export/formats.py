@@ -37,6 +37,7 @@ class ExportFormat(NamedTuple):
 
 
 FORMATS = {
+    "badge": ExportFormat("svg", badge, "show it in a README: ![held out?](badge.svg)"),
     "hf-card": ExportFormat("md", hf_card, "paste it into the README.md of the dataset"),
     "conda": ExportFormat(
         "csv",
@@ -52,7 +53,6 @@ FORMATS = {
         "datastore evaleval/EEE_datastore as data/BENCHMARK/DEVELOPER/MODEL/UUID.json",
     ),
     "bibtex": ExportFormat("bib", bibtex, "cite what you used"),
-    "badge": ExportFormat("svg", badge, "show it in a README: ![held out?](badge.svg)"),
 }
 
 

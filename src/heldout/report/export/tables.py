@@ -152,7 +152,7 @@ def _written(value: Any) -> str:
 def write_workbook(tables: Mapping[str, pl.DataFrame], path: Path) -> Path:
     """An Excel file with one sheet per table."""
     require("xlsxwriter", "xlsx", "writing Excel files")
-    import xlsxwriter  # type: ignore[import-untyped]
+    import xlsxwriter
 
     options = {"strings_to_formulas": False, "strings_to_urls": False, "strings_to_numbers": False}
     with xlsxwriter.Workbook(str(path), options) as book:

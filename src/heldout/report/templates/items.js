@@ -154,7 +154,7 @@
   }
 
   const outcomeCell = (outcome) => node("td", { class: outcome === "right" ? "right" : outcome === "wrong" ? "wrong" : "not-read" }, outcome);
-  const replies = (rows) => table(["model", "asked as", "reply", "key", ""], rows.map(([model, variant, reply, key, outcome]) => [model, variant, reply, key, outcomeCell(outcome)]));
+  const replies = (rows) => table(["model", "asked as", "reply", "key", "outcome"], rows.map(([model, variant, reply, key, outcome]) => [model, variant, reply, key, outcomeCell(outcome)]));
 
   async function body(item) {
     const children = [node("p", { class: "sentence", dir: "auto" }, item.question || "(no question)")];
@@ -183,7 +183,7 @@
       children.push(part("Answers", ...parts));
     }
     if (item.scores) children.push(part("Scores of its answer", table(["model", "log-probability per token"], item.scores)));
-    if (item.twins) children.push(part("Twins", table(["new answer", "caption", ""], item.twins)));
+    if (item.twins) children.push(part("Twins", table(["new answer", "caption", "what became of it"], item.twins)));
     if (item.judgements) children.push(part("Judgements", table(["of the", "rater", "verdict", "ratings", "note"], item.judgements)));
     if (item.metadata) {
       const terms = Object.entries(item.metadata).flatMap(([name, text]) => [node("dt", {}, name), node("dd", { dir: "auto" }, text)]);
