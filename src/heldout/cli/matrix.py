@@ -6,7 +6,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import polars as pl
 import typer
@@ -81,7 +81,7 @@ def _print(matrix: pl.DataFrame) -> None:
     console().print(table)
 
 
-def _rate(cell: dict[str, object]) -> str:
+def _rate(cell: dict[str, Any]) -> str:
     if not cell["n"]:
         return "–"
     return f"{cell['leaked']} [{percent(cell['low'])}, {percent(cell['high'])}]"

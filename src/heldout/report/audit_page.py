@@ -11,7 +11,6 @@ from urllib.parse import quote
 import polars as pl
 from markupsafe import Markup
 
-from heldout import __version__
 from heldout.errors import InputError
 from heldout.overlap import KINDS
 from heldout.report._first_screen import first_screen, shown_figure
@@ -97,7 +96,8 @@ def write_audit_report(output: Path, settings: ReportSettings | None = None) -> 
     path = output / "report.html"
     write_atomic(path, page)
     if settings.summary:
-        footer = f"Benchmarks: {', '.join(names)}; made by heldout {__version__}."
+        version = next((run.manifest()["packages"].get("heldout") for run in runs.values()), "")
+        footer = f"Benchmarks: {', '.join(names)}; made by heldout {version}."
         write_summary(output, {**first, "footer": footer})
     return path
 

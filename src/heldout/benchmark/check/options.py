@@ -127,8 +127,8 @@ def _baseline(
     yield problem(
         rule,
         "note" if rule == "yes-no-imbalance" else "warning",
-        f"{what} scores {percent(np.mean(hits))} [{percent(interval.low)}, {percent(interval.high)}] on "
-        f"{len(ids):,} items; chance is {percent(np.mean(chances))} (p = {p:.2g}, by cluster)",
+        f"{what} scores {percent(float(np.mean(hits)))} [{percent(interval.low)}, {percent(interval.high)}] on "
+        f"{len(ids):,} items; chance is {percent(float(np.mean(chances)))} (p = {p:.2g}, by cluster)",
         advice,
         [identifier for identifier, hit in zip(ids, hits, strict=True) if hit],
         len(ids),
