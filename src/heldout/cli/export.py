@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from heldout.cli.from_settings import Shown, command
-from heldout.cli.options import Json
+from heldout.cli.options import Json, Quiet
 from heldout.cli.show import console, plain, print_json
 from heldout.errors import InputError
 from heldout.report import PDF, TABLE_FORMATS, WORKBOOK, ExportSettings, export
@@ -29,6 +29,7 @@ def export_command(
             "--out", metavar="FILE", help="Where to write it; a folder where it is several."
         ),
     ] = None,
+    quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
     """Write claims, leaks and matches as tables, or a run as a badge, dataset-card section, database entry,
@@ -53,7 +54,7 @@ def export_command(
     else:
         for path in result.written:
             console().print(plain(f"wrote {path}"), markup=False, soft_wrap=True)
-    if result.next_step:
+    if result.next_step and not quiet:
         _say_next(result.next_step)
 
 
