@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from heldout.detect import ALPHA, DetectSettings, Finding
+from heldout.errors import percent
 from heldout.verdict._model_claims import BASELINE, FIRES_ALONE, FIRES_TOO, strongest_of
 from heldout.verdict.claim import Control
 from heldout.verdict.controls.families import spread_control
@@ -79,9 +80,7 @@ def _doubts(finding: Finding, references: Sequence[Control]) -> list[Control]:
     if other is not None and ("not_testable" in other or other["direction"] == "seen"):
         doubts += _unread(finding)
     elif (lost := _lost(finding)) > MOST_LOST:
-        reason = (
-            f"{lost:.0%} of its replies cannot be read: what it knows does not show in the rest"
-        )
+        reason = f"{percent(lost, 0)} of its replies cannot be read: what it knows does not show in the rest"
         doubts.append(Control(name=UNREAD, outcome="failed", reason=reason))
     if placed is not None and placed["direction"] == "seen":
         doubts += _place(finding)
