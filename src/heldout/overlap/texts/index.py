@@ -9,6 +9,7 @@ import numpy as np
 
 from heldout.benchmark import Benchmark
 from heldout.errors import InputError
+from heldout.image import require_ocr
 from heldout.overlap.images.join_index import JoinIndex
 from heldout.overlap.texts.edits import EditIndex, NgramIndex
 from heldout.overlap.texts.encoders import (
@@ -44,6 +45,7 @@ class TextSearch:
     reader: str | None = None
     fdr: float = 0.02
     threshold: float | None = None
+    ocr: bool = False  # read the words inside the corpus' pictures, too
 
     @classmethod
     def installed(cls, encoder: str | None = None, reader: str | None = None) -> TextSearch:
@@ -105,6 +107,8 @@ def build_text_index(
 ) -> tuple[TextIndex, list[Dropped]]:
     """The index, and what cannot take part. ``background`` texts teach it which words are common."""
     search = search or TextSearch()
+    if search.ocr:
+        require_ocr("the setting ocr")
     items = [item_texts(example) for example in benchmark]
     dropped = []
     for example, texts in zip(benchmark, items, strict=True):

@@ -403,7 +403,7 @@ def may_count(
 def _captions(entry: ParaphraseCandidate) -> bool:
     """Free text that states something, held against a question: it may tell the answer, and asks nothing."""
     ours, theirs = entry.evidence["benchmark_text"], entry.evidence["corpus_text"]
-    return entry.row["corpus_field"] == "text" and states(theirs) and not states(ours)
+    return entry.row["corpus_field"] in ("text", "picture") and states(theirs) and not states(ours)
 
 
 def _too_short(entry: ParaphraseCandidate) -> bool:

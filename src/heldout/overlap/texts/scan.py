@@ -26,6 +26,7 @@ from heldout.overlap.texts.fields import (
     Document,
     TextSource,
     document_texts,
+    picture_text,
 )
 from heldout.overlap.texts.index import TextIndex, TextSearch, build_text_index
 from heldout.overlap.texts.ledger import MatchLedger, collect_text
@@ -131,6 +132,8 @@ class _Scan:
             for source, _ in self.index.provenance.find(item):
                 self.sources.setdefault(source, SourceHits()).add(item.id)
         documents = list(document_texts(item))
+        if self.index.search.ocr:
+            documents += picture_text(item)
         self.counts["text_wordless"] += not documents
         self.counts["text_answers"] += any(document.answers for document in documents)
         for document in documents:
@@ -279,6 +282,7 @@ def search_text(
         "read": index.search.proposed(len(index.ids)),
         "encoder": index.encoder_identity,
         "text": VERSION,
+        "ocr": index.search.ocr,
         "own": own.digest if index.search.uses("embedding") else "",
     }
     stage = run.stage(f"{STAGE}/{folder}", {**settings, "search": how})
