@@ -134,3 +134,25 @@ def test_place_and_release_that_always_go_together_cannot_be_told_apart() -> Non
     y, released = [1.0, 0.0] * 20, [True, False] * 20
     items = np.repeat(np.arange(20), 2).tolist()
     assert placed_test(y, released, items, [0, 1] * 20, items) is None
+
+
+def test_small_differences_are_not_drowned_by_imagined_clusters() -> None:
+    """Of probabilities: the interval and the test agree, and 95 % of intervals hold the truth."""
+    rng = np.random.default_rng(5)
+    clusters = np.repeat(np.arange(40), 4).tolist()
+    covered = 0
+    for _ in range(200):
+        values = 0.03 + np.repeat(rng.normal(0, 0.03, 40), 4) + rng.normal(0, 0.02, 160)
+        test = paired_test(values, clusters, permutations=99, shares=False)
+        covered += test.interval.low <= 0.03 <= test.interval.high
+        assert test.error < 0.01 < paired_test(values, clusters, permutations=99).error
+    assert 0.91 <= covered / 200 <= 1.0
+    placed = placed_test(
+        np.concatenate([values + 0.5, np.full(160, 0.5)]),
+        [True] * 160 + [False] * 160,
+        [*range(160), *range(160)],
+        ["A"] * 320,
+        clusters * 2,
+        shares=False,
+    )
+    assert placed is not None and placed.error < 0.01

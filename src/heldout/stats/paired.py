@@ -90,13 +90,18 @@ def paired_test(
     level: float = 0.95,
     permutations: int = PERMUTATIONS,
     seed: int = 0,
+    shares: bool = True,
 ) -> PairedTest:
-    """``differences`` are first less second per item: -1, 0, 1, or in between for averaged draws."""
+    """``differences`` are first less second per item: -1, 0, 1, or in between for averaged draws.
+
+    ``shares``: False for quantities whose usual difference is far below 1, such as probabilities. The imagined
+    clusters of the interval are then as large as the differences usually are.
+    """
     values = np.asarray(differences, dtype=np.float64)
     sums, sizes = cluster_sums(values, clusters)
     count, n = len(sums), len(values)
     value = float(values.mean()) if n else 0.0
-    error, interval, design = _spread(values, sums, sizes, level)
+    error, interval, design = _spread(values, sums, sizes, level, 1.0 if shares else _rms(values))
     if count == n and np.isin(values, (-1.0, 0.0, 1.0)).all():
         mc_nemar = mcnemar(int((values > 0).sum()), int((values < 0).sum()))
         return PairedTest(
@@ -134,15 +139,20 @@ def cluster_sums(values: Floats, clusters: Sequence[Hashable]) -> tuple[Floats, 
     return sums, np.bincount(codes, minlength=len(known)).astype(np.float64)
 
 
+def _rms(values: Floats) -> float:
+    return float(np.sqrt(np.mean(values**2))) if len(values) else 1.0
+
+
 def _spread(
-    values: Floats, sums: Floats, sizes: Floats, level: float
+    values: Floats, sums: Floats, sizes: Floats, level: float, imagined: float
 ) -> tuple[float, Interval, float]:
-    """Standard error, interval and design effect, with two imagined clusters of average size."""
+    """Standard error, interval and design effect, with two imagined clusters of average size, in whose items
+    the difference is ``imagined`` and its opposite."""
     count, n = len(sums), len(values)
     if count < 2:
         return 1.0, Interval(-1.0, 1.0, level, "one cluster tells nothing"), 1.0
     typical = n / count
-    padded = np.concatenate([sums, [typical, -typical]])
+    padded = np.concatenate([sums, [typical * imagined, -typical * imagined]])
     weights = np.concatenate([sizes, [typical, typical]])
     total = float(weights.sum())
     mean = float(padded.sum()) / total
@@ -268,8 +278,12 @@ def placed_test(
     level: float = 0.95,
     permutations: int = PERMUTATIONS,
     seed: int = 0,
+    shares: bool = True,
 ) -> PairedTest | None:
-    """One row per item and order of its options. None where place and release cannot be separated."""
+    """One row per item and order of its options. None where place and release cannot be separated.
+
+    ``shares``: as in ``paired_test``.
+    """
     left = within_places(outcomes, released, items, places)
     groups = len(set(clusters))
     if groups < 2 or left is None:
@@ -279,7 +293,8 @@ def placed_test(
     value = float(arm_left @ y_left) / size
     scores, _ = cluster_sums(arm_left * (y_left - value * arm_left), clusters)
     # As in `paired`: an imagined cluster on either side, so that no difference at all is not certainty.
-    squares = float((scores**2).sum()) + 2 * (size / groups) ** 2
+    imagined = 1.0 if shares else _rms(y_left)
+    squares = float((scores**2).sum()) + 2 * (imagined * size / groups) ** 2
     total = size * (1 + 2 / groups)
     error = float(np.sqrt(squares * groups / (groups - 1))) / total
     centre = value * size / total

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from heldout.detect.behaviour.probe import Arms, Probe, pairs_recorded, unlike_templates
+from heldout.detect.behaviour.probe import ACCURACY, Arms, Probe, pairs_recorded, unlike_templates
 from heldout.detect.citations import Citation
 from heldout.detect.detector import Detector, Need
 from heldout.detect.finding import Outcome, direction_of, model_finding, not_testable
@@ -81,8 +81,8 @@ def measure(
     images = pairs["cluster"].n_unique()
     if images < FEW:
         return f"only {images} images were answered in both forms; at least {FEW} are needed"
-    plain = _plain(pairs, settings)
-    placed = _placed(tables, mine.rows, settings)
+    plain = _plain(probe, pairs, settings)
+    placed = _placed(probe, tables, mine.rows, settings)
     if probe.placed and placed is None:
         return (
             "the released place of the right option cannot be distinguished from the release itself"
@@ -117,8 +117,8 @@ def measure(
             ahead[name] = _ahead(pairs, _pairs(tables, rows), settings)
         theirs_paired = _pairs(tables, rows)
         reference_right[name] = float(theirs_paired["first"].mean() or 0.0)  # type: ignore[arg-type]
-        their_placed = _placed(tables, rows, settings) if probe.placed else None
-        reference_raw[name] = their_placed or _plain(theirs_paired, settings)
+        their_placed = _placed(probe, tables, rows, settings) if probe.placed else None
+        reference_raw[name] = their_placed or _plain(probe, theirs_paired, settings)
     both = _above(probe, tables, mine.rows, list(others.values()), settings) if others else _NONE
     return PairedMeasurement(
         mine,
@@ -150,12 +150,13 @@ def _pairs(tables: ScoreTables, rows: pl.DataFrame) -> pl.DataFrame:
     return known.join(sides, on="benchmark_id").sort("position").drop_nulls(["first", "second"])
 
 
-def _plain(pairs: pl.DataFrame, settings: DetectSettings) -> PairedTest:
+def _plain(probe: Probe, pairs: pl.DataFrame, settings: DetectSettings) -> PairedTest:
     return paired_test(
         differences(pairs),
         pairs["cluster"].to_list(),
         permutations=settings.permutations,
         seed=settings.seed,
+        shares=probe.measures == ACCURACY,
     )
 
 
@@ -170,7 +171,9 @@ def _ahead(mine: pl.DataFrame, theirs: pl.DataFrame, settings: DetectSettings) -
     )
 
 
-def _placed(tables: ScoreTables, rows: pl.DataFrame, settings: DetectSettings) -> PairedTest | None:
+def _placed(
+    probe: Probe, tables: ScoreTables, rows: pl.DataFrame, settings: DetectSettings
+) -> PairedTest | None:
     """None if there are no options, or if place and released order cannot be separated."""
     if rows["place"].null_count() or (rows["place"] == "open").all():
         return None
@@ -184,6 +187,7 @@ def _placed(tables: ScoreTables, rows: pl.DataFrame, settings: DetectSettings) -
         ordered["cluster"].to_list(),
         permutations=settings.permutations,
         seed=settings.seed,
+        shares=probe.measures == ACCURACY,
     )
 
 
@@ -207,8 +211,8 @@ def _above(
     if pairs["cluster"].n_unique() < FEW:
         return _NONE
     kept = joined.filter(pl.col("benchmark_id").is_in(pairs["benchmark_id"].to_list()))
-    placed = _placed(tables, kept, settings)
-    return (placed if probe.placed else _plain(pairs, settings)), placed
+    placed = _placed(probe, tables, kept, settings)
+    return (placed if probe.placed else _plain(probe, pairs, settings)), placed
 
 
 DROPS = (0.02, 0.05, 0.1, 0.2)  # for which the number of pairs needed is reported

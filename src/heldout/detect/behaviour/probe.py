@@ -19,6 +19,7 @@ from heldout.model import BOUND
 # are left out: every finding is made both ways.
 
 
+ACCURACY = "accuracy"  # the mean of right and wrong
 ORIGINAL = "original"
 OUTCOMES = ("right", "wrong", "unparsed", "refused")
 UNREAD = ("unparsed", "refused")
@@ -144,7 +145,7 @@ class Probe:
     #: is it broken down by the metadata field that was asked for?
     by_category: bool = False
     #: what either arm is the mean of
-    measures: str = "accuracy"
+    measures: str = ACCURACY
 
 
 def two_variants(first: str, wanted: Callable[[str], bool], lacking: str) -> ArmsOf:
