@@ -7,13 +7,14 @@ LISTS := pyproject.toml setup.py constraints.txt $(wildcard src/heldout/*/_*.c s
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test torture lint bench bench-overlap dist clean
+.PHONY: help install demo test torture lint bench bench-overlap docs dist clean
 
 help:
 	@echo "make install   environment in $(VENV)"
 	@echo "make demo      audit a leaky corpus and five small models, show the verdict (3 minutes)"
 	@echo "make test      lint and the whole suite"
 	@echo "make torture   kills, full disks, hostile files: what must hold when it goes wrong (10 minutes)"
+	@echo "make docs      the documentation as a site, in site/"
 	@echo "make dist      sdist and wheel in dist/, tried in fresh environments (5 minutes)"
 	@echo "make bench     measurements (minutes; writes bench/out and docs/figures)"
 	@echo "make bench-overlap   speed and memory of image overlap against its peers, one table"
@@ -76,9 +77,14 @@ bench: $(VENV)/.bench
 bench-overlap: $(VENV)/.bench
 	$(BIN)/python bench/overlap.py
 
+# Pages in site/, links checked: a link that leads nowhere is an error.
+docs: $(VENV)/.dev
+	$(BIN)/python -m mkdocs build --strict --quiet
+	@echo "the pages are in site/index.html"
+
 dist: $(VENV)/.dev
 	$(BIN)/python .ci/dist.py
 
 clean:
-	rm -rf $(VENV) heldout-demo bench/out build dist
+	rm -rf $(VENV) heldout-demo bench/out build dist site
 	find src -name '*.so' -delete

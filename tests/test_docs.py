@@ -1,0 +1,44 @@
+"""The documentation builds as a site, and no link on its pages leads nowhere."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("material", reason="the site needs mkdocs-material")
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", folder]
+    quiet = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
+    built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=quiet)
+    assert built.returncode == 0, built.stderr  # --strict: a warning about a link is an error
+    return folder
+
+
+def test_every_page_is_in_the_navigation(site: Path) -> None:
+    navigation = (ROOT / "mkdocs.yml").read_text()
+    assert [page.name for page in (ROOT / "docs").glob("*.md") if page.name not in navigation] == []
+    assert (site / "index.html").is_file()
+
+
+def test_the_reference_of_the_command_line_names_every_verb(site: Path) -> None:
+    import typer
+
+    from heldout.cli.app import app
+
+    command = typer.main.get_command(app)
+    names = command.list_commands(typer.Context(command))
+    page = (site / "cli.html").read_text()
+    assert len(names) > 15 and all(f"heldout {name}" in page for name in names)
+
+
+def test_the_reference_of_settings_has_their_help(site: Path) -> None:
+    assert "Longest reply in tokens" in (site / "api.html").read_text()
