@@ -618,6 +618,7 @@ CLEAN: tuple[Recipe, ...] = (
         partial(unanswerable, share=0.9, better=1.6),
     ),
     Recipe("twins: published rates, three references of one lineage", published),
+    Recipe("twins: published rates, three families named", partial(published, lineages=3)),
     Recipe("twins harder by an SD of .37, one reference", harder),
     Recipe("order-joint: topic runs, baseline gains 0", topics_in_context),
     Recipe("order-joint: topic runs, baseline gains .1", partial(topics_in_context, baseline=0.1)),

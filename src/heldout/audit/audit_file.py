@@ -19,7 +19,7 @@ from pydantic import (
 
 from heldout.benchmark import CheckSettings
 from heldout.detect import Need, detectors
-from heldout.errors import InputError
+from heldout.errors import InputError, percent
 from heldout.model import AskSettings, ModelServer, ScoreSettings
 from heldout.overlap import OverlapSettings
 from heldout.report import ReportSettings
@@ -211,6 +211,6 @@ def shut(overall: Overall, gates: Sequence[Gate]) -> list[str]:
             elif cell.leak is not None and cell.leak.value > gate.most:
                 fired.append(
                     f"fail-on {gate.text}: {where}: {cell.leak.leaked:,} of {cell.leak.items:,} items "
-                    f"leaked ({cell.leak.value:.2%})"
+                    f"leaked ({percent(cell.leak.value, 2)})"
                 )
     return fired
