@@ -16,7 +16,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from heldout.stats import binomial_interval
@@ -85,10 +85,11 @@ def main() -> None:
     parser.add_argument("--only", default="", help="recipes whose name holds this text")
     parser.add_argument("--public", type=int, default=2)
     parser.add_argument("--twins", action="store_true", help="detectors of twins, side by side")
+    parser.add_argument("--detector", action="append", choices=TWIN_DETECTORS, help="of --twins")
     options = parser.parse_args()
     print(f"{options.replicates} replicates of each recipe\n")
     if options.twins:
-        _side_by_side(options.replicates, options.only)
+        _side_by_side(options.replicates, options.only, options.detector or TWIN_DETECTORS)
         return
     tables = (
         ("clean models", CLEAN),
@@ -130,16 +131,16 @@ def _row(recipe: Recipe, replicates: int, public: int) -> str:
     return f"| {recipe.name} | {' | '.join(cells)} | {rest or '–'} |"
 
 
-def _side_by_side(replicates: int, only: str) -> None:
+def _side_by_side(replicates: int, only: str, names: Sequence[str]) -> None:
     """Of each twin detector: p ≤ .05 on memory's side, *survives* with its upper bound, and *clean*."""
-    heads = " | ".join(f"{name}: seen | survives | clean" for name in TWIN_DETECTORS)
+    heads = " | ".join(f"{name}: seen | survives | clean" for name in names)
     print(f"| twins | models | {heads} |")
-    print(f"|---|---|{'--:|' * 3 * len(TWIN_DETECTORS)}", flush=True)
+    print(f"|---|---|{'--:|' * 3 * len(names)}", flush=True)
     for recipe in TWINS:
         if only not in recipe.name:
             continue
         cells = []
-        for detector in TWIN_DETECTORS:
+        for detector in names:
             counts: Counter[str] = Counter()
             for seed in range(replicates):
                 recording = looked_at_by(detector, recipe.make(seed))

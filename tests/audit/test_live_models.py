@@ -145,3 +145,15 @@ def test_twins_are_asked_and_tested_against_what_was_released(
     assert claim.rule == "answers/fires-on-clean"
     advice = [one["sentence"] for one in done.overall.recommendations if one["kind"] == "control"]
     assert any("baseline" in one for one in advice)
+
+
+@pytest.mark.parametrize(
+    ("named", "recorded"), [(["twin-margin"], True), (["twin-drop"], False), ([], False)]
+)
+def test_log_probabilities_of_options_are_recorded_for_detectors_that_are_named(
+    audit_folder: Path, named: list[str], recorded: bool
+) -> None:
+    models = [{"name": "served", "endpoint": {"url": "http://127.0.0.1:9/v1"}}]
+    file = read_audit(_edit(audit_folder, models=models, baselines=[], detectors=named)).file
+    assert file.reads_choices == recorded
+    assert file.models[0].ask_settings(file).choice_logprobs == recorded

@@ -165,7 +165,7 @@ class Combination:
         )
 
 
-def _combine(
+def combine(
     parts: dict[str, dict[str, float] | None], scales: dict[str, float] | None = None
 ) -> Combination | None:
     """``scales``: of another combination, in whose units this one is."""
@@ -196,7 +196,6 @@ def _combine(
 @dataclass(frozen=True)
 class CombinedSigns:
     probes: list[Probe]
-    parts: dict[str, dict[str, float] | None]  # of each change, what every image adds
     main: Combination
     own: Combination | None = None
     placed: Combination | None = None
@@ -254,22 +253,21 @@ def measure(
         }
 
     plain = sums(usable.values())
-    main = _combine(plain)
+    main = combine(plain)
     if main is None:
         return f"fewer than {FEW} images were answered in two of the changes"
     if not controls:
-        return CombinedSigns(kept, plain, main)
-    own = _combine(sums([]), main.scales)
+        return CombinedSigns(kept, main)
+    own = combine(sums([]), main.scales)
     adjusted = sums(usable.values(), adjust=True)
     placed = {name: adjusted[name] or value for name, value in plain.items()}
-    single = {name: _combine(sums([theirs])) for name, theirs in usable.items()}
-    alone = {name: _combine(sums([], theirs), main.scales) for name, theirs in usable.items()}
+    single = {name: combine(sums([theirs])) for name, theirs in usable.items()}
+    alone = {name: combine(sums([], theirs), main.scales) for name, theirs in usable.items()}
     return CombinedSigns(
         kept,
-        plain,
         main,
         own,
-        _combine(placed),
+        combine(placed),
         {name: value for name, value in single.items() if value is not None},
         {name: value for name, value in alone.items() if value is not None},
         unusable,

@@ -13,6 +13,7 @@ picture) suits all questions about an image or none. ``models``: those to be wri
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -39,8 +40,27 @@ _RELEASED = (0.4, 0.3, 0.2, 0.1)  # how often the release puts the right option 
 _LETTERS = np.asarray(list("ABCD"))
 
 
-@lru_cache(maxsize=64)
-def planted_answers(
+@dataclass(frozen=True)
+class PlantedForm:
+    """One model's answers to all items in one form: the place of the right option, and of the chosen one."""
+
+    model: str
+    variant: str
+    place: NDArray[np.int64]
+    chosen: NDArray[np.int64]
+    outcome: NDArray[np.str_]
+    logprobs: Floats
+
+
+@dataclass(frozen=True)
+class PlantedDraw:
+    """``codes``: the image of each item."""
+
+    codes: NDArray[np.int64]
+    forms: tuple[PlantedForm, ...]
+
+
+def planted_draw(
     seed: int,
     *,
     clusters: int = 40,
@@ -50,7 +70,8 @@ def planted_answers(
     skewed: bool = True,
     together: float = 0.4,
     models: tuple[str, ...] = MODELS,
-) -> ScoreTables:
+) -> PlantedDraw:
+    """The same as ``planted_answers``, as arrays."""
     rng = np.random.default_rng([seed, 78])
     slips = np.random.default_rng([seed, 79])  # which wrong option a wrong reply names
     doubts = np.random.default_rng([seed, 80])  # how likely the other options are
@@ -58,11 +79,10 @@ def planted_answers(
     n = len(codes)
     gold = rng.choice(OPTIONS, n, p=_RELEASED if skewed else None)
     twin_gold = (gold + rng.integers(1, OPTIONS, n)) % OPTIONS
-    pull = slips.normal(size=clusters)[
-        codes
-    ]  # some twins look more like their originals than others
+    # Some twins look more like their originals than others.
+    pull = slips.normal(size=clusters)[codes]
     shared = rng.normal(size=clusters)[codes] + 0.7 * rng.normal(size=n)
-    frames = []
+    forms: list[PlantedForm] = []
     for model in MODELS:
         known = rng.random(n) < (1.0 - np.exp(-0.3 * dose) if model == TARGET else 0.0)
         level = shared + 0.5 * rng.normal(size=clusters)[codes]
@@ -93,7 +113,6 @@ def planted_answers(
             drawn_back = known | (slips.random(n) < attracted)
             wrong = np.where(drawn_back & (place != gold), gold, wrong)
             chosen = np.where(right, place, wrong)
-            reply = np.where(read, _LETTERS[chosen], "")
             sees = (1 - FAVOURITE) / (1.0 + np.exp(-own)) + FAVOURITE * (place == 0)
             chances = _chances(
                 place,
@@ -103,7 +122,7 @@ def planted_answers(
                 gold,
             )
             logprobs = choice_logprobs(chances, chosen, doubts)
-            frames.append(_frame(model, variant, _LETTERS[place], reply, outcome, logprobs))
+            forms.append(PlantedForm(model, variant, place, chosen, outcome, logprobs))
 
         answer("original", gold, 0.0, 1.0)
         answer("twin", twin_gold, easier, 0.1)
@@ -113,9 +132,36 @@ def planted_answers(
         answer("slot-paraphrase", gold, -0.5, 0.4)
         for turn in range(1, OPTIONS):
             answer(f"rotation-{turn}", (gold + turn) % OPTIONS, 0.0, 0.3)
+    return PlantedDraw(codes, tuple(forms))
+
+
+@lru_cache(maxsize=64)
+def planted_answers(
+    seed: int,
+    *,
+    clusters: int = 40,
+    dose: float = 0.0,
+    easier: float = 0.0,
+    unparsed: float = 0.0,
+    skewed: bool = True,
+    together: float = 0.4,
+    models: tuple[str, ...] = MODELS,
+) -> ScoreTables:
+    draw = planted_draw(
+        seed,
+        clusters=clusters,
+        dose=dose,
+        easier=easier,
+        unparsed=unparsed,
+        skewed=skewed,
+        together=together,
+        models=models,
+    )
     letters = pl.concat_list([pl.lit(letter) for letter in _LETTERS.tolist()])
-    answers = pl.concat(frames).with_columns(letters.alias("options"))
-    return ScoreTables("planted", _items(codes), no_scores(), answers=answers)
+    answers = pl.concat([_frame(form) for form in draw.forms]).with_columns(
+        letters.alias("options")
+    )
+    return ScoreTables("planted", _items(draw.codes), no_scores(), answers=answers)
 
 
 def _chances(
@@ -151,26 +197,19 @@ def choice_logprobs(
     return np.asarray(below - np.log(np.exp(below).sum(1, keepdims=True)), dtype=np.float64)
 
 
-def _frame(
-    model: str,
-    variant: str,
-    gold: NDArray[np.str_],
-    reply: NDArray[np.str_],
-    outcome: NDArray[np.str_],
-    logprobs: Floats,
-) -> pl.DataFrame:
-    n = len(gold)
+def _frame(form: PlantedForm) -> pl.DataFrame:
+    n = len(form.place)
     return pl.DataFrame(
         {
             "benchmark_id": [f"item{place:05d}" for place in range(n)],
-            "model": [model] * n,
-            "variant": [variant] * n,
+            "model": [form.model] * n,
+            "variant": [form.variant] * n,
             "draw": np.zeros(n, dtype=np.int32),
-            "gold": gold,
-            "parsed": reply,
-            "outcome": outcome,
+            "gold": _LETTERS[form.place],
+            "parsed": np.where(form.outcome == "unparsed", "", _LETTERS[form.chosen]),
+            "outcome": form.outcome,
             "template": ["planted/1"] * n,
-            "choice_logprobs": pl.Series(logprobs).arr.to_list(),
+            "choice_logprobs": pl.Series(form.logprobs).arr.to_list(),
         }
     )
 
