@@ -18,6 +18,7 @@ from pydantic import (
 )
 
 from heldout.benchmark import CheckSettings
+from heldout.detect import Need, detectors
 from heldout.errors import InputError, percent
 from heldout.model import AskSettings, ModelServer, ScoreSettings
 from heldout.overlap import OverlapSettings
@@ -89,6 +90,7 @@ class ModelEntry(Keys):
                 **self._shared(file, location),
                 "variants": self.variants or (),
                 "max_new_tokens": self.max_new_tokens,
+                "choice_logprobs": file.reads_choices,
             }
         )
 
@@ -159,6 +161,12 @@ class AuditFile(Keys):
     seed: StrictInt = 0
     output: Text = "audit"
     fail_on: list[Text] = Field(default_factory=list)
+
+    @property
+    def reads_choices(self) -> bool:
+        """Whether a detector that it names reads log-probabilities of options."""
+        known = detectors()
+        return any(Need.CHOICES in known[name].requires for name in self.detectors if name in known)
 
 
 # Gates: when an audit ends with exit code 1.

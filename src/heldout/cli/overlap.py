@@ -46,6 +46,7 @@ CALIBRATION, NEAR, BENCHMARK, WORK = (
 SHOWN = (
     Shown("exact"),
     Shown("text", flag="--text/--no-text"),
+    Shown("ocr"),
     *panel(NEAR, "encoder E", "nearest", "degrees hard=H,soft=S", "embeddings DIR"),
     *panel(
         "Paraphrases",

@@ -277,7 +277,10 @@ def test_thought_tags_letters_and_other_settings_are_other_prompts(
         "--limit",
         4,
     )
-    ask(*base, "--choice-logprobs")
+    ask(*base)  # replies that were kept without them are asked for again, once
+    assert answers(tmp_path / "run")["choice_logprobs"].null_count() == 4
+    assert ask(*base, "--choice-logprobs")["asked"] == 4
+    assert ask(*base, "--choice-logprobs")["reused"] == 4
     first = answers(tmp_path / "run")["choice_logprobs"].to_list()[0]
     assert first[0] == pytest.approx(-0.2986, abs=1e-3)  # "A" and " A" together
     assert first[1] == pytest.approx(-3.0) and first[2:] == [None, None]
