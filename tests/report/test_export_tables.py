@@ -109,6 +109,11 @@ def test_a_table_belongs_to_tables(run: Run) -> None:
         heldout.export(run, "bibtex", table="leaks")
 
 
+def test_a_table_that_the_run_lacks_is_refused(run: Run) -> None:
+    with pytest.raises(InputError, match="texts: this run has none; it has claims, leaks, matches"):
+        heldout.export(run, "csv", table="texts")
+
+
 def test_the_badge_says_what_was_found_and_is_valid_svg(run: Run) -> None:
     text = heldout.export(run, "badge").text
     words = "".join(ElementTree.fromstring(text).itertext())
