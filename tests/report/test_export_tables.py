@@ -17,7 +17,7 @@ import heldout
 from heldout.audit import conclude
 from heldout.errors import InputError, PrerequisiteError
 from heldout.report import ReportSettings
-from heldout.report.export import pdf
+from heldout.report import _pdf as pdf
 from heldout.store import Run
 from heldout.store.schema import make_table
 
