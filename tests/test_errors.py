@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from heldout.engine import LocalEngine
-from heldout.errors import InputError, MachineError, blame_the_machine, machine_trouble
+from heldout.errors import InputError, MachineError, blame_the_machine, machine_trouble, percent
 from heldout.image import FileOnDisk, image_error
 
 
@@ -78,3 +78,23 @@ def too_many_files(number: int) -> bytes:
 def test_a_worker_whose_machine_gave_out_ends_the_map(function: object, workers: int) -> None:
     with LocalEngine(workers) as engine, pytest.raises(MachineError):
         list(engine.map(function, range(6)))  # type: ignore[arg-type, type-var]
+
+
+@pytest.mark.parametrize(
+    ("value", "digits", "shown"),
+    [
+        (0.816, 1, "81.6 %"),
+        (0.0, 1, "0.0 %"),
+        (1.0, 0, "100 %"),
+        (1 - 1e-15, 1, "100.0 %"),  # an error of rounding
+        (0.9999, 1, "99.990 %"),  # not quite all
+        (0.0004, 1, "0.040 %"),  # not quite none
+        (1e-7, 1, "below 0.001 %"),
+        (1 - 1e-7, 0, "above 99.99 %"),
+        (-0.031, 1, "-3.1 %"),
+    ],
+)
+def test_shares_are_written_one_way_and_never_rounded_to_all_or_nothing(
+    value: float, digits: int, shown: str
+) -> None:
+    assert percent(value, digits) == shown

@@ -96,10 +96,19 @@ def percent(value: float, digits: int = 1) -> str:
 
     One that is not quite 0 or 1 is never written as 0 % or 100 %.
     """
+    value = round(value, 12)  # 1 - 1e-16 is 1
     shown = f"{value:.{digits}%}"
-    if (value > 0 and float(shown[:-1]) == 0) or (value < 1 and float(shown[:-1]) == 100):
-        shown = f"{value:.{digits + 2}%}"
+    if not _as_if_whole(value, shown):
+        return shown.replace("%", " %")
+    shown, finest = f"{value:.{digits + 2}%}", 10.0 ** -(digits + 2)
+    if _as_if_whole(value, shown):
+        return f"below {finest:g} %" if value < 0.5 else f"above {100 - finest:g} %"
     return shown.replace("%", " %")
+
+
+def _as_if_whole(value: float, shown: str) -> bool:
+    """Whether a share that is not quite 0 or 1 is shown as if it were."""
+    return (value > 0 and float(shown[:-1]) == 0) or (value < 1 and float(shown[:-1]) == 100)
 
 
 def counted(count: int, text: str, many: str) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from heldout.audit import conclude
-from heldout.cli.outline_show import CURES, print_dropped, print_outline
+from heldout.cli.outline_show import CURES, print_dropped, print_outline, with_cure
 from heldout.report import outline_of
 from heldout.store import Run
 from heldout.store.schema import make_table
@@ -63,6 +63,9 @@ def test_the_commonest_reason_is_named_with_its_cure(
     text = capsys.readouterr().out
     assert "4;" in text and f"“{reason}” (3)" in text and CURES[reason] in text
     assert "m/q0: ../0.png" in text
+    message = f"m answered none of 4 questions: {reason} (original: ../0.png points outside)"
+    assert with_cure(message) == f"{message}. Cure: {CURES[reason]}"
+    assert with_cure("nothing to cure") == "nothing to cure"
     print_dropped(made, ("score",), model="other")
     print_dropped(made, ("ask",))
     assert capsys.readouterr().out == ""

@@ -17,7 +17,7 @@ import heldout
 from heldout.audit import conclude
 from heldout.errors import InputError, PrerequisiteError
 from heldout.report import ReportSettings
-from heldout.report.export import pdf
+from heldout.report import _pdf as pdf
 from heldout.store import Run
 from heldout.store.schema import make_table
 
@@ -107,6 +107,11 @@ def test_an_audit_folder_exports_the_tables_of_all_its_benchmarks(run: Run, tmp_
 def test_a_table_belongs_to_tables(run: Run) -> None:
     with pytest.raises(InputError, match="table: goes with csv"):
         heldout.export(run, "bibtex", table="leaks")
+
+
+def test_a_table_that_the_run_lacks_is_refused(run: Run) -> None:
+    with pytest.raises(InputError, match="texts: this run has none; it has claims, leaks, matches"):
+        heldout.export(run, "csv", table="texts")
 
 
 def test_the_badge_says_what_was_found_and_is_valid_svg(run: Run) -> None:

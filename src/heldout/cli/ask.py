@@ -28,9 +28,9 @@ from heldout.cli.options import (
     parse_prices,
     shared_server,
 )
-from heldout.cli.outline_show import print_dropped
+from heldout.cli.outline_show import print_dropped, with_cure
 from heldout.cli.show import console, plain, print_json
-from heldout.errors import percent
+from heldout.errors import InputError, percent
 from heldout.model import Accuracy, Asking, AskSettings, ask
 from heldout.store import Run
 
@@ -89,13 +89,11 @@ def ask_command(
     settings.require_source(settings.recorded)
     prices = parse_prices(price)
     columns = parse_map_beside(mapping, settings.recorded)
-    result = ask(
-        read_benchmark(bench, preset=preset, mapping=columns, images=images, reader=reader),
-        settings,
-        run=out,
-        quiet=quiet,
-        command=["heldout", *sys.argv[1:]],
-    )
+    benchmark = read_benchmark(bench, preset=preset, mapping=columns, images=images, reader=reader)
+    try:
+        result = ask(benchmark, settings, run=out, quiet=quiet, command=["heldout", *sys.argv[1:]])
+    except InputError as error:
+        raise InputError(with_cure(str(error))) from error
     _print(result.models, out, prices, as_json)
 
 

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from heldout.audit import Audit, AuditResult, Plan
-from heldout.cli.outline_show import print_outline
+from heldout.cli.outline_show import print_dropped, print_outline
 from heldout.cli.show import console, plain, status_text
 from heldout.errors import counted, percent
 from heldout.report import outline
@@ -88,6 +88,8 @@ def show_verdict(done: AuditResult, *, verbose: bool = False) -> None:
     advice = done.overall.recommendations
     cells = outline([cell.as_json() for cell in done.overall.cells], runs, advice)
     print_outline(cells, next_steps=not verbose)
+    for run in runs:
+        print_dropped(run, ("benchmark", "score"))
     _show_resolution(done.plan)
     if verbose:
         _show_grid(done)

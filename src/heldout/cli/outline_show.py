@@ -38,6 +38,12 @@ CURES = {
 }
 
 
+def with_cure(message: str) -> str:
+    """An error that ends with a reason for which a cure is known, and that cure."""
+    cures = [cure for reason, cure in CURES.items() if f": {reason} (" in message]
+    return f"{message}. Cure: {cures[0]}" if cures else message
+
+
 def print_outline(outline: Outline, *, next_steps: bool = True) -> None:
     """Subjects with their status in plain words, number and next verb; then commands to copy."""
     out = console()

@@ -97,4 +97,5 @@ def _show(scoring: Scoring, out: Path) -> None:
         screen.print(Text(word, _COLOURS[check.outcome]), reason)
     if any(check.failed for check in scoring.checks):
         screen.print(Text("every finding about this model will be not testable", "red"))
-    screen.print(f"\nnext: heldout detect {out}", soft_wrap=True)
+    if any(scoring.rows.values()):
+        screen.print(f"\nnext: heldout detect {out}", soft_wrap=True)

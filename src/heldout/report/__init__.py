@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING
 from heldout.lazy import load_on_first_use
 
 if TYPE_CHECKING:
+    from heldout.report._pdf import figures_to_pdf
     from heldout.report.audit_page import matrix_record, write_audit_report, write_matrix
     from heldout.report.certainty import PRECISION_FILE, CopyPrecision
     from heldout.report.comparison import Comparison, compare, is_empty
     from heldout.report.evaluation_page import is_evaluation, write_evaluation_report
     from heldout.report.export.formats import Export, export
-    from heldout.report.export.pdf import figures_to_pdf, page_to_pdf
     from heldout.report.figures.bars import radar_chart
     from heldout.report.figures.curves import Curve, OperatingPoint, roc_chart
     from heldout.report.figures.power import (
@@ -68,7 +68,6 @@ __all__ = [
     "matrix_record",
     "outline",
     "outline_of",
-    "page_to_pdf",
     "power_chart",
     "radar_chart",
     "roc_chart",

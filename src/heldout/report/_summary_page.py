@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from heldout.report._pdf import page_to_pdf
 from heldout.report._reproduce import templates
-from heldout.report.export.pdf import page_to_pdf
 from heldout.store import write_atomic
 
 ROWS = 6  # of the grid, so that it stays one page

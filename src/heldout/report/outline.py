@@ -81,9 +81,13 @@ def _row(
         number, verb = _of_corpus(cell)
     else:
         mine = [findings[key] for claim in speaking for key in claim["findings"] if key in findings]
-        number = "; ".join(map(_effect, mine[:2]))
+        number = "; ".join(map(_effect, mine[:2])) or _shortened(cell_summary(cell, least)["why"])
         verb = next(iter(_verbs(claim["next_step"] for claim in speaking)), "")
     return OutlineRow(cell["benchmark"], f"{kind} {name}", cell["status"], words, number, verb)
+
+
+def _shortened(words: str, most: int = 100) -> str:
+    return words if len(words) <= most else words[: most - 1] + "…"
 
 
 def _of_corpus(cell: Mapping[str, Any]) -> tuple[str, str]:

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from heldout.errors import InputError, blame_the_machine
+from heldout.report._pdf import figures_to_pdf
 from heldout.report.export._case import ExportCase, open_case
 from heldout.report.export.badge import badge
 from heldout.report.export.bibtex import bibtex
 from heldout.report.export.catalogues import conda, helm, hf_card
 from heldout.report.export.every_eval_ever import every_eval_ever
-from heldout.report.export.pdf import figures_to_pdf
 from heldout.report.export.tables import (
     as_csv,
     as_json,

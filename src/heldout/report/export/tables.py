@@ -13,7 +13,7 @@ from typing import Any
 
 import polars as pl
 
-from heldout.errors import require
+from heldout.errors import InputError, require
 from heldout.evidence import Rung, leaks
 from heldout.overlap import read_matches, read_text_matches
 from heldout.report._summaries import as_row
@@ -42,9 +42,15 @@ def tables_of(cases: Sequence[ExportCase], only: str | None) -> dict[str, pl.Dat
             for case in cases
             if (frame := makers[name](case)) is not None
         ]
-        if frames or only is not None:
-            tables[name] = pl.concat(frames, how="diagonal") if frames else pl.DataFrame()
+        if frames:
+            tables[name] = pl.concat(frames, how="diagonal")
+        elif only is not None:
+            raise InputError(f"table {only}: this run has none; it has {', '.join(_there(cases))}")
     return tables
+
+
+def _there(cases: Sequence[ExportCase]) -> list[str]:
+    return list(tables_of(cases, None))
 
 
 def _claims(case: ExportCase) -> pl.DataFrame:
