@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from heldout.detect import Finding
-from heldout.errors import counted
+from heldout.errors import counted, percent
 from heldout.evidence import QUESTION_OTHER_IMAGE, Modality
 from heldout.overlap import NO_WORDS
 from heldout.verdict.claim import NOTHING_TO_COMPARE, Claim, Control, Status
@@ -181,7 +181,7 @@ def text_coverage(scanned: Mapping[str, Any]) -> Control:
     share = lost / (lost + read) if lost + read else 1.0
     message = f"{read:,} corpus items were read, {lost:,} were lost"
     if lost + read:
-        message += f" ({share:.2%})"
+        message += f" ({percent(share, 2)})"
     if archives:
         message += (
             f", and {counted(archives, 'archive, file or folder', 'archives, files or folders')}"

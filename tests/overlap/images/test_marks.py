@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -60,6 +61,86 @@ def test_words_in_the_place_of_other_words_are_a_change() -> None:
 
     registration = register(page("ALPHA BETA"), page("GAMMA ZETA"))
     assert registration.relation not in COPIES or "changed in part" in registration.transform
+
+
+def _compressed(picture: Image.Image, quality: int = 85) -> Image.Image:
+    buffer = io.BytesIO()
+    picture.save(buffer, "JPEG", quality=quality)
+    return Image.open(io.BytesIO(buffer.getvalue())).convert("RGB")
+
+
+def test_an_ink_between_light_and_dark_is_one_ink() -> None:
+    """Grey words are darker than light ground and lighter than dark ground."""
+    picture, marked = blobs(21), blobs(21)
+    font = ImageFont.load_default(size=22.0)
+    ImageDraw.Draw(marked).text((60, 140), "Archive 2019", fill=(128,) * 3, font=font)
+    registration = register(picture, _compressed(marked, 92))
+    assert registration.relation in COPIES
+    assert registration.transform == "watermarked"
+
+
+def _light_scene() -> Image.Image:
+    """Hardly any texture but for two things, as in a rendered scene."""
+    ground = np.asarray(blobs(22, (224, 224)), np.float32) / 16 + 225
+    scene = Image.fromarray(ground.clip(0, 255).astype(np.uint8))
+    pen = ImageDraw.Draw(scene)
+    pen.ellipse((20, 30, 60, 70), fill=(40, 90, 180))
+    pen.rectangle((150, 160, 190, 200), fill=(200, 60, 50))
+    return scene
+
+
+@pytest.mark.parametrize("ink", [0, 255])
+def test_large_words_that_shine_through_are_a_watermark_on_plain_ground(ink: int) -> None:
+    stamp = Image.new("L", (224, 224))
+    font = ImageFont.load_default(size=46.0)
+    ImageDraw.Draw(stamp).text((8, 90), "PREVIEW", fill=110, font=font)
+    marked = _light_scene()
+    marked.paste((ink,) * 3, (0, 0), stamp)
+    registration = register(_light_scene(), marked)
+    assert registration.relation in COPIES
+    assert registration.transform == "watermarked"
+
+
+@pytest.mark.parametrize("levels", [6, -6])
+def test_a_faint_thing_in_a_picture_that_was_never_compressed_is_a_change(levels: int) -> None:
+    pixels = np.asarray(blobs(23), np.int16).copy()
+    y, x = np.mgrid[: pixels.shape[0], : pixels.shape[1]]
+    pixels[np.hypot(y - 150, x - 160) < 14] += levels
+    changed = Image.fromarray(pixels.clip(0, 255).astype(np.uint8))
+    registration = register(blobs(23), changed)
+    assert registration.relation not in COPIES or "changed in part" in registration.transform
+
+
+@pytest.mark.parametrize("seed", [24, 25])
+def test_a_chart_with_other_values_is_no_watermarked_copy(seed: int) -> None:
+    """All bars are longer: strokes of one ink in a row, but no letters."""
+
+    def chart(longer: int) -> Image.Image:
+        sheet = blobs(seed, (360, 280)).point(lambda level: 200 + level // 6)
+        pen = ImageDraw.Draw(sheet)
+        heights = np.random.default_rng(seed).integers(60, 120, 8)
+        for place, height in enumerate(heights.tolist()):
+            left = 30 + 38 * place
+            pen.rectangle((left, 250 - height - longer, left + 13, 250), fill=(31, 80, 150))
+        return sheet
+
+    registration = register(chart(0), chart(50))
+    assert registration.relation not in COPIES or "changed in part" in registration.transform
+
+
+def test_a_label_close_to_the_rim_of_a_dark_panel_is_no_change() -> None:
+    panel = blobs(26, (280, 280))
+    dark = Image.new("RGB", panel.size)
+    mask = Image.new("L", panel.size)
+    ImageDraw.Draw(mask).ellipse((40, 40, 240, 240), fill=255)
+    dark.paste(panel, (0, 0), mask)
+    page = Image.new("RGB", (620, 320))
+    page.paste(blobs(27, (280, 280)), (20, 20))
+    page.paste(dark, (320, 20))
+    ImageDraw.Draw(page).text((323, 21), "B", fill="white", font=ImageFont.load_default(size=18.0))
+    registration = register(dark, _compressed(page))
+    assert registration.relation in COPIES
+    assert "changed in part" not in registration.transform
 
 
 def _tiny(picture: Image.Image) -> Image.Image:

@@ -22,6 +22,7 @@ from heldout.overlap.images.agreement import (
     without_margin,
 )
 from heldout.overlap.images.features import Floats
+from heldout.overlap.images.tone import in_tone_of, tone_line
 
 STRONG = 24.0  # grey levels that no compression changes
 WEAK = 7.0  # where it continues what is strong, it belongs to the mark, too
@@ -40,23 +41,31 @@ THICK = 0.028  # the same of a watermark's large letters
 REACH = 0.25  # of the longer side, that a watermark spans at least
 BLOB = 0.2  # share of a mark that may be wider than a stroke
 LETTERS = 4  # strokes of a word that stand apart
+SHAPED = 30  # pixels, from which on a letter has a shape
+OPEN = 0.8  # share of the box around it that a letter fills at most
 SPECK = 6  # pixels
 IN_A_ROW = 2.2  # times as long as it is high
 CORNER = 0.16  # of a side: where a letter names a panel
 LABEL = 0.012  # share of the frame that it covers at most
+TINY_LABEL = 0.001  # share of which no shape can be told
+INKS = 33  # greys that are tried for the ink of a mark
+BEYOND_INK = 6.0  # grey levels: compression overshoots
 ALTERED = (
     22.0  # grey levels of detail that compression leaves unexplained at no spot of a dozen pixels
 )
 ALTERED_NOISE = 8.0  # times the median, where there is noise
 ALTERED_PIXELS = 12
 ASTRAY = 0.75  # pixels that a warp may be off
+TEXTURED = 1.5  # grey levels a pixel, from which on compression would leave its traces
+FEW_TEXTURED = 256  # pixels, from which on they stand for the picture
+UNTOUCHED = 0.5  # grey levels by which most of what is textured differs: it never was compressed
+EDITED = 4.0  # grey levels that show there
+GRAIN = 12.0  # times what most of the textured pixels differ by, a mark differs by more
 SOFT = 8.0  # pixels: what is softer than this has no edge, as an opacity on a film
 SHADED = 6.5  # grey levels by which a copy is nowhere lighter or darker than one tone curve says
 SHADED_CHANGE = 2.0  # times what the picture changed as a whole: sharpening moves light, too
 SHADED_PIXELS = 60
 HATS = 9  # knots of the tone curve that shades are compared through
-LEVELS = 16  # of a tone curve
-OFF_CURVE = 45.0  # grey levels: a gamma of .6 bends the curve by less
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,10 +73,12 @@ class _Difference:
     """Where two aligned pictures differ strongly, the candidate brought to the query's tone."""
 
     fitted: Floats
+    apart: Floats  # grey levels
     strong: NDArray[np.bool_]
     core: NDArray[np.bool_]  # without softened rims
     near: NDArray[np.bool_]  # with them
     share: float  # of the frame
+    untouched: bool  # most of both is the same to the last level
     one_sided: bool  # lighter throughout, or darker
 
 
@@ -84,14 +95,29 @@ def without_marks(cv2: Any, frame: Frame, inverted: bool) -> PixelAgreement | No
     difference = _difference(cv2, frame, theirs, mask)
     if difference is None:
         return None
+    whole = compare(cv2, frame, inverted)
+    cleaned = _without_letters(cv2, frame, mask, difference, whole)
+    if cleaned is None or cleaned.worst > 0 or cleaned.marked > 0:
+        corner = _in_corner(cv2, difference, frame.inside)
+        if corner is not None:
+            return _without_label(cv2, frame, mask, corner, whole)
+    return cleaned
+
+
+def _without_letters(
+    cv2: Any,
+    frame: Frame,
+    mask: NDArray[np.bool_],
+    difference: _Difference,
+    whole: PixelAgreement,
+) -> PixelAgreement | None:
     near, core, share = difference.near, difference.core, difference.share
     lettered = share <= OPAQUE and _is_lettering(cv2, difference.strong)
-    labelled = share <= LABEL and _is_label(cv2, difference.strong, frame.inside)
     if not difference.one_sided and not lettered:
         return None
     directions = (
-        (frame.query, difference.fitted, frame.query_step),
-        (difference.fitted, frame.query, frame.candidate_step),
+        (frame.query, difference.fitted, (frame.query_step, frame.candidate_step)),
+        (difference.fitted, frame.query, (frame.candidate_step, frame.query_step)),
     )
     # An opacity that was made denser and the dots on a thing look like a veil, too; but the one is no
     # stroke of any pen, and the others lie in one place.
@@ -103,55 +129,92 @@ def without_marks(cv2: Any, frame: Frame, inverted: bool) -> PixelAgreement | No
         _veil(clean[core], marked[core]) if stroked else None for marked, clean, _ in directions
     ]
     veiled = any(veil is not None for veil in veils)
-    for (marked, clean, step), veil in zip(directions, veils, strict=True):
+    for (marked, clean, steps), veil in zip(directions, veils, strict=True):
         colour = float(np.median(marked[core]))
         opaque = float((np.abs(marked[core] - colour) < 16).mean()) >= ONE_COLOUR
         hidden = opaque and share <= OPAQUE and _has_colour(cv2, difference.strong, marked, colour)
         hidden = hidden and not veiled  # under a veil, a thing of one colour still has one colour
-        if (not hidden and not difference.one_sided) or (veiled and veil is None):
+        inked = lettered and _has_one_ink(marked[difference.strong], clean[difference.strong])
+        if not (hidden or inked or difference.one_sided) or (veiled and veil is None):
             continue  # letters in the place of others; or the veil lies on the other picture
         cleaned = np.where(near, clean, marked).astype(np.float32)
         if veil is not None:
             cleaned[core] = (marked[core] - veil[1]) / veil[0]
             faint = _is_faint_veil(marked, clean, *veil) & ~near
             cleaned[faint] = clean[faint]
-        elif not hidden and not lettered and not labelled:
+        elif not hidden and not lettered:
             continue
-        explanation = explained(cv2, cleaned, clean, mask, step)
-        whole = compare(cv2, frame, inverted)
-        covering = veil is None and not lettered and not labelled
-        seen = mask & ~near
-        worst = float(_is_altered(cv2, cleaned, clean, seen))
-        return replace(
-            whole,
-            residual=explanation.residual,
-            spread=explanation.spread,
-            worst=whole.worst if covering else worst,
-            detail=explanation.detail,
-            windows=explanation.windows,
-            marked=share if covering else 0.0,
-            veiled=0.0 if covering else share,
-        )
+        covering = veil is None and not lettered
+        agreement = _compared(cv2, cleaned, clean, mask, mask & ~near, steps, whole)
+        if covering:
+            return replace(agreement, worst=whole.worst, marked=share)
+        return replace(agreement, veiled=share)
     return None
+
+
+def _without_label(
+    cv2: Any, frame: Frame, mask: NDArray[np.bool_], label: _Difference, whole: PixelAgreement
+) -> PixelAgreement:
+    cleaned = np.where(label.near, frame.query, label.fitted).astype(np.float32)
+    seen = mask & ~label.near
+    steps = (frame.candidate_step, frame.query_step)
+    agreement = _compared(cv2, cleaned, frame.query, mask, seen, steps, whole)
+    return replace(agreement, veiled=label.share)
+
+
+def _compared(
+    cv2: Any,
+    cleaned: Floats,
+    clean: Floats,
+    mask: NDArray[np.bool_],
+    seen: NDArray[np.bool_],
+    steps: tuple[float, float],
+    whole: PixelAgreement,
+) -> PixelAgreement:
+    """The agreement of what is left; ``worst`` is 1 if it differs where no mark was ``seen``."""
+    explanation = min(
+        explained(cv2, cleaned, clean, mask, steps[0]),
+        explained(cv2, clean, cleaned, mask, steps[1]),
+        key=lambda each: each.residual,
+    )
+    return replace(
+        whole,
+        residual=explanation.residual,
+        spread=explanation.spread,
+        worst=float(_is_altered(cv2, cleaned, clean, seen)),
+        detail=explanation.detail,
+        windows=explanation.windows,
+    )
 
 
 def _difference(
     cv2: Any, frame: Frame, theirs: Floats, mask: NDArray[np.bool_]
 ) -> _Difference | None:
-    fitted = in_tone_of(theirs, frame.query, mask)
+    untouched = _grain(cv2, frame.query, theirs, mask) <= UNTOUCHED
+    fitted = theirs if untouched else in_tone_of(theirs, frame.query, mask)
     difference = frame.query - fitted
-    strong = _without_specks(cv2, (np.abs(difference) > STRONG) & mask)
+    bar: Floats = np.full_like(difference, EDITED)
+    weak = EDITED
+    if not untouched:
+        grain = GRAIN * _grain(cv2, frame.query, fitted, mask)
+        # Where both have an edge, laying one a fraction of a pixel off leaves a part of its height.
+        steep = np.minimum(_steepness(cv2, frame.query), _steepness(cv2, fitted))
+        bar = np.asarray(ASTRAY * steep + min(max(grain, FAINT), STRONG), np.float32)
+        weak = WEAK
+    strong = _without_specks(cv2, (np.abs(difference) > bar) & (mask | _corners(cv2, frame.inside)))
     core = cv2.erode(strong, np.ones((3, 3), np.uint8)) > 0
     share = float(strong.sum()) / float(mask.sum())
-    if share > VEILED or strong.sum() < 24:
+    if share > VEILED or strong.sum() < ALTERED_PIXELS:
         return None
     lighter = float((difference[strong > 0] > 0).mean())
     return _Difference(
         fitted=fitted,
+        apart=difference,
         strong=strong > 0,
         core=core if core.sum() >= 8 else strong > 0,  # strokes may be all rim
-        near=_grown(cv2, strong, np.abs(difference) > WEAK),
+        near=_grown(cv2, strong, np.abs(difference) > weak),
         share=share,
+        untouched=untouched,
         one_sided=lighter >= ONE_SIDED or lighter <= 1 - ONE_SIDED,
     )
 
@@ -188,31 +251,80 @@ def _has_colour(cv2: Any, strong: NDArray[np.bool_], marked: Floats, colour: flo
 
 
 def _is_lettering(cv2: Any, strong: NDArray[np.bool_]) -> bool:
-    """Several thin strokes in a row."""
+    """Several strokes in a row; those of large letters reach far."""
     ink = strong.astype(np.uint8)
-    total = int(ink.sum())
     if not _is_thin(cv2, ink):
-        return False
-    _, _, statistics, _ = cv2.connectedComponentsWithStats(ink, connectivity=8)
+        points = np.argwhere(strong)
+        if np.ptp(points, axis=0).max() < REACH * max(strong.shape):
+            return False
+        if not _is_thin(cv2, ink, THICK):
+            return False
+    _, labels, statistics, _ = cv2.connectedComponentsWithStats(ink, connectivity=8)
     areas = statistics[1:, cv2.CC_STAT_AREA]
-    if int((areas >= max(4, 0.01 * total)).sum()) < LETTERS:
+    letters = np.flatnonzero(areas >= max(4, 0.01 * int(ink.sum()))) + 1
+    if len(letters) < LETTERS or not _are_open(cv2, labels, letters[areas[letters - 1] >= SHAPED]):
         return False
     points = np.argwhere(strong).astype(np.float64)
     spread = np.sqrt(np.maximum(np.linalg.eigvalsh(np.cov(points.T)), 1e-6))
     return bool(spread[1] >= IN_A_ROW * spread[0])
 
 
-def _is_label(cv2: Any, strong: NDArray[np.bool_], inside: NDArray[np.bool_]) -> bool:
-    """A letter in a corner, as panels of a figure have it."""
+def _are_open(cv2: Any, labels: NDArray[np.int32], letters: NDArray[np.intp]) -> bool:
+    """Letters leave much of the box around them free; the bars of a chart fill it."""
+    shares = []
+    for letter in letters.tolist():
+        points = np.argwhere(labels == letter)
+        (_, (wide, tall), _) = cv2.minAreaRect(points.astype(np.float32))
+        shares.append(len(points) / ((wide + 1) * (tall + 1)))
+    return len(shares) < LETTERS or float(np.median(shares)) <= OPEN
+
+
+def _has_one_ink(marked: Floats, clean: Floats) -> bool:
+    """Whether all of it was drawn towards one grey, from above and from below, and not beyond it."""
+    moved = marked - clean
+    for ink in np.linspace(0.0, 255.0, INKS):
+        way = ink - clean
+        towards = (moved * way > 0) & (np.abs(moved) <= np.abs(way) + BEYOND_INK)
+        if float(towards.mean()) >= ONE_SIDED:
+            return True
+    return False
+
+
+def _corners(cv2: Any, inside: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """The corners of a frame nearly to its rim: letters are often that close to it."""
+    down, across = (np.flatnonzero(inside.any(axis=axis)) for axis in (1, 0))
+    tall, wide = (round(CORNER * len(axis)) for axis in (down, across))
+    rows, columns = np.zeros(inside.shape[0], bool), np.zeros(inside.shape[1], bool)
+    rows[down[:tall]] = rows[down[-tall:]] = True
+    columns[across[:wide]] = columns[across[-wide:]] = True
+    rim = cv2.erode(inside.astype(np.uint8), np.ones((5, 5), np.uint8), borderValue=0) > 0
+    return np.asarray(rim & rows[:, None] & columns)
+
+
+def _in_corner(cv2: Any, difference: _Difference, inside: NDArray[np.bool_]) -> _Difference | None:
+    """The letter in a corner, as panels of a figure have it, if there is one."""
     down, across = (np.flatnonzero(inside.any(axis=axis)) for axis in (1, 0))
     top, left = float(down[0]), float(across[0])
     tall, wide = float(down[-1]) - top, float(across[-1]) - left
-    rows, columns = np.nonzero(strong)
-    y, x = (rows - top) / tall, (columns - left) / wide
-    cornered = (y.max() < CORNER or y.min() > 1 - CORNER) and (
-        x.max() < CORNER or x.min() > 1 - CORNER
+    _, labels, statistics, _ = cv2.connectedComponentsWithStats(
+        difference.strong.astype(np.uint8), connectivity=8
     )
-    return cornered and _is_thin(cv2, strong.astype(np.uint8))
+    x, y, width, height, _ = statistics.T
+    from_top, from_left = (y - top) / tall, (x - left) / wide
+    to_bottom, to_right = (y + height - top) / tall, (x + width - left) / wide
+    for high in (to_bottom < CORNER, from_top > 1 - CORNER):
+        for aside in (to_right < CORNER, from_left > 1 - CORNER):
+            cornered = high & aside
+            cornered[0] = False
+            strong = cornered[labels]
+            share = float(strong.sum()) / float(inside.sum())
+            if strong.any() and share <= LABEL:
+                apart = np.abs(difference.apart)
+                ink = strong & (apart > apart[strong].max() / 2)
+                if share <= TINY_LABEL or _is_thin(cv2, ink.astype(np.uint8)):
+                    near = _grown(cv2, strong.astype(np.uint8), apart > WEAK)
+                    return replace(difference, strong=strong, near=near, share=share)
+    return None
 
 
 def _is_thin(cv2: Any, ink: NDArray[np.uint8], stroke: float = STROKE) -> bool:
@@ -222,12 +334,21 @@ def _is_thin(cv2: Any, ink: NDArray[np.uint8], stroke: float = STROKE) -> bool:
     return wide <= BLOB * max(1, int(ink.sum()))
 
 
+def is_untouched(cv2: Any, frame: Frame, inverted: bool) -> bool:
+    """Whether most of the two is the same to the last level: then they lie right, whatever differs."""
+    theirs = 255.0 - frame.candidate if inverted else frame.candidate
+    mask = without_margin(cv2, frame.inside)
+    return mask.sum() >= 256 and _grain(cv2, frame.query, theirs, mask) <= UNTOUCHED
+
+
 def is_altered(cv2: Any, frame: Frame, inverted: bool) -> bool:
     """Whether some spot shows something else: a copy is explained everywhere but for compression."""
     theirs = 255.0 - frame.candidate if inverted else frame.candidate
     mask = without_margin(cv2, frame.inside)
     if mask.sum() < 256:
         return False
+    if _grain(cv2, frame.query, theirs, mask) <= UNTOUCHED:
+        return _apart(cv2, frame.query, theirs, mask) > EDITED
     if _is_altered(cv2, in_tone_of(theirs, frame.query, mask), frame.query, mask):
         return True
     changed = float(np.percentile(np.abs(theirs - frame.query)[mask], 90))
@@ -240,8 +361,21 @@ def levels_apart(cv2: Any, frame: Frame, inverted: bool) -> float:
     mask = without_margin(cv2, frame.inside)
     if mask.sum() < 256:
         return 255.0
-    apart = cv2.blur(np.abs(in_tone_of(theirs, frame.query, mask) - frame.query), (3, 3))[mask]
+    return _apart(cv2, in_tone_of(theirs, frame.query, mask), frame.query, mask)
+
+
+def _apart(cv2: Any, first: Floats, second: Floats, mask: NDArray[np.bool_]) -> float:
+    apart = cv2.blur(np.abs(first - second), (3, 3))[mask]
     return float(np.partition(apart, -ALTERED_PIXELS)[-ALTERED_PIXELS])
+
+
+def _grain(cv2: Any, first: Floats, second: Floats, mask: NDArray[np.bool_]) -> float:
+    """Grey levels by which most of what is textured differs: what compression left, marks aside."""
+    steep = np.minimum(_steepness(cv2, first), _steepness(cv2, second))
+    textured = mask & (steep >= TEXTURED)
+    if textured.sum() < FEW_TEXTURED:
+        return 255.0
+    return float(np.percentile(np.abs(first - second)[textured], 60))
 
 
 def _is_altered(cv2: Any, first: Floats, second: Floats, mask: NDArray[np.bool_]) -> bool:
@@ -278,7 +412,8 @@ def _unexplained_shade(
     places = source / np.float32(255.0 / (HATS - 1))
     hats = [np.maximum(0, 1 - np.abs(places - np.float32(knot))) for knot in range(HATS)]
     near = soft(source)
-    columns = np.stack([*(soft(hat) for hat in hats), (soft(source, 1.5 * SOFT) - near) / 64.0], 1)
+    parts = [*(soft(hat) for hat in hats), (soft(source, 1.5 * SOFT) - near) / 64.0]
+    columns = np.stack(parts + _nudges(cv2, source, inside, mask), 1)
     wanted = soft(target) - near
     left = np.abs(wanted)
     kept = np.arange(0, len(wanted), 5)
@@ -290,52 +425,34 @@ def _unexplained_shade(
     return np.asarray(left)
 
 
+def _nudges(
+    cv2: Any, source: Floats, inside: Floats, mask: NDArray[np.bool_]
+) -> list[NDArray[np.float64]]:
+    """What the softened source changes by where it is laid a little off: six ways to move a plane."""
+    weight = np.maximum(_soft(cv2, inside, SOFT), 1e-3)
+    down, across = (_soft(cv2, slope * inside, SOFT) / weight for slope in np.gradient(source))
+    height, width = source.shape
+    y, x = (axis[mask] for axis in np.mgrid[-1 : 1 : height * 1j, -1 : 1 : width * 1j])
+    slopes = (np.asarray(slope[mask], np.float64) for slope in (across, down))
+    return [slope * place for slope in slopes for place in (np.ones_like(x), x, y)]
+
+
 def _soft(cv2: Any, values: Floats, sigma: float) -> Floats:
     return np.asarray(cv2.GaussianBlur(values, (0, 0), sigma))
 
 
 def _steepness(cv2: Any, picture: Floats) -> Floats:
-    """Grey levels a pixel, the most within a spot."""
-    across, down = (cv2.Sobel(picture, cv2.CV_32F, *way, scale=1 / 8) for way in ((1, 0), (0, 1)))
-    return np.asarray(cv2.dilate(np.hypot(across, down), np.ones((3, 3), np.uint8)))
-
-
-def in_tone_of(source: Floats, target: Floats, mask: NDArray[np.bool_]) -> Floats:
-    """``source`` through the rising tone curve that brings it closest to ``target``.
-
-    Level by level the median of the other counts, so a mark decides nothing as long as most of what
-    has its level lies outside it, and black ground is one level among others.
-    """
-    ours, theirs = source[mask], target[mask]
-    place = np.clip(ours / 256.0 * LEVELS, 0, LEVELS - 1).astype(np.intp)
-    least = max(24, len(ours) // 2000)
-    knots = [
-        (float(np.median(ours[of_level])), float(np.median(theirs[of_level])))
-        for of_level in (place == level for level in range(LEVELS))
-        if of_level.sum() >= least
-    ]
-    if len(knots) < 3:
-        gain, offset = _tone(ours, theirs)
-        return np.asarray(gain * source + offset, np.float32)
-    levels, values = np.array(knots).T
-    # A level that only the mark has lies far off the line through the others.
-    rise = (values[:, None] - values) / np.where(
-        levels[:, None] == levels, 1.0, levels[:, None] - levels
-    )
-    gain = float(np.median(rise[np.triu_indices(len(levels), 1)]))
-    off = values - gain * levels
-    kept = np.abs(off - np.median(off)) <= OFF_CURVE
-    if kept.sum() < 2:
-        return np.asarray(gain * source + np.median(off), np.float32)
-    curve = np.maximum.accumulate(values[kept])
-    return np.interp(source, levels[kept], curve).astype(np.float32)
+    """Grey levels a pixel, the most within a spot; a point has half its height."""
+    spot = np.ones((3, 3), np.uint8)
+    half = (cv2.dilate(picture, spot) - cv2.erode(picture, spot)) / np.float32(2)
+    return np.asarray(cv2.dilate(half, spot))
 
 
 def _veil(clean: Floats, marked: Floats) -> tuple[float, float] | None:
     """Gain and offset of a veil of black or white over the clean picture, if that is what it is."""
     if float(clean.std()) < VEIL_ERROR:
         return None  # over one grey, anything looks like a veil
-    gain, offset = _tone(clean, marked, share=90)
+    gain, offset = tone_line(clean, marked, share=90)
     if not VEIL[0] <= gain <= VEIL[1]:
         return None
     error = np.abs(marked - (gain * clean + offset))
@@ -351,18 +468,3 @@ def _is_faint_veil(marked: Floats, clean: Floats, gain: float, offset: float) ->
     changed = marked - clean
     most = np.minimum(np.abs(full) + FAINT / 3, FAINT)
     return np.asarray((changed * np.sign(full) >= 0) & (np.abs(changed) <= most))
-
-
-def _tone(source: Floats, target: Floats, share: int = 70) -> tuple[float, float]:
-    """Gain and offset, from the percentage of pixels that fits best."""
-    gain, offset = _line(source, target)
-    error = np.abs(target - (gain * source + offset))
-    kept = error <= np.percentile(error, share)
-    return _line(source[kept], target[kept]) if float(source[kept].std()) > 1.0 else (gain, offset)
-
-
-def _line(source: Floats, target: Floats) -> tuple[float, float]:
-    middle, aim = float(source.mean()), float(target.mean())
-    power = float(((source - middle) ** 2).mean())
-    gain = float(((source - middle) * (target - aim)).mean()) / power if power > 1e-6 else 0.0
-    return gain, aim - gain * middle

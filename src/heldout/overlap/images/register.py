@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,9 +13,7 @@ from heldout.errors import require
 from heldout.overlap.images.agreement import (
     POSES,
     Frame,
-    Geometry,
     PixelAgreement,
-    box_in,
     compare,
     geometry,
     lay,
@@ -28,8 +26,14 @@ from heldout.overlap.images.features import (
     from_frames,
     from_local_features,
 )
-from heldout.overlap.images.marks import is_altered, levels_apart, without_marks
+from heldout.overlap.images.marks import is_altered, is_untouched, levels_apart, without_marks
 from heldout.overlap.images.registration import IDENTITY, Registration, Rows
+from heldout.overlap.images.transform_words import (
+    CHANGED,
+    SAID_OF_THE_SAME,
+    Alignment,
+    transform_words,
+)
 from heldout.overlap.relations import TOO_PLAIN, TOO_SMALL, Relation
 
 # The cascade: cheap questions first, pixels only for pairs that may be copies.
@@ -39,20 +43,9 @@ WITNESSES = 5  # local features that must agree before pixels are compared
 SKETCH = 0.4  # correlation of the frames' detail that makes pixels worth comparing
 CERTAIN = 0.05  # residual below which nothing better is looked for
 REFINABLE = 0.25  # correlation of detail without which pulling at the warp is no use
+SETTLED = 0.9995  # … with which they lie where they should, whatever differs elsewhere
 BEYOND = 1.2  # times a panel's overlap, from which on the pictures go on beyond it
-MARKABLE = 0.5  # correlation of detail without which marks are not what differs
-
-
-@dataclass(frozen=True, eq=False)
-class Alignment:
-    """The best way found to lay the query on the candidate, and how well pixels then agree."""
-
-    warp: Warp  # query to candidate, native pixels
-    inverted: bool
-    inliers: int
-    agreement: PixelAgreement
-    panel_of_query: bool = False
-    panel_of_candidate: bool = False
+MARKABLE = 0.35  # correlation of detail without which marks are not what differs
 
 
 def align(query: PictureFeatures, candidate: PictureFeatures) -> Alignment | None:
@@ -64,13 +57,25 @@ def align(query: PictureFeatures, candidate: PictureFeatures) -> Alignment | Non
     for alignment in _whole_and_panels(cv2, query, candidate):
         if best is None or _better(alignment, best):
             best = alignment
-        if best.agreement.residual < CERTAIN:
+        if _is_certain(best):
             break
     return best
 
 
+def _is_certain(alignment: Alignment) -> bool:
+    agreement = alignment.agreement
+    overlap = max(agreement.query_overlap, agreement.candidate_overlap)
+    return agreement.residual < CERTAIN and overlap >= OVERLAP
+
+
 def _better(alignment: Alignment, other: Alignment) -> bool:
-    return alignment.agreement.residual < other.agreement.residual
+    """A part that agrees proves nothing if it is a small part of both."""
+
+    def doubt(agreement: PixelAgreement) -> tuple[bool, float]:
+        overlap = max(agreement.query_overlap, agreement.candidate_overlap)
+        return overlap < OVERLAP, agreement.residual
+
+    return doubt(alignment.agreement) < doubt(other.agreement)
 
 
 def _whole_and_panels(
@@ -129,33 +134,49 @@ def _aligned(cv2: Any, query: PictureFeatures, candidate: PictureFeatures) -> Al
     frames = from_frames(query, candidate)
     if frames.score >= SKETCH:
         tried += _tried(cv2, query, candidate, frames)
-    if not tried or tried[0][2].residual >= CERTAIN or is_small(query, candidate):
+    untouched = bool(tried) and is_untouched(cv2, tried[0][1], frames.inverted)
+    if not untouched and (
+        not tried or tried[0][2].residual >= CERTAIN or is_small(query, candidate)
+    ):
         local = from_local_features(query, candidate)
         if local is not None and local.inliers >= WITNESSES:
             tried += _tried(cv2, query, candidate, local)
     if not tried:
         return None
-    if is_small(query, candidate):
+    if untouched:
+        best = tried[0]
+    elif is_small(query, candidate):
         # Windows say little: the pixels have to lie on each other, and are pulled there in any case.
         for start in list(tried):
             tried += _refined(cv2, query, candidate, *start[:2])
         best = max(tried, key=lambda each: each[2].correlation)
     else:
-        best = min(tried, key=lambda each: each[2].residual)
-        if best[2].residual >= CERTAIN and best[2].detail >= REFINABLE:
+        best = min(tried, key=_unlike)
+        if best[2].residual >= CERTAIN and REFINABLE <= best[2].detail < SETTLED:
             refined = _refined(cv2, query, candidate, *best[:2])
-            best = min((best, *refined), key=lambda each: each[2].residual)
+            best = min((best, *refined), key=_unlike)
     hypothesis, frame, agreement = best
-    if agreement.detail >= MARKABLE and is_altered(cv2, frame, hypothesis.inverted):
-        cleaned = without_marks(cv2, frame, hypothesis.inverted)
+    if agreement.detail >= MARKABLE or untouched:
+        altered = is_altered(cv2, frame, hypothesis.inverted)
+        cleaned = None
+        if altered or agreement.worst > CHANGED:
+            cleaned = without_marks(cv2, frame, hypothesis.inverted)
         if cleaned is not None and cleaned.residual < CERTAIN:
             agreement = cleaned
-        else:
+        elif altered:
             agreement = replace(agreement, worst=1.0)
     if agreement.correlation >= CLOSE_CORRELATION and agreement.detail >= DOUBTFUL_DETAIL:
         agreement = replace(agreement, apart=levels_apart(cv2, frame, hypothesis.inverted))
     warp = candidate.to_native @ hypothesis.warp @ np.linalg.inv(query.to_native)
     return Alignment(warp / warp[2, 2], hypothesis.inverted, hypothesis.inliers, agreement)
+
+
+def _unlike(tried: tuple[Hypothesis, Frame, PixelAgreement]) -> float:
+    """Under a large mark a window in five differs however well they lie: then the median counts."""
+    agreement = tried[2]
+    if agreement.detail >= SETTLED:
+        return -1.0 - agreement.detail
+    return agreement.residual - agreement.detail
 
 
 def _tried(
@@ -195,110 +216,6 @@ def _area(features: PictureFeatures) -> int:
     return features.size[0] * features.size[1]
 
 
-# Name what was done to the query to get the candidate.
-
-
-WHOLE = 0.965  # share of a picture that counts as all of it
-SAME_SCALE = 0.02
-BLURRED = 0.6  # fine detail left
-SHARPENED = 1.7
-NOISY = 0.06  # of the contrast
-CHANGED = 0.3  # residual in the worst window
-BLOCK = 8  # pixels a side, of JPEG
-BLOCKY = 1.08  # steps of the difference between blocks, against those inside
-RECOMPRESSED, SLIGHTLY = "re-compressed", "slightly changed"
-SAID_OF_THE_SAME: tuple[list[str], ...] = ([], [RECOMPRESSED], [SLIGHTLY])
-FRAMED = 0.01  # of the picture: a border is at least as large
-
-
-def transform_words(
-    query: PictureFeatures, candidate: PictureFeatures, alignment: Alignment, shape: Geometry
-) -> list[str]:
-    """Words such as "rotated 90°", "cropped", "inverted"; empty where nothing was done."""
-    agreement = alignment.agreement
-    words = shape.words
-    words += _extent(query, candidate, alignment, shape)
-    if max(abs(value - 1.0) for value in shape.scale) > SAME_SCALE:
-        words.append("resized")
-    if alignment.inverted:
-        words.append("inverted")
-    if query.coloured and candidate.monochrome:
-        words.append("grey")
-    elif candidate.coloured and query.monochrome:
-        words.append("coloured")
-    words += _detail(agreement)
-    if not words and not np.array_equal(query.grey, candidate.grey):
-        words.append(_slight(query, candidate))
-    return words
-
-
-def _slight(query: PictureFeatures, candidate: PictureFeatures) -> str:
-    """What changed the pixels of an upright whole frame a little: compression leaves its blocks."""
-    if query.grey.shape != candidate.grey.shape or query.size != query.grey.shape[::-1]:
-        return SLIGHTLY
-    difference = candidate.grey.astype(np.float32) - query.grey
-    steps = [np.abs(np.diff(difference, axis=axis)).mean(axis=1 - axis) for axis in (0, 1)]
-    ratios = []
-    for step in steps:
-        if len(step) < 24:
-            continue
-        between = np.arange(1, len(step) + 1) % BLOCK == 0
-        ratios.append(float(step[between].mean()) / max(float(step[~between].mean()), 1e-3))
-    return RECOMPRESSED if ratios and max(ratios) >= BLOCKY else SLIGHTLY
-
-
-def _detail(agreement: PixelAgreement) -> list[str]:
-    noisy = agreement.noise > NOISY
-    words = []
-    if agreement.sharpness > SHARPENED:
-        words.append("noise added" if noisy and not agreement.noisy_query else "sharpened")
-    elif agreement.sharpness < BLURRED:
-        words.append("noise removed" if noisy and agreement.noisy_query else "blurred")
-    if agreement.veiled:
-        words.append("watermarked")
-    if agreement.marked or agreement.worst > CHANGED:
-        words.append("changed in part")
-    return words
-
-
-def _extent(
-    query: PictureFeatures, candidate: PictureFeatures, alignment: Alignment, shape: Geometry
-) -> list[str]:
-    agreement = alignment.agreement
-    ours = agreement.query_overlap >= WHOLE
-    theirs = agreement.candidate_overlap >= WHOLE
-    if ours and theirs:
-        return []
-    if ours:
-        x, y, width, height = box_in(alignment.warp, query.size, candidate.size)
-        if _plain_around(candidate, (x, y, width, height)):
-            return ["with a border"]
-        place = f"{x},{y},{width},{height}"
-        if alignment.panel_of_candidate or len(candidate.panels) > 1:
-            return [f"inside a compound figure (panel at {place})"]
-        return [f"inside a larger picture (at {place})"]
-    if theirs:
-        if alignment.panel_of_query or len(query.panels) > 1:
-            return ["cut out of a compound figure"]
-        return [f"cropped to {round(100 * agreement.query_overlap)} %"]
-    # A slanted picture loses its corners to the frame; that is no crop of its own.
-    return [] if shape.slanted and agreement.query_overlap > 0.6 else ["cropped"]
-
-
-def _plain_around(candidate: PictureFeatures, box: tuple[int, int, int, int]) -> bool:
-    height, width = candidate.grey.shape
-    across, down = width / candidate.size[0], height / candidate.size[1]
-    x, y, wide, tall = box
-    outside = np.ones((height, width), bool)
-    top, bottom = max(0, int(y * down) - 2), int((y + tall) * down) + 3
-    left, right = max(0, int(x * across) - 2), int((x + wide) * across) + 3
-    outside[top:bottom, left:right] = False
-    values = candidate.grey[outside].astype(np.float32)
-    if values.size < FRAMED * outside.size:
-        return False
-    return float((np.abs(values - np.median(values)) <= 10.0).mean()) >= 0.97
-
-
 # From aligned pixels to a verdict. Thresholds are measured: docs/registration.md.
 
 
@@ -336,7 +253,7 @@ CLOSE = 20.0  # grey levels, at no dozen of pixels more
 CLOSE_OVERLAP = 0.9
 CLOSE_CONTRAST = 20.0
 IN_PART = "agrees in part"
-RULES = "registration-3"  # verdicts of other rules are other verdicts
+RULES = "registration-4"  # verdicts of other rules are other verdicts
 BLANK = 2.0  # contrast, in grey levels, below which a picture shows nothing
 
 

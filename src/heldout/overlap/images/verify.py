@@ -22,6 +22,7 @@ from heldout.overlap.images.hues import SIDE, in_words, laid, turned_back, turne
 from heldout.overlap.images.register import IN_PART, register
 from heldout.overlap.images.registration import Registration
 from heldout.overlap.images.salvage import Candidate, VerifyTask
+from heldout.overlap.images.transform_words import WATERMARKED
 from heldout.overlap.nearness.threshold import degree
 from heldout.overlap.relations import COPIES, POSSIBLE_COPIES, Modality, Relation, relate_text
 from heldout.store import MAY_PASS, Dropped, ShardResult, dropped_table, make_table
@@ -32,6 +33,7 @@ from heldout.store import MAY_PASS, Dropped, ShardResult, dropped_table, make_ta
 _BLOCKS = 32  # a side: 8 × 8 pixels each
 _LOCAL = 24.0  # chroma levels by which a block stands out; JPEG and resizing stay below 10
 _TINT = 8.0  # chroma levels that brightness may leave unexplained
+_MARKED = 12.0  # levels of light by which a block under a mark stands out somewhere
 _FEWEST = 2  # such blocks; one may be an edge that was laid half a pixel off
 
 
@@ -53,6 +55,11 @@ def recoloured_in_part(
     whole = inside.reshape(_BLOCKS, step, _BLOCKS, step).all(axis=(1, 3))
     if whole.sum() < _BLOCKS:
         return False
+    if WATERMARKED in registration.transform:
+        # A mark changes light and colour, and registration has judged it by its light.
+        light = np.abs(_light(small) - _light(shown))
+        light = light.reshape(_BLOCKS, step, _BLOCKS, step).max(axis=(1, 3))
+        whole &= light <= float(np.median(light[whole])) + _MARKED
     usual = float(np.median(blocks[whole]))
     return int((blocks[whole] > usual + _LOCAL).sum()) >= _FEWEST and usual < _LOCAL
 
@@ -67,6 +74,10 @@ def _is_monochrome(image: Image.Image) -> bool:
 
 def _chroma(image: Image.Image) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
     return np.asarray(image.convert("YCbCr"), dtype=np.float32)[..., 1:]
+
+
+def _light(image: Image.Image) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
+    return np.asarray(image.convert("L"), dtype=np.float32)
 
 
 # Of the unverified pairs, those that failed have a row of their own in the dropped table.
