@@ -19,7 +19,16 @@ from heldout.scenes import SCENES, render
 from heldout.store import Run
 from heldout.synth import Draft, PaperFigure, Synthesis, synth
 from heldout.synth.decontaminate import NEAR_MISS, STOCK, article_ids
-from heldout.synth.planting import CROPPED, ELSEWHERE, ONE_CHANGED, PANEL, RECODED, RESIZED, copied, near_miss
+from heldout.synth.planting import (
+    CROPPED,
+    ELSEWHERE,
+    ONE_CHANGED,
+    PANEL,
+    RECODED,
+    RESIZED,
+    copied,
+    near_miss,
+)
 
 pytest.importorskip("cv2", reason="registration needs OpenCV")
 
@@ -170,7 +179,9 @@ def test_article_ids_are_found_in_names_sentences_and_addresses(text: str, ids: 
     assert article_ids(text) == ids
 
 
-@pytest.mark.parametrize("name", ["near-miss", "one-changed", "stock", "fresh", "other-answer", "common"])
+@pytest.mark.parametrize(
+    "name", ["near-miss", "one-changed", "stock", "fresh", "other-answer", "common"]
+)
 def test_a_near_miss_is_kept(made: Synthesis, name: str) -> None:
     assert name not in removed(made)
 
@@ -179,7 +190,8 @@ def test_an_image_changed_in_part_is_kept_unless_the_item_asks_the_benchmarks_qu
     made: Synthesis,
 ) -> None:
     relations = {
-        row["id"].partition("/")[2]: row["relation"] for row in made.frame("decontaminate").to_dicts()
+        row["id"].partition("/")[2]: row["relation"]
+        for row in made.frame("decontaminate").to_dicts()
     }
     assert relations["one-changed"] == NEAR_MISS
     assert relations["changed-and-asked"] == "undecided image"
