@@ -192,8 +192,9 @@ def _linked(folder: Path, given: argparse.Namespace, settings: Row) -> None:
         right = linked(item, json.loads(evidence)["corpus_text"])
         flagged[item] = flagged.get(item, False) or right
     print("\n| VQA-RAD, own picture and answer | reworded | found | precision |\n|---|--:|--:|--:|")
-    for half, name in ((0, "settling half of the pictures"), (1, "reported half")):
-        here = {item for item, (image, *_) in items.items() if _half(image) == half}
+    parts = (((0,), "settling half of the pictures"), ((1,), "reported half"), ((0, 1), "all"))
+    for halves, name in parts:
+        here = {item for item, (image, *_) in items.items() if _half(image) in halves}
         true = {item for item, right in flagged.items() if right} & here
         share = _share(len(true & reworded), len(reworded & here))
         precision = _share(len(true), len(flagged.keys() & here))

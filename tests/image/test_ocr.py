@@ -62,6 +62,7 @@ def test_a_screenshot_of_a_question_is_found_by_its_words(tmp_path: Path) -> Non
         ("Uploader: Jane A. Doe, Source: none", ["name"]),
         ("DOE, JANE  DOB 12/03/1961  ID 0047113", ["date", "name", "record number"]),
         ("Dr. Weiss", ["name"]),
+        ("Uploader: P. Gabriel Peterson", ["name"]),
         ("17 Jun 2017", ["date"]),
         ("DOE^JANE", ["name"]),
         ("WL: 2048 WW: 4095", []),

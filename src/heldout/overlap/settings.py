@@ -83,8 +83,8 @@ class OverlapSettings(Settings):
     text: bool = True
     """Also look for the questions, options, answers and captions in the corpora (default: on)."""
     ocr: bool = False
-    """Also read the words inside the corpora's pictures, for screenshots and slides of a question: about a
-    second for each picture (extra ocr)."""
+    """Also read the words inside the corpora's pictures, for screenshots and slides of a question: some
+    seconds of a core for each picture (extra ocr)."""
     text_encoder: Name | None = None
     """Proposes rewordings: wordllama, bge-small (both in the extra text), onnx:DIR, transformers:NAME (for
     example transformers:BAAI/bge-m3), or none; default: wordllama where it is installed."""

@@ -80,8 +80,8 @@ REQUIRED: tuple[RequiredControl, ...] = (
         "rewordings",
         (WORDS,),
         "were rewordings looked for?",
-        "install an encoder (pip install 'heldout[text]') and run the audit again",
-        "install an encoder (pip install 'heldout[text]') and give the same command again",
+        "pip install 'heldout[text]' (English) or name a multilingual encoder; run the audit again",
+        "pip install 'heldout[text]' (English) or name a multilingual encoder; give the command again",
     ),
     RequiredControl(
         "registration of what is flagged",

@@ -12,7 +12,7 @@ from heldout.image import Digests, decode, picture_lines, require_ocr
 
 _MONTH = r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*"
 _YEAR = r"(?:19|20)\d\d"
-_NAMED = r"[A-Z][\w'’-]+(?:[ ,.]+[A-Z][\w'’.-]*){0,3}"
+_NAMED = r"(?:[A-Z]\. ?){0,2}[A-Z][\w'’-]+(?:[ ,.]+[A-Z][\w'’.-]*){0,3}"
 # Small letters and capitals matter in names, and only there.
 _PATTERNS = {
     "date": re.compile(

@@ -70,7 +70,7 @@ class CheckSettings(Settings):
     """Items kept as examples of each problem; the screen shows three."""
     ocr: bool = False
     """Also read the words inside the pictures: names, dates and numbers that may identify a person (extra
-    ocr; about a second for each picture)."""
+    ocr; some seconds of a core for each picture)."""
 
 
 class CheckReport(BaseModel):
