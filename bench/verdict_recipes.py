@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from heldout.detect import CANONICAL, RELEASED, DetectSettings, ScoreTables, no_scores
+from heldout.lab.power.planted_answers import choice_logprobs
 from heldout.store import SCHEMAS, Run, empty_table
 
 Floats = NDArray[np.float64]
@@ -100,11 +101,12 @@ def _answers(
     *,
     options: Sequence[Sequence[str]] | None = None,
     said: NDArray[np.int64] | None = None,
+    logprobs: Floats | None = None,
 ) -> pl.DataFrame:
     """``said``: the option of a wrong reply; any other one by default."""
     n = len(gold)
     wrong = (gold + rng.integers(1, len(LETTERS), n)) % len(LETTERS) if said is None else said
-    return pl.DataFrame(
+    frame = pl.DataFrame(
         {
             "benchmark_id": _ids(n),
             "model": [model] * n,
@@ -118,6 +120,9 @@ def _answers(
         },
         schema_overrides={"options": pl.List(pl.String)},
     )
+    if logprobs is None:
+        return frame
+    return frame.with_columns(pl.Series("choice_logprobs", logprobs).arr.to_list())
 
 
 def _asked(frames: Sequence[pl.DataFrame], clusters: Sequence[int]) -> ScoreTables:
@@ -155,13 +160,32 @@ def _twins(
     gold = rng.integers(0, 4, n)
     twin = (gold + rng.integers(1, 4, n)) % 4
     frames = []
+    doubts = np.random.default_rng(int(gold @ np.arange(n)))  # of its own: replies stay as they are
     for name, (first, second) in chances.items():
-        frames.append(_answers(name, "original", gold, rng.random(n) < first, rng))
+        right = rng.random(n) < first
+        wrong = (gold + rng.integers(1, 4, n)) % 4
+        believed = _believed(gold, first, gold, np.zeros(n))
+        letters = choice_logprobs(believed, np.where(right, gold, wrong), doubts)
+        frames.append(_answers(name, "original", gold, right, rng, said=wrong, logprobs=letters))
         right, wrong = rng.random(n) < second, (twin + rng.integers(1, 4, n)) % 4
+        attracted = old[name] if old is not None and name in old else np.zeros(n)
         if old is not None and name in old:
             wrong = np.where(rng.random(n) < old[name], gold, wrong)
-        frames.append(_answers(name, "twin", twin, right, rng, said=wrong))
+        believed = _believed(twin, second, gold, attracted)
+        letters = choice_logprobs(believed, np.where(right, twin, wrong), doubts)
+        frames.append(_answers(name, "twin", twin, right, rng, said=wrong, logprobs=letters))
     return _asked(frames, clusters)
+
+
+def _believed(
+    right: NDArray[np.int64], chance: Floats, old: NDArray[np.int64], attracted: Floats
+) -> Floats:
+    """How often each option is replied: the right one, the old answer, the others alike."""
+    rows, n = np.arange(len(right)), len(right)
+    believed = np.repeat(((1 - chance) * (1 - attracted) / 3)[:, None], 4, axis=1)
+    believed[rows, old] += (1 - chance) * attracted
+    believed[rows, right] = chance
+    return np.asarray(believed, dtype=np.float64).reshape(n, 4)
 
 
 TWIN_DROP = ("twin-drop",)
@@ -238,6 +262,32 @@ def remembered(
         mine = recalled if name == MODEL else np.zeros(n, dtype=bool)
         chances[name] = np.where(mine, 1.0, own[0]), np.where(mine, 0.05, own[1])
     tables = _twins(rng, chances, range(n), {MODEL: recalled.astype(float)})
+    return Recording(tables, [(TWIN_DROP, _settings(names, lineages))], f"twin-drop/{MODEL}")
+
+
+def faint(
+    seed: int,
+    *,
+    nats: float,
+    leaked: float = 0.5,
+    references: int = 3,
+    lineages: int = 3,
+    n: int = 495,
+) -> Recording:
+    """A model that leans to the old answers of the leaked items, by some nats, on both pictures."""
+    rng = np.random.default_rng([seed, 17])
+    ease, seen = rng.normal(size=n), rng.random(n) < leaked
+    names = _references(references)
+    chances, old = {}, {}
+    for name in (MODEL, *names):
+        level = ease + 0.3 * rng.normal()
+        first, second = special.expit(level), special.expit(level + 0.3 + 0.15 * rng.normal())
+        lean = np.exp(np.where(seen, nats, 0.0) if name == MODEL else np.zeros(n))
+        # One of three wrong options is weighted by the lean: so many replies are right, and are the old answer.
+        weight = second + (1 - second) * (2 + lean) / 3
+        chances[name] = first * lean / (first * lean + 1 - first), second / weight
+        old[name] = (lean - 1) / (lean + 2)
+    tables = _twins(rng, chances, range(n), old)
     return Recording(tables, [(TWIN_DROP, _settings(names, lineages))], f"twin-drop/{MODEL}")
 
 
@@ -568,6 +618,7 @@ CLEAN: tuple[Recipe, ...] = (
         partial(unanswerable, share=0.9, better=1.6),
     ),
     Recipe("twins: published rates, three references of one lineage", published),
+    Recipe("twins: published rates, three families named", partial(published, lineages=3)),
     Recipe("twins harder by an SD of .37, one reference", harder),
     Recipe("order-joint: topic runs, baseline gains 0", topics_in_context),
     Recipe("order-joint: topic runs, baseline gains .1", partial(topics_in_context, baseline=0.1)),
@@ -627,7 +678,7 @@ CONTAMINATED: tuple[Recipe, ...] = (
     Recipe("loss: fresh items of other answer lengths", other_lengths, True),
 )
 _FAMILIES = {"references": 3, "lineages": 3}
-#: twins looked at by twin-drop and by twin-memory, beside references of three families
+#: twins looked at by each detector of twins, beside references of three families
 TWINS: tuple[Recipe, ...] = (
     Recipe(
         "75 % unanswerable, model better by .8",
@@ -649,6 +700,8 @@ TWINS: tuple[Recipe, ...] = (
     Recipe("10 % of the answers remembered", partial(remembered, known=0.1), True),
     Recipe("20 % of the answers remembered", partial(remembered, known=0.2), True),
     Recipe("40 % of the answers remembered", partial(remembered, known=0.4), True),
+    Recipe("half of the answers leant to, .5 nats", partial(faint, nats=0.5), True),
+    Recipe("half of the answers leant to, 1 nat", partial(faint, nats=1.0), True),
 )
 
 

@@ -7,8 +7,8 @@ Every recipe of `verdict_recipes.py` is recorded and looked at as `heldout detec
 table: how often the counted test has p ≤ .05, how often the claim *survives* (wrong for clean models) and how
 often it is *clean* (wrong for contaminated ones), with the upper end of an exact one-sided 95 % interval.
 The first ``--public`` replicates of each recipe are also written as run folders and given to
-``heldout.detect``, which has to say the same. ``--twins`` looks at the same twins by twin-drop and by
-twin-memory, and prints both side by side.
+``heldout.detect``, which has to say the same. ``--twins`` looks at the same twins by twin-drop,
+twin-memory and twin-margin, and prints them side by side.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ from verdict_recipes import (
     looked_at_by,
     write_run,
 )
+
+TWIN_DETECTORS = ("twin-drop", "twin-memory", "twin-margin")
 
 
 def examined(recording: Recording) -> list[Examination]:
@@ -82,7 +84,7 @@ def main() -> None:
     parser.add_argument("--replicates", type=int, default=200)
     parser.add_argument("--only", default="", help="recipes whose name holds this text")
     parser.add_argument("--public", type=int, default=2)
-    parser.add_argument("--twins", action="store_true", help="twin-drop beside twin-memory")
+    parser.add_argument("--twins", action="store_true", help="detectors of twins, side by side")
     options = parser.parse_args()
     print(f"{options.replicates} replicates of each recipe\n")
     if options.twins:
@@ -130,15 +132,14 @@ def _row(recipe: Recipe, replicates: int, public: int) -> str:
 
 def _side_by_side(replicates: int, only: str) -> None:
     """Of each twin detector: p ≤ .05 on memory's side, *survives* with its upper bound, and *clean*."""
-    print(
-        "| twins | models | twin-drop: seen | survives | clean | twin-memory: seen | survives | clean |"
-    )
-    print("|---|---|--:|--:|--:|--:|--:|--:|", flush=True)
+    heads = " | ".join(f"{name}: seen | survives | clean" for name in TWIN_DETECTORS)
+    print(f"| twins | models | {heads} |")
+    print(f"|---|---|{'--:|' * 3 * len(TWIN_DETECTORS)}", flush=True)
     for recipe in TWINS:
         if only not in recipe.name:
             continue
         cells = []
-        for detector in ("twin-drop", "twin-memory"):
+        for detector in TWIN_DETECTORS:
             counts: Counter[str] = Counter()
             for seed in range(replicates):
                 recording = looked_at_by(detector, recipe.make(seed))

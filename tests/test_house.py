@@ -176,7 +176,7 @@ OPTIONS = {
     "model/endpoint/endpoint.py": "a command of vLLM",
     "model/_inspect_log.py": "a command of inspect",
     "model/prediction_files.py": "an option of lmms-eval",
-    "report/export/formats.py": "options of a browser",
+    "report/export/pdf.py": "options of a browser",
     "report/figures/svg.py": "variables of CSS",
     "report/_next_steps.py": "parts of a whole command of heldout",
     "report/_reproduce.py": "recorded commands are read",

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from heldout.audit import train_model as train
     from heldout.benchmark import Benchmark, Example, check, read_benchmark
     from heldout.corpus import Corpus, CorpusItem, open_corpus
-    from heldout.cure import sanitize
+    from heldout.cure import check_canary, plant_canaries, sanitize
+    from heldout.cure import plant_canaries as canary
     from heldout.cure import write_gate as gate
     from heldout.detect import Finding, study_encoders, study_impact
     from heldout.detect import impact_of_leaks as impact
@@ -66,7 +67,9 @@ __all__ = [
     "ask",
     "audit",
     "audit_overlap",
+    "canary",
     "check",
+    "check_canary",
     "compare",
     "conclude",
     "demo",
@@ -84,6 +87,7 @@ __all__ = [
     "open_engine",
     "open_review",
     "overlap",
+    "plant_canaries",
     "read_audit",
     "read_benchmark",
     "report",

@@ -91,6 +91,17 @@ def require(module: str, extra: str, why: str) -> None:
         )
 
 
+def percent(value: float, digits: int = 1) -> str:
+    """A share as pages, claims and terminals write it: 81.6 %.
+
+    One that is not quite 0 or 1 is never written as 0 % or 100 %.
+    """
+    shown = f"{value:.{digits}%}"
+    if (value > 0 and float(shown[:-1]) == 0) or (value < 1 and float(shown[:-1]) == 100):
+        shown = f"{value:.{digits + 2}%}"
+    return shown.replace("%", " %")
+
+
 def counted(count: int, text: str, many: str) -> str:
     """ "1 item stands" or "2 items stand": the noun agrees with its number."""
     return f"{count:,} {text if count == 1 else many}"

@@ -190,4 +190,4 @@ def test_nearness_fires_no_gate_and_a_rate_is_of_one_corpus() -> None:
     assert fired(cell("nearness/web", 0), "survives") == []
     assert fired(cell("overlap/web", 3), "survives") == ["fail-on survives: b × web: overlap/web"]
     assert fired(cell("overlap/web", 3), "leak-rate>0.03") == []
-    assert "3 of 100 items leaked (3.00%)" in fired(cell("overlap/web", 3), "leak-rate>2%")[0]
+    assert "3 of 100 items leaked (3.00 %)" in fired(cell("overlap/web", 3), "leak-rate>2%")[0]

@@ -193,7 +193,7 @@ print(json.dumps(made.as_json()["models"]))
 """
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_five_models_are_audited_without_torch_under_names_that_tell_nothing(
     tmp_path: Path,
 ) -> None:

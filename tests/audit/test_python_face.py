@@ -17,7 +17,7 @@ from heldout.cli.app import app
 from heldout.detect import Cell, Detector, ImpactSettings, NotTestable
 from heldout.errors import InputError
 from heldout.lab import null_calibration
-from heldout.report import PDF, ReportSettings
+from heldout.report import PDF, TABLE_FORMATS, ReportSettings
 from heldout.report.export.formats import FORMATS
 from heldout.report.settings import FORMAT_NAMES
 from heldout.store import Run, invocation
@@ -70,7 +70,7 @@ def test_settings_of_report_compare_export_and_check_mean_the_same_everywhere(
         }
     )
     assert settings.report == ReportSettings(megabytes=0, texts=3) and settings.check.strict
-    assert (*FORMATS, PDF) == FORMAT_NAMES
+    assert (*TABLE_FORMATS, *FORMATS, PDF) == FORMAT_NAMES
     with pytest.raises(InputError, match="^examples: "):
         heldout.compare(folder, folder, examples=-1)
     with pytest.raises(InputError, match="^to: this setting is needed"):

@@ -296,11 +296,13 @@ def test_json_is_one_document_and_people_read_a_table(
     told = json.loads(_command(finished_folder, "--json").stdout)
     assert told["stages"]["made"] == []
     shown = _command(finished_folder).stdout
-    assert "corpus web" in shown
-    assert "50.0% of items" in shown
-    assert "20 same image or transformed copy" in shown
+    assert "corpus web" in shown and "confirmed" in shown
+    assert "20 of 40 items, 50.0 %" in shown
     assert "Kendall's τ-b of full and clean ranking: -1.00" in shown
-    assert "Prefer fresh over leaky" in shown
+    assert "Prefer fresh over leaky" not in shown and "--verbose" in shown
+    verbose = _command(finished_folder, "--verbose").stdout
+    assert "50.0 % of items" in verbose and "20 items: copy of the picture" in verbose
+    assert "Prefer fresh over leaky" in verbose
     assert f"report: {finished_folder / 'out/report.html'}" in shown
 
 

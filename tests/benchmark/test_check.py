@@ -212,7 +212,7 @@ def test_a_key_that_can_be_guessed_is_reported(picture: Picture) -> None:
     assert letter is not None
     assert "always answering C" in letter.message
     assert longest is not None
-    assert "100.0%" in longest.message
+    assert "100.0 %" in longest.message
 
 
 def test_questions_of_one_image_do_not_count_as_evidence_one_by_one(picture: Picture) -> None:
@@ -293,7 +293,7 @@ def test_every_vqa_rad_test_image_is_a_training_image(shared_data: Path) -> None
     problem = found(report, "shared-images")
     assert problem is not None
     assert problem.message.startswith(
-        "every one of the 203 images (100.0%) is also in vqa_rad-train"
+        "every one of the 203 images (100.0 %) is also in vqa_rad-train"
     )
     assert not report.ok
 

@@ -115,7 +115,7 @@ def test_quantiles_of_benchmark_null_and_control_stand_side_by_side(run: Path) -
     # Copies were planted in the corpus, clean pictures were not: it shows in the upper end.
     assert sets["benchmark"]["similarity"]["max"] > sets["control"]["similarity"]["max"]
     page = (run / "report.html").read_text()
-    table = page[page.index("How near each set comes") :].split("</table>")[0]
+    table = page[page.index("Similarity to the nearest corpus picture") :].split("</table>")[0]
     for told in sets.values():
         for value in told["similarity"].values():
             assert f">{value:.4f}</td>" in table

@@ -85,7 +85,7 @@ def test_check_prints_a_table_and_exits_by_what_it_found(bench: Path) -> None:
     assert "6 items on 6 images" in clean.stdout
     leaky = run_inside("check", f"{bench}#split=test", "--split-of", f"{bench}#split=train")
     assert leaky.returncode == 1
-    assert "2 of the 6 images (33.3%) are also in bench-train" in " ".join(leaky.stdout.split())
+    assert "2 of the 6 images (33.3 %) are also in bench-train" in " ".join(leaky.stdout.split())
 
 
 def test_json_is_the_only_thing_on_standard_output(bench: Path, tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ def test_overlap_writes_a_run_that_report_rebuilds_offline(bench: Path, tmp_path
     run = tmp_path / "run"
     done = run_inside("overlap", f"{bench}#split=test", "--against", bench / "images", "--out", run)
     assert done.returncode == 0, done.stderr
-    assert "6 of 6 images" in " ".join(done.stdout.split())
+    assert "6 of 6 items" in " ".join(done.stdout.split())
     assert str(run / "report.html") in done.stdout
     first = (run / "report.html").read_text()
     (run / "report.html").unlink()

@@ -44,7 +44,9 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def _detect(run: Path, *arguments: str) -> Result:
     return CliRunner().invoke(
-        app, ["detect", str(run), "--permutations", "999", *arguments], env={"COLUMNS": "160"}
+        app,
+        ["detect", str(run), "--verbose", "--permutations", "999", *arguments],
+        env={"COLUMNS": "160"},
     )
 
 

@@ -222,7 +222,7 @@ def search(benchmark: Benchmark, corpus: Corpus, folder: Path, encoder: str | No
         index, _ = build_text_index(benchmark, TextSearch(encoder=encoder))
         result = search_text(index, corpus, run, "text", {}, engine, True)
         assert not result.failed
-        collect_text(run, [result.stage], nearest=5)
+        collect_text(run, [result.stage], nearest=5, read=5)
     return run
 
 

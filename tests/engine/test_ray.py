@@ -13,7 +13,7 @@ from heldout.engine import LocalEngine, RayEngine
 from heldout.engine.ray_engine import import_ray
 from heldout.errors import InputError, PrerequisiteError
 
-pytestmark = [pytest.mark.ray, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(900)]
 
 
 def test_a_node_that_dies_half_way_loses_and_repeats_nothing(

@@ -19,7 +19,7 @@ from heldout.engine import RayEngine
 from heldout.engine.ray_engine import connect, import_ray
 from heldout.errors import InputError
 
-pytestmark = [pytest.mark.ray, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(900)]
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from heldout.corpus import open_corpus
 from heldout.engine import Engine, LocalEngine, RayEngine
 
 pytest.importorskip("cv2", reason="registration needs heldout[vision]")
-pytestmark = [pytest.mark.ray, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(900)]
 
 TABLES = ("items", "matches", "dropped", "thumbnails")
 

@@ -96,5 +96,5 @@ def test_a_copy_under_another_class_is_a_label_conflict(tmp_path: Path) -> None:
     page = (tmp_path / "run" / "report.html").read_text()
     assert '<span class="tag full">label conflict</span>' in page
     assert "<strong>Label conflict:</strong> 1 item has a copy with another label." in page
-    assert "2 same image or transformed copy, with its label" in page and "image and label" in page
+    assert "2 items: copy of the picture, with the label" in page and "image and label" in page
     assert "label conflict (1)" in page and "same label (2)" in page

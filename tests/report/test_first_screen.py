@@ -162,8 +162,8 @@ def test_what_a_score_owes_is_one_number_wherever_it_stands() -> None:
     (shown,) = screen["owed"]
     assert shown["points"] == "−3.1 points"
     # and the two scores beside it are those that it is the difference of
-    assert "78.5\N{NO-BREAK SPACE}% on the 386 items that are leaked or clean" in shown["sentence"]
-    assert "81.6\N{NO-BREAK SPACE}% on the 98 clean items" in shown["sentence"]
+    assert "78.5 % on the 386 items that are leaked or clean" in shown["sentence"]
+    assert "81.6 % on the 98 clean items" in shown["sentence"]
     assert [entry["value"] for entry in screen["numbers"]] == ["−3.1 points"]
 
 

@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 
 from heldout.detect import ScoreTables
+from heldout.errors import percent
 from heldout.lab.power.planted_answers import ASKED, planted_answers
 from heldout.lab.power.planted_scores import PLANTED, planted_scores
 from heldout.report._models import model_figures, model_sections
@@ -127,6 +128,6 @@ def test_the_page_names_easiest_items_strata_and_orders(tmp_path: Path) -> None:
         "public",
     }
     for row in rows:
-        assert f">{row['rate']:.1%}</td>" in page
+        assert f">{percent(row['rate'])}</td>".replace(" %", "\N{NO-BREAK SPACE}%") in page
     assert "<code>by_mink_pp</code>" in page
-    assert "Picture, score and answer together" not in page  # nothing was searched
+    assert "Items with a flagged picture" not in page  # nothing was searched

@@ -72,7 +72,7 @@ def test_the_first_screen_says_what_leaked_into_what_how_sure_and_what_to_do(
     assert "5 of 5 items leaked into c, 2 of them with their answer." in first
     assert "100.0 % of the items leaked into c; 95 % interval from" in first
     assert "5 items in c by their picture: proven (equal bytes or pixels)" in first
-    assert "Of these: 2 same image or transformed copy, with its answer · 3 same image" in first
+    assert "Of these: 2 items: copy of the picture, with the answer · 3 items: copy" in first
     assert (
         "confirmed survives passed all required controls" in first.partition("What each status")[0]
     )
@@ -91,13 +91,14 @@ def test_the_page_is_one_file_that_loads_nothing(tmp_path: Path, picture: Pictur
     assert "http://" not in outside and "https://" not in outside
     assert "default-src 'none'" in html
     programs = re.findall(r"<script>", html)
-    assert len(programs) == html.count("sha256-") == 2  # and the policy lets no other run
+    assert len(programs) == html.count("sha256-") == 4  # and the policy lets no other run
 
 
 def test_a_single_pair_needs_no_gallery_script(tmp_path: Path, picture: Picture) -> None:
     html = page(tmp_path, picture, 1, 0)
-    assert "gallery-index" not in html
-    assert html.count("<script>") == html.count("sha256-") == 1  # that of the copy buttons
+    assert "The gallery's pages and filters" not in html
+    # Blocks, the table of items, copy buttons.
+    assert html.count("<script>") == html.count("sha256-") == 3
     assert html.count('<article class="pair') == 1
 
 

@@ -257,7 +257,7 @@ def test_items_are_rated_on_four_scales(run: Path, serving: Serving, page: Any) 
     judged(page, 2)
     page.click("#agreement-open")
     page.wait_for_selector("#agreement table")
-    assert "1 / 2 (50%" in page.inner_text("#agreement")
+    assert "1 / 2 (50 %" in page.inner_text("#agreement")
     assert page.evaluate("document.getElementById('agreement').scrollTop") == 0
 
 

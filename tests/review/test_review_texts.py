@@ -157,6 +157,8 @@ def test_texts_are_judged_by_keyboard_and_a_blinded_rater_sees_the_words_alone(
     page.goto(serving(texts_run))
     page.wait_for_selector("body[data-shown]")
     assert page.locator("#stage-bar").is_hidden()
+    page.select_option("#order", "evidence")
+    page.wait_for_selector("body[data-shown]")
     assert "same item" in page.inner_text("#words")
     page.keyboard.press("1")
     _counted(page, 1)

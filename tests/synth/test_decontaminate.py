@@ -18,8 +18,17 @@ from heldout.report.synthesis import read_facts
 from heldout.scenes import SCENES, render
 from heldout.store import Run
 from heldout.synth import Draft, PaperFigure, Synthesis, synth
-from heldout.synth.decontaminate import STOCK, article_ids
-from heldout.synth.planting import CROPPED, ELSEWHERE, PANEL, RECODED, RESIZED, copied, near_miss
+from heldout.synth.decontaminate import NEAR_MISS, STOCK, article_ids
+from heldout.synth.planting import (
+    CROPPED,
+    ELSEWHERE,
+    ONE_CHANGED,
+    PANEL,
+    RECODED,
+    RESIZED,
+    copied,
+    near_miss,
+)
 
 pytest.importorskip("cv2", reason="registration needs OpenCV")
 
@@ -58,6 +67,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Synthesis:
         "short": others[10],
         "beneath": others[11],
         "common": others[12],
+        "one-changed": render(near_miss(ONE_CHANGED, scenes[4], rng), 224),
+        "changed-and-asked": render(near_miss(ONE_CHANGED, scenes[5], rng), 224),
     }
     path = folder / "run"
     items: list[tuple[Draft, PaperFigure]] = []
@@ -86,9 +97,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Synthesis:
     air = five("free air", "free fluid", "liver mass", "bowel loop", "hepatic cyst")
     words("short", "What is under the right hemidiaphragm?", air)
     words("beneath", "What is beneath the right hemidiaphragm?", air)
-    words(
-        "common", "Which plane is it?", five("axial", "coronal", "sagittal", "oblique", "lateral")
-    )
+    planes = five("axial", "coronal", "sagittal", "oblique", "lateral")
+    words("common", "Which plane is it?", planes)
+    words("changed-and-asked", "Which plane is it?", planes)
     write_run(path, items)
     return synth(
         source="made",
@@ -168,16 +179,31 @@ def test_article_ids_are_found_in_names_sentences_and_addresses(text: str, ids: 
     assert article_ids(text) == ids
 
 
-@pytest.mark.parametrize("name", ["near-miss", "stock", "fresh", "other-answer", "common"])
+@pytest.mark.parametrize(
+    "name", ["near-miss", "one-changed", "stock", "fresh", "other-answer", "common"]
+)
 def test_a_near_miss_is_kept(made: Synthesis, name: str) -> None:
     assert name not in removed(made)
+
+
+def test_an_image_changed_in_part_is_kept_unless_the_item_asks_the_benchmarks_question(
+    made: Synthesis,
+) -> None:
+    relations = {
+        row["id"].partition("/")[2]: row["relation"]
+        for row in made.frame("decontaminate").to_dicts()
+    }
+    assert relations["one-changed"] == NEAR_MISS
+    assert relations["changed-and-asked"] == "undecided image"
+    (report,) = made.run.read_json("synth/contamination.json")["benchmarks"]
+    assert report["near_misses_kept"] == 1
 
 
 def test_the_funnel_counts_every_item_once(made: Synthesis) -> None:
     steps = {step.name: step for step in made.funnel.steps}
     rows = made.frame("decontaminate")
-    assert steps["decontaminate"].entered == len(rows) == 15
-    assert steps["decontaminate"].left == 15 - rows["removed"].sum() == steps["publish"].left
+    assert steps["decontaminate"].entered == len(rows) == 17
+    assert steps["decontaminate"].left == 17 - rows["removed"].sum() == steps["publish"].left
     assert sum(steps["decontaminate"].reasons.values()) == rows["removed"].sum()
     published = {json.loads(row["misc"])["id"] for row in made.items.to_dicts()}
     assert published == set(rows.filter(~rows["removed"])["id"])
@@ -186,7 +212,7 @@ def test_the_funnel_counts_every_item_once(made: Synthesis) -> None:
 def test_the_report_is_about_what_is_left(made: Synthesis) -> None:
     (report,) = made.run.read_json("synth/contamination.json")["benchmarks"]
     assert report["items"] == len(made.items)
-    assert sum(report["removed"].values()) == 15 - len(made.items)
+    assert sum(report["removed"].values()) == 17 - len(made.items)
     assert report["hashes"]["overlap_at"]["4"]["hits"] <= 1  # the near miss may hash alike
     assert {row["of"] for row in report["found"]} == {"image", "text"}
     text, asked = report["text"], report["questions"]

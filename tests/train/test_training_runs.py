@@ -230,7 +230,7 @@ def test_a_full_disk_is_said_before_training(
         free = 1000
 
     monkeypatch.setattr(running.shutil, "disk_usage", lambda _: Usage)
-    with pytest.raises(MachineError, match="GiB free.*make room"):
+    with pytest.raises(MachineError, match="MiB free.*make room"):
         heldout.train(data=str(rows), model=str(checkpoint), out=tmp_path / "run", **SMALL)
 
 

@@ -212,7 +212,7 @@ def test_people_and_verifier_together(run: Path, scenes: Path, tmp_path: Path) -
     assert kept["either"] == kept["verifier"] | kept["people"]
     assert kept["both"] < kept["verifier"] < kept["either"]
     done = CliRunner().invoke(app, ["twin", str(scenes), "--out", str(run), "--stage", "filter"])
-    assert re.search(r"agreement (?:89|9\d)\.\d% \[.*\], kappa 0\.\d\d \[", done.output)
+    assert re.search(r"agreement (?:89|9\d)\.\d % \[.*\], kappa 0\.\d\d \[", done.output)
     assert json.loads((run / "twin/agreement.json").read_text())["both_keep"] == len(kept["both"])
 
 

@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 
 from heldout.detect import Finding, adjust, image_nearness
+from heldout.errors import percent
 from heldout.overlap.nearness.calibration import calibrations
 from heldout.store import make_table
 from heldout.verdict import Claim, nearness_claims
@@ -180,7 +181,7 @@ def test_a_null_that_is_too_small_says_what_it_could_tell() -> None:
 def test_a_clean_claim_says_what_it_could_have_seen() -> None:
     claim, (images, _, _) = judged(1)
     assert 0.03 < images.minimum_detectable_effect < 0.2
-    assert f"{images.minimum_detectable_effect:.1%} would have been detected" in claim.why
+    assert f"{percent(images.minimum_detectable_effect)} would have been detected" in claim.why
     # That rate is significant at least 19 times out of 20.
     rng = np.random.default_rng(0)
     counts = rng.binomial(BENCH, images.minimum_detectable_effect, 60)
@@ -191,7 +192,7 @@ def test_a_clean_claim_says_what_it_could_have_seen() -> None:
 def test_a_threshold_that_light_copies_do_not_reach_proves_nothing() -> None:
     claim, _ = judged(1, light=(30, 64))
     assert "copies would not be above it" in claim.sentence
-    assert "30 of 64 pictures of the benchmark (47% [34%, 60%]) would lie above τ" in claim.why
+    assert "30 of 64 pictures of the benchmark (47 % [34 %, 60 %]) would lie above τ" in claim.why
     assert claim.controls[-1].outcome == "failed"
     assert judged(1, light=(64, 64))[0].controls[-1].outcome == "passed"
 

@@ -112,7 +112,7 @@ def test_pairs_that_nobody_decided_are_told_and_sent_to_people() -> None:
     found = claim(undecided=5)
     assert found.rule == "copies/undecided-left"
     assert found.sentence.endswith(
-        "5 images are undecided: if all of them are copies, the count is 5 of 100 (5.0% [1.6%, 11.3%])."
+        "5 images are undecided: if all of them are copies, the count is 5 of 100 (5.0 % [1.6 %, 11.3 %])."
     )
     assert "parts of them could not" not in found.sentence
     assert "undecided pairs" in found.next_step
@@ -145,10 +145,10 @@ def test_a_clean_claim_says_what_was_not_looked_for() -> None:
 def test_a_proven_copy_makes_a_claim_no_less_careful_about_what_is_undecided() -> None:
     found = claim(leaked=12, undecided=45, because={"too small to decide": 40, "agrees in part": 5})
     assert found.status == "survives"
-    assert "12 of 100 images of bench (12.0% [6.4%, 20.0%]) are in web" in found.sentence
+    assert "12 of 100 images of bench (12.0 % [6.4 %, 20.0 %]) are in web" in found.sentence
     assert (
         "45 more images are undecided: if all of them are copies, the count is 57 of 100 "
-        "(57.0% [46.7%, 66.9%])." in found.sentence
+        "(57.0 % [46.7 %, 66.9 %])." in found.sentence
     )
     assert "lower bound, because 45 pictures have an undecided match" in found.why
     assert "have people judge the undecided pairs" in found.next_step

@@ -96,7 +96,7 @@ def test_another_benchmark_is_refused(golden: Path, shared_data: Path) -> None:
 def test_triple_hits_are_held_against_chance_by_hand() -> None:
     # 10 of 100 flagged: one hit is what ten text hits give, and twenty were published.
     (remark,) = hits_that_chance_gives("b", [(0.01, 1, 10), (0.005, 0, 8), (0.001, 0, 0)], 20, 100)
-    assert "1 hits, 10% of the items flagged, by chance from 10" in remark.sentence
+    assert "1 hits, 10 % of the items flagged, by chance from 10" in remark.sentence
     assert "0 hits" not in remark.sentence and "α = 0.005" not in remark.sentence
     assert hits_that_chance_gives("b", [(0.01, 0, 10)], 20, 100) == []
     assert hits_that_chance_gives("b", [(0.01, 3, 10)], 20, 100) == []  # thirty would be needed

@@ -180,6 +180,16 @@ def test_nothing_is_clean_where_nobody_looked_for_rewordings(tmp_path: Path) -> 
     assert control.outcome == "missing"
 
 
+def test_nothing_is_clean_where_texts_are_in_a_language_that_was_not_compared(
+    tmp_path: Path,
+) -> None:
+    made = claim(tmp_path, asked(*LONG), [PAGE], text_other_language=1)
+    assert made.status == "qualified"
+    assert "not compared: other language (1 of 1 texts of the corpus)" in made.sentence
+    assert "not compared: other language" in made.why
+    assert "multilingual" in made.next_step
+
+
 def test_short_questions_inside_pages_are_not_testable(tmp_path: Path) -> None:
     pages = [{"text": f"Quiz. {question} finding. More words follow here."} for question in SHORT]
     made = claim(tmp_path, asked(*SHORT), pages)

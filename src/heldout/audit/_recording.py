@@ -39,7 +39,7 @@ def scorer_of(settings: ScoreSettings) -> Scorer:
 def asker_of(settings: AskSettings) -> Asker:
     if settings.endpoint is not None:
         return open_asker(settings)[0]
-    return _load(settings).asker(settings.reply_tokens)
+    return _load(settings).asker(settings.reply_tokens, logprobs=settings.choice_logprobs)
 
 
 def _load(settings: OneModel) -> RunningModel:
@@ -76,6 +76,8 @@ def inputs_of(audit: Audit, case: AuditCase, recording: Recording, kind: str) ->
     inputs["checkpoint"] = file_digest(onnx_folder(local) or Path(local)) if local else ""
     if kind == "scores":
         return inputs | {"plan": scoring_settings(audit, case, recording).model_dump(mode="json")}
+    if audit.file.reads_choices:  # else what was asked before counts as it is
+        inputs["choice_logprobs"] = True
     return inputs | {
         "variants": [str(variant) for variant in recording.variants],
         "twins": {name: twin.fingerprint for name, twin in case.twins.items()},

@@ -18,7 +18,8 @@ from pydantic import (
 )
 
 from heldout.benchmark import CheckSettings
-from heldout.errors import InputError
+from heldout.detect import Need, detectors
+from heldout.errors import InputError, percent
 from heldout.model import AskSettings, ModelServer, ScoreSettings
 from heldout.overlap import OverlapSettings
 from heldout.report import ReportSettings
@@ -89,6 +90,7 @@ class ModelEntry(Keys):
                 **self._shared(file, location),
                 "variants": self.variants or (),
                 "max_new_tokens": self.max_new_tokens,
+                "choice_logprobs": file.reads_choices,
             }
         )
 
@@ -160,6 +162,12 @@ class AuditFile(Keys):
     output: Text = "audit"
     fail_on: list[Text] = Field(default_factory=list)
 
+    @property
+    def reads_choices(self) -> bool:
+        """Whether a detector that it names reads log-probabilities of options."""
+        known = detectors()
+        return any(Need.CHOICES in known[name].requires for name in self.detectors if name in known)
+
 
 # Gates: when an audit ends with exit code 1.
 
@@ -203,6 +211,6 @@ def shut(overall: Overall, gates: Sequence[Gate]) -> list[str]:
             elif cell.leak is not None and cell.leak.value > gate.most:
                 fired.append(
                     f"fail-on {gate.text}: {where}: {cell.leak.leaked:,} of {cell.leak.items:,} items "
-                    f"leaked ({cell.leak.value:.2%})"
+                    f"leaked ({percent(cell.leak.value, 2)})"
                 )
     return fired

@@ -23,6 +23,7 @@ _LACKING = {
     Need.BUDGET: "needs budget.order_tokens",
     Need.COHORT: "a cohort needs three models with scores",
     Need.BASE: "no base model: name it under base",
+    Need.CHOICES: "log-probabilities of options are recorded for detectors that are named: detectors",
 }
 
 
@@ -90,6 +91,7 @@ def _lacks(detector: Detector, recording: Recording, file: AuditFile, scored: Se
         Need.BUDGET: bool(file.budget.order_tokens),
         Need.COHORT: len(scored) >= 3,
         Need.BASE: recording.entry.base is not None,
+        Need.CHOICES: file.reads_choices,
     }
     reasons = [
         reason

@@ -246,7 +246,10 @@ def search_corpora(
     if settings.text:
         installed = TextSearch.installed(settings.text_encoder, settings.text_reader)
         text = dataclasses.replace(
-            installed, fdr=settings.text_fdr, threshold=settings.text_threshold
+            installed,
+            fdr=settings.text_fdr,
+            threshold=settings.text_threshold,
+            ocr=settings.ocr,
         )
         scan_texts(benchmark, corpora, run, engine, text, quiet=quiet)
         if judge is not None:

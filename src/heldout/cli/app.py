@@ -59,6 +59,7 @@ VERBS = (
         "Make perturbed twins: the same questions, new pictures, new right answers.",
         resumes=True,
     ),
+    Verb("canary", "Plant items in a benchmark before its release that flag who trains on it."),
     Verb(
         "synth",
         "Make fresh items from open literature: verified, decontaminated, published.",

@@ -28,8 +28,11 @@ from heldout.cli.options import (
     parse_prices,
     shared_server,
 )
+from heldout.cli.outline_show import print_dropped
 from heldout.cli.show import console, plain, print_json
+from heldout.errors import percent
 from heldout.model import Accuracy, Asking, AskSettings, ask
+from heldout.store import Run
 
 EXAMPLE = (
     "Example: heldout ask data/mmstar.tsv --endpoint http://localhost:8000/v1 --out runs/mmstar "
@@ -111,7 +114,7 @@ def _print(
         models = [{**asking.as_json(), "cost": _cost(asking, prices)} for asking in askings]
         return print_json({"run": str(out), "models": models})
     for asking in askings:
-        _show(asking, _cost(asking, prices))
+        _show(asking, _cost(asking, prices), out)
     if any(asking.unread.many for asking in askings):
         message = f"look at the replies before anything else: {out}/tables/answers.parquet"
         console().print(Text(f"\n{plain(message)}", "yellow"), soft_wrap=True)
@@ -122,7 +125,7 @@ def _print(
     return None
 
 
-def _show(asking: Asking, cost: float | None) -> None:
+def _show(asking: Asking, cost: float | None, out: Path) -> None:
     screen = console()
     message = (
         f"{asking.asked:,} asked, {asking.reused:,} answered before or by the same prompt, "
@@ -134,8 +137,7 @@ def _show(asking: Asking, cost: float | None) -> None:
         message += f", cost {cost:,.2f}"
     screen.print(Text(f"{plain(asking.model)}: {message}"))
     if asking.dropped:
-        listed = ", ".join(f"{reason} {count:,}" for reason, count in asking.dropped.items())
-        screen.print(Text(f"left out: {plain(listed)}", "dim"))
+        print_dropped(Run.open(out), ("ask",), model=asking.model)
     for sentence in asking.remarks():
         screen.print(Text(plain(sentence), "yellow"), soft_wrap=True)
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
@@ -161,14 +163,14 @@ def _show(asking: Asking, cost: float | None) -> None:
 
 
 def _rate(accuracy: Accuracy) -> str:
-    return f"{accuracy.rate:.1%} [{accuracy.interval.low:.1%}, {accuracy.interval.high:.1%}]"
+    return f"{percent(accuracy.rate)} [{percent(accuracy.interval.low)}, {percent(accuracy.interval.high)}]"
 
 
 def _cells(accuracy: Accuracy) -> tuple[str, ...]:
     return (
         accuracy.name,
-        f"{accuracy.rate:.1%}",
-        f"{accuracy.interval.low:.1%} – {accuracy.interval.high:.1%}",
+        f"{percent(accuracy.rate)}",
+        f"{percent(accuracy.interval.low)} – {percent(accuracy.interval.high)}",
         f"{accuracy.n:,}",
         f"{accuracy.outcomes.get('unparsed', 0):,}",
         f"{accuracy.outcomes.get('refused', 0):,}",

@@ -19,7 +19,7 @@ from heldout.audit import (
     write_init,
 )
 from heldout.cli.audit_show import show_plan, show_verdict
-from heldout.cli.options import Json, Quiet
+from heldout.cli.options import Json, Quiet, Verbose
 from heldout.cli.show import complain, console, plain, print_json
 from heldout.errors import InputError
 from heldout.verdict import required, rules
@@ -52,6 +52,7 @@ def audit_command(
         bool, typer.Option("--rules", help="Print the verdict's table of rules, and stop.")
     ] = False,
     quiet: Quiet = False,
+    verbose: Verbose = False,
     as_json: Json = False,
 ) -> None:
     """Audit benchmarks against corpora and models: evidence, controls, claims, one verdict.
@@ -96,7 +97,7 @@ def audit_command(
     if as_json:
         print_json({**done.as_json(), "gates": fired})
     else:
-        show_verdict(done)
+        show_verdict(done, verbose=verbose)
     for reason in fired:
         complain(reason)
     if fired:

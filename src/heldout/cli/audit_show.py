@@ -9,9 +9,12 @@ from rich.table import Table
 from rich.text import Text
 
 from heldout.audit import Audit, AuditResult, Plan
-from heldout.cli.show import COLOURS, console, plain
-from heldout.errors import counted
-from heldout.verdict import ONE_FORM, CellVerdict, is_leak, rung_words
+from heldout.cli.outline_show import print_outline
+from heldout.cli.show import console, plain, status_text
+from heldout.errors import counted, percent
+from heldout.report import outline
+from heldout.store import Run
+from heldout.verdict import ONE_FORM, PLAIN, CellVerdict, is_leak, rung_words
 
 
 def show_plan(plan: Plan, audit: Audit) -> None:
@@ -78,32 +81,26 @@ def _show_resolution(plan: Plan) -> None:
         console().print(Text(message, "bold red"), soft_wrap=True)
 
 
-def show_verdict(done: AuditResult) -> None:
+def show_verdict(done: AuditResult, *, verbose: bool = False) -> None:
+    """A row per corpus and model, scores and what to do; ``verbose``: every claim with its reasons."""
     out = console()
-    _show_grid(done)
+    runs = [Run.open(path) for path in done.runs.values()]
+    advice = done.overall.recommendations
+    cells = outline([cell.as_json() for cell in done.overall.cells], runs, advice)
+    print_outline(cells, next_steps=not verbose)
     _show_resolution(done.plan)
-    for cell in done.overall.cells:
-        tested = [claim for claim in cell.claims if claim.status != "not testable"]
-        if not tested and cell.pair:
-            continue
-        out.print(Text(plain(f"\n{cell.cell.benchmark} × {cell.on}"), "bold"))
-        table = _bare()
-        for claim in tested:
-            text = Text(plain(claim.sentence))
-            text.append(f"\n{plain(claim.why)}. [{claim.rule}]", style="dim")
-            word = claim.status if is_leak(claim) else f"{claim.status} (nearness)"
-            table.add_row(Text(word, COLOURS.get(claim.status, "dim")), text)
-        for names, why in _untested(cell).items():
-            message = f"{names}: {why}" if names else why
-            table.add_row(Text("not testable", "dim"), Text(plain(message), "dim"))
-        out.print(table)
+    if verbose:
+        _show_grid(done)
+        _show_claims(done)
     _show_scores(done)
-    if done.overall.recommendations:
+    if verbose and advice:
         out.print(Text("\nwhat to do", "bold"))
         table = _bare()
-        for advice in done.overall.recommendations:
-            table.add_row("→", Text(plain(advice["sentence"])))
+        for record in advice:
+            table.add_row("→", Text(plain(record["sentence"])))
         out.print(table)
+    elif advice:
+        out.print(Text("\nevery claim and all recommendations: --verbose, or the report", "dim"))
     out.print(f"\nverdict: {plain(str(done.verdict))}", soft_wrap=True, markup=False)
     page = done.verdict.with_name("report.html")
     out.print(f"report: {plain(str(page))}", soft_wrap=True, markup=False)
@@ -113,6 +110,24 @@ def show_verdict(done: AuditResult) -> None:
     for name, path in done.datasets.items():
         message = plain(f"fresh items {name}: {path / 'report.html'}")
         out.print(message, soft_wrap=True, markup=False)
+
+
+def _show_claims(done: AuditResult) -> None:
+    out = console()
+    for cell in done.overall.cells:
+        tested = [claim for claim in cell.claims if claim.status != "not testable"]
+        if not tested and cell.pair:
+            continue
+        out.print(Text(plain(f"\n{cell.cell.benchmark} × {cell.on}"), "bold"))
+        table = _bare()
+        for claim in tested:
+            text = Text(plain(claim.sentence))
+            text.append(f"\n{plain(claim.why)}. [{claim.rule}]", style="dim")
+            table.add_row(status_text(claim.status, "" if is_leak(claim) else "nearness"), text)
+        for names, why in _untested(cell).items():
+            message = f"{names}: {why}" if names else why
+            table.add_row(Text("not testable", "dim"), Text(plain(message), "dim"))
+        out.print(table)
 
 
 def _untested(cell: CellVerdict) -> dict[str, str]:
@@ -145,17 +160,21 @@ def _row(cell: CellVerdict) -> str:
 def _word(cell: CellVerdict | None) -> Text:
     if cell is None:
         return Text("–", "dim")
-    text = Text(cell.status, COLOURS.get(cell.status, "dim"))
+    text = status_text(cell.status)
     if cell.leak is not None and cell.leak.leaked:
         low, high = cell.leak.interval.low, cell.leak.interval.high
-        text.append(f"\n{cell.leak.value:.1%} of items [{low:.1%}, {high:.1%}]", "dim")
+        text.append(
+            f"\n{percent(cell.leak.value)} of items [{percent(low)}, {percent(high)}]", "dim"
+        )
     for evidence, count in cell.evidence.items():
         text.append(
-            f"\n{count:,} {rung_words(evidence, answers_compared=cell.answers_compared)}", "dim"
+            f"\n{counted(count, 'item', 'items')}: "
+            f"{rung_words(evidence, answers_compared=cell.answers_compared)}",
+            "dim",
         )
     for claim in cell.claims:
         if not is_leak(claim) and claim.status in ("survives", "qualified"):
-            text.append(f"\nnearness {claim.status}", "dim")
+            text.append(f"\nnearness {PLAIN[claim.status]}", "dim")
     return text
 
 

@@ -15,7 +15,7 @@ from heldout.model import shown_prompts
 EXAMPLE = "Example: heldout check data/vqa_rad#split=test --split-of data/vqa_rad#split=train"
 
 
-@command(CheckSettings, (Shown("strict"), Shown("examples", "N")))
+@command(CheckSettings, (Shown("strict"), Shown("examples", "N"), Shown("ocr")))
 def check_command(
     settings: CheckSettings,
     bench: Annotated[

@@ -10,6 +10,8 @@ from heldout.audit import BROKEN, CHANGED, DECOY, WORDS, DemoResult, DemoSetting
 from heldout.cli.from_settings import Shown, command, with_options
 from heldout.cli.options import EngineName, Json, Quiet, Workers
 from heldout.cli.show import COLOURS, console, plain, print_check, print_json
+from heldout.errors import percent
+from heldout.verdict import PLAIN
 
 EXAMPLE = "Example: heldout demo --out heldout-demo"
 SHOWN = (Shown("out", "DIR"), Shown("seed"), Shown("models", "FOLDER"))
@@ -84,12 +86,15 @@ def _verdict(result: DemoResult) -> Table:
     for cell in result.audited.overall.cells:
         if cell.cell.corpus is not None and cell.leak is not None:
             low, high = cell.leak.interval.low, cell.leak.interval.high
-            because = f"{cell.leak.value:.1%} of items leaked [{low:.1%}, {high:.1%}]"
-            status = Text(cell.status, COLOURS.get(cell.status, "dim"))
+            because = (
+                f"{percent(cell.leak.value)} of items leaked [{percent(low)}, {percent(high)}]"
+            )
+            status = Text(PLAIN[cell.status], COLOURS.get(cell.status, "dim"))
             table.add_row(f"corpus {plain(cell.on)}", status, because, "leaks were planted")
     for model in result.models:
         shown = "clean" if model.status == "quiet" else model.status
-        status = Text(model.status, COLOURS.get(shown, "yellow"))
+        words = PLAIN.get(model.status, model.status)
+        status = Text(words, COLOURS.get(shown, "yellow"))
         table.add_row(f"model {plain(model.name)}", status, _because(model), model.truth)
     return table
 
@@ -99,7 +104,9 @@ def _because(model: Suspect) -> str:
     if model.survives:
         return f"{' and '.join(model.survives)} passed every control: {message}"
     if model.status == "clean":
-        return f"nothing; an effect of {model.least:.2f} would have been detected after correction: {message}"
+        return (
+            f"an effect of {model.least:.2f} would have been detected after correction: {message}"
+        )
     if model.status == "qualified":
         return f"possible: {message}; baselines of three families would settle it"
     return message

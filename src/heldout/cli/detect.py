@@ -12,11 +12,14 @@ from rich.text import Text
 from heldout.cli.behaviour import show_behaviour
 from heldout.cli.detectors import list_detectors, show_measured
 from heldout.cli.from_settings import Shown, command, panel, with_options
-from heldout.cli.options import Json
+from heldout.cli.options import Json, Quiet, Verbose
+from heldout.cli.outline_show import print_outline
 from heldout.cli.show import console, plain, print_claims, print_json
 from heldout.detect import DetectSettings, TripleHits
-from heldout.errors import InputError
+from heldout.errors import InputError, counted
+from heldout.report import outline_of
 from heldout.stats import Contrast
+from heldout.store import Run
 from heldout.verdict import Examination, detect_run, read_rates, shipped_rates
 
 EXAMPLE = "Example: heldout detect runs/slake --baseline blip2 --detector order-trend"
@@ -54,6 +57,8 @@ def detect_command(
         ),
     ] = None,
     listing: Annotated[bool, typer.Option("--list", help="Say which detectors there are.")] = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
     as_json: Json = False,
 ) -> None:
     """Has a model seen this benchmark? Every detector, with controls, from saved scores and answers."""
@@ -68,11 +73,13 @@ def detect_command(
     if as_json:
         print_json({"run": str(run), **detection.examination.as_json()})
         return
-    _show(detection.examination, run)
+    if not quiet:
+        _show(detection.examination, run, verbose=verbose)
 
 
-def _show(examination: Examination, run: Path) -> None:
+def _show(examination: Examination, run: Path, *, verbose: bool) -> None:
     out = console()
+    print_outline(outline_of(Run.open(run)))
     for model, checks in examination.checks.items():
         for check in checks:
             if check.passed is not True:
@@ -80,6 +87,20 @@ def _show(examination: Examination, run: Path) -> None:
                     f"{plain(model)}: self-check '{check.name}' {check.outcome}: {check.reason}"
                 )
                 out.print(Text(message, "red" if check.failed else "yellow"))
+    if not verbose:
+        tests = counted(len(examination.findings), "test", "tests")
+        left = counted(len(examination.untested), "was", "were")
+        message = (
+            f"{tests} ran, {left} not possible; every test and claim: --verbose, or the report"
+        )
+        out.print(Text(f"\n{message} (heldout report {run})", "dim"), soft_wrap=True)
+        return
+    _show_details(examination, run)
+
+
+def _show_details(examination: Examination, run: Path) -> None:
+    out = console()
+    out.print()
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
     for name in (
         "detector",
@@ -140,10 +161,10 @@ def _show_inflation(examination: Examination) -> None:
         if not rows:
             continue
         out.print(
-            Text(f"\nimages found in {plain(corpus)} less the others, log p per token", "dim")
+            Text(f"\nlog p per token: images found in {plain(corpus)} minus the others", "dim")
         )
         table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
-        for name in ("model", "stratum", "gap", "less the baseline's", "items", "clusters"):
+        for name in ("model", "stratum", "gap", "minus the baseline's", "items", "clusters"):
             table.add_column(name, justify="left" if name in ("model", "stratum") else "right")
         for row in rows:
             gap, above = row.gap, row.above_baseline

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from heldout.cli.show import console, plain, print_json
+from heldout.errors import percent
 from heldout.evaluate import (
     ALL,
     CLEAR,
@@ -297,7 +298,7 @@ def print_published(study: PublishedStudy) -> None:
             left=(0, 5),
         )
         for row in rows:
-            most = "-" if row.most_disagreement is None else f"{row.most_disagreement:.0%}"
+            most = "-" if row.most_disagreement is None else f"{percent(row.most_disagreement, 0)}"
             table.add_row(
                 plain(row.label),
                 _points(row.value),

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from heldout.cli.from_settings import Shown, command
-from heldout.cli.options import Json
+from heldout.cli.options import Json, Quiet
 from heldout.cli.show import console, print_json
 from heldout.cure import GateResult, GateSettings, write_gate
 
@@ -23,13 +23,14 @@ def gate_command(
         typer.Argument(metavar="RUN…", help="Runs of several benchmarks against one training set."),
     ],
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where to write.")],
+    quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
     """Which training rows to remove so that none of these benchmarks leaks. Exits 1 if there are any."""
     gate = write_gate(runs, out, settings=settings)
     if as_json:
         print_json(gate.as_json())
-    show_gate(gate, quiet=as_json)
+    show_gate(gate, quiet=quiet or as_json)
 
 
 def show_gate(gate: GateResult, *, quiet: bool) -> None:

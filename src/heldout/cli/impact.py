@@ -219,11 +219,11 @@ def _sentence(owed: ScoreDifference, family: int) -> str:
     text = _number(owed.value, owed.measure, signed=True)
     if owed.interval is not None:
         text += f" {_interval(owed.interval, owed.measure, signed=True)}"
-    apart = "all less non-leaked"
+    apart = "score on all items minus score on items that did not leak"
     if owed.leakage.startswith(f"{LABELLED}:"):
-        apart += "; other kinds in neither"
+        apart += "; items with other kinds of leaks left out of both"
     elif owed.leakage not in (COPY, LABELLED):
-        apart += "; graver kinds in neither"
+        apart += "; items with graver leaks left out of both"
     head = f"{owed.measure} differs by {text} with {kind} ({apart})"
     p = owed.p if owed.p_adjusted is None else owed.p_adjusted
     if p is None and owed.error is not None:

@@ -6,7 +6,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import polars as pl
 import typer
@@ -17,7 +17,7 @@ from heldout.audit import MatrixSettings, leak_rates
 from heldout.cli.from_settings import Shown, command
 from heldout.cli.options import Json
 from heldout.cli.show import console, plain, print_json
-from heldout.errors import InputError
+from heldout.errors import InputError, percent
 from heldout.report import matrix_record, write_matrix
 
 EXAMPLE = "Example: heldout matrix runs/slake runs/vqa-rad --out matrix"
@@ -81,7 +81,7 @@ def _print(matrix: pl.DataFrame) -> None:
     console().print(table)
 
 
-def _rate(cell: dict[str, object]) -> str:
+def _rate(cell: dict[str, Any]) -> str:
     if not cell["n"]:
         return "–"
-    return f"{cell['leaked']} [{cell['low']:.1%}, {cell['high']:.1%}]"
+    return f"{cell['leaked']} [{percent(cell['low'])}, {percent(cell['high'])}]"

@@ -48,6 +48,9 @@ Json = Annotated[
     typer.Option("--json", help="Print one JSON document on standard output, nothing else there."),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress on standard error.")]
+Verbose = Annotated[
+    bool, typer.Option("--verbose", help="Print every claim with its reasons, too.")
+]
 Seed = Annotated[int, typer.Option("--seed", help="Seed of every random draw.")]
 Bench = Annotated[
     str, typer.Argument(metavar="BENCH", help="A path, path#split=test,lang=en, or a preset.")

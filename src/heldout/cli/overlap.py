@@ -22,13 +22,16 @@ from heldout.cli.options import (
     Quiet,
     Reader,
     Seed,
+    Verbose,
     Workers,
     parse_map,
     per_second,
 )
+from heldout.cli.outline_show import print_dropped, print_outline
 from heldout.cli.show import complain, console, print_claims, print_json
 from heldout.cure import write_gate
 from heldout.overlap import OverlapSettings
+from heldout.report import outline_of
 
 EXAMPLE = (
     "Example: heldout overlap data/slake#split=test,lang=en "
@@ -43,6 +46,7 @@ CALIBRATION, NEAR, BENCHMARK, WORK = (
 SHOWN = (
     Shown("exact"),
     Shown("text", flag="--text/--no-text"),
+    Shown("ocr"),
     *panel(NEAR, "encoder E", "nearest", "degrees hard=H,soft=S", "embeddings DIR"),
     *panel(
         "Paraphrases",
@@ -125,6 +129,7 @@ def overlap_command(
     workers: Workers = None,
     seed: Seed = 0,
     quiet: Quiet = False,
+    verbose: Verbose = False,
     as_json: Json = False,
 ) -> None:
     """Find the images and texts of a benchmark in corpora: exact copies, re-encoded, resized, grey, flipped
@@ -153,7 +158,11 @@ def overlap_command(
         record = result.as_json()
         print_json(record if gate_result is None else {**record, "gate": gate_result.as_json()})
     else:
-        print_claims(result.conclusion.claims)
+        print_outline(outline_of(result.run))
+        print_dropped(result.run, ("benchmark", "corpus"))
+        if verbose:
+            console().print()
+            print_claims(result.conclusion.claims)
         console().print(f"\nreport: {result.report}", soft_wrap=True)
     if gate_result is not None:
         show_gate(gate_result, quiet=as_json)

@@ -9,20 +9,22 @@ import typer
 
 from heldout.audit import report_run
 from heldout.cli.from_settings import Shown, command
-from heldout.cli.options import Json, Quiet
+from heldout.cli.options import Json, Quiet, Verbose
+from heldout.cli.outline_show import print_outline
 from heldout.cli.show import console, print_claims, print_json
-from heldout.report import ReportSettings
+from heldout.report import ReportSettings, outline_of
 
 EXAMPLE = "Example: heldout report runs/slake"
 
 
-@command(ReportSettings, (Shown("megabytes"), Shown("texts")))
+@command(ReportSettings, (Shown("megabytes"), Shown("texts"), Shown("items"), Shown("summary")))
 def report_command(
     settings: ReportSettings,
     run: Annotated[
         Path, typer.Argument(metavar="RUN", help="A run folder, or the output of an audit.")
     ],
     quiet: Quiet = False,
+    verbose: Verbose = False,
     as_json: Json = False,
 ) -> None:
     """Rebuild findings, claims and report.html from the tables of a run; nothing is read again.
@@ -32,12 +34,20 @@ def report_command(
 
     For the output of an audit it rebuilds the page over all benchmarks; run
     heldout audit again to include judgements that people made since.
+
+    --summary also writes one page to send on, as HTML and as PDF.
     """
     report = report_run(run, settings=settings, quiet=quiet)
     if as_json:
         print_json(report.as_json())
         return
-    if report.conclusion is not None:
-        print_claims(report.conclusion.claims)
+    if report.conclusion is not None and report.run is not None:
+        print_outline(outline_of(report.run))
         console().print()
+        if verbose:
+            print_claims(report.conclusion.claims)
+            console().print()
     console().print(f"report: {report.page}", soft_wrap=True)
+    if settings.summary:
+        summary = report.page.with_name("summary.pdf")
+        console().print(f"summary: {summary}, and summary.html", soft_wrap=True)

@@ -26,6 +26,7 @@ SHOWN = (
     Shown("blind"),
     Shown("rubric", flag="--rubric/--no-rubric"),
     Shown("unrelated", flag="--all"),
+    Shown("sample"),
 )
 
 

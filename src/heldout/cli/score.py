@@ -22,8 +22,10 @@ from heldout.cli.options import (
     parse_map_beside,
     shared_server,
 )
+from heldout.cli.outline_show import print_dropped
 from heldout.cli.show import complain, console, plain, print_json
 from heldout.model import ScoreSettings, Scoring, score
+from heldout.store import Run
 
 EXAMPLE = "Example: heldout score data/slake#split=test,lang=en --model models/qwen2.5-vl --out runs/slake"
 SHOWN = (
@@ -87,6 +89,8 @@ def _show(scoring: Scoring, out: Path) -> None:
             f"{plain(scoring.model)}: {message}; {scoring.dropped:,} of {scoring.items:,} items dropped"
         )
     )
+    if scoring.dropped:
+        print_dropped(Run.open(out), ("benchmark", "score"))
     for check in scoring.checks:
         word = check.outcome.upper() if check.failed else check.outcome
         reason = Text(f"{check.name}: {plain(check.reason)}", "dim")

@@ -30,6 +30,7 @@ COLOURS = {
 
 def plain(text: str) -> str:
     """Untrusted text without control characters: an id must not move the cursor."""
+    text = text.replace("\N{NO-BREAK SPACE}", " ")
     return "".join(c if c.isprintable() or c == "\n" else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
@@ -127,8 +128,18 @@ def print_claims(claims: list[Claim]) -> None:
         text = Text(plain(claim.sentence))
         text.append(f"\n{plain(claim.why)}.", style="dim")
         text.append(f"\n→ {claim.next_step}.", style="dim")
-        table.add_row(Text(claim.status, COLOURS.get(claim.status, "dim")), text)
+        table.add_row(status_text(claim.status), text)
     out.print(table)
+
+
+def status_text(status: str, more: str = "") -> Text:
+    """A status by its plain name, with the stored value where it is another word."""
+    from heldout.verdict import PLAIN
+
+    words = PLAIN.get(status, status)
+    stored = ", ".join(filter(None, ("" if words == status else status, more)))
+    text = Text(words, COLOURS.get(status, "dim"))
+    return text.append(f"\n{stored}", "dim") if stored else text
 
 
 _SHARED = {

@@ -22,12 +22,13 @@ from heldout.cli.options import (
     Map,
     ModelRun,
     Preset,
+    Quiet,
     Reader,
     parse_map,
     shared_server,
 )
 from heldout.cli.show import console, plain, print_json
-from heldout.errors import InputError, counted
+from heldout.errors import InputError, counted, percent
 from heldout.twin import EDGES, RENDER, Twinning, TwinSettings, make_twins
 
 EXAMPLE = (
@@ -100,6 +101,7 @@ def twin_command(
     images: Images = None,
     preset: Preset = None,
     reader: Reader = None,
+    quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
     """Make a twin of every item: resample, describe, edges, render, filter, publish.
@@ -112,7 +114,7 @@ def twin_command(
         read_benchmark(bench, preset=preset, mapping=columns, images=images, reader=reader),
         settings,
         run=out,
-        quiet=as_json,
+        quiet=quiet or as_json,
         command=["heldout", *sys.argv[1:]],
     )
     if as_json:
@@ -146,7 +148,7 @@ def _show(twinning: Twinning, bench: str, out: Path, last: str) -> None:
     if (faint := twinning.stages.get(EDGES, {}).get("faint", 0.0)) > 0.1:
         screen.print(
             Text(
-                f"the edge maps of {faint:.0%} of the items are almost empty inside, and keep no layout: "
+                f"the edge maps of {percent(faint, 0)} of the items are almost empty inside, and keep no layout: "
                 f"look at {out}/twin/edges, and lower --edges",
                 "yellow",
             ),
@@ -177,7 +179,7 @@ def _show_agreement(record: dict[str, Any]) -> None:
     line = (
         f"verifier and people: both keep {record['both_keep']:,}, only the verifier keeps "
         f"{record['only_verifier_keeps']:,}, only people keep {record['only_people_keep']:,}, both reject "
-        f"{record['both_reject']:,}; agreement {record['raw']:.1%} [{low:.1%}, {high:.1%}]"
+        f"{record['both_reject']:,}; agreement {percent(record['raw'])} [{percent(low)}, {percent(high)}]"
     )
     if record["kappa"] is None:
         line += ", kappa undefined: one of the two says the same of all"

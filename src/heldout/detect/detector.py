@@ -37,6 +37,7 @@ class Need(StrEnum):
     DOCUMENTS = "a model that runs"
     BUDGET = "a budget of tokens for the order tests"
     COHORT = "three models with scores"
+    CHOICES = "log-probabilities of the options"
 
 
 class Difference(NamedTuple):

@@ -18,6 +18,8 @@ from heldout.detect import (
 from heldout.detect.behaviour import (
     choice_confusion,
     circular,
+    combined,
+    margins,
     multimodal_leakage,
     option_order,
     slot_guess,
@@ -133,10 +135,13 @@ _BUILT_IN = (
     blind.DETECTOR,
     twin_drop.DETECTOR,
     twin_memory.DETECTOR,
+    margins.TWIN_MARGIN,
     twin_consistency.DETECTOR,
     option_order.DETECTOR,
+    margins.OPTION_MARGIN,
     circular.DETECTOR,
     choice_confusion.DETECTOR,
     multimodal_leakage.DETECTOR,
     slot_guess.DETECTOR,
+    combined.DETECTOR,
 )

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from scipy import special
 
-from heldout.errors import InputError
+from heldout.errors import InputError, percent
 from heldout.stats import holm
 
 NORMAL = 1.959964
@@ -241,8 +241,9 @@ def _assumptions(tables: PublishedTables, rows: Mapping[str, Floats]) -> list[st
         f"{smallest.name} has {smallest.items:,} items and the weight of any other benchmark: it alone "
         f"adds a standard error of up to {alone:.1f} points to every mean.",
         f"Independent: the two models disagree as often as models that know nothing of each other "
-        f"({apart:.0%} of items on average). Usually paired: {tables.usual_disagreement:.0%} of the way "
-        f"from the least possible disagreement to that ({usual:.0%}).",
+        f"({percent(apart, 0)} of items on average). Usually paired: "
+        f"{percent(tables.usual_disagreement, 0)} of the way from the least possible "
+        f"disagreement to that ({percent(usual, 0)}).",
         "Clear: larger than the half interval (95 %) even if independent. Depends on pairing: larger "
         "only if "
         "usually paired. May disagree: the share of items that one of the two alone may get right for the "

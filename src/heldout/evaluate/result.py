@@ -10,7 +10,7 @@ from typing import Any
 
 import polars as pl
 
-from heldout.errors import InputError
+from heldout.errors import InputError, percent
 from heldout.evaluate._leaked import ItemLabels
 from heldout.evaluate.compare import PairedComparison, comparison_frame, rank_models
 from heldout.evaluate.suite import MEAN
@@ -102,14 +102,14 @@ class Evaluation:
         }
 
     def __repr__(self) -> str:
-        scores = ", ".join(f"{model} {self.mean(model).value:.1%}" for model in self.models)
+        scores = ", ".join(f"{model} {percent(self.mean(model).value)}" for model in self.models)
         return f"<Evaluation on {self.suite}: {scores}, run {self.run.path}>"
 
     def _repr_html_(self) -> str:
         rows = "".join(
             f"<tr><td>{html.escape(accuracy.model)}</td><td>{html.escape(accuracy.benchmark)}</td>"
-            f"<td>{accuracy.subset}</td><td>{accuracy.n:,}</td><td>{accuracy.value:.1%}</td>"
-            f"<td>{accuracy.interval.low:.1%} – {accuracy.interval.high:.1%}</td></tr>"
+            f"<td>{accuracy.subset}</td><td>{accuracy.n:,}</td><td>{percent(accuracy.value)}</td>"
+            f"<td>{percent(accuracy.interval.low)} – {percent(accuracy.interval.high)}</td></tr>"
             for accuracy in self.accuracies
         )
         heads = "".join(

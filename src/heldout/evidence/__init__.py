@@ -33,9 +33,12 @@ if TYPE_CHECKING:
     from heldout.evidence.text_kinds import KINDS, QUESTION_OTHER_IMAGE, count_kinds, text_kinds
     from heldout.overlap.relations import (
         BY_DIGEST,
+        CHANGED,
         COPIES,
         GRAVEST,
+        IN_PART,
         POSSIBLE_COPIES,
+        RECOLOURED,
         SUREST,
         TOO_PLAIN,
         TOO_SMALL,
@@ -45,9 +48,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BY_DIGEST",
+    "CHANGED",
     "CLEAN",
     "COPIES",
     "GRAVEST",
+    "IN_PART",
     "KINDS",
     "LABEL_CONFLICTS",
     "NOT_VERIFIED",
@@ -57,6 +62,7 @@ __all__ = [
     "POSSIBLE_COPIES",
     "PROVEN",
     "QUESTION_OTHER_IMAGE",
+    "RECOLOURED",
     "REGISTRATION",
     "SUREST",
     "TOO_PLAIN",

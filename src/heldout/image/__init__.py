@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         dicom_ids,
         split_list,
     )
+    from heldout.image.ocr import picture_lines, require_ocr
     from heldout.image.problem import (
         HEAD,
         IMAGE_ENDINGS,
@@ -93,8 +94,10 @@ __all__ = [
     "is_sidecar",
     "looks_like_image",
     "native_size",
+    "picture_lines",
     "pixel_digest",
     "readable",
+    "require_ocr",
     "split_list",
     "to_rgb",
     "unsafe",

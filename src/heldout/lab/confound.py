@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heldout.detect import cohort_delta
-from heldout.errors import InputError
+from heldout.errors import InputError, percent
 from heldout.lab.settings import ConfoundSettings
 from heldout.report import composition_chart, standalone, tail_chart
 from heldout.store import write_atomic, write_json
@@ -113,7 +113,7 @@ def confound_page(result: ConfoundResult, command: str) -> str:
         f"`{command}`",
         "",
         f"{settings.items:,} items ({settings.closed:,} closed), no model has seen any of them. A model is "
-        f"flagged when more than {settings.flag:.0%} of its items lie more than {settings.tail:g} above "
+        f"flagged when more than {percent(settings.flag, 0)} of its items lie more than {settings.tail:g} above "
         f"the median of the others.",
         "",
         f"| model | gain | largest Δ | Pr[Δ > {settings.tail:g}] | |",

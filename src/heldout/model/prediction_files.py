@@ -177,6 +177,7 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "question": ("question",),
     "prompt": ("prompt",),  # the question with the text around it
     "options": ("options", "choices"),
+    "choice_logprobs": ("choice_logprobs",),
     "variant": ("variant",),
     "draw": ("draw",),
     "benchmark": ("benchmark", "dataset_name", "dataset", "task"),

@@ -27,6 +27,8 @@ COPIES = frozenset({Relation.SAME_IMAGE, Relation.TRANSFORMED_COPY})
 POSSIBLE_COPIES = COPIES | {Relation.UNDECIDED}
 #: why registration leaves a pair undecided, where that is the pictures' doing
 TOO_SMALL, TOO_PLAIN = "too small to decide", "too plain to decide"
+#: why an aligned pair stays undecided: edited copies, or pictures that show something else in one place
+IN_PART, CHANGED, RECOLOURED = "agrees in part", "changed in part", "recoloured in part"
 #: methods that prove a copy: an eye that sees none is mistaken
 BY_DIGEST = ("bytes", "pixels")
 #: for sorting: the surest first

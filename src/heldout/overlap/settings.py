@@ -82,6 +82,9 @@ class OverlapSettings(Settings):
     """Folder for the corpora's embeddings, which other runs can use; default: the run folder."""
     text: bool = True
     """Also look for the questions, options, answers and captions in the corpora (default: on)."""
+    ocr: bool = False
+    """Also read the words inside the corpora's pictures, for screenshots and slides of a question: about a
+    second for each picture (extra ocr)."""
     text_encoder: Name | None = None
     """Proposes rewordings: wordllama, bge-small (both in the extra text), onnx:DIR, transformers:NAME (for
     example transformers:BAAI/bge-m3), or none; default: wordllama where it is installed."""
@@ -160,6 +163,8 @@ class OverlapSettings(Settings):
             )
         if self.text_encoder is not None and not self.text:
             raise ValueError("text_encoder: of a text search, and the setting text is off")
+        if self.ocr and not self.text:
+            raise ValueError("ocr: of a text search, and the setting text is off")
         if self.judge is not None and not self.text:
             raise ValueError("judge: of a text search, and the setting text is off")
         if self.judge is not None and installed_text_encoder(self.text_encoder) is None:

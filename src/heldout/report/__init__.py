@@ -9,7 +9,8 @@ if TYPE_CHECKING:
     from heldout.report.certainty import PRECISION_FILE, CopyPrecision
     from heldout.report.comparison import Comparison, compare, is_empty
     from heldout.report.evaluation_page import is_evaluation, write_evaluation_report
-    from heldout.report.export.formats import Export, export, figures_to_pdf
+    from heldout.report.export.formats import Export, export
+    from heldout.report.export.pdf import figures_to_pdf, page_to_pdf
     from heldout.report.figures.bars import radar_chart
     from heldout.report.figures.curves import Curve, OperatingPoint, roc_chart
     from heldout.report.figures.power import (
@@ -20,9 +21,17 @@ if TYPE_CHECKING:
         tail_chart,
     )
     from heldout.report.figures.svg import standalone
+    from heldout.report.outline import Outline, outline, outline_of
     from heldout.report.page import write_report
     from heldout.report.robustness import ROBUSTNESS_FILE, Recall, Robustness, RobustnessFile, Share
-    from heldout.report.settings import PDF, CompareSettings, ExportSettings, ReportSettings
+    from heldout.report.settings import (
+        PDF,
+        TABLE_FORMATS,
+        WORKBOOK,
+        CompareSettings,
+        ExportSettings,
+        ReportSettings,
+    )
     from heldout.report.synthesis import is_synthesis
     from heldout.report.synthesis_page import write_synthesis_report
     from heldout.report.training import is_training, write_training_report
@@ -31,6 +40,8 @@ __all__ = [
     "PDF",
     "PRECISION_FILE",
     "ROBUSTNESS_FILE",
+    "TABLE_FORMATS",
+    "WORKBOOK",
     "CompareSettings",
     "Comparison",
     "CopyPrecision",
@@ -40,6 +51,7 @@ __all__ = [
     "Export",
     "ExportSettings",
     "OperatingPoint",
+    "Outline",
     "Recall",
     "ReportSettings",
     "Robustness",
@@ -54,6 +66,9 @@ __all__ = [
     "is_synthesis",
     "is_training",
     "matrix_record",
+    "outline",
+    "outline_of",
+    "page_to_pdf",
     "power_chart",
     "radar_chart",
     "roc_chart",

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from heldout.errors import counted
-from heldout.evidence import PICTURED, PROVEN, Rung
+from heldout.errors import counted, percent
+from heldout.evidence import PROVEN, Rung
 from heldout.report._models import Figure
-from heldout.report._reproduce import percent
 from heldout.report._scores_owed import owed_sentences
 from heldout.report._statuses import DetectableEffect
 from heldout.report.certainty import certainty, kinds_of_proof
@@ -103,17 +102,12 @@ def _rungs(cell: Cell) -> dict[str, str]:
         name = rung_words(rung, answers_compared=compared)
         if not cell.get("asked", True):
             name = name.replace("answer", "label")
-        if rung in PICTURED:
-            return name
         # Items here; claims count pictures, too.
-        name = {Rung.LOOK_ALIKE: "look-alikes", Rung.UNDECIDED: "undecided matches"}.get(
-            Rung(rung), name
-        )
-        return f"{'item' if count == 1 else 'items'} with {name}"
+        return f"{counted(count, 'item', 'items')}: {name}"
 
     return {
         kind: " · ".join(
-            f"{count:,} {words(rung, count)}"
+            words(rung, count)
             for rung, count in cell["evidence"].items()
             if (rung in PROVEN) is (kind == "proven")
         )
@@ -160,7 +154,7 @@ def grid(cells: Sequence[Cell], least: Mapping[str, DetectableEffect]) -> dict[s
     benchmarks = list(dict.fromkeys(cell["benchmark"] for cell in cells))
     summaries: dict[tuple[str, str], dict[str, dict[str, Any]]] = {}
     for cell in ordered:
-        summaries.setdefault(target(cell), {})[cell["benchmark"]] = _summary(cell, least)
+        summaries.setdefault(target(cell), {})[cell["benchmark"]] = cell_summary(cell, least)
     rows = [
         {"kind": kind, "name": name, "cells": [mine.get(benchmark) for benchmark in benchmarks]}
         for (kind, name), mine in summaries.items()
@@ -168,9 +162,9 @@ def grid(cells: Sequence[Cell], least: Mapping[str, DetectableEffect]) -> dict[s
     return {"benchmarks": benchmarks, "rows": rows}
 
 
-def _summary(cell: Cell, least: Mapping[str, DetectableEffect]) -> dict[str, Any]:
+def cell_summary(cell: Cell, least: Mapping[str, DetectableEffect]) -> dict[str, Any]:
     rate = cell["leak_rate"]
-    speaking = [c for c in _speaking(cell) if c["status"] == cell["status"]]
+    speaking = [c for c in speaking_claims(cell) if c["status"] == cell["status"]]
     why = speaking[0]["why"] if speaking else ONE_FORM if cell["model"] is not None else ""
     if cell["model"] is not None and cell["status"] == "survives":
         # The claims have the numbers; here are the tests behind them.
@@ -200,7 +194,7 @@ def _interval(bounds: Mapping[str, float]) -> str:
     )
 
 
-def _speaking(cell: Cell) -> list[Mapping[str, Any]]:
+def speaking_claims(cell: Cell) -> list[Mapping[str, Any]]:
     """Claims that decide their cell: not nearness, nor claims that had nothing to compare."""
     claims = cell["claims"]
     return [c for c in claims if _speaks_of_leaks(c) and not _idle(c)] or list(claims)
@@ -336,7 +330,7 @@ def _numbers(
         )
     for cell in seen[:2]:
         tests = ", ".join(
-            c["id"].partition("/")[0] for c in _speaking(cell) if c["status"] == "survives"
+            c["id"].partition("/")[0] for c in speaking_claims(cell) if c["status"] == "survives"
         )
         words = f"has seen {cell['benchmark']}: {tests} passed every control"
         numbers.append({"value": cell["model"], "words": words})

@@ -95,6 +95,7 @@ def _pair(group: dict[str, Any], items: dict[str, dict[str, Any]]) -> dict[str, 
         "corpus_answer": _short(evidence["corpus_answer"]),
         "questions": questions[:QUESTIONS],
         "asked": len(questions),
+        "items": list(worst),
     }
 
 
@@ -190,6 +191,7 @@ class Gallery:
     small: int = 0  # pictures shown smaller than the run keeps them
     missing: int = 0  # pictures that are not on the page at all
     top: list[dict[str, Any]] = field(default_factory=list)  # pairs of the first screen
+    numbers: dict[str, list[int]] = field(default_factory=dict)  # of cards, by item
 
 
 def make_gallery(run: Run, megabytes: float, *, quiet: bool = False) -> Gallery:
@@ -215,6 +217,9 @@ def make_gallery(run: Run, megabytes: float, *, quiet: bool = False) -> Gallery:
             gallery.blocks.append(packed({"cards": cards, "pictures": pictures}))
             step(len(shown))
     gallery.small, gallery.missing = store.small, store.missing
+    for number, pair in enumerate(pairs):
+        for item in pair["items"]:
+            gallery.numbers.setdefault(item, []).append(number)
     gallery.choices = {
         "corpus": _counts(pair["corpus"] for pair in pairs),
         "relation": _counts(pair["relation"] for pair in pairs),

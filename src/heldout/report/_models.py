@@ -226,7 +226,7 @@ def _tails(tables: ScoreTables, findings: Sequence[Found]) -> Figure | None:
         title="Share of items far above the cohort's median",
     )
     message = (
-        f"Δ of {which}: an item's score less the median of the other models. A cohort is not a control: "
+        f"Δ of {which}: an item's score minus the median of the other models. A cohort is not a control: "
         "a better calibrated model has such a tail without having seen anything."
     )
     return Figure("delta-tails", drawn, message)

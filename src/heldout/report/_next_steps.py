@@ -62,7 +62,7 @@ def _reading(run: Run, verb: str, *options: str) -> str:
     """A command that reads the benchmark as it was read for this run."""
     benchmark = run.manifest()["inputs"]["benchmark"]
     settings = benchmark.get("settings", {})
-    words = ["heldout", verb, benchmark["source"]]
+    words = ["heldout", verb, benchmark.get("source", "BENCH")]
     for field, column in settings.get("mapping", {}).items():
         words += ["--map", f"{field}={column}"]
     for name in ("images", "preset", "reader"):

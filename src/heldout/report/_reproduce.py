@@ -14,6 +14,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from heldout.errors import percent
 from heldout.report._statuses import status_pill
 from heldout.store import PYTHON
 
@@ -22,6 +23,7 @@ from heldout.store import PYTHON
 _APART = ("--model", "--endpoint", "--recorded", "--as", "--variants", "--twins")
 _MODEL_CALLS = ("score", "ask")
 _CALL = re.compile(r"\bheldout\.(\w+)\(")
+_PERCENT = re.compile(r"(?<=\d) %")
 _FLAGS = ("--options", "--order-joint", "--order-neighbour")  # tables of their own
 
 
@@ -74,10 +76,18 @@ _SHOWN |= {code: f"[U+{code:04X}]" for code in _HIDDEN}
 
 
 def visible(value: Any) -> Any:
-    """For ``finalize`` of a template: control and bidirectional marks as symbols; our own markup stays."""
+    """Control and bidirectional marks as symbols; our own markup stays."""
     if isinstance(value, str) and not isinstance(value, Markup) and not value.isprintable():
         return value.translate(_SHOWN)
     return value
+
+
+def _on_page(value: Any) -> Any:
+    """For ``finalize`` of a template: as ``visible``, and the sign of a percentage stays beside its number."""
+    shown = visible(value)
+    if isinstance(shown, str) and " %" in shown and not isinstance(shown, Markup):
+        return _PERCENT.sub("\N{NO-BREAK SPACE}%", shown)
+    return shown
 
 
 @lru_cache(maxsize=1)
@@ -89,7 +99,7 @@ def templates() -> Environment:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        finalize=visible,
+        finalize=_on_page,
     )
     environment.filters.update(
         percent=percent,
@@ -106,14 +116,6 @@ def script(name: str) -> dict[str, Any]:
     text = resources.files("heldout.report").joinpath("templates", name).read_text("utf-8")
     digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
     return {"text": Markup(text), "policy": f"'sha256-{digest}'"}
-
-
-def percent(value: float, digits: int = 1) -> str:
-    """A share that is not quite 0 or 1 is never printed as 0 % or 100 %; the sign stays beside it."""
-    shown = f"{value:.{digits}%}"
-    if (value > 0 and float(shown[:-1]) == 0) or (value < 1 and float(shown[:-1]) == 100):
-        shown = f"{value:.{digits + 2}%}"
-    return shown.replace("%", "\N{NO-BREAK SPACE}%")
 
 
 def slug(words: str) -> str:

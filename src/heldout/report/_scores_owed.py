@@ -6,9 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from heldout.detect import LABELLED, kept_studies
-from heldout.errors import counted
+from heldout.errors import counted, percent
 from heldout.evidence import kept_leak_labels
-from heldout.report._reproduce import percent
 from heldout.store import Run
 from heldout.verdict import ACCURACY, CLEAN, correct_scores
 

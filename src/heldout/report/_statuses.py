@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
+from heldout.errors import percent
 from heldout.store import Run
 from heldout.verdict import PLAIN
 
@@ -48,7 +49,7 @@ class DetectableEffect(NamedTuple):
     of_corpus: bool  # then a share of clusters
 
     def __str__(self) -> str:
-        return f"{self.value:.1%} of clusters" if self.of_corpus else f"{self.value:.2g}"
+        return f"{percent(self.value)} of clusters" if self.of_corpus else f"{self.value:.2g}"
 
 
 def detectable(run: Run) -> dict[str, DetectableEffect]:

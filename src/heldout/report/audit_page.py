@@ -20,6 +20,7 @@ from heldout.report._next_steps import advice_for, next_steps, with_paths
 from heldout.report._reproduce import script, templates
 from heldout.report._scores_owed import LACKING, have_seen, score_rows
 from heldout.report._statuses import MEANINGS, detectable
+from heldout.report._summary_page import write_summary
 from heldout.report.figures import heat_map, standalone
 from heldout.report.settings import ReportSettings
 from heldout.store import Run, write_atomic, write_json
@@ -56,22 +57,28 @@ def write_audit_report(output: Path, settings: ReportSettings | None = None) -> 
         strongest_pairs(runs[worst], settings.megabytes) if worst in runs else ([], [])
     )
     figures = [figure for run in runs.values() for figure in model_figures(run)]
+    first = {
+        "answer": _answer(verdict["cells"], len(names)),
+        "screen": screen,
+        "steps": steps,
+        "shown_pairs": pairs,
+        "shown_pictures": pictures,
+        "shown_figure": shown_figure(figures, screen["top"]),
+        "least": least,
+        "with_paths": filled,
+        "lacking": LACKING,
+        "meanings": MEANINGS,
+        "links": {name: f"{quote(folder)}/report.html" for name, folder in folders.items()},
+        "title": f"Is “{names[0]}” still held out?"
+        if len(names) == 1
+        else f"Are these {len(names)} benchmarks still held out?",
+    }
     page = (
         templates()
         .get_template("audit.html.j2")
         .render(
-            answer=_answer(verdict["cells"]),
-            screen=screen,
-            steps=steps,
-            shown_pairs=pairs,
-            shown_pictures=pictures,
-            shown_figure=shown_figure(figures, screen["top"]),
-            least=least,
-            with_paths=filled,
-            lacking=LACKING,
-            meanings=MEANINGS,
+            first,
             benchmarks=[{"name": name, "answer": _answer(_of(verdict, name))} for name in names],
-            links={name: f"{quote(folder)}/report.html" for name, folder in folders.items()},
             scores=[
                 {**row, "benchmark": name}
                 for name, corrected in verdict["corrected"].items()
@@ -88,6 +95,10 @@ def write_audit_report(output: Path, settings: ReportSettings | None = None) -> 
     )
     path = output / "report.html"
     write_atomic(path, page)
+    if settings.summary:
+        version = next((run.manifest()["packages"].get("heldout") for run in runs.values()), "")
+        footer = f"Benchmarks: {', '.join(names)}; made by heldout {version}."
+        write_summary(output, {**first, "footer": footer})
     return path
 
 
@@ -119,11 +130,11 @@ def _of(verdict: dict[str, Any], name: str) -> list[dict[str, Any]]:
     return [cell for cell in verdict["cells"] if cell["benchmark"] == name]
 
 
-def _answer(cells: list[dict[str, Any]]) -> tuple[str, str]:
+def _answer(cells: list[dict[str, Any]], benchmarks: int = 1) -> tuple[str, str]:
     """The most pressing status of all cells; not testable alone settles nothing."""
     statuses = {cell["status"] for cell in cells if " & " not in (cell["model"] or "")}
     if "survives" in statuses:
-        return _ANSWERS["survives"], "survives"
+        return "Not all." if benchmarks > 1 else _ANSWERS["survives"], "survives"
     tested = statuses - {"not testable"}
     clean = bool(tested) and tested <= {"clean", "re-attributed", "collapses"}
     status = "clean" if clean else "qualified"

@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from heldout.errors import percent
 from heldout.evidence import PICTURED
-from heldout.report._reproduce import percent
 from heldout.stats import binomial_interval
 
 PRECISION_FILE = "registration-precision.json"

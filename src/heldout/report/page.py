@@ -14,6 +14,7 @@ from heldout.detect import Finding
 from heldout.overlap import Calibration, read_matches, read_text_matches
 from heldout.report._first_screen import first_screen, headline, shown_figure
 from heldout.report._gallery import SMALL, Gallery, make_gallery
+from heldout.report._item_table import SHOWN_MODELS, make_item_table
 from heldout.report._models import (
     Figure,
     measured_rates,
@@ -35,6 +36,7 @@ from heldout.report._scores_owed import (
 )
 from heldout.report._statuses import MEANINGS, detectable
 from heldout.report._summaries import claims_junit, report_markdown
+from heldout.report._summary_page import write_summary
 from heldout.report._words import word_sections
 from heldout.report.figures import for_paper
 from heldout.report.robustness import robustness_sections
@@ -74,6 +76,7 @@ def write_report(
     radars = [record["figure"] for record in robust if record["figure"] is not None]
     _write_figures(run, [*_nearness_figures(sections), *of_models, *degrees, *radars])
     gallery = make_gallery(run, settings.megabytes, quiet=quiet) if recorded is not None else None
+    item_table = make_item_table(run, settings.items, gallery.numbers if gallery else {})
     corrected = corrected_of(run)
     verdict = benchmark_verdict(run, name, corrected, tried_models(run))
     cells = [cell.as_json() for cell in verdict.cells]
@@ -123,6 +126,8 @@ def write_report(
         "impacts": impact_rows(run),
         "impact_remarks": impact_remarks(run),
         "gallery": gallery or Gallery(),
+        "item_table": item_table,
+        "shown_models": SHOWN_MODELS,
         "small_size": SMALL,
         "checked": run.read_json("check.json") if (run.path / "check.json").exists() else None,
         "dropped": _dropped(run),
@@ -130,10 +135,8 @@ def write_report(
         "manifest": manifest,
         "manifest_text": json.dumps(manifest, indent=1, ensure_ascii=False),
         "commands": commands_shown(manifest["commands"]),
-        "scripts": [script("gallery.js")] if gallery and gallery.total > 1 else [],
     }
-    if record["steps"]:
-        record["scripts"].append(script("copy.js"))
+    record["scripts"] = _scripts(record)
     record["contents"] = _contents(record)
     path = run.path / "report.html"
     write_atomic(path, templates().get_template("report.html.j2").render(record))
@@ -159,7 +162,34 @@ def write_report(
     )
     write_atomic(run.path / "report.md", text)
     write_atomic(run.path / "junit.xml", claims_junit(name, every))
+    if settings.summary:
+        write_summary(run.path, _summarized(record))
     return path
+
+
+def _summarized(record: dict[str, Any]) -> dict[str, Any]:
+    """What the summary shows: the first screen, with pictures of its own and links to the report."""
+    benchmark, manifest = record["benchmark"], record["manifest"]
+    used = {pair[side].name for pair in record["shown_pairs"] for side in ("left", "right")}
+    return {
+        **record,
+        "title": f"Is “{benchmark['name']}” still held out?",
+        "links": {benchmark["name"]: "report.html"},
+        "shown_pictures": [entry for entry in record["gallery"].sprite if entry.name in used],
+        "footer": f"{benchmark['items']:,} items, revision {benchmark['fingerprint'][:12]}; made by heldout "
+        f"{manifest['packages'].get('heldout', '')}, {manifest['created'][:10]}.",
+    }
+
+
+def _scripts(record: dict[str, Any]) -> list[dict[str, Any]]:
+    several, listed = record["gallery"].total > 1, record["item_table"].listed
+    names = (
+        ("blocks.js", several or listed),
+        ("gallery.js", several),
+        ("items.js", listed),
+        ("copy.js", record["steps"]),
+    )
+    return [script(name) for name, wanted in names if wanted]
 
 
 def _contents(record: dict[str, Any]) -> list[tuple[str, str]]:
@@ -167,6 +197,7 @@ def _contents(record: dict[str, Any]) -> list[tuple[str, str]]:
         ("claims", "claims", True),
         ("scores", "scores", record["scores"]),
         ("matches", "gallery", record["gallery"].total > 1),
+        ("items", "items", record["item_table"].listed),
         ("models", "models", record["models"]),
         ("figures of models", "figures", record["model_figures"]),
         ("method and limits", "method", True),

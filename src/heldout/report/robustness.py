@@ -13,10 +13,9 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from heldout.errors import InputError
+from heldout.errors import InputError, percent
 from heldout.overlap import PDQ, PHASH, RADII
 from heldout.report._models import Figure
-from heldout.report._reproduce import percent
 from heldout.report.figures import radar_chart
 from heldout.store import Run
 

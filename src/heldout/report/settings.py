@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
 from heldout.settings import Settings
 
 PDF = "pdf"
-FORMAT_NAMES = ("hf-card", "conda", "helm", "every-eval-ever", "bibtex", PDF)
+WORKBOOK = "xlsx"
+TABLE_FORMATS = ("csv", WORKBOOK, "json", "md")
+TABLE_NAMES = ("claims", "leaks", "matches", "texts")
+FORMAT_NAMES = (
+    *TABLE_FORMATS,
+    "badge",
+    "hf-card",
+    "conda",
+    "helm",
+    "every-eval-ever",
+    "bibtex",
+    PDF,
+)
 
 
 class ReportSettings(Settings):
@@ -20,6 +32,10 @@ class ReportSettings(Settings):
     keeps them, the rest for small ones. 0: a page without pictures."""
     texts: Annotated[int, Field(ge=0)] = 30
     """Items per corpus whose texts are shown beside their match; the tables have all of them."""
+    items: Annotated[int, Field(ge=0)] = 100_000
+    """Items in the page's table, the gravest first; 0: a page without it."""
+    summary: bool = False
+    """Also write summary.html, one page to send on, and summary.pdf through a browser."""
 
 
 class CompareSettings(Settings):
@@ -39,7 +55,9 @@ class ExportSettings(Settings):
     """Settings of ``heldout export``."""
 
     to: Annotated[str, AfterValidator(_known_format)]
-    """``hf-card``, ``conda``, ``helm``, ``every-eval-ever``, ``bibtex``, or ``pdf`` for every figure of the
-    report."""
+    """``csv``, ``xlsx``, ``json`` or ``md``: claims, leaks and matches as tables; ``badge``: an SVG for a README;
+    ``hf-card``, ``conda``, ``helm``, ``every-eval-ever``, ``bibtex``; ``pdf``: every figure of the report."""
+    table: Literal["claims", "leaks", "matches", "texts"] | None = None
+    """With ``csv``, ``xlsx``, ``json`` and ``md``: this table alone."""
     model: str | None = None
     """With ``every-eval-ever``: the record of this model alone."""

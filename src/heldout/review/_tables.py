@@ -6,8 +6,9 @@ import functools
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median
 
-from heldout.errors import counted
+from heldout.errors import counted, percent
 from heldout.review.card import FORMS, SCALES, Kind, ReviewCard
 from heldout.stats import RaterAgreement, agreement, cluster_rate_interval, subset_mean
 from heldout.store import Judgement
@@ -42,17 +43,22 @@ def agreement_tables(kind: Kind, cards: Sequence[ReviewCard], judgements: Said) 
 def _raters(kind: Kind, judgements: Said) -> Table:
     verdicts = [verdict.value for verdict in FORMS[kind].verdicts]
     counts: dict[str, Counter[str]] = defaultdict(Counter)
+    looks: dict[str, list[float]] = defaultdict(list)
     for (_, rater), judgement in judgements.items():
         counts[rater][str(judgement.verdict)] += 1
+        if judgement.seconds is not None:
+            looks[rater].append(judgement.seconds)
     rows = [
         [
             rater,
             str(sum(verdict_counts.values())),
             *(str(verdict_counts[verdict]) for verdict in verdicts),
+            *([f"{median(looks[rater]):.0f}" if looks[rater] else _NONE] if looks else []),
         ]
         for rater, verdict_counts in sorted(counts.items())
     ]
-    return Table("What each rater said", ["rater", "judged", *verdicts], rows)
+    columns = ["rater", "judged", *verdicts, *(["seconds per card (median)"] if looks else [])]
+    return Table("What each rater said", columns, rows)
 
 
 def _agreements(kind: Kind, cards: Mapping[str, ReviewCard], judgements: Said) -> Table:
@@ -100,7 +106,7 @@ def _agreement(name: str, agreement: RaterAgreement) -> list[str]:
         agreement.coefficient,
         _NONE if agreement.value is None else f"{agreement.value:.2f}",
         _NONE if interval is None else f"{interval.low:.2f} to {interval.high:.2f}",
-        _NONE if agreement.observed is None else f"{agreement.observed:.0%}",
+        _NONE if agreement.observed is None else f"{percent(agreement.observed, 0)}",
         str(agreement.units),
     ]
 
@@ -121,7 +127,7 @@ def _quality(cards: Mapping[str, ReviewCard], by_item: ByItem) -> Table:
         passed = [float(_accepted(by_item[subject])) for subject in subjects]
         clusters = [cards[subject].cluster for subject in subjects]
         interval = cluster_rate_interval(passed, clusters)
-        rate = f"{sum(passed) / len(passed):.0%}; {interval.low:.0%} to {interval.high:.0%}"
+        rate = f"{percent(sum(passed) / len(passed), 0)}; {percent(interval.low, 0)} to {percent(interval.high, 0)}"
         means = [_mean(cards, by_item, subjects, scale.name) for scale in SCALES]
         message = f"{sum(passed):.0f} / {len(passed)} ({rate})"
         rows.append([name, str(len(subjects)), str(len(raters)), message, *means])

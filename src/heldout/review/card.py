@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -117,11 +117,13 @@ FORMS: dict[Kind, Form] = {
 }
 
 
-# The order of pairs: strongest evidence first, or first those that could change a claim.
+# The order of pairs: undecided ones first, or the strongest evidence, or those that could change a claim.
 
 
-EVIDENCE, CLAIMS, SHUFFLED, LISTED = "evidence", "claims", "shuffled", "listed"
+UNDECIDED_FIRST, EVIDENCE, CLAIMS = "undecided", "evidence", "claims"
+SHUFFLED, LISTED = "shuffled", "listed"
 ORDERS = {
+    UNDECIDED_FIRST: "undecided first",
     EVIDENCE: "strongest evidence first",
     CLAIMS: "what could change a claim first",
     SHUFFLED: "shuffled for you",
@@ -139,6 +141,17 @@ def match_orders(cards: Sequence[ReviewCard]) -> dict[str, list[int]]:
         for card, stake in zip(cards, _stakes(cards, copies), strict=True)
     ]
     return {
+        # What a judgement can change least comes last: equal bytes or pixels stay a copy.
+        UNDECIDED_FIRST: sorted(
+            indices,
+            key=lambda index: (
+                cards[index].hint["method"] in BY_DIGEST,
+                cards[index].hint["relation"] != Relation.UNDECIDED,
+                stakes[index],
+                _doubt(cards[index]),
+                index,
+            ),
+        ),
         EVIDENCE: sorted(indices, key=lambda index: (_strength(cards[index]), index)),
         CLAIMS: sorted(indices, key=lambda index: (stakes[index], _doubt(cards[index]), index)),
     }
@@ -149,6 +162,10 @@ def text_orders(cards: Sequence[ReviewCard]) -> dict[str, list[int]]:
     indices = range(len(cards))
     stakes = _stakes(cards, [card.hint["degree"] != "none" for card in cards])
     return {
+        UNDECIDED_FIRST: sorted(
+            indices,
+            key=lambda index: (cards[index].hint["degree"] != "soft", stakes[index], index),
+        ),
         EVIDENCE: sorted(indices, key=lambda index: (_worth(cards[index]), index)),
         CLAIMS: sorted(
             # At equal stakes, first what proves nothing yet: a judgement may decide it.
@@ -163,13 +180,28 @@ def _worth(card: ReviewCard) -> tuple[float, ...]:
     return (_DEGREES.index(hint["degree"]), hint["answer"] != "same", -hint["similarity"])
 
 
-def shuffled(cards: Sequence[ReviewCard], rater: str) -> dict[str, list[int]]:
-    """A random order for a blinded rater: an order by certainty would reveal the tool's opinion."""
+def shuffled(
+    cards: Sequence[ReviewCard], rater: str, judged: Collection[str] = ()
+) -> dict[str, list[int]]:
+    """A random order for a blinded rater: an order by certainty would reveal the tool's opinion. What others
+    ``judged`` comes first, since agreement needs the same cards."""
 
-    def place(index: int) -> str:
-        return hashlib.sha256(f"{rater}\n{cards[index].subject}".encode()).hexdigest()
+    def place(index: int) -> tuple[bool, str]:
+        subject = cards[index].subject
+        return subject not in judged, hashlib.sha256(f"{rater}\n{subject}".encode()).hexdigest()
 
     return {SHUFFLED: sorted(range(len(cards)), key=place)}
+
+
+def drawn(cards: Sequence[ReviewCard], size: int, kept: Collection[str]) -> list[ReviewCard]:
+    """A random sample that is the same for everybody: first what was ``kept`` of an earlier draw."""
+
+    def place(card: ReviewCard) -> tuple[bool, str]:
+        text = f"sample\n{card.subject}"
+        return card.subject not in kept, hashlib.sha256(text.encode()).hexdigest()
+
+    chosen = {card.subject for card in sorted(cards, key=place)[: max(size, len(kept))]}
+    return [card for card in cards if card.subject in chosen]
 
 
 def as_listed(cards: Sequence[ReviewCard]) -> dict[str, list[int]]:
@@ -216,3 +248,61 @@ def _stake(
         if others == 0:
             stake = min(stake, 0 if not leaked[corpus] - {picture} else 1)
     return stake
+
+
+# Filters: what a rater may choose among. The tool's opinion is no filter of a blinded rater.
+
+
+_BANDS = ((0.9, "0.9 and more"), (0.7, "0.7 to 0.9"), (-1.0, "below 0.7"))
+BY_NOBODY, BY_ONE, AGREED, DISAGREED = (
+    "by nobody",
+    "by one rater",
+    "raters agree",
+    "raters disagree",
+)
+
+
+def filters_of(
+    cards: Sequence[ReviewCard], verdicts: Mapping[str, Sequence[str]], *, blind: bool
+) -> list[dict[str, Any]]:
+    """Each with its name, its choices and, card by card, which of them hold. ``verdicts`` by subject."""
+    columns: dict[str, list[list[str]]] = {
+        "corpus": [sorted({corpus for corpus, _ in card.decides}) for card in cards]
+    }
+    if not blind:
+        columns["relation"] = [_named(card, "relation") for card in cards]
+        columns["similarity"] = [_band(card) for card in cards]
+        columns["judged"] = [[_state(verdicts.get(card.subject, ()))] for card in cards]
+    filters = []
+    for name, values in columns.items():
+        counts = Counter(value for mine in values for value in mine)
+        choices = (
+            sorted(counts) if name == "corpus" else [value for value, _ in counts.most_common()]
+        )
+        if len(choices) > 1:
+            numbers = {value: place for place, value in enumerate(choices)}
+            filters.append(
+                {
+                    "name": name,
+                    "choices": [{"value": value, "cards": counts[value]} for value in choices],
+                    "cards": [[numbers[value] for value in mine] for mine in values],
+                }
+            )
+    return filters
+
+
+def _named(card: ReviewCard, name: str) -> list[str]:
+    return [str(card.hint[name])] if card.hint.get(name) else []
+
+
+def _band(card: ReviewCard) -> list[str]:
+    similarity = card.hint.get("similarity")
+    if not isinstance(similarity, int | float):
+        return []
+    return [next(words for least, words in _BANDS if similarity >= least)]
+
+
+def _state(verdicts: Sequence[str]) -> str:
+    if len(verdicts) < 2:
+        return BY_ONE if verdicts else BY_NOBODY
+    return AGREED if len(set(verdicts)) == 1 else DISAGREED

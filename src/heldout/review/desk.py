@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -27,15 +28,27 @@ from heldout.review.card import (
     Kind,
     ReviewCard,
     as_listed,
+    drawn,
+    filters_of,
     match_orders,
     shuffled,
     text_orders,
 )
 from heldout.review.settings import ReviewSettings
-from heldout.store import ITEM, Following, Judgement, Run, append, current, log_path
+from heldout.store import (
+    ITEM,
+    Following,
+    Judgement,
+    Run,
+    append,
+    current,
+    log_path,
+    write_json,
+)
 
 NOTE = 4000  # characters
 MORE_THAN_A_NAME = 80
+DESK_FILE, SAMPLE_FILE = "desk.json", "sample.json"  # beside the judgements
 
 
 class JudgedMeanwhileError(Exception):
@@ -82,22 +95,65 @@ class Desk:
             "orders": [
                 {"name": name, "label": ORDERS[name], "cards": orders[name]} for name in orders
             ],
+            "filters": filters_of(self.cards, self._verdicts(), blind=self.blind),
+            "remembered": self._remembered().get(self._mine_key(), {}),
         }
+
+    def _verdicts(self) -> dict[str, list[str]]:
+        """What was said of each subject, by all raters."""
+        verdicts: dict[str, list[str]] = {}
+        for (subject, _), judgement in self.judgements().items():
+            verdicts.setdefault(subject, []).append(judgement.verdict or "")
+        return verdicts
+
+    def remember(self, choices: Mapping[str, Any]) -> None:
+        """The order and the filters that this rater works with, for the next time."""
+        order, filters = choices.get("order"), choices.get("filters")
+        named = isinstance(filters, dict) and all(isinstance(v, str) for v in filters.values())
+        if not isinstance(order, str) or not named:
+            raise InputError("expected an order and filters by name")
+        with self._lock:
+            known = {**self._remembered(), self._mine_key(): {"order": order, "filters": filters}}
+            write_json(self.folder / "review" / DESK_FILE, {"choices": known})
+
+    def _remembered(self) -> dict[str, Any]:
+        path = self.folder / "review" / DESK_FILE
+        try:
+            choices = json.loads(path.read_text())["choices"]
+        except (OSError, ValueError, KeyError, TypeError):
+            return {}  # nothing that anybody's judgement depends on
+        return choices if isinstance(choices, dict) else {}
+
+    def _mine_key(self) -> str:
+        return f"{self.kind} {self.rater}"
 
     def orders(self) -> dict[str, list[int]]:
         if self.blind:
-            return shuffled(self.cards, self.rater)
+            others = {subject for subject, rater in self.judgements() if rater != self.rater}
+            return shuffled(self.cards, self.rater, others)
         by_kind = {"matches": match_orders, "texts": text_orders}
         return by_kind.get(self.kind, as_listed)(self.cards)
 
     def progress(self) -> dict[str, Any]:
-        """The judgements of this rater so far, by the number of the card."""
+        """The judgements of this rater so far, by the number of the card; how many each rater judged."""
+        here = {
+            (subject, rater): judgement
+            for (subject, rater), judgement in self.judgements().items()
+            if subject in self._places
+        }
         verdicts = {
             self._places[subject]: judgement.verdict
-            for (subject, rater), judgement in self.judgements().items()
-            if rater == self.rater and subject in self._places
+            for (subject, rater), judgement in here.items()
+            if rater == self.rater
         }
-        return {"judged": verdicts, "total": len(self.cards)}
+        raters = Counter(rater for _, rater in here)
+        return {
+            "judged": verdicts,
+            "total": len(self.cards),
+            "raters": []
+            if self.blind
+            else [{"rater": rater, "judged": raters[rater]} for rater in sorted(raters)],
+        }
 
     def card(self, index: int) -> dict[str, Any]:
         card = self.cards[index]
@@ -127,9 +183,10 @@ class Desk:
         note: str = "",
         ratings: Mapping[str, int] | None = None,
         seen: str | None = None,
+        seconds: float | None = None,
     ) -> dict[str, Any]:
         """The judgement is on disk when this returns. ``seen`` is the time of the judgement that the person
-        saw, if any."""
+        saw, if any; ``seconds``: how long the card was looked at."""
         card = self.cards[index]
         self._check(verdict, note, ratings or {})
         with self._lock:
@@ -138,7 +195,7 @@ class Desk:
                 raise JudgedMeanwhileError(known)
             kind = KINDS[self.kind]
             judgement = Judgement(
-                self.rater, kind, card.subject, verdict, note, dict(ratings or {})
+                self.rater, kind, card.subject, verdict, note, dict(ratings or {}), seconds=seconds
             )
             return {"mine": _mine(append(self.folder, judgement)), "progress": self.progress()}
 
@@ -241,11 +298,48 @@ def open_desks(
         ):
             why = "nothing that was found counts by itself; all pairs can be asked for"
         raise InputError(f"{run.path} has no {' and no '.join(cards_by_kind)} to judge: {why}")
+    folder = out or run.path
     return [
-        Desk(out or run.path, title, name, chosen.rater, cards, chosen.blind, chosen.rubric)
+        Desk(
+            folder,
+            title,
+            name,
+            chosen.rater,
+            _sampled(folder, name, cards, chosen.sample),
+            chosen.blind,
+            chosen.rubric,
+        )
         for name, cards in cards_by_kind.items()
         if cards
     ]
+
+
+def _sampled(
+    folder: Path, kind: Kind, cards: list[ReviewCard], size: int | None
+) -> list[ReviewCard]:
+    """All cards, or the sample that all raters share: drawn once, kept in the folder, and only ever enlarged."""
+    if size is None:
+        return cards
+    path = folder / "review" / SAMPLE_FILE
+    samples: dict[str, list[str]] = {}
+    if path.exists():
+        try:
+            samples = json.loads(path.read_text())["samples"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise InputError(f"{path} is no sample of heldout review: {error}") from error
+    kept = set(samples.get(kind, ()))
+    if size < len(kept):
+        raise InputError(
+            f"sample {size}: a sample of {len(kept):,} {kind} was drawn for all raters before ({path}); "
+            f"give {len(kept):,} or more, or remove that file to draw anew"
+        )
+    chosen = drawn(cards, size, kept)
+    names = [card.subject for card in chosen]
+    if set(names) - kept:
+        write_json(
+            path, {"schema_version": 1, "samples": {**samples, kind: sorted({*names, *kept})}}
+        )
+    return chosen
 
 
 def item_tables(run: Run) -> list[Table]:
@@ -297,12 +391,13 @@ def _benchmark_desk(source: str, settings: ReviewSettings, out: Path | None) -> 
         )
     benchmark = read_benchmark(source)
     # Not inside the benchmark: a reader would take the log for data.
+    folder = out or Path(f"{benchmark.name}-review")
     return Desk(
-        out or Path(f"{benchmark.name}-review"),
+        folder,
         benchmark.name,
         "items",
         settings.rater,
-        benchmark_cards(benchmark),
+        _sampled(folder, "items", benchmark_cards(benchmark), settings.sample),
         settings.blind,
         settings.rubric,
     )

@@ -266,6 +266,17 @@ def make_app(*desks: Desk, token: str, port: int) -> Asgi:
         except InputError as error:
             return JSONResponse({"message": _sendable(str(error))}, 422)
 
+    @app.post("/api/desk", response_model=None)
+    def remember(
+        choices: dict[str, Any] = Body(),  # noqa: B008
+        desk: Desk = Depends(chosen),  # noqa: B008
+    ) -> Response:
+        try:
+            desk.remember(choices)
+        except InputError as error:
+            return JSONResponse({"message": _sendable(str(error))}, 422)
+        return JSONResponse({})
+
     @app.post("/api/undo", response_model=None)
     def undo(
         asked: dict[str, Any] = Body(),  # noqa: B008
@@ -342,6 +353,9 @@ def _listening(port: int) -> socket.socket:
     return listening
 
 
+_LONGEST_LOOK = 86_400
+
+
 def _judgement(fields: dict[str, Any]) -> dict[str, Any]:
     """The fields of a judgement, refused where one is of another kind than expected."""
     verdict, note, seen = fields.get("verdict"), fields.get("note", ""), fields.get("seen")
@@ -352,7 +366,19 @@ def _judgement(fields: dict[str, Any]) -> dict[str, Any]:
         raise InputError("seen is a time, ratings are numbers by scale")
     if _sendable(note) != note:
         raise InputError("the note holds half of a character (a lone surrogate): type it again")
-    return {"verdict": verdict, "note": note, "seen": seen, "ratings": ratings}
+    seconds = fields.get("seconds")
+    if seconds is not None and not (
+        isinstance(seconds, int | float) and 0 <= seconds <= _LONGEST_LOOK
+    ):
+        raise InputError("seconds is how long the card was looked at, a day at most")
+    rounded = None if seconds is None else round(float(seconds), 1)
+    return {
+        "verdict": verdict,
+        "note": note,
+        "seen": seen,
+        "ratings": ratings,
+        "seconds": rounded,
+    }
 
 
 def _sendable(text: str) -> str:

@@ -31,5 +31,7 @@ class ReviewSettings(Settings):
     """Items: show the verifier's rubric."""
     unrelated: bool = False
     """Also pairs that count for nothing: nothing aligns, or the words are common."""
+    sample: Annotated[int | None, Field(ge=1)] = None
+    """Judge a random sample of this size, drawn once and shared by all raters (default: everything)."""
     port: Annotated[int, Field(ge=0, le=65535)] = 0
     """Port on this machine; 0 takes a free one."""

@@ -62,6 +62,7 @@ if TYPE_CHECKING:
         paired_test,
         pairs_needed,
         placed_test,
+        within_places,
     )
     from heldout.stats.permutation import (
         PERMUTATIONS,
@@ -137,6 +138,7 @@ __all__ = [
     "tie_runs",
     "trend_test",
     "upper_quantile",
+    "within_places",
     "within_strata",
 ]
 

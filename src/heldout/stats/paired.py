@@ -270,22 +270,12 @@ def placed_test(
     seed: int = 0,
 ) -> PairedTest | None:
     """One row per item and order of its options. None where place and release cannot be separated."""
-    y = np.asarray(outcomes, dtype=np.float64)
-    arm = np.asarray(released, dtype=np.float64)
-    known = _codes(items)
-    stands = _codes(places)
-    # One place is the yardstick of the others; all of them would add up to the item itself.
-    dummies = [(stands == code).astype(np.float64) for code in range(1, int(stands.max()) + 1)]
-    design = (
-        np.stack([_within(dummy, known) for dummy in dummies], 1)
-        if dummies
-        else np.zeros((len(y), 0))
-    )
-    y_left, arm_left = (_residual(_within(array, known), design) for array in (y, arm))
-    size = float(arm_left @ arm_left)
+    left = within_places(outcomes, released, items, places)
     groups = len(set(clusters))
-    if groups < 2 or size < 1e-6 * max(1.0, float(arm.sum())):
+    if groups < 2 or left is None:
         return None
+    y_left, arm_left = left
+    size = float(arm_left @ arm_left)
     value = float(arm_left @ y_left) / size
     scores, _ = cluster_sums(arm_left * (y_left - value * arm_left), clusters)
     # As in `paired`: an imagined cluster on either side, so that no difference at all is not certainty.
@@ -313,6 +303,30 @@ def placed_test(
         test.least,
         test.evaluated,
     )
+
+
+def within_places(
+    outcomes: ArrayLike,
+    released: ArrayLike,
+    items: Sequence[Hashable],
+    places: Sequence[Hashable],
+) -> tuple[Floats, Floats] | None:
+    """Outcome and arm of every row, less what item and place explain. None where nothing of the arm is left."""
+    y = np.asarray(outcomes, dtype=np.float64)
+    arm = np.asarray(released, dtype=np.float64)
+    known = _codes(items)
+    stands = _codes(places)
+    # One place is the yardstick of the others; all of them would add up to the item itself.
+    dummies = [(stands == code).astype(np.float64) for code in range(1, int(stands.max()) + 1)]
+    design = (
+        np.stack([_within(dummy, known) for dummy in dummies], 1)
+        if dummies
+        else np.zeros((len(y), 0))
+    )
+    y_left, arm_left = (_residual(_within(array, known), design) for array in (y, arm))
+    if float(arm_left @ arm_left) < 1e-6 * max(1.0, float(arm.sum())):
+        return None
+    return y_left, arm_left
 
 
 def _within(values: Floats, codes: NDArray[np.int64]) -> Floats:

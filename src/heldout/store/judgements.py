@@ -28,6 +28,7 @@ class Judgement:
     note: str = ""
     ratings: Mapping[str, int] = field(default_factory=dict)  # scale → 1 to 4
     time: str = ""
+    seconds: float | None = None  # how long the card was looked at
 
 
 def append(run: Path, judgement: Judgement) -> Judgement:

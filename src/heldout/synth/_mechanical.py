@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from heldout.benchmark import normal
+from heldout.errors import percent
 from heldout.synth.draft import LETTERS, Draft, PaperFigure
 
 MOST_WORDS, MOST_SENTENCES = 35, 2
@@ -186,7 +187,9 @@ def _diagnosis_leak(draft: Draft, _: PaperFigure) -> CodeCheck:
     ):
         return CodeCheck(False, "the right option stands in the question, and no other does")
     if several and own >= _LEAKED and own >= max(shares.values()) + 0.25:
-        return CodeCheck(False, f"{own:.0%} of the right option's words stand in the question")
+        return CodeCheck(
+            False, f"{percent(own, 0)} of the right option's words stand in the question"
+        )
     return CodeCheck(None)
 
 

@@ -3,7 +3,8 @@
 An item is removed for a copy of a benchmark's image (also cropped, resized, re-encoded or inside a
 panel), for an undecided image pair, for question and answer in the same, edited or
 reworded form, and for coming from an article that the benchmark names as a source. Stock questions
-about other images are kept and counted.
+about other images are kept and counted; so are near misses: images of which one part differs from the
+benchmark's, unless the item asks one of its questions and gives the answer.
 """
 
 from __future__ import annotations
@@ -19,7 +20,17 @@ from urllib.parse import unquote
 from heldout.benchmark import Benchmark, parse_source, script_of
 from heldout.corpus import Corpus
 from heldout.errors import InputError
-from heldout.evidence import COPIES, Leak, Relation, Rung, leaks_of
+from heldout.evidence import (
+    CHANGED,
+    COPIES,
+    IN_PART,
+    RECOLOURED,
+    Leak,
+    Relation,
+    Rung,
+    evidence_of,
+    leaks_of,
+)
 from heldout.overlap import DEFAULT as TEXT_ENCODER
 from heldout.overlap import (
     NEAREST,
@@ -45,9 +56,12 @@ from heldout.synth.ledger import BATCH, StageWriter, folder
 from heldout.synth.settings import SynthStage
 
 STAGE = "decontaminate"
-RULES = "heldout-decontaminate/5"  # raise with any change of what is removed or reported
-STOCK = "stock question and answer"  # kept, unless something else removes the item
-SCHEMA = 4  # of contamination.json
+RULES = "heldout-decontaminate/6"  # raise with any change of what is removed or reported
+# Kept, unless something else removes the item.
+STOCK, NEAR_MISS = "stock question and answer", "near miss: image differs in one part"
+_WHOLE = 0.95  # of both frames: a panel of a compound figure covers less of one of them
+_EQUAL = 0.99  # correlation of detail in half of the windows
+SCHEMA = 5  # of contamination.json
 _FURTHER = 4  # times as many neighbours, where all that were looked at are copies
 _ARTICLE = re.compile(
     r"(?<![a-z0-9])PMC\d{4,}(?!\d)|(?<![\d.])10\.\d{4,9}/(?:(?![,;]10\.\d)[^\s\"'<>|?#])+",
@@ -71,7 +85,7 @@ def _decontaminate(context: StageContext, writer: StageWriter) -> None:
         return
     corpus = write_corpus(run)
     removed: dict[str, tuple[str, str, str]] = {}  # item → benchmark, relation, detail
-    stock: dict[str, tuple[str, str, str]] = {}
+    kept: dict[str, tuple[str, str, str]] = {}  # what is said of items that stay
     benchmarks, words = open_benchmarks(context), {}
     encoder = text_encoder(settings.text_encoder)
     undecided: set[str] = set()
@@ -80,12 +94,13 @@ def _decontaminate(context: StageContext, writer: StageWriter) -> None:
             refuse_unreadable(benchmark)
             questions = BenchmarkQuestions(benchmark, encoder, REWORDED if judge is None else READ)
             matches = list(_worded(context, questions, judge))
-            for item, relation, detail in _overlaps(context, benchmark, corpus, ids, matches):
-                removed.setdefault(item, (benchmark.name, relation, detail))
             asked = {match.item: match for match in matches if match.stock}
+            for item, relation, detail in _overlaps(context, benchmark, corpus, ids, matches):
+                overlaps = kept if relation == NEAR_MISS else removed
+                overlaps.setdefault(item, (benchmark.name, relation, detail))
             words[benchmark.name] = (questions.counts(scripts), asked)
             for item, match in asked.items():
-                stock.setdefault(item, (benchmark.name, STOCK, _detail(match)))
+                kept.setdefault(item, (benchmark.name, STOCK, _detail(match)))
             if judge is not None:
                 words[benchmark.name][0]["judge"] = judge.counts()
                 undecided |= judge.lost
@@ -99,10 +114,14 @@ def _decontaminate(context: StageContext, writer: StageWriter) -> None:
         gone = Counter(why for name, why, _ in removed.values() if name == benchmark.name)
         counts, asked = words[benchmark.name]
         report |= {"questions": {**counts, "items_kept": len(asked.keys() - removed.keys())}}
+        report["near_misses_kept"] = sum(
+            relation == NEAR_MISS and name == benchmark.name and item not in removed
+            for item, (name, relation, _) in kept.items()
+        )
         reports.append({**report, "removed": dict(gone), "found": found_by_method(searched)})
     run.write_json("synth/contamination.json", {"schema_version": SCHEMA, "benchmarks": reports})
     for item in articles:
-        name, relation, detail = removed.get(item) or stock.get(item) or ("", "", "")
+        name, relation, detail = removed.get(item) or kept.get(item) or ("", "", "")
         row = {"id": item, "removed": item in removed, "benchmark": name, "relation": relation}
         writer.keep({**row, "detail": detail}, again=item in undecided - removed.keys())
         if item in removed:
@@ -147,12 +166,16 @@ def _overlaps(
     articles: Mapping[str, Collection[str]],
     matches: Iterable[QuestionMatch],
 ) -> Iterator[tuple[str, str, str]]:
-    """(item, relation, detail) of every item to remove. The gravest reason of an item comes first."""
+    """(item, relation, detail) of every item to remove, and of near misses. The gravest reason of an item
+    comes first."""
     overlaps: list[tuple[int, str, str, str]] = []
+    matches = list(matches)
+    asking = {match.item for match in matches}
     for searched in _searches(context, benchmark, corpus, len(articles)):
         for identifier, leaked in leaks_of(searched).items():
             for leak in leaked.leaks:
-                if (relation := removal(leak)) is not None:
+                asks = _item(str(leak.row["corpus_id"]), articles) in asking
+                if (relation := image_overlap(leak, asks)) is not None:
                     method = str(leak.row["method"]).partition(" |")[0]  # without its settings
                     detail = f"{relation} of {identifier} by {method}"
                     overlaps.append((-leak.rung, str(leak.row["corpus_id"]), relation, detail))
@@ -202,13 +225,27 @@ def _detail(match: QuestionMatch) -> str:
     return f"{match.relation} of {match.example}, similarity {match.similarity:.2f}"
 
 
-def removal(leak: Leak) -> str | None:
-    """Why this match of an image removes the item, or None where it does not."""
+def image_overlap(leak: Leak, asks: bool) -> str | None:
+    """How this match of an image concerns the item, or None where it does not: all but ``NEAR_MISS`` remove it.
+
+    ``asks``: the item asks a question of the benchmark and gives its answer, a stock question included. Then
+    an image that differs in one part may as well be an edited copy.
+    """
     if leak.rung is Rung.UNDECIDED:
-        return "undecided image"
+        return NEAR_MISS if _differs_in_part(leak) and not asks else "undecided image"
     if leak.rung in (Rung.COPY, Rung.FULL):
         return "image and text copy" if leak.rung is Rung.FULL else "image copy"
     return None
+
+
+def _differs_in_part(leak: Leak) -> bool:
+    """Whether whole frames lie on each other and agree but for one part."""
+    registration = evidence_of(leak.row).get("registration") or {}
+    return (
+        registration.get("reason") in (IN_PART, CHANGED, RECOLOURED)
+        and min(registration["overlap"]) >= _WHOLE
+        and registration["detail"] >= _EQUAL
+    )
 
 
 def _worded(

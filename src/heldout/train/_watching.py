@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from heldout.errors import InputError
+from heldout.errors import InputError, percent
 from heldout.store import Run, make_table
 from heldout.train._training_set import TrainingItem
 from heldout.train.prompts import ChatForm
@@ -164,7 +164,7 @@ class Watch:
             return
         message = (
             f"no learning signal: in the last {self.flat} batches all replies to a prompt had the same "
-            f"reward (mean {logged.get('reward', 0.0):.3f}, {logged.get('format', 0.0):.0%} well-formed)"
+            f"reward (mean {logged.get('reward', 0.0):.3f}, {percent(logged.get('format', 0.0), 0)} well-formed)"
         )
         if not logged.get("reward"):
             message += ". Where no reply is ever right, train with the recipe sft first"

@@ -248,8 +248,8 @@ def _check_disk(path: Path, model: Any) -> None:
     free = shutil.disk_usage(path).free
     if free < needed:
         raise MachineError(
-            f"the disk of {path} has {free / 2**30:.1f} GiB free, and checkpoints of this training "
-            f"need about {needed / 2**30:.1f} GiB: make room, choose another folder, or train with lora"
+            f"the disk of {path} has {free / 2**20:,.0f} MiB free, and checkpoints of this training "
+            f"need about {needed / 2**20:,.0f} MiB: make room, choose another folder, or train with lora"
         )
 
 

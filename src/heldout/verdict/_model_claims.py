@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from heldout.detect import ALPHA, Finding, NotTestable, detectors
+from heldout.errors import percent
 from heldout.stats import adjust
 from heldout.verdict.claim import Claim, Control, Status
 from heldout.verdict.rules import ANSWERS, COHORT, MEMBERSHIP, Rule, decide, rule_id
@@ -227,8 +228,8 @@ def _beside(finding: Finding) -> str:
         if right and seen and own["value"] - max(right.values()) >= WEAKER:
             # A model that remembers also scores higher there: the two cannot be separated.
             message += (
-                f"; accuracy ({form}) is {own['value']:.0%} and {max(right.values()):.0%} at most of the "
-                "references: memory, or weaker references"
+                f"; accuracy ({form}) is {percent(own['value'], 0)} and {percent(max(right.values()), 0)} at most "
+                "of the references: memory, or weaker references"
             )
     return message
 
@@ -242,7 +243,7 @@ def _old_answers(finding: Finding) -> str:
     message = f"; {counts['old']:.3g} of {counts['wrong']:.3g} wrong replies give the old answer"
     if not others:
         return message
-    shares = dict.fromkeys(f"{share:.0%}" for share in (min(others), max(others)))
+    shares = dict.fromkeys(f"{percent(share, 0)}" for share in (min(others), max(others)))
     return f"{message}, and {' to '.join(shares)} of the references'"
 
 

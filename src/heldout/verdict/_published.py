@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from scipy import special
 
+from heldout.errors import percent
 from heldout.stats import adjust, tie_runs
 
 ALPHA = 0.05
@@ -146,7 +147,7 @@ def hits_that_chance_gives(
     if not enough or any(needed > text_hits for *_, needed in enough):
         return []
     message = "; ".join(
-        f"α = {alpha:g}: {hits} hits, {share:.0%} of the items flagged, by chance from {needed:.0f}"
+        f"α = {alpha:g}: {hits} hits, {percent(share, 0)} of the items flagged, by chance from {needed:.0f}"
         for alpha, hits, share, needed in enough
     )
     return [

@@ -18,7 +18,7 @@ from heldout.detect import (
     cohort_scores,
     detectors,
 )
-from heldout.errors import InputError
+from heldout.errors import InputError, percent
 from heldout.verdict._model_claims import BASELINE, fires, strongest_of
 from heldout.verdict.claim import Control
 from heldout.verdict.controls.behaviour import behaviour_controls
@@ -140,11 +140,9 @@ def _tail(about: ControlInput, baseline: str, name: str) -> Control:
         return Control(name=name, outcome="missing", reason=f"{baseline} has no {finding.detector}")
     above = (finding.p or 1.0) <= ALPHA and finding.effect.value > theirs.effect.value
     if above and not theirs.details["flagged"]:
-        message = (
-            f"tail of {finding.effect.value:.1%} against the baseline's {theirs.effect.value:.1%}"
-        )
+        message = f"tail of {percent(finding.effect.value)} against the baseline's {percent(theirs.effect.value)}"
         return Control(name=name, outcome="passed", reason=message)
-    message = f"the tail of {baseline} is {theirs.effect.value:.1%}"
+    message = f"the tail of {baseline} is {percent(theirs.effect.value)}"
     message += ": it fires too" if theirs.details["flagged"] else ", not clearly smaller"
     return Control(name=name, outcome="failed", reason=message)
 
@@ -328,8 +326,8 @@ def _cohort(about: ControlInput) -> list[Control]:
     fits = fit_gains(scores, models, tail=settings.tail)
     fit = next(fit for fit in fits if fit.model == model)
     share = (
-        f"the gain gap of {fit.gain_gap:.3g} to the cohort's median alone puts {fit.tail_predicted:.1%} of "
-        f"the items into the tail, which is {fit.explained:.0%} of it"
+        f"the gain gap of {fit.gain_gap:.3g} to the cohort's median alone puts {percent(fit.tail_predicted)} of "
+        f"the items into the tail, which is {percent(fit.explained, 0)} of it"
     )
     return [
         Control(

@@ -66,8 +66,9 @@ class Claim(BaseModel):
 
 
 _TOLD = {
-    Rung.COPY: "same image or transformed copy, without its answer",
-    Rung.FULL: "same image or transformed copy, with its answer",
+    Rung.COPY: "copy of the picture, without the answer",
+    Rung.FULL: "copy of the picture, with the answer",
+    Rung.UNDECIDED: "undecided match",
 }
 #: from the highest rung down; the others prove too little to act on, and ``heldout sanitize`` lists them
 ACTIONS: dict[Rung, str] = {
@@ -83,10 +84,10 @@ ACTIONS: dict[Rung, str] = {
 
 
 def rung_words(rung: str, *, answers_compared: bool = True) -> str:
-    """A rung in plain words: a name that sounds like equal files also says what else it includes."""
+    """A rung in plain words. A copy is the same image or a transformed one."""
     if Rung(rung) is Rung.COPY and not answers_compared:
-        return "same image or transformed copy, answer not compared"
-    return _TOLD.get(Rung(rung), rung)
+        return "copy of the picture, answer not compared"
+    return _TOLD.get(Rung(rung), str(rung))
 
 
 def actions(run: Run) -> Iterator[dict[str, Any]]:

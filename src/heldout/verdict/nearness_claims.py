@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from heldout.detect import LEVEL, Cell, Finding
-from heldout.errors import counted
+from heldout.errors import counted, percent
 from heldout.overlap import COPIES_SEEN, LIGHT_COPY, Calibration, ControlRun
 from heldout.stats import binomial_interval
 from heldout.verdict.claim import Claim, Control, Status
@@ -123,8 +123,8 @@ def _control(control_run: ControlRun, rest: Finding) -> Control:
     rate = control_run.at_alpha.images
     message = (
         f"{rate.flagged:,} of {rate.n:,} pictures that are not in the corpus are flagged "
-        f"({rate.value:.1%} [{rate.interval.low:.1%}, {rate.interval.high:.1%}]) where "
-        f"{control_run.at_alpha.alpha:.1%} are expected"
+        f"({percent(rate.value)} [{percent(rate.interval.low)}, {percent(rate.interval.high)}]) where "
+        f"{percent(control_run.at_alpha.alpha)} are expected"
     )
     if control_run.at_alpha.fires:
         return Control(name=name, outcome="failed", reason=f"{message}: τ is too low for its kind")
@@ -157,8 +157,8 @@ def _light_copies(calibration: Calibration) -> Control:
         return Control(name=name, outcome="missing", reason="no light copies were measured")
     interval = binomial_interval(seen, n)
     message = (
-        f"{seen:,} of {n:,} pictures of the benchmark ({seen / n:.0%} [{interval.low:.0%}, "
-        f"{interval.high:.0%}]) would lie above τ if the corpus held them {LIGHT_COPY}"
+        f"{seen:,} of {n:,} pictures of the benchmark ({percent(seen / n, 0)} [{percent(interval.low, 0)}, "
+        f"{percent(interval.high, 0)}]) would lie above τ if the corpus held them {LIGHT_COPY}"
     )
     if _sees_copies(calibration):
         return Control(name=name, outcome="passed", reason=message)
@@ -174,8 +174,8 @@ def _sentence(
     flagged = int(images.statistic.value)
     expected = images.details["alpha"] * images.n
     rate = (
-        f"{flagged:,} of {images.n:,} images of {benchmark} ({images.effect.value:.1%} "
-        f"[{images.effect.low:.1%}, {images.effect.high:.1%}])"
+        f"{flagged:,} of {images.n:,} images of {benchmark} ({percent(images.effect.value)} "
+        f"[{percent(images.effect.low)}, {percent(images.effect.high)}])"
     )
     if _falls(images):
         return (
@@ -193,7 +193,7 @@ def _sentence(
         side = "above" if images.effect.low > images.details["alpha"] else "below"
         return (
             f"{rate} lie above τ, {expected:.1f} are expected: no significant difference, but the interval "
-            f"lies {side} the expected {images.details['alpha']:.1%}, so that none is not shown, either."
+            f"lies {side} the expected {percent(images.details['alpha'])}, so that none is not shown, either."
         )
     if not _rises(images):
         blind = (
@@ -246,7 +246,7 @@ def _why(
     trail = [measured, *calibration.notes]
     if status == "clean":
         trail.append(
-            f"a flag rate of {images.minimum_detectable_effect:.1%} would have been detected 19 times out of 20"
+            f"a flag rate of {percent(images.minimum_detectable_effect)} would have been detected 19 times out of 20"
         )
     elif status == "survives":
         trail.append("pictures of the same kind that are not in the corpus are not flagged")

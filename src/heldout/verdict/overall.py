@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 
 from heldout.detect import Cell, rate_interval
-from heldout.errors import counted
+from heldout.errors import counted, percent
 from heldout.evidence import (
     LABEL_CONFLICTS,
     OPEN,
@@ -158,9 +158,9 @@ def _scores(verdict: BenchmarkVerdict) -> Iterator[Advice]:
         if clean["value"] is None:
             continue
         message = (
-            f"Report {model['model']} on {verdict.benchmark} as {clean['value']:.1%}{_interval(clean)} on "
+            f"Report {model['model']} on {verdict.benchmark} as {percent(clean['value'])}{_interval(clean)} on "
             f"{counted(clean['items'], 'clean item', 'clean items')}{_trust(verdict.corrected)}, beside "
-            f"{full['value']:.1%}{_interval(full)} on all {full['items']:,}{_difference(model)}."
+            f"{percent(full['value'])}{_interval(full)} on all {full['items']:,}{_difference(model)}."
         )
         yield _advice("score", message, claims, verdict.benchmark)
 
@@ -194,7 +194,7 @@ def _trust(corrected: Mapping[str, Any]) -> str:
 
 def _interval(line: Mapping[str, Any]) -> str:
     interval = line["interval"]
-    return f" [{interval['low']:.1%}, {interval['high']:.1%}]" if interval else ""
+    return f" [{percent(interval['low'])}, {percent(interval['high'])}]" if interval else ""
 
 
 def _difference(model: Mapping[str, Any]) -> str:

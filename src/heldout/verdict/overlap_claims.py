@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from heldout.detect import POSSIBLE_IMAGES, Finding
-from heldout.errors import counted
+from heldout.errors import counted, percent
 from heldout.evidence import BY_DIGEST, TOO_PLAIN, TOO_SMALL, Relation
 from heldout.verdict.claim import NOTHING_TO_COMPARE, Claim, Control, Status
 from heldout.verdict.rules import COPIES, Rule, decide, rule_id
@@ -92,7 +92,7 @@ def _corpus_coverage(scanned: Mapping[str, Any]) -> Control:
     share = lost / (lost + compared) if lost + compared else 1.0
     of = counted(compared, "corpus item was", "corpus items were")
     message = f"pictures of {of} compared, {lost:,} items were lost" + (
-        f" ({share:.2%})" if lost + compared else ""
+        f" ({percent(share, 2)})" if lost + compared else ""
     )
     if archives:
         message += (
@@ -224,7 +224,7 @@ def _sentence(
 
 def _count(finding: Finding, what: str = "") -> str:
     effect = finding.effect
-    rate = f"{effect.value:.1%} [{effect.low:.1%}, {effect.high:.1%}]"
+    rate = f"{percent(effect.value)} [{percent(effect.low)}, {percent(effect.high)}]"
     return f"{int(finding.statistic.value):,} of {finding.n:,} {what}({rate})"
 
 
@@ -235,7 +235,7 @@ def _carried(images: Finding, items: Finding) -> str:
         return ""
     verb = "carry" if items.unit == "questions" else "are shown by"
     of = f"{int(items.statistic.value):,} of {items.n:,} {items.unit}"
-    return f"; they {verb} {of} ({items.effect.value:.1%})"
+    return f"; they {verb} {of} ({percent(items.effect.value)})"
 
 
 def _answers(images: Finding, items: Finding, answers: Finding | None) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from heldout.detect import ALPHA, order_trend, tail_enrichment
-from heldout.errors import InputError
+from heldout.errors import InputError, percent
 from heldout.stats import Interval, UpperQuantile, adjust, binomial_interval, excess_p, holm
 from heldout.verdict._model_claims import BASELINE, FIRES_TOO, facts_of
 from heldout.verdict._published import reread
@@ -162,13 +162,13 @@ def _tails(folder: Path, rates: MeasuredRates) -> Iterator[Reading]:
             Control(
                 name=f"{BASELINE} {name}",
                 outcome="failed" if other > FLAG else "passed",
-                reason=f"the tail of {name} is {other:.1%}"
+                reason=f"the tail of {name} is {percent(other)}"
                 + (f": it {FIRES_TOO}" if other > FLAG else ""),
             )
             for name, other in theirs.items()
         ]
         controls += _capped(tail_enrichment.NAME, controls, rates)
-        yield _cohort(benchmark, model, f"tail of {tail:.1%}", controls)
+        yield _cohort(benchmark, model, f"tail of {percent(tail)}", controls)
 
 
 def _tops(folder: Path) -> Iterator[Reading]:
@@ -213,7 +213,7 @@ def _synthetic(folder: Path) -> Iterator[Reading]:
         Control(
             name=f"{BASELINE} {row['model']}",
             outcome="failed",
-            reason=f"{row['model']} has a tail of {row['pr_delta_gt_100']:.1%}: it {FIRES_TOO}",
+            reason=f"{row['model']} has a tail of {percent(row['pr_delta_gt_100'])}: it {FIRES_TOO}",
         )
         for row in flagged
         if "baseline" in row["model"]

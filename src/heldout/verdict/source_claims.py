@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 
 from heldout.detect import Finding
-from heldout.errors import counted
+from heldout.errors import counted, percent
 from heldout.verdict.claim import Claim
 from heldout.verdict.rules import SOURCES, decide, rule_id
 from heldout.verdict.text_claims import text_coverage
@@ -46,7 +46,7 @@ def source_claim(
         id=f"source/{corpus}",
         cell=finding.cell,
         sentence=(
-            f"{counted(named, 'item', 'items')} of {items:,} ({named / max(1, items):.1%}) of "
+            f"{counted(named, 'item', 'items')} of {items:,} ({percent(named / max(1, items))}) of "
             f"{finding.cell.benchmark} come from a source that {corpus} names, too: {kinds}; "
             f"{counted(sources, 'source', 'sources')}. That is one origin, and no copy by itself."
         ),

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from heldout.detect import Finding
-from heldout.errors import counted
+from heldout.errors import counted, percent
 from heldout.evidence import QUESTION_OTHER_IMAGE, Modality
 from heldout.overlap import NO_WORDS
 from heldout.verdict.claim import NOTHING_TO_COMPARE, Claim, Control, Status
@@ -44,7 +44,7 @@ def text_claim(
     evidence = words_compared(words or findings, scanned)
     together = findings[0].details["all_methods"] if findings else dict.fromkeys(_TOGETHER, 0)
     reach = _reach(together)
-    rewordings = _rewordings(scanned)
+    rewordings = _rewordings(scanned, int(together["items"]))
     whole = int(joined.details["by_modality"][Modality.FULL])
     rule = _rule(together, documents, control, reach, rewordings, whole)
     status = rule.status
@@ -85,6 +85,10 @@ SEARCH_REWORDINGS = (
     "look for rewordings: pip install 'heldout[text]', then the same heldout overlap again, which finds the "
     "encoder by itself (or names one: --text-encoder)"
 )
+SEARCH_LANGUAGES = (
+    "compare the other language, too: heldout overlap … --text-encoder transformers:BAAI/bge-m3, or another "
+    "multilingual encoder"
+)
 _TOGETHER = ("items", "eligible", "eligible_inside_longer_texts", "evident", "hard")
 _BY_PICTURE = "words alone identify too few of these items: compare their pictures, too"
 _BY_NOTHING = (
@@ -108,6 +112,8 @@ def _next_step(
         return _BY_PICTURE if pictured else _BY_NOTHING
     if status == "qualified" and control.outcome != "failed" and rewordings.outcome == "missing":
         return SEARCH_REWORDINGS
+    if status == "qualified" and control.outcome != "failed" and rewordings.outcome == "failed":
+        return SEARCH_LANGUAGES
     if status == "qualified":
         return "search again once all of the corpus can be read"
     if together["items"] and control.outcome == "failed":
@@ -129,7 +135,7 @@ def _reach(together: Mapping[str, Any]) -> Control:
     return Control(name=WITHIN_REACH, outcome="failed" if bad else "passed", reason=message)
 
 
-def _rewordings(scanned: Mapping[str, Any]) -> Control:
+def _rewordings(scanned: Mapping[str, Any], items: int) -> Control:
     """Were rewordings searched for? No other method finds a text whose words all differ."""
     encoder = scanned.get("encoder")
     if encoder is None:
@@ -137,7 +143,23 @@ def _rewordings(scanned: Mapping[str, Any]) -> Control:
         return Control(name=REWORDINGS, outcome="missing", reason=reason)
     reader = scanned.get("reader")
     reason = f"looked for with {encoder}" + (f", candidates read by {reader}" if reader else "")
+    uncompared = _other_language(scanned, items)
+    if uncompared:
+        return Control(name=REWORDINGS, outcome="failed", reason=f"{reason}; {uncompared}")
     return Control(name=REWORDINGS, outcome="passed", reason=reason)
+
+
+def _other_language(scanned: Mapping[str, Any], items: int) -> str:
+    """What the encoder could not read, where it is more than a few texts or items."""
+    documents = int(scanned["counts"].get("text_documents", 0))
+    texts = int(scanned["counts"].get("text_other_language", 0))
+    asked = int((scanned.get("rewordings") or {}).get("items_in_other_language", 0))
+    parts = []
+    if texts > UNREAD * documents:
+        parts.append(f"{texts:,} of {documents:,} texts of the corpus")
+    if asked > UNREAD * items:
+        parts.append(f"{asked:,} of {items:,} items")
+    return f"not compared: other language ({', '.join(parts)})" if parts else ""
 
 
 def _wordless(together: Mapping[str, Any], documents: int, control: Control) -> list[Control]:
@@ -159,7 +181,7 @@ def text_coverage(scanned: Mapping[str, Any]) -> Control:
     share = lost / (lost + read) if lost + read else 1.0
     message = f"{read:,} corpus items were read, {lost:,} were lost"
     if lost + read:
-        message += f" ({share:.2%})"
+        message += f" ({percent(share, 2)})"
     if archives:
         message += (
             f", and {counted(archives, 'archive, file or folder', 'archives, files or folders')}"
@@ -218,6 +240,8 @@ def _sentence(
     limits = _limits(together) if reach.outcome == "failed" else ""
     if rewordings.outcome == "missing":
         limits += " Rewordings were not looked for."
+    if rewordings.outcome == "failed":
+        limits += f" Rewordings: {rewordings.reason.rpartition('; ')[2]}."
     by_method = {finding.id.rsplit("/", 1)[1]: finding for finding in findings}
     message = ", ".join(
         f"{int(finding.statistic.value):,} by {_METHODS[method]}"
@@ -326,7 +350,7 @@ def _why(
             "the words are similar, part of a longer text, short, a template with the same numbers and "
             "answer, or equal without the answer or beside a picture that is not known to be the item's"
         )
-        unsearched = rewordings.reason if rewordings.outcome == "missing" else ""
+        unsearched = rewordings.reason if rewordings.outcome != "passed" else ""
         parts = (similar if together["evident"] else "", failed, unsearched)
         return "; ".join(part for part in parts if part)
     unseen = sorted({text for word in words for text in word.blind_to})

@@ -133,8 +133,10 @@ def test_a_form_nobody_asked_about_says_how_to_ask() -> None:
     for name in (
         "twin-drop",
         "twin-memory",
+        "twin-margin",
         "circular",
         "option-order",
+        "option-margin",
         "choice-confusion",
         "slot-guess",
     ):
@@ -152,10 +154,13 @@ def test_detectors_of_scores_say_that_there_are_none() -> None:
     outcomes, checks = run_detectors(tables, (), QUICK)
     assert not checks
     assert {one.detector for one in outcomes} <= {
+        "combined",
         "twin-drop",
         "twin-memory",
+        "twin-margin",
         "circular",
         "option-order",
+        "option-margin",
         "choice-confusion",
         "slot-guess",
         "multimodal-leakage",

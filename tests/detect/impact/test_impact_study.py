@@ -119,7 +119,9 @@ def test_graver_leaks_are_not_counted_twice(tmp_path: Path) -> None:
     assert owed["soft"].value == pytest.approx(0.0, abs=0.001)
     assert (owed["soft"].interval, owed["soft"].p, owed["soft"].leaked_clusters) == (None, None, 2)
     told = _sentence(owed["soft"], 1)
-    assert "graver kinds in neither" in told and "too few clusters leaked (2)" in told
+    assert (
+        "items with graver leaks left out of both" in told and "too few clusters leaked (2)" in told
+    )
 
 
 def test_random_subsets_have_the_leaked_items_and_clusters(run: Run, tmp_path: Path) -> None:

@@ -291,7 +291,7 @@ def test_recorded_answers_come_in_by_the_command(benchmark: Benchmark, tmp_path:
     done = CliRunner().invoke(app, ["ask", str(bench), "--recorded", str(path), "--out", str(run)])
     assert done.exit_code == 0, done.exception or done.output
     shown = " ".join(done.output.split())
-    assert "vanilla 100.0%" in shown and "circular 75.0%" in shown
+    assert "vanilla 100.0 %" in shown and "circular 75.0 %" in shown
     assert "on the same 4 items in 4 clusters" in shown
     found = pl.read_parquet(run / "tables/answers.parquet")
     assert found.height == 16 and set(found["model"]) == {"Qwen"}

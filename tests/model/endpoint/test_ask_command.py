@@ -90,8 +90,8 @@ def test_vanilla_and_circular_are_told_together_and_known_replies_cost_nothing(
     done = CliRunner().invoke(app, ["ask", *map(str, base)])  # original and all rotations
     assert server.posted("plain") - before == 3 * 22
     shown = " ".join(done.output.split())
-    assert "left out: not an image 8" in shown
-    assert "vanilla 100.0%" in shown and "circular 100.0%" in shown
+    assert "left out: 8; most often “not an image” (8)" in shown
+    assert "vanilla 100.0 %" in shown and "circular 100.0 %" in shown
     assert "on the same 22 items in 11 clusters" in shown
     found = answers(run)
     counts = dict(found.group_by("variant").len().iter_rows())
@@ -277,7 +277,10 @@ def test_thought_tags_letters_and_other_settings_are_other_prompts(
         "--limit",
         4,
     )
-    ask(*base, "--choice-logprobs")
+    ask(*base)  # replies that were kept without them are asked for again, once
+    assert answers(tmp_path / "run")["choice_logprobs"].null_count() == 4
+    assert ask(*base, "--choice-logprobs")["asked"] == 4
+    assert ask(*base, "--choice-logprobs")["reused"] == 4
     first = answers(tmp_path / "run")["choice_logprobs"].to_list()[0]
     assert first[0] == pytest.approx(-0.2986, abs=1e-3)  # "A" and " A" together
     assert first[1] == pytest.approx(-3.0) and first[2:] == [None, None]

@@ -157,7 +157,7 @@ def test_opinions_reach_evidence_leaks_claim_report_and_manifest(
     assert "8 by similar meaning" in before["claims"][-1]["sentence"]
     assert "6 by similar meaning" in claims["text/web"]["sentence"]
     page = (data / "run/report.html").read_text()
-    assert "What a model made of the paraphrases" in page and "judge: same" in page
+    assert "Paraphrases, as judged by a model" in page and "judge: same" in page
     assert "&lt;script&gt;alert(1)" in page and "<script>alert" not in page
 
 

@@ -70,7 +70,7 @@ def scanned(run: Run) -> dict[str, object]:
     return dict(stage)
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     ("engine", "how"),
     [
@@ -99,7 +99,7 @@ def test_an_item_that_fails_is_lost_alone(
     ]
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(900)
 def test_what_worker_processes_lose_is_tried_again_and_found(
     tmp_path: Path, picture: Picture
 ) -> None:
@@ -234,7 +234,7 @@ print(json.dumps({**told, "matches": len(result.tables["matches"])}))
 """
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(900)
 def test_a_picture_of_169_megapixels_under_low_memory_is_lost_alone(
     tmp_path: Path, picture: Picture
 ) -> None:

@@ -16,11 +16,12 @@ from heldout.overlap.texts.candidates import (
     ParaphraseCandidate,
     amounts,
     same_amounts,
+    states,
     telling_words,
 )
-from heldout.overlap.texts.encoders import installed_reader, installed_text_encoder
+from heldout.overlap.texts.encoders import can_read, installed_reader, installed_text_encoder
 from heldout.overlap.texts.fields import final_answer
-from heldout.overlap.texts.index import TextSearch
+from heldout.overlap.texts.index import TextSearch, build_text_index
 from heldout.overlap.texts.onnx_encoder import OnnxTextEncoder
 from heldout.overlap.texts.reading import counts, likeliest_chances, may_count
 from heldout.overlap.texts.rewordings import OwnPictures
@@ -88,11 +89,93 @@ def test_a_question_with_one_word_changed_varies_its_own_item_and_rewords_no_oth
     ours = "What is composed of nests of malignant cells that recapitulate squamous cells?"
     theirs = "What is not composed of granulation tissue, inflammatory cells and a crust?"
     row = {"benchmark_id": "a", "corpus": "web", "corpus_id": "b", "answer_relation": "same"}
+    row["corpus_field"] = "question"
     evidence = {"benchmark_text": ours, "corpus_text": theirs, "generic": False, "short": False}
     entry = ParaphraseCandidate(row, evidence, own=False, score=0.7)
     first = {entry.document: 0.7}  # of the items that it does not contradict
     assert may_count(entry, first, nearest=0.75)
     assert not may_count(entry, first, nearest=1.1)  # the item that it was made from
+
+
+@pytest.mark.parametrize(
+    ("text", "stated"),
+    [
+        ("Abdomen: enlarged spleen.", True),
+        ("A chest film of an adult, taken lying down", True),
+        ("Is the spleen enlarged", False),
+        ("Look at the film. Name the organ that is too large.", False),
+        ("\u8fd9\u662f\u4ec0\u4e48\uff1f", False),
+    ],
+)
+def test_a_caption_states_and_a_question_asks(text: str, stated: bool) -> None:
+    assert states(text) is stated
+
+
+def test_a_caption_of_the_own_picture_rewords_no_question(tmp_path: Path) -> None:
+    pytest.importorskip("wordllama")
+    items = [{"question": "Is the spleen enlarged on this film of the abdomen?", "answer": "yes"}]
+    own = OwnPictures({"own": (0,)})
+    search = TextSearch(methods=("embedding",), encoder="wordllama", threshold=0.3)
+    caption = {"id": "own", "text": "Film of the abdomen: the spleen is enlarged."}
+    source = corpus(tmp_path, caption)
+    assert counted(matches(scan_all(bench(*items), source, search, own))) == set()
+    source = corpus(tmp_path, {**caption, "text": "Does the film show an enlarged spleen?"})
+    assert counted(matches(scan_all(bench(*items), source, search, own))) == {("0", "own")}
+
+
+def test_a_rewording_in_capitals_is_proposed_like_any_other(tmp_path: Path) -> None:
+    pytest.importorskip("wordllama")
+    items = [problem(number) for number in range(60)]
+    others = [{"id": f"other-{n}", **problem(n + 100)} for n in range(60)]
+    leaked = [reworded(number) for number in range(0, 60, 2)]
+    loud = [{**row, "question": row["question"].upper()} for row in leaked]
+    pairs = counted(matches(scan_all(bench(*items), corpus(tmp_path, *loud, *others), WORDS)))
+    assert len(pairs) >= 28
+
+
+def test_questions_with_the_same_options_are_told_apart_by_the_question(tmp_path: Path) -> None:
+    pytest.importorskip("wordllama")
+    colours, textures = ("red", "green", "black", "purple"), ["dotted", "plain", "striped"]
+    shapes = ("circle", "square", "hexagon", "crescent", "triangle", "ring", "heart", "cross")
+    things = [f"{colour} {shape}" for colour in colours for shape in shapes]
+    ask = "Which texture does the {} have?"
+    items = [
+        {"question": ask.format(thing), "options": tuple(textures), "answer": "dotted"}
+        for thing in things
+    ]
+    options = ["striped", "dotted", "plain"]
+    rows = [
+        {"id": "varied", "question": ask.format("orange circle"), "options": options},
+        {
+            "id": "reworded",
+            "question": "The surface of the red heart looks how?",
+            "options": options,
+        },
+    ]
+    rows = [{**row, "answer": "dotted"} for row in rows]
+    result = scan_all(bench(*items), corpus(tmp_path, *rows), WORDS)
+    assert "varied" not in {there for _, there in counted(matches(result))}
+
+
+def test_texts_in_a_script_that_the_encoder_cannot_read_are_counted_and_not_compared(
+    tmp_path: Path,
+) -> None:
+    pytest.importorskip("wordllama")
+    items = [
+        {"question": "Is the heart enlarged?", "answer": "yes"},
+        {"question": "\u5fc3\u810f\u662f\u5426\u589e\u5927\uff1f", "answer": "\u662f"},
+    ]
+    rows = [
+        {"id": "a", "question": "\u80ba\u90e8\u5065\u5eb7\u5417\uff1f", "answer": "yes"},
+        {"id": "b", "question": "Does the heart look too large?", "answer": "yes"},
+    ]
+    search = TextSearch(methods=("embedding",), encoder="wordllama", threshold=0.01)
+    result = scan_all(bench(*items), corpus(tmp_path, *rows), search)
+    assert counted(matches(result)) == {("0", "b")}
+    assert result.counts["text_other_language"] == 1
+    index, _ = build_text_index(bench(*items), search)
+    assert index.unreadable == 1
+    assert can_read(items[1]["question"], "transformers:BAAI/bge-m3")
 
 
 ASKED = (

@@ -60,7 +60,7 @@ def run_search(
             index, corpus, run, "corpus", {"b": benchmark.fingerprint}, engine, True
         )
         assert result.failed == {}
-        collect_text(run, [result.stage], nearest=5)
+        collect_text(run, [result.stage], nearest=5, read=5)
     return {name: frame(run.read_table(name)) for name in ("text_matches", "text_queries")}
 
 

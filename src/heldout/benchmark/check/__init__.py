@@ -8,6 +8,7 @@ from typing import Any
 
 from heldout.benchmark.benchmark import Benchmark
 from heldout.benchmark.check.content import label_rules, text_rules
+from heldout.benchmark.check.identifying import identifying_rules
 from heldout.benchmark.check.options import choice_rules, key_rules
 from heldout.benchmark.check.pictures import picture_rules
 from heldout.benchmark.check.problem import (
@@ -66,6 +67,8 @@ def check(
         *released_rules(benchmark),
         *order_rules(benchmark, order),
     ]
+    if settings.ocr:
+        problems += identifying_rules(benchmark)
     if split_of is not None and overlap is not None:
         problems += split_rules(benchmark, split_of, overlap)
     problems = [

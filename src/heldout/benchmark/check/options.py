@@ -14,6 +14,7 @@ import numpy as np
 from heldout.benchmark.benchmark import Benchmark, Example, normal
 from heldout.benchmark.check.problem import Problem, problem
 from heldout.benchmark.columns import ANSWER_NAMES, KEY_NAMES
+from heldout.errors import percent
 from heldout.stats import cluster_mean_test, cluster_rate_interval
 
 # several rules run on every benchmark; at .05 each, one benchmark in three would have a false alarm
@@ -126,8 +127,8 @@ def _baseline(
     yield problem(
         rule,
         "note" if rule == "yes-no-imbalance" else "warning",
-        f"{what} scores {np.mean(hits):.1%} [{interval.low:.1%}, {interval.high:.1%}] on "
-        f"{len(ids):,} items; chance is {np.mean(chances):.1%} (p = {p:.2g}, by cluster)",
+        f"{what} scores {percent(float(np.mean(hits)))} [{percent(interval.low)}, {percent(interval.high)}] on "
+        f"{len(ids):,} items; chance is {percent(float(np.mean(chances)))} (p = {p:.2g}, by cluster)",
         advice,
         [identifier for identifier, hit in zip(ids, hits, strict=True) if hit],
         len(ids),

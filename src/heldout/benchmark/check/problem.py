@@ -68,6 +68,9 @@ class CheckSettings(Settings):
     """Warnings make the check fail as well, not only errors."""
     examples: Annotated[int, Field(ge=0)] = 1000
     """Items kept as examples of each problem; the screen shows three."""
+    ocr: bool = False
+    """Also read the words inside the pictures: names, dates and numbers that may identify a person (extra
+    ocr; about a second for each picture)."""
 
 
 class CheckReport(BaseModel):

@@ -10,6 +10,7 @@ from pathlib import Path
 from heldout.benchmark.benchmark import Benchmark, Example, canonical_value, normal
 from heldout.benchmark.check.content import picture_key
 from heldout.benchmark.check.problem import Problem, SplitOverlap, problem
+from heldout.errors import percent
 from heldout.image import Digests, FileOnDisk, ImageRef
 
 # Rules about perturbed twins: a new answer needs a new picture.
@@ -193,7 +194,7 @@ def split_rules(benchmark: Benchmark, other: Benchmark, overlap: SplitOverlap) -
         finding = problem(
             "shared-images",
             "error",
-            f"{every} of the {overlap.images:,} images ({shared / overlap.images:.1%}) {verb} also in "
+            f"{every} of the {overlap.images:,} images ({percent(shared / overlap.images)}) {verb} also in "
             f"{other.name}: {overlap.images_same_bytes:,} byte for byte, "
             f"{shared - overlap.images_same_bytes:,} more pixel for pixel; "
             f"{overlap.questions_on_shared_images:,} of {overlap.questions:,} questions are about them"

@@ -277,7 +277,10 @@ def compare(
         tables.benchmark,
         model,
         unit="questions",
-        statistic=(f"Δ = accuracy ({probe.second}) - accuracy ({probe.first})", value),
+        statistic=(
+            f"Δ = {probe.measures} ({probe.second}) - {probe.measures} ({probe.first})",
+            value,
+        ),
         effect=(name, main.value, main.interval),
         error=main.error,
         p=main.p if tested else None,
@@ -358,7 +361,8 @@ def categories(
 def _details(probe: Probe, measured: PairedMeasurement, settings: DetectSettings) -> dict[str, Any]:
     pairs, clusters = measured.pairs, measured.pairs["cluster"].to_list()
     table = paired_table(pairs["first"].to_numpy(), pairs["second"].to_numpy())
-    discordant = float((pairs["first"] != pairs["second"]).mean() or 0.0)  # type: ignore[arg-type]
+    # of right and wrong the share of pairs that differ; the same for averages and probabilities
+    discordant = float((differences(pairs) ** 2).mean())
     own = probe.zero_is_clean
     exact = mcnemar(table.first, table.second) if table and own else None
     named = (
@@ -372,7 +376,7 @@ def _details(probe: Probe, measured: PairedMeasurement, settings: DetectSettings
         else None
     )
     return {
-        "accuracy": {
+        probe.measures: {
             probe.first: rate(pairs["first"], clusters),
             probe.second: rate(pairs["second"], clusters),
         },

@@ -143,6 +143,8 @@ class Probe:
     counted: str = "changed items"
     #: is it broken down by the metadata field that was asked for?
     by_category: bool = False
+    #: what either arm is the mean of
+    measures: str = "accuracy"
 
 
 def two_variants(first: str, wanted: Callable[[str], bool], lacking: str) -> ArmsOf:

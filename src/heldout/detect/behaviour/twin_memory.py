@@ -101,7 +101,7 @@ def _arms(twin: str) -> ArmsOf:
         kept = known.filter(~pl.col("outcome").is_in(UNREAD)) if leave_out else known
         if kept.is_empty():
             return "no reply to a twin can be read"
-        draws = _draws(kept, _old_answers(tables)).with_columns(released=pl.lit(False))
+        draws = _draws(kept, old_answers(tables)).with_columns(released=pl.lit(False))
         rows = draws.group_by("benchmark_id", "variant", "released", maintain_order=True).agg(
             pl.col("kind").first(), pl.col("right", "wrong", "old", "excess").mean()
         )
@@ -112,7 +112,7 @@ def _arms(twin: str) -> ArmsOf:
     return arms
 
 
-def _old_answers(tables: ScoreTables) -> dict[str, str]:
+def old_answers(tables: ScoreTables) -> dict[str, str]:
     """By item the text that is right on the original: as it was asked, else as the benchmark has it."""
     key = "answers to the originals"
     if key not in tables.memo:
@@ -134,7 +134,7 @@ def _left_out(tables: ScoreTables, twin: str) -> frozenset[str]:
     """Twins that are the original, do not offer the old answer, or no other wrong one."""
     key = ("twins without the old answer", twin)
     if key not in tables.memo and tables.answers is not None:
-        old = _old_answers(tables)
+        old = old_answers(tables)
         shown = tables.answers.filter(pl.col("variant") == twin).unique("benchmark_id")
         tables.memo[key] = tables.unchanged.get(twin, frozenset()) | {
             item
@@ -149,14 +149,14 @@ def _offers(old: str | None, gold: str | None, options: Sequence[str]) -> bool:
     if old is None or gold is None:
         return False
     if options:
-        place = _place(old, tuple(options))
+        place = place_of(old, tuple(options))
         return len(options) >= LEAST_OPTIONS and place is not None and letter(place) != gold
     closed = {same(old), same(gold)} <= set(POLES)
     return not closed and grade(old, gold).outcome == "wrong"
 
 
 @lru_cache(maxsize=16_384)
-def _place(text: str, options: tuple[str, ...]) -> int | None:
+def place_of(text: str, options: tuple[str, ...]) -> int | None:
     """Of the one option that has this text."""
     places = [place for place, option in enumerate(options) if same(option) == same(text)]
     return places[0] if len(places) == 1 else None
@@ -171,7 +171,7 @@ def _draws(kept: pl.DataFrame, old: dict[str, str]) -> pl.DataFrame:
         kinds.append(f"{len(options)} options" if options else OPEN)
         if options:
             where = {letter(place): place for place in range(len(options))}
-            place = _place(old[item], tuple(options))
+            place = place_of(old[item], tuple(options))
             places[row] = where.get(gold, -1), -1 if place is None else place, where.get(parsed, -1)
             hits[row] = outcome == "wrong" and places[row, 1] == places[row, 2]
         else:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import polars as pl
 
+from heldout.errors import percent
 from heldout.lab.power._answers import answers, area_text, by_arm
 from heldout.lab.power._rates import LEVEL, Area, FiringShare, fired
 from heldout.lab.power.board import (
@@ -376,7 +377,7 @@ def _limits(rows: pl.DataFrame, weights: int | None) -> Iterator[str]:
     )
     yield (
         f"- **False-positive rates below a few per cent.** Not one of {count} clean cells of {none.units} "
-        f"models firing would still allow a rate of {none.interval.high:.0%}, and those models come from "
+        f"models firing would still allow a rate of {percent(none.interval.high, 0)}, and those models come from "
         f"{clean['base'].n_unique()} bases."
     )
     yield (

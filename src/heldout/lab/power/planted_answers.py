@@ -5,9 +5,10 @@ the first option, and the release puts the right one there most often. ``dose`` 
 has seen the benchmark: of the items it remembers it gives the released answer whatever it is asked, in the
 released letter or word. At dose 0 every detector's null hypothesis is true, but for twin-drop without
 references where the release is skewed: a twin moves the answer. Some pictures attract all models, or one of
-them, to the released answer where they are wrong. ``easier`` makes twins and confused choices easier for
+them, to the released answer where they are wrong. Options have log-probabilities, of which the reply is the
+largest. ``easier`` makes twins and confused choices easier for
 everybody, without any memory. ``skewed`` is what the release does, ``together`` how much a form (a twin's
-picture) suits all questions about an image or none.
+picture) suits all questions about an image or none. ``models``: those to be written down.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ ASKED = DetectSettings(
 )
 OPTIONS = 4
 FAVOURITE = 0.2  # how often a model takes the first option without looking
+LEAST_CHANCE = 0.003  # no option is impossible
 _RELEASED = (0.4, 0.3, 0.2, 0.1)  # how often the release puts the right option in each place
 _LETTERS = np.asarray(list("ABCD"))
 
@@ -47,9 +49,11 @@ def planted_answers(
     unparsed: float = 0.0,
     skewed: bool = True,
     together: float = 0.4,
+    models: tuple[str, ...] = MODELS,
 ) -> ScoreTables:
     rng = np.random.default_rng([seed, 78])
     slips = np.random.default_rng([seed, 79])  # which wrong option a wrong reply names
+    doubts = np.random.default_rng([seed, 80])  # how likely the other options are
     codes = np.repeat(np.arange(clusters), rng.integers(1, 9, clusters))
     n = len(codes)
     gold = rng.choice(OPTIONS, n, p=_RELEASED if skewed else None)
@@ -80,13 +84,26 @@ def planted_answers(
             right = np.where(known, rng.random(n) < memory, right)
             read = rng.random(n) >= unparsed
             outcome = np.where(read, np.where(right, "right", "wrong"), "unparsed")
+            if model not in models:
+                return
             wrong = (place + slips.integers(1, OPTIONS, n)) % OPTIONS
             wrong = np.where((slips.random(n) < FAVOURITE) & (place != 0), 0, wrong)
             drawn = pull + together * slips.normal(size=clusters)[codes]
-            drawn_back = known | (slips.random(n) < 1.0 / (1.0 + np.exp(1.0 - drawn)))
+            attracted = 1.0 / (1.0 + np.exp(1.0 - drawn))
+            drawn_back = known | (slips.random(n) < attracted)
             wrong = np.where(drawn_back & (place != gold), gold, wrong)
-            reply = np.where(read, _LETTERS[np.where(right, place, wrong)], "")
-            frames.append(_frame(model, variant, _LETTERS[place], reply, outcome))
+            chosen = np.where(right, place, wrong)
+            reply = np.where(read, _LETTERS[chosen], "")
+            sees = (1 - FAVOURITE) / (1.0 + np.exp(-own)) + FAVOURITE * (place == 0)
+            chances = _chances(
+                place,
+                np.where(known, memory, sees),
+                # Elsewhere than on the twin the old answer is the right one, or its place means nothing.
+                np.where(known, 1.0, attracted if variant == "twin" else 0.0),
+                gold,
+            )
+            logprobs = choice_logprobs(chances, chosen, doubts)
+            frames.append(_frame(model, variant, _LETTERS[place], reply, outcome, logprobs))
 
         answer("original", gold, 0.0, 1.0)
         answer("twin", twin_gold, easier, 0.1)
@@ -101,12 +118,46 @@ def planted_answers(
     return ScoreTables("planted", _items(codes), no_scores(), answers=answers)
 
 
+def _chances(
+    right: NDArray[np.int64], chance: Floats, drawn: Floats, old: NDArray[np.int64]
+) -> Floats:
+    """Of each option: ``chance`` of the right one; of the others ``drawn`` goes to the old answer, and the
+    first option is a favourite."""
+    rows = np.arange(len(right))
+    others = np.full((len(right), OPTIONS), (1 - FAVOURITE) / (OPTIONS - 1))
+    others[:, 0] += FAVOURITE
+    others[rows, right] = 0.0
+    others /= others.sum(1, keepdims=True)
+    back = np.where(old != right, drawn, 0.0)
+    others *= (1.0 - back)[:, None]
+    others[rows, old] += back
+    others *= (1.0 - chance)[:, None]
+    others[rows, right] = chance
+    return others
+
+
+def choice_logprobs(
+    chances: Floats, chosen: NDArray[np.int64], rng: np.random.Generator, sharpness: float = 1.0
+) -> Floats:
+    """Log-probabilities of options of which ``chosen`` is the largest, where ``chances`` say how often each
+    option is chosen: Gumbel noise makes that choice of logits, and is drawn here given the choice."""
+    logits = np.log(np.clip(chances, LEAST_CHANCE, 1.0))
+    rows = np.arange(len(chosen))
+    top = rng.gumbel(size=len(chosen)) + np.log(np.exp(logits).sum(1))
+    noisy = logits + rng.gumbel(size=logits.shape)
+    below = -np.logaddexp(-top[:, None], -noisy)
+    below[rows, chosen] = top
+    below *= sharpness
+    return np.asarray(below - np.log(np.exp(below).sum(1, keepdims=True)), dtype=np.float64)
+
+
 def _frame(
     model: str,
     variant: str,
     gold: NDArray[np.str_],
     reply: NDArray[np.str_],
     outcome: NDArray[np.str_],
+    logprobs: Floats,
 ) -> pl.DataFrame:
     n = len(gold)
     return pl.DataFrame(
@@ -119,6 +170,7 @@ def _frame(
             "parsed": reply,
             "outcome": outcome,
             "template": ["planted/1"] * n,
+            "choice_logprobs": pl.Series(logprobs).arr.to_list(),
         }
     )
 

@@ -120,6 +120,8 @@ def _needs(detector: Detector) -> str:
         return "items that cannot have been seen, and log-probabilities"
     if Need.BASE in detector.requires:
         return "the model it was made from"
+    if Need.CHOICES in detector.requires:
+        return "log-probabilities of options"
     return "log-probabilities" if detector.needs == "scores" else ""
 
 

@@ -7,7 +7,7 @@ import io
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from heldout.errors import InputError
+from heldout.errors import InputError, percent
 from heldout.lab.transforms.result import AreaEstimate, CountedRate, TransformRates, TransformStudy
 from heldout.report import Curve, OperatingPoint, radar_chart, roc_chart, standalone
 from heldout.store import write_atomic, write_json
@@ -211,7 +211,7 @@ def _measures(study: TransformStudy, studies: Sequence[TransformStudy]) -> list[
             ]
         label = f"*{entry.name} pooled*" if entry in study.pools else entry.name
         if entry.area_kept is not None:
-            label += f" (keeps {entry.area_kept:.0%} of the area)"
+            label += f" (keeps {percent(entry.area_kept, 0)} of the area)"
         lines.append(f"| {label} | {entry.queries} | {' | '.join(cells)} |")
     return [*lines, "", *_false_alarms(study)]
 

@@ -14,7 +14,7 @@ from typing import Any
 import polars as pl
 
 from heldout.benchmark import Benchmark, open_verb_run, prepare_run, read_benchmark
-from heldout.errors import InputError, counted
+from heldout.errors import InputError, counted, percent
 from heldout.model.asking.prompts import Journal, write_paraphrases
 from heldout.model.asking.question import picture_digest
 from heldout.model.asking.recorded import read_answers
@@ -335,7 +335,7 @@ class AskResult:
 
     def __repr__(self) -> str:
         asked = ", ".join(
-            f"{asking.model} {accuracy.rate:.1%} {accuracy.name}"
+            f"{asking.model} {percent(accuracy.rate)} {accuracy.name}"
             for asking in self.models
             for accuracy in asking.summary.variants[:1]
         )
@@ -344,8 +344,8 @@ class AskResult:
     def _repr_html_(self) -> str:
         rows = "".join(
             f"<tr><td>{html.escape(asking.model)}</td><td>{html.escape(accuracy.name)}</td>"
-            f"<td>{accuracy.rate:.1%}</td><td>{accuracy.interval.low:.1%} – "
-            f"{accuracy.interval.high:.1%}</td><td>{accuracy.n:,}</td></tr>"
+            f"<td>{percent(accuracy.rate)}</td><td>{percent(accuracy.interval.low)} – "
+            f"{percent(accuracy.interval.high)}</td><td>{accuracy.n:,}</td></tr>"
             for asking in self.models
             for accuracy in asking.summary.variants
         )

@@ -115,6 +115,13 @@ def _read(line: bytes) -> tuple[str, Reply] | None:
 NOT_ASKED = "not asked"
 
 
+def _with_letters(key: str, prompt: Prompt, journal: Journal) -> str:
+    """Another key if the reply was kept without the letters' log-probabilities, which are wanted now."""
+    if prompt.letters and key in journal and not journal.reply(key).choice_logprobs:
+        return f"{key} with letters"
+    return key
+
+
 @dataclass
 class ReplySet:
     """Replies by the prompt's name, and for every other prompt why it has none. ``fresh``: what this call
@@ -143,6 +150,8 @@ def ask_prompts(
     changed one is another prompt."""
     reply_set = ReplySet()
     keys = {name: prompt_key(asker.identity, prompt, digest) for name, prompt in prompts.items()}
+    if getattr(asker, "logprobs", False):
+        keys = {name: _with_letters(key, prompts[name], journal) for name, key in keys.items()}
     waiting: dict[str, str] = {}  # key → the first prompt that asks it
     for name, key in keys.items():
         if key not in journal:

@@ -60,6 +60,8 @@ class RecordedRow:
     benchmark: str | None = None
     prompt_tokens: int | None = None
     reply_tokens: int | None = None
+    #: of every option shown, None where it is not known; empty where none are recorded
+    choice_logprobs: tuple[float | None, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -113,7 +115,28 @@ def _flat(path: Path, row: FileRow, columns: Columns, own: str | None) -> Record
         own_grade(values.get(own)) if own is not None else None,
         canonical_text(columns.cell(values, "benchmark")),
         *_tokens(values, columns),
+        _logprobs(where, columns.cell(values, "choice_logprobs")),
     )
+
+
+def _logprobs(where: str, cell: Any) -> tuple[float | None, ...]:
+    """A list of numbers, or the same as JSON in a cell of a table."""
+    values = cell
+    if isinstance(cell, str):
+        try:
+            values = json.loads(cell) if cell.strip() else None
+        except ValueError:
+            values = cell
+    if values is None:
+        return ()
+    listed = values if isinstance(values, list | tuple) else [values]
+    for value in listed:
+        if not (value is None or (type(value) in (int, float) and value <= 0)):
+            raise InputError(
+                f"{where}: 'choice_logprobs' is {cell!r:.60}; expected a list of the log-probabilities of "
+                f"the options as shown, none above 0, null where one is not known"
+            )
+    return tuple(None if value is None else float(value) for value in listed)
 
 
 def _tokens(values: Mapping[str, Any], columns: Columns) -> tuple[int | None, int | None]:
@@ -223,8 +246,17 @@ def read_answers(
                     f"{known[1]}; several models need a column 'model', several draws a column 'draw'"
                 )
             continue
+        if row.choice_logprobs and len(row.choice_logprobs) != len(shown.options):
+            raise InputError(
+                f"{row.where}: {len(row.choice_logprobs)} choice_logprobs for the {len(shown.options)} "
+                f"options of item {shown.benchmark_id} ({shown.variant}); expected one for each"
+            )
         reply = Reply(
-            shown.id, row.reply, prompt_tokens=row.prompt_tokens, reply_tokens=row.reply_tokens
+            shown.id,
+            row.reply,
+            prompt_tokens=row.prompt_tokens,
+            reply_tokens=row.reply_tokens,
+            choice_logprobs=row.choice_logprobs,
         )
         answers[name].pairs.append((shown, reply))
         if row.own_grade is not None:

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
 from heldout.benchmark import OUTCOMES
-from heldout.errors import counted
+from heldout.errors import counted, percent
 from heldout.model.asking.recorded import RecordedAnswers
 from heldout.stats import Interval, cluster_rate_interval
 
@@ -231,7 +231,7 @@ class OwnGrades:
         head = f"the file's own grade (column '{self.column}')"
         if self.not_compared:
             return f"{head} was not compared: {self.not_compared}"
-        both = f"{self.file_accuracy:.1%} by the file, {self.heldout_accuracy:.1%} by heldout"
+        both = f"{percent(self.file_accuracy)} by the file, {percent(self.heldout_accuracy)} by heldout"
         if not self.disagree:
             return f"{head} agrees on all {self.rows:,} rows"
         ways = [

@@ -117,7 +117,7 @@ class LocalAsker:
         self._parts = parts
         self._most = max_new_tokens
         self._greedy = Greedy(parts.passes, parts.tokenizer, max_new_tokens)
-        self._logprobs = logprobs
+        self.logprobs = logprobs
         known = {name: text for name, text in parts.identity.items() if name != "template"}
         self._identity = {**known, "max_new_tokens": str(max_new_tokens)}
 
@@ -269,7 +269,7 @@ class LocalAsker:
     def _reply(self, name: str, row: Row, generated: Said, letters: int) -> Reply:
         text = self._parts.tokenizer.decode(generated.tokens, skip_special_tokens=True)
         letter_logprobs: tuple[float | None, ...] = ()
-        if self._logprobs and letters:
+        if self.logprobs and letters:
             letter_logprobs = self._greedy.letters(generated, letters)
         finish = STOPPED if generated.stopped else CUT
         return Reply(name, text, finish, row.length, len(generated.tokens), letter_logprobs)

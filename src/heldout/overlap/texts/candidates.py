@@ -83,6 +83,20 @@ class Chances:
             name: (1 + agreeing[name]) / (1 + max(FEW, count)) for name, count in different.items()
         }
         self._options = Counter(texts.options for texts in index.items if texts.options)
+        self._asked: dict[tuple[str, str, str], set[str]] = {}  # (words, options, answer): clusters
+        for k in index.whole:
+            words = loose(index.entries[k].text)
+            for item in index.entries[k].items if index.entries[k].generic else ():
+                key = words, index.items[item].options, index.items[item].answer
+                self._asked.setdefault(key, set()).add(index.clusters[item])
+
+    def tells(self, entry: ParaphraseCandidate) -> bool:
+        """Of the pictures that a question is asked of, do options and answer, or numbers, tell this one?"""
+        texts = self._index.items[self._place[entry.item]]
+        words = loose(entry.evidence["benchmark_text"])
+        asked = self._asked.get((words, texts.options, texts.answer), set())
+        alone = bool(entry.evidence.get("options")) and len(asked) <= 1
+        return entry.answer == "same" and (alone or bool(told_by_numbers(entry)))
 
     def of(self, entry: ParaphraseCandidate) -> float:
         texts = self._index.items[self._place[entry.item]]
@@ -141,6 +155,20 @@ _ASKING = frozenset(
     }
     | {"have", "has", "had", "would", "will", "i", "or", "as", "if", "one", "so", "than"}
 )
+
+
+_QUESTION_MARKS = re.compile("[?\u037e\u061f\uff1f]")
+_REQUEST = re.compile(
+    r"(?:^|[.!:;\n]\s*)(?:please\s+)?(?:what|which|whose|who|where|when|why|how|is|are|was|were|does|do|did|can|could|"
+    r"has|have|name|list|count|describe|identify|state|give|find|compute|calculate|determine|explain|tell|choose|"
+    r"select|point|locate|classify|work out|write|return|say|show)\b",
+    re.IGNORECASE,
+)
+
+
+def states(text: str) -> bool:
+    """A statement: no sentence of it asks for anything. A caption is no question in other words."""
+    return not (_QUESTION_MARKS.search(text) or _REQUEST.search(text))
 
 
 def same_amounts(text: str, other: str) -> bool:

@@ -15,18 +15,24 @@ import numpy as np
 
 from heldout.errors import InputError, require
 from heldout.overlap.images.encoder import Floats
+from heldout.overlap.texts.normalise import in_latin
 from heldout.overlap.texts.onnx_encoder import OnnxTextEncoder, carried, carried_encoder
 from heldout.overlap.texts.text_encoder import TextEncoder
 
 DEFAULT = "wordllama"
 READER = "bge-small"  # reads what the default proposes: a hundredth of its speed, far fewer texts
 NONE = "none"  # as a setting: no such pass
+ENGLISH = frozenset({DEFAULT, READER, "minilm"})  # were trained on English texts
 GROUP = "heldout.text_encoders"
 _BATCH = 64
 
 
 class WordLlamaEncoder(TextEncoder):
-    """Static word vectors distilled from language models (Miller 2024): a lookup and a mean."""
+    """Static word vectors distilled from language models (Miller 2024): a lookup and a mean.
+
+    It tells capitals from small letters, so that a text in capitals would be far from itself: all are read
+    in small letters.
+    """
 
     def __init__(self, argument: str = "") -> None:
         _no_argument("wordllama", argument)
@@ -36,10 +42,10 @@ class WordLlamaEncoder(TextEncoder):
         package = Path(wordllama.__file__).parent
         self._model: Any = wordllama.WordLlama.load(cache_dir=package, disable_download=True)
         self.dimension = int(self._model.embedding.shape[1])
-        self.identity = f"wordllama {version('wordllama')} l2_supercat_{self.dimension}"
+        self.identity = f"wordllama {version('wordllama')} l2_supercat_{self.dimension} lower case"
 
     def _forward(self, texts: list[str]) -> Floats:
-        rows: Floats = self._model.embed(texts, norm=False)
+        rows: Floats = self._model.embed([text.lower() for text in texts], norm=False)
         return rows
 
 
@@ -109,6 +115,14 @@ BUILT_IN: dict[str, Callable[[str], TextEncoder]] = {
 def _carried(name: str, argument: str) -> TextEncoder:
     _no_argument(name, argument)
     return carried_encoder(name)
+
+
+def can_read(text: str, *specs: str | None) -> bool:
+    """Could these encoders read it? The carried ones know English: in Chinese every text is like every other.
+
+    Only scripts are told apart: German passes for English. Of other encoders nothing is assumed.
+    """
+    return in_latin(text) or not any(spec in ENGLISH for spec in specs)
 
 
 def installed_text_encoder(name: str | None) -> str | None:

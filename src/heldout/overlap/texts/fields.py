@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from heldout.benchmark import RELEASED, Example, normal
 from heldout.corpus import CorpusItem
-from heldout.image import ImageRef, dicom_ids
+from heldout.image import ImageError, ImageRef, decode, dicom_ids, picture_lines
 from heldout.overlap.texts.normalise import options_key, options_text, strict
 
 LONGEST_TEXT = (
@@ -24,10 +24,10 @@ _NUMBER = re.compile(r"(?:q(?:uestion)?\s*)?\(?\d{1,4}\s*[.):]\s+(?=\S)", re.IGN
 
 # Which corpus field a benchmark field is compared with as a whole. Containment asks all of them.
 COMPARABLE: Mapping[str, tuple[str, ...]] = {
-    "question": ("question", "text"),
-    "question+options": ("question+options", "question", "text"),
+    "question": ("question", "text", "picture"),
+    "question+options": ("question+options", "question", "text", "picture"),
     "options": ("options",),
-    "caption": ("text",),
+    "caption": ("text", "picture"),
 }
 
 
@@ -102,6 +102,18 @@ def document_texts(item: CorpusItem) -> Iterator[Document]:
         yield Document(item.id, "options", options_text(options), (), key, image, pictured)
     for text in _free_texts(item):
         yield Document(item.id, "text", text, (), "", image, pictured)
+
+
+def picture_text(item: CorpusItem) -> Iterator[Document]:
+    """The words inside an item's picture, as one text: they stand for themselves, whatever it shows."""
+    if item.image is None:
+        return
+    try:
+        lines = picture_lines(decode(item.image.read()))
+    except ImageError:  # listed by the scan of the pictures
+        return
+    if lines:
+        yield Document(item.id, "picture", " ".join(lines), image=_file_name(item.image.name))
 
 
 @functools.lru_cache(maxsize=2**14)

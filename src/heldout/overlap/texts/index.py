@@ -9,9 +9,11 @@ import numpy as np
 
 from heldout.benchmark import Benchmark
 from heldout.errors import InputError
+from heldout.image import require_ocr
 from heldout.overlap.images.join_index import JoinIndex
 from heldout.overlap.texts.edits import EditIndex, NgramIndex
 from heldout.overlap.texts.encoders import (
+    can_read,
     installed_reader,
     installed_text_encoder,
     open_text_encoder,
@@ -26,6 +28,8 @@ from heldout.overlap.texts.fields import (
 from heldout.overlap.texts.normalise import HashSet, TextRarity, WordBatch, loose, mask, numbers
 from heldout.store import Dropped
 
+_READABLE = 4000  # candidates of all items that are read again at little cost
+_MOST = 20  # of them of one item
 METHODS = ("provenance", "exact", "ngram", "edit", "embedding")
 
 
@@ -41,6 +45,7 @@ class TextSearch:
     reader: str | None = None
     fdr: float = 0.02
     threshold: float | None = None
+    ocr: bool = False  # read the words inside the corpus' pictures, too
 
     @classmethod
     def installed(cls, encoder: str | None = None, reader: str | None = None) -> TextSearch:
@@ -57,6 +62,10 @@ class TextSearch:
         if method == "embedding":
             return method in self.methods and self.encoder is not None
         return method in self.methods
+
+    def proposed(self, items: int) -> int:
+        """Texts read again for each of so many items: more than ``nearest`` where items are few."""
+        return max(self.nearest, min(_MOST, _READABLE // max(1, items)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +96,7 @@ class TextIndex:
     join: JoinIndex | None = None
     embedded: tuple[int, ...] = ()  # per row of the join, its entry
     encoder_identity: str | None = None
+    unreadable: int = 0  # items in a language that the encoder cannot read
     answers: tuple[frozenset[str], ...] = ()  # per entry, the answers of its items
     names: tuple[frozenset[str], ...] = ()  # per entry, the file names of its items' pictures
     clusters: tuple[str, ...] = ()  # per item, what it shares its picture or patient by
@@ -97,6 +107,8 @@ def build_text_index(
 ) -> tuple[TextIndex, list[Dropped]]:
     """The index, and what cannot take part. ``background`` texts teach it which words are common."""
     search = search or TextSearch()
+    if search.ocr:
+        require_ocr("the setting ocr")
     items = [item_texts(example) for example in benchmark]
     dropped = []
     for example, texts in zip(benchmark, items, strict=True):
@@ -192,13 +204,26 @@ def _told_apart(
     }
 
 
+def _items(index: TextIndex, entries: Iterable[int]) -> set[int]:
+    return {item for entry in entries for item in index.entries[entry].items}
+
+
 def _with_embeddings(index: TextIndex) -> TextIndex:
     assert index.search.encoder is not None
     encoder = open_text_encoder(index.search.encoder)
-    rows = encoder.embed([index.entries[k].text for k in index.whole])  # numbers are not masked
-    known = np.flatnonzero(rows.any(axis=1)).tolist()
-    join = JoinIndex(rows[known], k=index.search.nearest)
+    search, texts = index.search, [index.entries[k].text for k in index.whole]
+    readable = np.asarray([can_read(text, search.encoder, search.reader) for text in texts], bool)
+    rows = encoder.embed(texts)  # numbers are not masked
+    known = np.flatnonzero(rows.any(axis=1) & readable).tolist()
+    join = JoinIndex(rows[known], k=index.search.proposed(len(index.ids)))
     embedded = tuple(index.whole[row] for row in known)
+    readable_entries = [index.whole[row] for row in np.flatnonzero(readable)]
     return TextIndex(
-        **{**vars(index), "join": join, "embedded": embedded, "encoder_identity": encoder.identity}
+        **{
+            **vars(index),
+            "join": join,
+            "embedded": embedded,
+            "encoder_identity": encoder.identity,
+            "unreadable": len(_items(index, index.whole) - _items(index, readable_entries)),
+        }
     )

@@ -152,13 +152,16 @@ _ROWS = 200_000  # of new rows, after which the folded table is made small again
 _DEGREE_ORDER = {"hard": 2, "soft": 1, "none": 0}
 
 
-def collect_text(run: Run, stages: Sequence[Stage], *, nearest: int) -> None:
-    """Write the tables text_matches and text_queries of ``run`` from the shards of ``stages``."""
+def collect_text(run: Run, stages: Sequence[Stage], *, nearest: int, read: int) -> None:
+    """Write the tables text_matches and text_queries of ``run`` from the shards of ``stages``.
+
+    ``nearest``: pairs of an item that the published protocol counts; ``read``: those that are read again.
+    """
     queries = _fold(stages, "text_queries", _summed)
     # Each shard gave its own nearest; of the whole corpus an item has no more than one would give.
     capped = pl.when(pl.col("method") == "embedding").then(pl.min_horizontal("pairs", nearest))
     queries = queries.with_columns(capped.otherwise(pl.col("pairs")).alias("pairs"))
-    matches = _fold(stages, "text_matches", lambda table: _best(table, nearest))
+    matches = _fold(stages, "text_matches", lambda table: _best(table, read))
     run.write_table("text_queries", _arrow(queries, "text_queries"))
     run.write_table("text_matches", _arrow(settle_degrees(matches, queries), "text_matches"))
     for stage in stages:
@@ -172,7 +175,7 @@ def _summed(table: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _best(table: pl.DataFrame, nearest: int) -> pl.DataFrame:
+def _best(table: pl.DataFrame, read: int) -> pl.DataFrame:
     """The pairs of every item and method that are worth most, in the order they came.
 
     Paraphrase candidates go by the way they were found (own picture, own answer, nearest), and of each
@@ -191,7 +194,7 @@ def _best(table: pl.DataFrame, nearest: int) -> pl.DataFrame:
         .rank("ordinal", descending=True)
         .over(*_GROUP, way)
     )
-    most = pl.when(way == OWN).then(MOST_OWN).when(reworded).then(nearest).otherwise(LISTED)
+    most = pl.when(way == OWN).then(MOST_OWN).when(reworded).then(read).otherwise(LISTED)
     return table.filter(rank <= most)
 
 

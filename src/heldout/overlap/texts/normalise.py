@@ -112,6 +112,14 @@ def spaceless(code: int) -> bool:
     )
 
 
+def in_latin(text: str) -> bool:
+    """True where most letters are Latin ones, or there are none: what an English encoder can read."""
+    if text.isascii():
+        return True
+    letters = [ord(character) for character in text if character.isalpha()]
+    return 2 * sum(code < 0x250 or 0x1E00 <= code < 0x1F00 for code in letters) >= len(letters)
+
+
 Profile = Literal["strict", "published", "loose"]
 PROFILES: tuple[Profile, ...] = ("strict", "published", "loose")
 

@@ -28,8 +28,8 @@ from heldout.overlap.texts.candidates import (
     Chances,
     ParaphraseCandidate,
     same_amounts,
+    states,
     stem,
-    told_by_numbers,
 )
 from heldout.overlap.texts.encoders import DEFAULT, READER, open_text_encoder
 from heldout.overlap.texts.index import TextIndex
@@ -214,7 +214,7 @@ def _settle(
         if search.threshold is not None:
             entry.p = 0.0 if entry.similarity >= search.threshold else 1.0
         nearest = among.nearest[entry.evidence["corpus_text"]]
-        entry.possible = may_count(entry, best_item, nearest)
+        entry.possible = may_count(entry, best_item, nearest, chances.tells(entry))
     likeliest = likeliest_chances(candidates)
     cut = max(ALONE_ALPHA, _cut(likeliest, search.fdr, min(len(index.ids), documents)))
     for entry in candidates:
@@ -374,24 +374,36 @@ _EQUAL = 1e-4  # rounding of one product computed twice
 
 
 def may_count(
-    entry: ParaphraseCandidate, best_item: Mapping[tuple[str, str, str], float], nearest: float
+    entry: ParaphraseCandidate,
+    best_item: Mapping[tuple[str, str, str], float],
+    nearest: float,
+    tells: bool = False,
 ) -> bool:
-    """What no likeness makes up for. ``nearest``: the score of the benchmark's nearest text, whatever its
-    answer: a question with "not" put in varies that item, though another one may have its answer."""
+    """What no likeness makes up for.
+
+    ``tells``: more than the words identifies the item. ``nearest``: the score of the benchmark's nearest text,
+    whatever its answer: a question with "not" put in varies that item, though another one may have its answer.
+    """
     if (
         entry.answer == "different"
         or _too_short(entry)
+        or _captions(entry)
         or not same_amounts(entry.evidence["benchmark_text"], entry.evidence["corpus_text"])
     ):
         return False
     if entry.own:
         return True
-    told = entry.answer == "same" and (entry.evidence.get("options") or told_by_numbers(entry))
-    if entry.evidence["generic"] and not told:
+    if entry.evidence["generic"] and not tells:
         return False  # asked of several pictures: it identifies none
     if entry.evidence["short"] and entry.answer != "same":
         return False
     return entry.score >= max(best_item[entry.document], nearest - _NEARER)
+
+
+def _captions(entry: ParaphraseCandidate) -> bool:
+    """Free text that states something, held against a question: it may tell the answer, and asks nothing."""
+    ours, theirs = entry.evidence["benchmark_text"], entry.evidence["corpus_text"]
+    return entry.row["corpus_field"] in ("text", "picture") and states(theirs) and not states(ours)
 
 
 def _too_short(entry: ParaphraseCandidate) -> bool:

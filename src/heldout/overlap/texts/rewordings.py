@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from heldout.overlap.images.encoder import Floats
 from heldout.overlap.images.join import Hits, select
 from heldout.overlap.relations import COPIES
-from heldout.overlap.texts.encoders import open_text_encoder
+from heldout.overlap.texts.encoders import can_read, open_text_encoder
 from heldout.overlap.texts.fields import COMPARABLE, Document
 from heldout.overlap.texts.index import TextIndex
 from heldout.overlap.texts.ledger import AGREEING, MOST_OWN, NEAREST, OWN, Pair
@@ -64,13 +64,19 @@ class RewordingPass:
         assert index.join is not None and index.search.encoder is not None
         self._index, self._join, self._own = index, index.join, own
         self._encoder = open_text_encoder(index.search.encoder)
-        self._fields = {name for k in index.embedded for name in COMPARABLE[index.entries[k].field]}
+        # Options that agree make different questions alike: the question is read without them, and that they
+        # agree is weighed by itself.
+        self._fields = {
+            name for k in index.embedded for name in COMPARABLE[index.entries[k].field]
+        } - {"question+options"}
+        self._most = index.search.proposed(len(index.ids))
         self._vectors: Floats = np.asarray(index.join.queries, np.float32)
         self._asked: list[tuple[int, str]] = []  # (row of the join, answer)
         self._by_answer: dict[str, NDArray[np.int32]] = {}
         self._rows_of: dict[int, list[int]] = {}  # of an item
         self._ask()
         self._read = 0
+        self.unreadable = 0  # texts in a language that the encoder cannot read
         self._documents: dict[int, Document] = {}
         self._near, self._agreeing = Hits.empty(), Hits.empty()
         self._owned: dict[int, list[tuple[float, int, int]]] = {}  # item: (cosine, row, position)
@@ -87,12 +93,19 @@ class RewordingPass:
 
     def read(self, documents: Sequence[Document]) -> None:
         compared = [document for document in documents if document.field in self._fields]
+        search, asked = self._index.search, len(compared)
+        compared = [
+            document
+            for document in compared
+            if can_read(document.text, search.encoder, search.reader)
+        ]
+        self.unreadable += asked - len(compared)
         rows = self._encoder.embed([strict(document.text) for document in compared])
         known = np.flatnonzero(rows.any(axis=1))
         compared, rows = [compared[place] for place in known], rows[known]
         if not compared:
             return
-        first, nearest = self._read, self._index.search.nearest
+        first, nearest = self._read, self._most
         near = self._join.scan(rows, first, self._join.floor_of(self._near))
         agreeing = self._agree(compared, rows, first)
         self._own_pictures(compared, rows, first)
@@ -115,7 +128,7 @@ class RewordingPass:
                     having.setdefault(answer, []).append(place)
         parts = []
         for answer, places in having.items():
-            most = min(self._index.search.nearest, len(places))
+            most = min(self._most, len(places))
             for start in range(0, len(self._by_answer[answer]), _ASKED):
                 asked = self._by_answer[answer][start : start + _ASKED]
                 queries = self._vectors[[self._asked[number][0] for number in asked]]
@@ -124,7 +137,7 @@ class RewordingPass:
                 similarity = np.take_along_axis(cosines, best, axis=1).astype(np.float64)
                 position = np.asarray(places, np.int64)[best] + first
                 parts.append(Hits(np.repeat(asked, most), position.ravel(), similarity.ravel()))
-        return select(parts, self._index.search.nearest, None) if parts else Hits.empty()
+        return select(parts, self._most, None) if parts else Hits.empty()
 
     def _own_pictures(self, documents: Sequence[Document], rows: Floats, first: int) -> None:
         for place, document in enumerate(documents):

@@ -26,6 +26,7 @@ from heldout.overlap.texts.fields import (
     Document,
     TextSource,
     document_texts,
+    picture_text,
 )
 from heldout.overlap.texts.index import TextIndex, TextSearch, build_text_index
 from heldout.overlap.texts.ledger import MatchLedger, collect_text
@@ -59,6 +60,7 @@ COUNTS = (
     "text_documents",
     "text_answers",
     "text_wordless",
+    "text_other_language",
     "text_lost_items",
     "text_lost_containers",
 )
@@ -130,6 +132,8 @@ class _Scan:
             for source, _ in self.index.provenance.find(item):
                 self.sources.setdefault(source, SourceHits()).add(item.id)
         documents = list(document_texts(item))
+        if self.index.search.ocr:
+            documents += picture_text(item)
         self.counts["text_wordless"] += not documents
         self.counts["text_answers"] += any(document.answers for document in documents)
         for document in documents:
@@ -219,6 +223,8 @@ class _Scan:
 
     def finish(self, shard: Shard) -> None:
         self.flush()
+        if self.rewordings is not None:
+            self.counts["text_other_language"] = self.rewordings.unreadable
         wordless = self.counts["text_wordless"]
         if wordless:
             items = counted(self.counts["text_items"], "item", "items")
@@ -246,7 +252,7 @@ def _around(line: str, at: int, stretch: str, place: int, words: int) -> list[st
 # Text search of one corpus, shard by shard: a killed search continues where it was.
 
 
-VERSION = 5  # raised when the same texts would give other rows
+VERSION = 6  # raised when the same texts would give other rows
 
 
 @dataclass
@@ -273,8 +279,10 @@ def search_text(
     how = {
         "methods": index.search.methods,
         "nearest": index.search.nearest,
+        "read": index.search.proposed(len(index.ids)),
         "encoder": index.encoder_identity,
         "text": VERSION,
+        "ocr": index.search.ocr,
         "own": own.digest if index.search.uses("embedding") else "",
     }
     stage = run.stage(f"{STAGE}/{folder}", {**settings, "search": how})
@@ -357,12 +365,13 @@ def scan_texts(
         run.table_path("dropped"),
         first=pa.concat_tables([seen, dropped_table(dropped)]),
     )
-    collect_text(run, stages, nearest=search.nearest)
+    collect_text(run, stages, nearest=search.nearest, read=search.proposed(len(index.ids)))
     matches = run.frame("text_matches")
     if search.uses("embedding"):
         matches, calibrations = settle_rewordings(matches, pictures, index, quiet=quiet)
         for scanned_texts in scanned:
             record = calibrations.get(scanned_texts.corpus, {})
+            record["items_in_other_language"] = index.unreadable
             scanned_texts.reader, scanned_texts.rewordings = record.get("reader"), record
     settled = settle_pictures(matches, pictures, run.frame("items"), _unread(run))
     run.write_table("text_matches", settled.to_arrow().cast(SCHEMAS["text_matches"]))

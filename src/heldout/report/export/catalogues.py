@@ -11,9 +11,9 @@ from typing import Any
 
 import yaml  # type: ignore[import-untyped]
 
+from heldout.errors import percent
 from heldout.report._first_screen import in_words, is_pair, target
 from heldout.report._next_steps import LISTED
-from heldout.report._reproduce import percent
 from heldout.report._statuses import MEANINGS, status_words
 from heldout.report._summaries import as_row, escaped
 from heldout.report.export._case import ExportCase

@@ -3,95 +3,29 @@
 from __future__ import annotations
 
 import html
-import importlib
-import importlib.util
-import os
+import json
 import re
-import shutil
-import subprocess
-import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from heldout.errors import InputError, PrerequisiteError, blame_the_machine
+from heldout.errors import InputError, blame_the_machine
 from heldout.report.export._case import ExportCase, open_case
+from heldout.report.export.badge import badge
 from heldout.report.export.bibtex import bibtex
 from heldout.report.export.catalogues import conda, helm, hf_card
 from heldout.report.export.every_eval_ever import every_eval_ever
-from heldout.report.settings import PDF, ExportSettings
-from heldout.store import Run, write_atomic
-
-# Figures as PDF, for LaTeX: drawn by a browser that is there, or by cairosvg.
-
-
-BROWSERS = (
-    "chromium",
-    "chromium-browser",
-    "google-chrome",
-    "google-chrome-stable",
-    "chrome",
-    "msedge",
+from heldout.report.export.pdf import figures_to_pdf
+from heldout.report.export.tables import (
+    as_csv,
+    as_json,
+    as_markdown,
+    tables_of,
+    write_workbook,
 )
-_SIZE = re.compile(r'<svg width="([\d.]+)" height="([\d.]+)"')
-_SECONDS = 120
-
-
-def figures_to_pdf(run: Run, out: Path | None = None) -> list[Path]:
-    """One PDF per SVG of the report, beside it or in ``out``; pages are as large as the figures."""
-    drawn = sorted((run.path / "figures").glob("*.svg"))
-    if not drawn:
-        raise InputError(f"{run.path} has no figures: only calibrations and models make some")
-    folder = out if out is not None else run.path / "figures"
-    folder.mkdir(parents=True, exist_ok=True)
-    browser = next((program for name in BROWSERS if (program := shutil.which(name))), None)
-    if browser is None and importlib.util.find_spec("cairosvg") is None:
-        raise PrerequisiteError(
-            "making PDF needs Chromium or Chrome on the path, or the package 'cairosvg'. Install it with: "
-            "pip install cairosvg"
-        )
-    paths = []
-    for svg in drawn:
-        paths.append(folder / f"{svg.stem}.pdf")
-        if browser is not None:
-            _by_browser(browser, svg, paths[-1])
-        else:
-            _by_cairo(svg, paths[-1])
-    return paths
-
-
-def _by_browser(browser: str, svg: Path, target: Path) -> None:
-    text = svg.read_text()
-    size = _SIZE.search(text)
-    width, height = size.groups() if size else ("640", "400")
-    page = (
-        f"<!doctype html><style>@page{{size:{width}px {height}px;margin:0}}body{{margin:0}}"
-        f"svg{{display:block}}</style>{text}"
-    )
-    with tempfile.TemporaryDirectory() as folder:
-        source, drawn = Path(folder) / "figure.html", Path(folder) / "figure.pdf"
-        source.write_text(page)
-        command = [
-            browser,
-            "--headless",
-            "--disable-gpu",
-            "--no-pdf-header-footer",
-            f"--user-data-dir={folder}/profile",
-            f"--print-to-pdf={drawn}",
-            source.as_uri(),
-        ]
-        if hasattr(os, "geteuid") and os.geteuid() == 0:  # browsers refuse to sandbox root
-            command.insert(1, "--no-sandbox")
-        done = subprocess.run(command, capture_output=True, timeout=_SECONDS, check=False)
-        if done.returncode or not drawn.exists():
-            last_line = done.stderr.decode(errors="replace").strip().splitlines()[-1:]
-            raise PrerequisiteError(f"{browser} could not print {svg.name}: {' '.join(last_line)}")
-        shutil.copyfile(drawn, target)
-
-
-def _by_cairo(svg: Path, target: Path) -> None:
-    importlib.import_module("cairosvg").svg2pdf(url=str(svg), write_to=str(target))
+from heldout.report.settings import PDF, TABLE_FORMATS, WORKBOOK, ExportSettings
+from heldout.store import Run, write_atomic
 
 
 class ExportFormat(NamedTuple):
@@ -103,6 +37,7 @@ class ExportFormat(NamedTuple):
 
 
 FORMATS = {
+    "badge": ExportFormat("svg", badge, "show it in a README: ![held out?](badge.svg)"),
     "hf-card": ExportFormat("md", hf_card, "paste it into the README.md of the dataset"),
     "conda": ExportFormat(
         "csv",
@@ -159,13 +94,14 @@ def export(
     settings: ExportSettings | None = None,
     **values: Any,
 ) -> Export:
-    """Write a finished run as other people's catalogues take it.
+    """Write a finished run as spreadsheets, scripts and other people's catalogues take it.
 
     Args:
-        run: A run with claims and findings.
-        to: The setting ``to``: ``hf-card``, ``conda``, ``helm``, ``every-eval-ever``, ``bibtex`` or ``pdf``.
+        run: A run with claims and findings, or the output folder of an audit.
+        to: The setting ``to``: ``csv``, ``xlsx``, ``json`` or ``md`` for claims, leaks and matches; ``badge``;
+            ``hf-card``, ``conda``, ``helm``, ``every-eval-ever``, ``bibtex``; ``pdf`` for figures.
         out: File to write; a folder where there are several documents. Default: nothing is written,
-            but for ``pdf``, which goes beside the figures.
+            but for ``pdf``, which goes beside the figures, and ``xlsx``, which goes into the run folder.
         settings: All settings; or give them by name as further arguments.
         **values: Fields of ``heldout.report.ExportSettings``.
 
@@ -177,24 +113,77 @@ def export(
     """
     named = values if to is None else {"to": to, **values}
     settings = ExportSettings.choose(settings, named)
-    to, model = settings.to, settings.model
-    opened = run if isinstance(run, Run) else Run.open(run)
+    to = settings.to
+    runs = [run] if isinstance(run, Run) else _runs(Path(run))
     target = Path(out) if out is not None else None
+    if settings.table is not None and to not in TABLE_FORMATS:
+        raise InputError(f"table: goes with {', '.join(TABLE_FORMATS)}; {to} has no tables")
     if to == PDF:
-        return Export({}, tuple(figures_to_pdf(opened, target)), "")
-    documents = FORMATS[to].make(open_case(opened))
+        pdfs = [path for opened in runs for path in figures_to_pdf(opened, target)]
+        return Export({}, tuple(pdfs), "")
+    cases = [open_case(opened) for opened in runs]
+    if to in TABLE_FORMATS:
+        return _tables(cases, settings, target, run.path if isinstance(run, Run) else Path(run))
+    documents: dict[str, str] = {}
+    for case in cases:
+        folder = f"{case.name}/" if len(cases) > 1 else ""
+        mine = _documents(case, to, settings.model)
+        documents |= {f"{folder}{name}": text for name, text in mine.items()}
+    written = _write(documents, target, FORMATS[to].ending) if target is not None else ()
+    return Export(documents, written, FORMATS[to].next_step)
+
+
+def _runs(folder: Path) -> list[Run]:
+    """The run of a folder, or those of all benchmarks of an audit."""
+    verdict = folder / "verdict.json"
+    if (folder / "manifest.json").exists() or not verdict.exists():
+        return [Run.open(folder)]
+    names = json.loads(verdict.read_text())["corrected"]
+    runs = [Run.open(path.parent) for path in sorted(folder.glob("*/manifest.json"))]
+    mine = [run for run in runs if _benchmark(run) in names]
+    if not mine:
+        raise InputError(f"{folder} has a verdict and no run folder of its benchmarks")
+    return sorted(mine, key=lambda run: list(names).index(_benchmark(run)))
+
+
+def _benchmark(run: Run) -> str:
+    return str(run.manifest().get("inputs", {}).get("benchmark", {}).get("name", ""))
+
+
+def _tables(
+    cases: Sequence[ExportCase], settings: ExportSettings, out: Path | None, folder: Path
+) -> Export:
+    tables = tables_of(cases, settings.table)
+    if settings.to == WORKBOOK:
+        path = out if out is not None else folder / "export.xlsx"
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            return Export({}, (write_workbook(tables, path),), "")
+        except OSError as error:
+            blame_the_machine(error)
+            raise InputError(f"out {path}: it cannot be written: {error.strerror}") from error
+    if settings.to == "csv":
+        documents = {name: as_csv(frame) for name, frame in tables.items()}
+    else:
+        make = as_json if settings.to == "json" else as_markdown
+        documents = {settings.table or "tables": make(tables)}
+    written = _write(documents, out, settings.to) if out is not None else ()
+    return Export(documents, written, "")
+
+
+def _documents(case: ExportCase, to: str, model: str | None) -> dict[str, str]:
+    documents = FORMATS[to].make(case)
     if isinstance(documents, str):
         if model is not None:
             raise InputError(
                 f"model: goes with the format every-eval-ever; {to} is about all models"
             )
-        documents = {to: documents}
-    elif model is not None:
+        return {to: documents}
+    if model is not None:
         if model not in documents:
             raise InputError(f"model {model}: this run has scores of {', '.join(documents)}")
-        documents = {model: documents[model]}
-    written = _write(documents, target, FORMATS[to].ending) if target is not None else ()
-    return Export(documents, written, FORMATS[to].next_step)
+        return {model: documents[model]}
+    return documents
 
 
 def _write(documents: Mapping[str, str], out: Path, ending: str) -> tuple[Path, ...]:

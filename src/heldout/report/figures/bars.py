@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
+from heldout.errors import percent
 from heldout.report.figures.svg import (
     ALARM,
     CARD,
@@ -48,7 +49,7 @@ def bar_chart(counts: Mapping[str, int], *, title: str, most: int = 14) -> Marku
         width = room * count / largest
         tip = f"{name}: {count:,}"
         marks.append(rectangle(left, y, width, _ROW - 7, fill=SERIES[0], round=2, tip=tip))
-        share = f"{count:,} ({count / total:.0%})".replace("%", " %") if total else "0"
+        share = f"{count:,} ({percent(count / total, 0)})" if total else "0"
         marks.append(text(left + width + 8, y + 13, share, fill=SOFT))
     return figure(title, _WIDTH, 52 + _ROW * len(shown), marks)
 
@@ -77,7 +78,7 @@ def rate_chart(rates: Sequence[RateBar], *, title: str, label: str) -> Markup:
             text(
                 axes.x(share),
                 floor + 17,
-                f"{share:.0%}".replace("%", " %"),
+                percent(share, 0),
                 anchor="middle",
                 fill=SOFT,
             )
@@ -93,9 +94,9 @@ def rate_chart(rates: Sequence[RateBar], *, title: str, label: str) -> Markup:
             marks.append(text(left - 8, y + 15, _short(rate.name), anchor="end"))
             ends = axes.x(rate.low), axes.x(rate.high)
             marks.append(line(ends[0], y + 11, ends[1], y + 11, stroke=SERIES[0], width=5))
-            tip = f"{rate.name}: {rate.value:.1%} [{rate.low:.1%}, {rate.high:.1%}]"
+            tip = f"{rate.name}: {percent(rate.value)} [{percent(rate.low)}, {percent(rate.high)}]"
             marks.append(circle(axes.x(rate.value), y + 11, 4, fill=INK, stroke=CARD, tip=tip))
-            shown = f"{rate.value:.1%}".replace("%", " %")
+            shown = percent(rate.value)
             marks.append(text(axes.width - axes.right + 10, y + 15, shown, fill=SOFT))
             y += _ROW
     return figure(title, axes.width, height, marks)
@@ -230,7 +231,7 @@ def radar_chart(
             path(corners, stroke=colour, fill=colour, opacity=0.08, dash=dash, closed=True)
         )
         marks += [
-            circle(x, y, 2.6, fill=colour, tip=f"{axes[axis]}: {shares[axis]:.1%}")
+            circle(x, y, 2.6, fill=colour, tip=f"{axes[axis]}: {percent(shares[axis])}")
             for axis, (x, y) in enumerate(corners)
         ]
     for ring in _RINGS:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
+from heldout.errors import percent
 from heldout.report.figures.svg import (
     ABOVE,
     CARD,
@@ -124,8 +125,8 @@ def slope_chart(
             whisker = [(x + shift, axes.y(end[place])) for end in (slope.lows, slope.highs)]
             marks.append(path(whisker, stroke=colour, width=1.3))
             tip = (
-                f"{slope.name}, {ends[place]}: {slope.values[place]:.1%} "
-                f"[{slope.lows[place]:.1%}, {slope.highs[place]:.1%}]"
+                f"{slope.name}, {ends[place]}: {percent(slope.values[place])} "
+                f"[{percent(slope.lows[place])}, {percent(slope.highs[place])}]"
             )
             marks.append(circle(x, y, 4.2, fill=colour, tip=tip))
         y = ends_at[1][1] + 4
@@ -266,7 +267,8 @@ def flag_fraction_chart(
         for alpha, rate, low, high in zip(
             plotted.alphas, plotted.rates, plotted.lows, plotted.highs, strict=True
         ):
-            tip = f"{plotted.name}: {rate:.2%} [{low:.2%}, {high:.2%}] flagged at α = {alpha:.2g}"
+            interval = f"[{percent(low, 2)}, {percent(high, 2)}]"
+            tip = f"{plotted.name}: {percent(rate, 2)} {interval} flagged at α = {alpha:.2g}"
             fill = colour if rate > 0 else CARD
             marks.append(
                 circle(axes.x(alpha), axes.y(rate), 3.2, fill=fill, stroke=colour, tip=tip)

@@ -9,6 +9,7 @@ import numpy as np
 from markupsafe import Markup
 from numpy.typing import ArrayLike, NDArray
 
+from heldout.errors import percent
 from heldout.report.figures.svg import (
     ABOVE,
     ALARM,
@@ -76,8 +77,8 @@ def distance_histogram(
                     height,
                     fill=SOFT,
                     opacity=0.38,
-                    tip=f"{edges[index]:.3f} – {edges[index + 1]:.3f}: {share:.1%} of the null, "
-                    f"{shares[0][index]:.1%} of {name}",
+                    tip=f"{edges[index]:.3f} – {edges[index + 1]:.3f}: {percent(share)} of the null, "
+                    f"{percent(shares[0][index])} of {name}",
                 )
             )
     for outline in _outlines(axes, edges, shares[0]):
@@ -264,8 +265,7 @@ def _cell(
 
 
 def _percent(rate: float) -> str:
-    shown = f"{rate:.2%}" if 0 < rate < 0.0995 else f"{rate:.1%}" if rate else "0"
-    return shown.replace("%", " %")
+    return percent(rate, 2) if 0 < rate < 0.0995 else percent(rate) if rate else "0"
 
 
 def _short(name: str, longest: int = 26) -> str:

@@ -9,6 +9,7 @@ import numpy as np
 from markupsafe import Markup
 from numpy.typing import ArrayLike
 
+from heldout.errors import percent
 from heldout.report.figures.svg import (
     ABOVE,
     ALARM,
@@ -90,7 +91,7 @@ def _panel(
     for share in (0.0, 0.5, 1.0):
         marks.append(line(start, y(share), end, y(share), stroke=LINE))
         marks.append(
-            text(start - 6, y(share) + 4, f"{share:.0%}", anchor="end", size=10, fill=SOFT)
+            text(start - 6, y(share) + 4, percent(share, 0), anchor="end", size=10, fill=SOFT)
         )
     marks.append(line(start, y(level), end, y(level), stroke=ALARM, dash="4 3"))
     for dose in doses:
@@ -155,7 +156,7 @@ def tail_chart(
             axes.left, axes.y(flag), axes.width - axes.right, axes.y(flag), stroke=ALARM, dash="4 3"
         )
     )
-    words = f"flagged: more than {flag:.0%} above {tail:g}".replace("%", " %")
+    words = f"flagged: more than {percent(flag, 0)} above {tail:g}"
     marks.append(
         text(axes.width - axes.right - 6, ceiling + 16, words, anchor="end", fill=ALARM, halo=True)
     )
@@ -168,7 +169,7 @@ def tail_chart(
         if shown.any():
             points = axes.points(grid[shown].tolist(), shares[shown].tolist())
             marks.append(path(points, stroke=colour, dash=dash))
-        share = f"{float((row > tail).mean()):.1%}".replace("%", " %")
+        share = percent(float((row > tail).mean()))
         entries.append((f"{name}: {share}", colour, dash))
     marks += legend(entries, axes.left, ABOVE + 8)
     return figure(title, axes.width, axes.height, marks)

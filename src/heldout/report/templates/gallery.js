@@ -3,7 +3,7 @@
 (() => {
   "use strict";
   const gallery = document.getElementById("gallery");
-  if (!gallery || !("DecompressionStream" in window)) return; // the first page and its note stay
+  if (!gallery || !packedBlocks.readable) return; // the first page and its note stay
   const { per_page: size, rows } = JSON.parse(document.getElementById("gallery-index").textContent);
   const cards = document.getElementById("gallery-cards");
   const sprite = document.getElementById("gallery-pictures");
@@ -12,38 +12,18 @@
   const place = document.getElementById("gallery-place");
   const back = document.getElementById("gallery-back");
   const next = document.getElementById("gallery-next");
-  const SVG = "http://www.w3.org/2000/svg";
-  const kept = new Map(); // the blocks that were read last
+  const read = packedBlocks.reader("gallery-");
+  const { holder, image } = packedBlocks;
   const target = (use) => use.getAttribute("href").slice(1);
   const fixed = [...document.querySelectorAll(".shown use")].map(target); // of the first screen: they stay
   let chosen = rows.map((_, at) => at);
   let page = 0;
   let asked = 0; // a page that is not wanted any more is not shown
 
-  async function unpack(number) {
-    const text = document.getElementById("gallery-" + number).textContent;
-    const bytes = Uint8Array.from(atob(text), (sign) => sign.charCodeAt(0));
-    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
-    return new Response(stream).json();
-  }
-
   async function blocks(numbers) {
-    const found = new Map();
-    for (const number of numbers) {
-      if (!kept.has(number)) kept.set(number, unpack(number));
-      found.set(number, await kept.get(number));
-    }
-    while (kept.size > 48) kept.delete(kept.keys().next().value);
-    return found;
-  }
-
-  const holder = (name) => Number(name.slice(1).split("-")[0]);
-
-  function image(name, [width, height, webp]) {
-    const made = document.createElementNS(SVG, "image");
-    const set = { id: name, width, height, preserveAspectRatio: "none", href: "data:image/webp;base64," + webp };
-    for (const [key, value] of Object.entries(set)) made.setAttribute(key, value);
-    return made;
+    const held = new Map();
+    for (const number of numbers) held.set(number, await read(number));
+    return held;
   }
 
   function tell() {

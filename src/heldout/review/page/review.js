@@ -7,7 +7,7 @@ import { words } from "./words.js";
 
 const $ = (name) => document.getElementById(name);
 const stage = new Stage($("stage"), { swipe: $("swipe"), legend: $("legend"), zoom: $("zoom") });
-let session, card, order, judged, busy = false, ratings = {}, scaleHere = 0;
+let session, card, order, judged, busy = false, ratings = {}, scaleHere = 0, looked = 0, since = null;
 const done = []; // cards judged in this tab, for undo
 
 async function start() {
@@ -27,7 +27,10 @@ async function start() {
   $("order").append(...session.orders.map((one) => make("option", { value: one.name }, one.label)));
   $("order-label").hidden = session.orders.length < 2;
   $("agreement-open").hidden = session.blind;
-  order = session.orders[0].cards;
+  const { order: last, filters: chosen } = session.remembered;
+  if (session.orders.some((one) => one.name === last)) $("order").value = last;
+  buildFilters(chosen ?? {});
+  if (!arrange()) clearFilters();
   buildModes();
   buildVerdicts();
   buildScales();
@@ -43,12 +46,66 @@ function progress(counts) {
   $("bar").max = counts.total;
   $("bar").value = count;
   $("count").textContent = `${count} of ${counts.total} judged`;
+  const others = (counts.raters ?? []).filter((one) => one.rater !== session.rater);
+  $("raters").textContent = others.map((one) => `${visible(one.rater)} ${one.judged}`).join(" · ");
+  $("raters").title = "judged by others";
+}
+
+// --- which cards, in which order
+
+const filters = () => [...$("filters").querySelectorAll("select")];
+
+function buildFilters(chosen) {
+  $("filters").append(...session.filters.map((one) => {
+    const options = one.choices.map((choice, place) => make("option", { value: place }, `${visible(choice.value)} (${choice.cards})`));
+    const select = make("select", { "data-filter": one.name, onchange: rearrange }, make("option", { value: "" }, "all"), options);
+    const place = one.choices.findIndex((choice) => choice.value === chosen[one.name]);
+    select.value = place < 0 ? "" : String(place);
+    return make("label", { class: "quiet" }, `${one.name[0].toUpperCase()}${one.name.slice(1)} `, select);
+  }));
+}
+
+const chosenFilters = () => filters().map((select) => [select.value, session.filters.find((one) => one.name === select.dataset.filter)]).filter(([value]) => value !== "");
+
+// The cards that every filter lets through; false where there are none.
+function arrange() {
+  const wanted = chosenFilters();
+  const cards = session.orders.find((one) => one.name === $("order").value).cards;
+  const kept = cards.filter((index) => wanted.every(([value, filter]) => filter.cards[index].includes(Number(value))));
+  if (kept.length) order = kept;
+  return kept.length > 0;
+}
+
+function clearFilters() {
+  for (const select of filters()) select.value = "";
+  arrange();
+}
+
+async function rearrange(event) {
+  const none = !arrange();
+  event.target.blur();
+  if (none) {
+    event.target.value = "";
+    arrange();
+    say("No card is left by these filters: the last one was taken off.");
+    alertUser("No card is left by these filters: the last one was taken off.");
+  } else quiet();
+  const chosen = Object.fromEntries(chosenFilters().map(([value, filter]) => [filter.name, filter.choices[Number(value)].value]));
+  post("/api/desk", { order: $("order").value, filters: chosen }).catch(() => {}); // a convenience, not a judgement
+  const first = order.findIndex((index) => !(index in judged));
+  await go(first < 0 ? 0 : first);
+}
+
+// How long a card was on the screen: the clock stands while the tab is hidden.
+function look() {
+  if (since !== null) looked += (performance.now() - since) / 1000;
+  since = document.hidden ? null : performance.now();
 }
 
 // --- one card
 
 // Nobody judges what is not on the screen yet.
-const seen = (index) => { document.body.dataset.shown = String(index); };
+const seen = (index) => { document.body.dataset.shown = String(index); looked = 0; since = document.hidden ? null : performance.now(); };
 const unseen = () => { delete document.body.dataset.shown; };
 const placeOf = (index) => order.indexOf(index);
 
@@ -123,7 +180,8 @@ async function judge(verdict, { stay = false } = {}) {
   if (document.body.dataset.shown !== String(card.index)) return say("Wait: the pictures are still being read.");
   busy = true;
   const index = card.index;
-  const said = { verdict, note: $("note").value.trim(), ratings: given(ratings), seen: card.mine?.time ?? null };
+  look();
+  const said = { verdict, note: $("note").value.trim(), ratings: given(ratings), seen: card.mine?.time ?? null, seconds: Math.min(looked, 86400) };
   try {
     const saved = await post(`/api/cards/${index}/judgement`, said);
     card.mine = saved.mine;
@@ -168,6 +226,7 @@ async function undo() {
     progress(undone.progress);
     if (undone.index === null) return say("There is nothing to undo.");
     quiet();
+    if (placeOf(undone.index) < 0) clearFilters(); // it lies outside what is filtered
     await go(placeOf(undone.index));
     say("Taken back.");
   } catch (error) {
@@ -356,13 +415,9 @@ $("zoom-out").addEventListener("click", () => stage.zoom(1 / 1.4));
 $("zoom-fit").addEventListener("click", () => stage.fit());
 $("help-open").addEventListener("click", () => $("help").showModal());
 $("agreement-open").addEventListener("click", agreement);
-$("order").addEventListener("change", (event) => {
-  order = session.orders.find((one) => one.name === event.target.value).cards;
-  const first = order.findIndex((index) => !(index in judged));
-  event.target.blur();
-  go(first < 0 ? 0 : first);
-});
+$("order").addEventListener("change", rearrange);
 document.addEventListener("visibilitychange", async () => {
+  look();
   if (!document.hidden && session) progress(await get("/api/progress").catch(() => ({ judged, total: session.total })));
 });
 start().catch(fail);

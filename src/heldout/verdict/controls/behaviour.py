@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from heldout.detect import ALPHA, DetectSettings, Finding
+from heldout.errors import percent
 from heldout.verdict._model_claims import BASELINE, FIRES_ALONE, FIRES_TOO, strongest_of
 from heldout.verdict.claim import Control
 from heldout.verdict.controls.families import spread_control
@@ -79,9 +80,7 @@ def _doubts(finding: Finding, references: Sequence[Control]) -> list[Control]:
     if other is not None and ("not_testable" in other or other["direction"] == "seen"):
         doubts += _unread(finding)
     elif (lost := _lost(finding)) > MOST_LOST:
-        reason = (
-            f"{lost:.0%} of its replies cannot be read: what it knows does not show in the rest"
-        )
+        reason = f"{percent(lost, 0)} of its replies cannot be read: what it knows does not show in the rest"
         doubts.append(Control(name=UNREAD, outcome="failed", reason=reason))
     if placed is not None and placed["direction"] == "seen":
         doubts += _place(finding)
@@ -120,12 +119,13 @@ def _references(finding: Finding, settings: DetectSettings) -> list[Control]:
         above, own = details["references"][name], details["references_own"][name]
         message = f"the difference to {name} is {_written(above)}, p = {above['p']:.2g}"
         named = f"{name}, named as a model that cannot have seen it,"
-        corrected = min(1.0, above["p"] * len(details["references"]))
-        if corrected <= ALPHA and above["value"] > 0 and own["direction"] == "seen":
+        # No correction over the references: the claim needs all of them, and each may refuse it.
+        more = above["p"] <= ALPHA and above["value"] > 0
+        if more and own["direction"] == "seen":
             # What both models show is not memory, and the better model loses more by a bad twin.
             reason = f"{name} shows it as well, though less ({_written(own)}); {message}"
             controls.append(Control(name=label, outcome="missing", reason=reason))
-        elif corrected <= ALPHA and above["value"] > 0:
+        elif more:
             controls.append(Control(name=label, outcome="passed", reason=message))
         elif own["direction"] == "seen" and _away(finding):
             reason = (
@@ -149,15 +149,35 @@ def _spread(finding: Finding, settings: DetectSettings) -> Control:
 
 
 def _skill(finding: Finding) -> list[Control]:
-    """Wrong twins cost the most capable model most: a weaker reference does not rule them out."""
+    """Wrong twins cost the most capable model most: a weaker reference does not rule them out. Nor does it say
+    how much a better model gains on easier ones: there is less left to gain."""
     ahead: Mapping[str, Mapping[str, Any]] = finding.details.get("references_ahead", {})
     better = {name: record for name, record in ahead.items() if record["direction"] == "seen"}
     if not ahead:
         return []
+    accuracy: Mapping[str, Mapping[str, float]] = finding.details.get("accuracy", {})
+    first = next(iter(accuracy.values()), None)
+    right: Mapping[str, float] = finding.details.get("references_right", {})
+    gains = finding.details["own"]["value"] <= 0
+    if gains and first is not None and right and first["low"] > max(right.values()):
+        reason = (
+            "it answers the changed items as well as the originals, only gains less than the references, "
+            f"which are right in at most {max(right.values()):.2f} of the originals where it is right in "
+            f"{first['value']:.2f} and has less to gain: name a reference that is as good on the originals"
+        )
+        return [Control(name=SKILL, outcome="missing", reason=reason)]
     if len(better) < len(ahead):
         reason = "at least one reference answers the changed items as well as it does"
         return [Control(name=SKILL, outcome="passed", reason=reason)]
     message = ", ".join(f"{_written(record)} above {name}" for name, record in better.items())
+    # Which wrong option a twin's reader prefers says nothing of how well it reads.
+    among: Mapping[str, Any] | None = finding.details.get("wrong_options")
+    if among is not None and among["direction"] == "seen":
+        reason = (
+            f"it answers the changed items better than every reference ({message}), but among their wrong "
+            f"options, too, it prefers the old answer more than they do: {_written(among)}, p = {among['p']:.2g}"
+        )
+        return [Control(name=SKILL, outcome="passed", reason=reason)]
     reason = (
         f"it answers the changed items better than every reference ({message}), so that wrong or unclear "
         "ones cost it more than them: name a reference that is as good"

@@ -25,6 +25,7 @@ from heldout.detect import (
     metadata_fields,
     strata,
 )
+from heldout.errors import percent
 from heldout.stats import (
     Trend,
     aligned_ranks,
@@ -80,7 +81,7 @@ def ablate_orders(
         for _ in range(shuffles)
     ]
     fired = float(np.mean(np.less_equal(random, 0.05)))
-    note = f"median of {shuffles} shuffles of whole clusters, of which {fired:.0%} fire"
+    note = f"median of {shuffles} shuffles of whole clusters, of which {percent(fired, 0)} fire"
     order_results.append(OrderResult(SHUFFLES, 0.0, float(np.median(random)), note))
     return order_results
 

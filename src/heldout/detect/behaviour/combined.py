@@ -1,0 +1,415 @@
+"""combined: several weak signs in the answers to changed items, added up.
+
+A model that remembers a little loses a little on twins, by reordered options, by confused choices and by masked
+words; each test alone may miss it. Here the paired differences of all of them are added up, each in units of its own
+spread, image by image. One sign is flipped for all tests of an image together, so that p holds however the tests
+depend on one another: what is exchanged under the null is the model and its references, with everything they
+answered about a picture. Of each change one test takes part, by probabilities where they are recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from heldout.detect.behaviour import choice_confusion, margins, option_order, slot_guess, twin_drop
+from heldout.detect.behaviour.compare import FEW, probe_detector, test_record
+from heldout.detect.behaviour.probe import (
+    ORIGINAL,
+    Arms,
+    Probe,
+    pairs_recorded,
+    unlike_templates,
+)
+from heldout.detect.behaviour.twin_drop import TWIN, of_twins, twins_of
+from heldout.detect.citations import PARK, SONG, YAO
+from heldout.detect.finding import NotRecorded, Outcome, model_finding, not_testable
+from heldout.detect.settings import DetectSettings
+from heldout.detect.tables import Floats, ScoreTables
+from heldout.stats import PairedTest, cluster_mean, flip_test, paired_test, within_places
+
+NAME = "combined"
+LEAST = 2  # changes that have to be recorded
+TOO_FEW = NotRecorded(
+    "needs answers to twins and to reordered options: heldout ask --variants original,twin=…,shuffle-3"
+)
+METHOD = "sign flips of whole images, all changes together"
+EFFECT = "mean drop over the changes, in standard deviations of an image"
+BLIND_TO = [
+    "memory that none of the changes touches",
+    "a model that one change marks clearly and the others do not: the single test sees more",
+    "changed items that are wrong or harder for this model alone: they look like memory in all of them",
+]
+
+
+def _probes(tables: ScoreTables, settings: DetectSettings, model: str) -> list[Probe]:
+    """One of each change. Those that every reference answered, too, if that leaves two of them."""
+    twin = twins_of(tables, model)[0]
+    changes = (
+        (margins.probe_for(twin), twin_drop.probe_for(twin)),
+        (margins.OPTION_PROBE, option_order.PROBE),
+        (choice_confusion.PROBE,),
+        (slot_guess.PROBE,),
+    )
+    references = [name for name in settings.baselines if name != model]
+    shared, mine = [], []
+    for choices in changes:
+        counted = choices[-1]
+        for probe in choices:
+            arms = _arms(probe, tables, settings, model)
+            everybody = all(
+                isinstance(_arms(probe, tables, settings, name), Arms) for name in references
+            )
+            # A margin is of choice items alone: right and wrong of all items may be worth more.
+            if probe is not counted and not (
+                everybody and _covers(arms, counted, tables, settings, model)
+            ):
+                continue
+            if isinstance(arms, Arms):
+                mine.append(probe)
+                shared += [probe] if everybody else []
+            break
+    return shared if len(shared) >= LEAST else mine
+
+
+def _covers(
+    arms: Arms | str, counted: Probe, tables: ScoreTables, settings: DetectSettings, model: str
+) -> bool:
+    other = _arms(counted, tables, settings, model)
+    if isinstance(arms, str) or isinstance(other, str):
+        return False
+    return arms.rows["benchmark_id"].n_unique() >= 0.9 * other.rows["benchmark_id"].n_unique()
+
+
+def _arms(
+    probe: Probe, tables: ScoreTables, settings: DetectSettings, model: str, leave_out: bool = False
+) -> Arms | str:
+    """A probe's arms, read once: every model of a run is compared with the same references."""
+    key = ("arms", probe.name, probe.second, model, leave_out)
+    if key not in tables.memo:
+        tables.memo[key] = probe.arms(tables, settings, model, leave_out)
+    known: Arms | str = tables.memo[key]
+    return known
+
+
+# One change: what each image adds to its difference.
+
+
+def _sums(
+    tables: ScoreTables, rows: Sequence[pl.DataFrame], placed: bool
+) -> dict[str, float] | None:
+    """By image: drop of the first model less the others' average; ``placed``: adjusted for answer position."""
+    joined = rows[0]
+    keys = ["benchmark_id", "variant", "released"]
+    for index, other in enumerate(rows[1:]):
+        theirs = other.select(*keys, pl.col("right").alias(f"r{index}"))
+        joined = joined.join(theirs, on=keys)
+    if len(rows) > 1:
+        average = pl.mean_horizontal([f"r{index}" for index in range(len(rows) - 1)])
+        joined = joined.with_columns(right=pl.col("right") - average)
+    known = tables.items.select("benchmark_id", "cluster", "position")
+    joined = known.join(joined, on="benchmark_id").sort("position", "variant")
+    sides = pl.col("released").n_unique().over("benchmark_id")
+    joined = joined.filter(sides == 2)
+    if joined["cluster"].n_unique() < FEW:
+        return None
+    if placed:
+        if joined["place"].null_count() or (joined["place"] == "open").all():
+            return None
+        left = within_places(
+            joined["right"].to_numpy(),
+            joined["released"].to_numpy(),
+            joined["benchmark_id"].to_list(),
+            joined["place"].to_list(),
+        )
+        if left is None:
+            return None
+        joined = joined.with_columns(value=pl.Series(left[0] * left[1]))
+    else:
+        side = pl.col("released")
+        within = ["benchmark_id", "released"]
+        share = pl.col("right") / pl.len().over(within)
+        joined = joined.with_columns(value=pl.when(side).then(share).otherwise(-share))
+    totals = joined.group_by("cluster", maintain_order=True).agg(pl.col("value").sum())
+    return dict(totals.iter_rows())
+
+
+@dataclass(frozen=True)
+class Combination:
+    """``values``: by image, the mean over the changes in units of each change's spread."""
+
+    values: dict[str, float]
+    scales: dict[str, float]
+    z: dict[str, float]  # of each change alone
+
+    def tested(self, settings: DetectSettings) -> PairedTest:
+        images, numbers = list(self.values), np.asarray(list(self.values.values()))
+        test = flip_test(numbers, permutations=settings.permutations, seed=settings.seed)
+        mean, error, interval = cluster_mean(numbers, images)
+        return PairedTest(
+            mean,
+            error,
+            interval,
+            test.p,
+            test.p_tied,
+            METHOD,
+            len(images),
+            len(images),
+            1.0,
+            test.least,
+            test.evaluated,
+        )
+
+
+def _combine(
+    parts: dict[str, dict[str, float] | None], scales: dict[str, float] | None = None
+) -> Combination | None:
+    """``scales``: of another combination, in whose units this one is."""
+    known = {name: sums for name, sums in parts.items() if sums is not None}
+    if len(known) < LEAST and scales is None:
+        return None
+    images = sorted({image for sums in known.values() for image in sums})
+    values: Floats = np.zeros(len(images))
+    own: dict[str, float] = {}
+    z: dict[str, float] = {}
+    places = {image: place for place, image in enumerate(images)}
+    for name, sums in known.items():
+        array = np.zeros(len(images))
+        for image, value in sums.items():
+            array[places[image]] = value
+        size = float(np.sqrt((array**2).sum()))
+        own[name] = size / np.sqrt(len(images))
+        z[name] = float(array.sum() / size) if size > 0 else 0.0
+        scale = own[name] if scales is None else scales.get(name, 0.0)
+        if scale > 0:
+            values += array / scale / len(known)
+    return Combination(dict(zip(images, values.tolist(), strict=True)), own, z)
+
+
+# All of them, for one model.
+
+
+@dataclass(frozen=True)
+class CombinedSigns:
+    probes: list[Probe]
+    parts: dict[str, dict[str, float] | None]  # of each change, what every image adds
+    main: Combination
+    own: Combination | None = None
+    placed: Combination | None = None
+    references: dict[str, Combination] = field(default_factory=dict)
+    reference_own: dict[str, Combination] = field(default_factory=dict)
+    unusable: dict[str, str] = field(default_factory=dict)
+    arms: dict[str, Arms] = field(default_factory=dict)
+
+
+def measure(
+    tables: ScoreTables,
+    settings: DetectSettings,
+    model: str,
+    *,
+    leave_out: bool = False,
+    controls: bool = True,
+) -> CombinedSigns | str:
+    """``controls``: also what they need, beside the sum itself."""
+    probes = _probes(tables, settings, model)
+    if len(probes) < LEAST:
+        return TOO_FEW
+    mine = {probe.name: _arms(probe, tables, settings, model, leave_out) for probe in probes}
+    arms = {name: side for name, side in mine.items() if isinstance(side, Arms)}
+    if len(arms) < LEAST:
+        return next(str(side) for side in mine.values() if isinstance(side, str))
+    rows = {name: side.rows for name, side in arms.items()}
+    kept = [probe for probe in probes if probe.name in arms]
+    usable: dict[str, dict[str, pl.DataFrame]] = {}
+    unusable: dict[str, str] = {}
+    for name in settings.baselines:
+        if name == model:
+            continue
+        theirs = {probe.name: _arms(probe, tables, settings, name, leave_out) for probe in kept}
+        reason = _why_unusable(name, arms, theirs)
+        if reason:
+            unusable[name] = reason
+        else:
+            usable[name] = {
+                key: side.rows for key, side in theirs.items() if isinstance(side, Arms)
+            }
+
+    def sums(
+        others: Iterable[dict[str, pl.DataFrame]],
+        first: dict[str, pl.DataFrame] = rows,
+        adjust: bool = False,
+    ) -> dict[str, dict[str, float] | None]:
+        listed = list(others)
+        return {
+            probe.name: _sums(
+                tables,
+                [first[probe.name], *(other[probe.name] for other in listed)],
+                probe.placed or adjust,
+            )
+            for probe in kept
+        }
+
+    plain = sums(usable.values())
+    main = _combine(plain)
+    if main is None:
+        return f"fewer than {FEW} images were answered in two of the changes"
+    if not controls:
+        return CombinedSigns(kept, plain, main)
+    own = _combine(sums([]), main.scales)
+    adjusted = sums(usable.values(), adjust=True)
+    placed = {name: adjusted[name] or value for name, value in plain.items()}
+    single = {name: _combine(sums([theirs])) for name, theirs in usable.items()}
+    alone = {name: _combine(sums([], theirs), main.scales) for name, theirs in usable.items()}
+    return CombinedSigns(
+        kept,
+        plain,
+        main,
+        own,
+        _combine(placed),
+        {name: value for name, value in single.items() if value is not None},
+        {name: value for name, value in alone.items() if value is not None},
+        unusable,
+        arms,
+    )
+
+
+def _why_unusable(name: str, mine: dict[str, Arms], theirs: dict[str, Arms | str]) -> str:
+    for probe, side in theirs.items():
+        if isinstance(side, str):
+            return f"{name}, {probe}: {side}"
+        if unlike_templates(mine[probe].answers, side.answers) is not None:
+            return f"{name} was asked with another template ({probe})"
+    return ""
+
+
+def find(tables: ScoreTables, settings: DetectSettings) -> Iterator[Outcome]:
+    for model in tables.answering:
+        yield _outcome(tables, settings, model)
+
+
+def _outcome(tables: ScoreTables, settings: DetectSettings, model: str) -> Outcome:
+    measured = measure(tables, settings, model)
+    if isinstance(measured, str):
+        return not_testable(NAME, tables.benchmark, model, measured)
+    test = measured.main.tested(settings)
+    names = [probe.name for probe in measured.probes]
+    items = {item for side in measured.arms.values() for item in side.rows["benchmark_id"]}
+    compared = ", minus that of the references" if measured.references else ""
+    unread: dict[str, dict[str, int]] = {}
+    for side in measured.arms.values():
+        unread |= side.unread
+    finding = model_finding(
+        NAME,
+        tables.benchmark,
+        model,
+        unit="questions",
+        statistic=(f"sum of {len(names)} standardised drops", sum(measured.main.z.values())),
+        effect=(f"{EFFECT}{compared}", test.value, test.interval),
+        error=test.error,
+        p=test.p,
+        n=len(items),
+        clusters=test.clusters,
+        blind_to=BLIND_TO,
+        seed=settings.seed,
+        table="answers",
+        details={
+            "p_tied": test.p_tied,
+            "permutations": test.permutations or None,
+            "least_p": test.least,
+            "test": test.method,
+            "combined": {"of": names, "z": measured.main.z},
+            "own": _record(measured.own, settings),
+            "place_taken_out": _record(measured.placed, settings),
+            "options": True,
+            "references": {
+                name: test_record(part.tested(settings))
+                for name, part in measured.references.items()
+            },
+            "references_own": {
+                name: test_record(part.tested(settings))
+                for name, part in measured.reference_own.items()
+            },
+            "references_ahead": _ahead(tables, settings, model, measured),
+            "references_unusable": measured.unusable,
+            "unread": unread,
+            "replies": sum(side.replies for side in measured.arms.values()),
+            "unpaired": max(side.unpaired for side in measured.arms.values()),
+            "pairs": "changed items",
+            "pairs_recorded": _recorded(tables, settings, model, measured),
+            "without_unread": _without_unread(tables, settings, model, unread),
+        },
+    )
+    twin = next((p.second for p in measured.probes if p.second.startswith(TWIN)), TWIN)
+    named = of_twins(finding, tables, twin)
+    return named.model_copy(update={"id": finding.id})
+
+
+def _record(part: Combination | None, settings: DetectSettings) -> dict[str, Any] | None:
+    return None if part is None else test_record(part.tested(settings))
+
+
+def _recorded(
+    tables: ScoreTables, settings: DetectSettings, model: str, measured: CombinedSigns
+) -> dict[str, dict[str, int]]:
+    """By model the change of which the least is recorded."""
+    least: dict[str, dict[str, int]] = {}
+    for probe in measured.probes:
+        counts = pairs_recorded(probe, tables, settings, [model, *measured.references])
+        for name, count in counts.items():
+            share = count["recorded"] / max(1, count["possible"])
+            known = least.get(name)
+            if known is None or share < known["recorded"] / max(1, known["possible"]):
+                least[name] = count
+    return least
+
+
+def _ahead(
+    tables: ScoreTables, settings: DetectSettings, model: str, measured: CombinedSigns
+) -> dict[str, Any]:
+    """How much better than each reference the model answers twins, which may be wrong."""
+    probe = next((p for p in measured.probes if p.second_may_be_wrong), None)
+    if probe is None:
+        return {}
+    records = {}
+    twins = measured.arms[probe.name].rows.filter(~pl.col("released"))
+    for name in measured.references:
+        arms = _arms(probe, tables, settings, name)
+        assert isinstance(arms, Arms)  # it was compared
+        theirs = arms.rows.filter(~pl.col("released")).select("benchmark_id", their="right")
+        known = tables.items.select("benchmark_id", "cluster", "position")
+        both = known.join(twins, on="benchmark_id").join(theirs, on="benchmark_id").sort("position")
+        records[name] = test_record(
+            paired_test(
+                (both["right"] - both["their"]).to_numpy(),
+                both["cluster"].to_list(),
+                permutations=settings.permutations,
+                seed=settings.seed,
+            )
+        )
+    return records
+
+
+def _without_unread(
+    tables: ScoreTables, settings: DetectSettings, model: str, unread: dict[str, Any]
+) -> dict[str, Any] | None:
+    """The same with unreadable replies left out; None if all of this model's were read."""
+    if not unread:
+        return None
+    other = measure(tables, settings, model, leave_out=True, controls=False)
+    if isinstance(other, str):
+        return {"not_testable": other}
+    return test_record(other.main.tested(settings))
+
+
+_PROBE = replace(twin_drop.probe_for(), name=NAME)
+DETECTOR = probe_detector(
+    _PROBE,
+    "twins, option order and other changes together: do weak signs add up?",
+    variants=(ORIGINAL, f"{TWIN}|{TWIN}-*", "shuffle-*|rotation-[!0]*"),
+    find=find,
+    citations=(PARK, SONG, YAO),
+)

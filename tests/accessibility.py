@@ -1,0 +1,30 @@
+"""axe-core on a page in a real browser."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+PACKAGE = importlib.util.find_spec("axe_playwright_python")
+
+
+def violations(browser: Any, url: str, ready: str, scheme: str, width: int = 1200) -> list[str]:
+    """What axe complains of once the selector ``ready`` is there, one line per node."""
+    assert PACKAGE is not None and PACKAGE.origin is not None
+    axe = Path(PACKAGE.origin).with_name("axe.min.js").read_text()
+    # The page's own policy would refuse a script that is not its own.
+    context = browser.new_context(
+        bypass_csp=True, color_scheme=scheme, viewport={"width": width, "height": 900}
+    )
+    page = context.new_page()
+    page.goto(url)
+    page.wait_for_selector(ready)
+    page.evaluate(axe)
+    result = page.evaluate("axe.run()")
+    context.close()
+    return [
+        f"{entry['id']}: {node['html'][:200]}"
+        for entry in result["violations"]
+        for node in entry["nodes"]
+    ]
