@@ -187,6 +187,7 @@ class Aspect:
     sure: float | None = None  # from which on every pair is, however many there are
     # Only the nearest is verified, and what is so many times as similar as the last, a stranger.
     outstanding: float | None = None
+    worth: float = 2.0  # … or is so similar that it may be a copy among strangers
     views: frozenset[str] | None = None  # of a query that it compares; None for all
 
     @property

@@ -42,7 +42,8 @@ REACH = 0.25  # of the longer side, that a watermark spans at least
 BLOB = 0.2  # share of a mark that may be wider than a stroke
 LETTERS = 4  # strokes of a word that stand apart
 SHAPED = 30  # pixels, from which on a letter has a shape
-OPEN = 0.8  # share of the box around it that a letter fills at most
+RULED = 0.8  # share of an outline that is upright or level where it is no lettering's
+RULED_EDGE, RULED_SLANT = 0.5, 0.2  # of the strongest edge, of an edge's own height
 SPECK = 6  # pixels
 IN_A_ROW = 2.2  # times as long as it is high
 CORNER = 0.16  # of a side: where a letter names a panel
@@ -256,7 +257,7 @@ def _is_lettering(cv2: Any, difference: _Difference) -> bool:
     ink = strong.astype(np.uint8)
     points = np.argwhere(strong).astype(np.float64)
     if not _is_thin(cv2, ink):
-        if np.ptp(points, axis=0).max() < REACH * max(strong.shape):
+        if not difference.one_sided or np.ptp(points, axis=0).max() < REACH * max(strong.shape):
             return False
         if not _is_thin(cv2, ink, THICK):
             return False
@@ -273,19 +274,19 @@ def _has_letters(cv2: Any, ink: NDArray[np.uint8]) -> bool:
     _, labels, statistics, _ = cv2.connectedComponentsWithStats(ink, connectivity=8)
     areas = statistics[1:, cv2.CC_STAT_AREA]
     letters = np.flatnonzero(areas >= max(4, 0.01 * int(ink.sum()))) + 1
+    shaped = letters[areas[letters - 1] >= SHAPED]
     if len(letters) < LETTERS:
         return False
-    return _are_open(cv2, labels, letters[areas[letters - 1] >= SHAPED])
+    return not len(shaped) or not _is_ruled(cv2, np.isin(labels, shaped).astype(np.uint8))
 
 
-def _are_open(cv2: Any, labels: NDArray[np.int32], letters: NDArray[np.intp]) -> bool:
-    """Letters leave much of the box around them free; the bars of a chart fill it."""
-    shares = []
-    for letter in letters.tolist():
-        points = np.argwhere(labels == letter)
-        (_, (wide, tall), _) = cv2.minAreaRect(points.astype(np.float32))
-        shares.append(len(points) / ((wide + 1) * (tall + 1)))
-    return len(shares) < LETTERS or float(np.median(shares)) <= OPEN
+def _is_ruled(cv2: Any, ink: NDArray[np.uint8]) -> bool:
+    """Whether nearly all of the outline is upright or level, as that of bars in a chart is."""
+    soft = cv2.GaussianBlur(ink.astype(np.float32), (0, 0), 1.0)
+    across, down = (np.abs(cv2.Sobel(soft, cv2.CV_32F, *way)) for way in ((1, 0), (0, 1)))
+    least, most = np.minimum(across, down), np.maximum(across, down)
+    outline = most > RULED_EDGE * most.max()
+    return float((least <= RULED_SLANT * most)[outline].mean()) >= RULED
 
 
 def _has_one_ink(marked: Floats, clean: Floats) -> bool:

@@ -63,14 +63,16 @@ def candidate_rows(stage: Stage) -> Iterator[dict[str, Any]]:
 
 
 def nearest_overall(
-    rows: Iterable[Mapping[str, Any]], nearest: int, outstanding: Mapping[str, float] | None = None
+    rows: Iterable[Mapping[str, Any]],
+    nearest: int,
+    outstanding: Mapping[str, tuple[float, float]] | None = None,
 ) -> list[Mapping[str, Any]]:
     """Rows of the ``nearest`` pictures of the whole corpus to each of ours, in each aspect of the encoder.
 
     Items that show one picture are one picture here, however often a corpus repeats it. A pair that
     several aspects propose is one row. Of the aspects in ``outstanding`` the nearest is kept, and those
-    after it that are so many times as similar as the last. So are all that are as similar as no two strangers, unless
-    there are so many that they share a template.
+    after it that are so many times as similar as the last, or so similar at all. So are all that are
+    as similar as no two strangers, unless there are so many that they share a template.
     """
     best: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
     kept = list(rows)
@@ -107,12 +109,15 @@ def crowded(rows: Iterable[Mapping[str, Any]]) -> frozenset[str]:
     return frozenset(picture for picture, shown in alike.items() if len(shown) > HUB)
 
 
-def _outstanding(record: Mapping[str, float], nearest: int, times: float | None) -> set[str]:
+def _outstanding(
+    record: Mapping[str, float], nearest: int, bars: tuple[float, float] | None
+) -> set[str]:
     ranked = sorted(record, key=lambda shown: (-record[shown], shown))[:nearest]
-    if times is None or len(ranked) < nearest or nearest < _FEWEST:
+    if bars is None or len(ranked) < nearest or nearest < _FEWEST:
         return set(ranked)
     # Where even the last is as near as a copy, there may be more copies than places.
-    bar = min(times * record[ranked[-1]], (1 + record[ranked[-1]]) / 2)
+    times, worth = bars
+    bar = min(times * record[ranked[-1]], (1 + record[ranked[-1]]) / 2, worth)
     return {ranked[0], *(shown for shown in ranked if record[shown] >= bar)}
 
 

@@ -116,7 +116,9 @@ def scan(
             match = searcher.search(corpus, folder, settings)
             neighbours = list(candidate_rows(match.stage))
             aspects = searcher.encoder.aspects
-            outstanding = {each.name: each.outstanding for each in aspects if each.outstanding}
+            outstanding = {
+                each.name: (each.outstanding, each.worth) for each in aspects if each.outstanding
+            }
             nearest = nearest_overall(neighbours, searcher.near.nearest, outstanding)
             candidates.insert(0, nearest)
             templates |= crowded(neighbours)
