@@ -160,6 +160,7 @@ def _lies_straight(image: Image.Image) -> bool:
 # An image whose every channel spans at most this many levels, and in which hardly a pixel differs from
 # the others, shows nothing that could identify it. A label map spans few levels and shows a lot.
 BLANK_RANGE = 3
+_FEW = 32  # pixels a side
 BLANK_SHARE = 0.01
 # How a pixel digest is computed; part of the identity of everything that stores one.
 PIXEL_DIGEST = "sha256/2"
@@ -222,10 +223,15 @@ def is_blank(image: Image.Image) -> bool:
         pixels = np.asarray(image)
         finite = pixels[np.isfinite(pixels)]
         return finite.size == 0 or bool(finite.min() == finite.max())
-    extrema = image.getextrema()
-    bands = [extrema] if isinstance(extrema[0], int | float) else list(extrema)
-    if any(high - low > BLANK_RANGE for low, high in bands):
-        return False
+    bands: list[tuple[float, float]] = []
+    # A few pixels tell most pictures; only one that looks flat in them is looked at whole.
+    few = (min(image.width, _FEW), min(image.height, _FEW))
+    first = (image.resize(few, Image.Resampling.NEAREST),) if image.mode in ("L", "RGB") else ()
+    for shown in (*first, image):
+        extrema = shown.getextrema()
+        bands = [extrema] if isinstance(extrema[0], int | float) else list(extrema)
+        if any(high - low > BLANK_RANGE for low, high in bands):
+            return False
     # At most four levels a channel: two bits each tell every colour apart.
     levels = np.asarray(image, dtype=np.int64).reshape(image.width * image.height, len(bands))
     codes = np.zeros(len(levels), dtype=np.int64)

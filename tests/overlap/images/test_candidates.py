@@ -80,6 +80,17 @@ def test_each_aspect_of_an_encoder_proposes_its_own_nearest() -> None:
     assert sorted(r["corpus_id"] for r in kept) == ["alike", "crop"]
 
 
+def test_of_an_aspect_only_what_stands_out_from_strangers_is_verified() -> None:
+    scores = {"copy": 0.30, "perhaps": 0.21, "stranger": 0.205, "other": 0.2, "last": 0.2}
+    rows = [row("p", name, 0.4, aspect="words", score=score) for name, score in scores.items()]
+    rows += [row("p", f"layout {n}", 0.4, aspect="layout", score=0.9 - n / 100) for n in range(5)]
+    kept = nearest_overall(rows, 5, {"words": (1.04, 2.0), "layout": (1.12, 2.0)})
+    assert sorted(r["corpus_id"] for r in kept) == ["copy", "layout 0", "perhaps"]
+    kept = nearest_overall(rows[:5], 5, {"words": (1.04, 0.203)})
+    assert sorted(r["corpus_id"] for r in kept) == ["copy", "perhaps", "stranger"]
+    assert len(nearest_overall(rows, 5)) == 10
+
+
 def templates(count: int) -> list[dict[str, Any]]:
     return [
         row(f"p{ours}", f"c{theirs}", 0.95, method="phash")

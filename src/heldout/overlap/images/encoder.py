@@ -185,7 +185,9 @@ class Aspect:
     columns: slice
     least: float = -1.0  # similarity below which no pair is worth verifying
     sure: float | None = None  # from which on every pair is, however many there are
-    selective: bool = False  # only the nearest, and what stands out after it, is verified
+    # Only the nearest is verified, and what is so many times as similar as the last, a stranger.
+    outstanding: float | None = None
+    worth: float = 2.0  # … or is so similar that it may be a copy among strangers
     views: frozenset[str] | None = None  # of a query that it compares; None for all
 
     @property

@@ -42,7 +42,8 @@ REACH = 0.25  # of the longer side, that a watermark spans at least
 BLOB = 0.2  # share of a mark that may be wider than a stroke
 LETTERS = 4  # strokes of a word that stand apart
 SHAPED = 30  # pixels, from which on a letter has a shape
-OPEN = 0.8  # share of the box around it that a letter fills at most
+RULED = 0.8  # share of an outline that is upright or level where it is no lettering's
+RULED_EDGE, RULED_SLANT = 0.5, 0.2  # of the strongest edge, of an edge's own height
 SPECK = 6  # pixels
 IN_A_ROW = 2.2  # times as long as it is high
 CORNER = 0.16  # of a side: where a letter names a panel
@@ -59,7 +60,7 @@ ASTRAY = 0.75  # pixels that a warp may be off
 TEXTURED = 1.5  # grey levels a pixel, from which on compression would leave its traces
 FEW_TEXTURED = 256  # pixels, from which on they stand for the picture
 UNTOUCHED = 0.5  # grey levels by which most of what is textured differs: it never was compressed
-EDITED = 4.0  # grey levels that show there
+EDITED = 2.5  # grey levels that show there
 GRAIN = 12.0  # times what most of the textured pixels differ by, a mark differs by more
 SOFT = 8.0  # pixels: what is softer than this has no edge, as an opacity on a film
 SHADED = 6.5  # grey levels by which a copy is nowhere lighter or darker than one tone curve says
@@ -112,7 +113,7 @@ def _without_letters(
     whole: PixelAgreement,
 ) -> PixelAgreement | None:
     near, core, share = difference.near, difference.core, difference.share
-    lettered = share <= OPAQUE and _is_lettering(cv2, difference.strong)
+    lettered = share <= OPAQUE and _is_lettering(cv2, difference)
     if not difference.one_sided and not lettered:
         return None
     directions = (
@@ -250,33 +251,42 @@ def _has_colour(cv2: Any, strong: NDArray[np.bool_], marked: Floats, colour: flo
     return all(abs(float(np.median(piece)) - colour) <= OF_COLOUR for piece in pieces)
 
 
-def _is_lettering(cv2: Any, strong: NDArray[np.bool_]) -> bool:
+def _is_lettering(cv2: Any, difference: _Difference) -> bool:
     """Several strokes in a row; those of large letters reach far."""
+    strong = difference.strong
     ink = strong.astype(np.uint8)
+    points = np.argwhere(strong).astype(np.float64)
     if not _is_thin(cv2, ink):
-        points = np.argwhere(strong)
-        if np.ptp(points, axis=0).max() < REACH * max(strong.shape):
+        if not difference.one_sided or np.ptp(points, axis=0).max() < REACH * max(strong.shape):
             return False
         if not _is_thin(cv2, ink, THICK):
             return False
+    spread = np.sqrt(np.maximum(np.linalg.eigvalsh(np.cov(points.T)), 1e-6))
+    if spread[1] < IN_A_ROW * spread[0]:
+        return False
+    # The soft rims of small letters touch each other; their cores do not.
+    apart = np.abs(difference.apart)
+    core = strong & (apart > np.percentile(apart[strong], 75) / 2)
+    return any(_has_letters(cv2, part.astype(np.uint8)) for part in (strong, core))
+
+
+def _has_letters(cv2: Any, ink: NDArray[np.uint8]) -> bool:
     _, labels, statistics, _ = cv2.connectedComponentsWithStats(ink, connectivity=8)
     areas = statistics[1:, cv2.CC_STAT_AREA]
     letters = np.flatnonzero(areas >= max(4, 0.01 * int(ink.sum()))) + 1
-    if len(letters) < LETTERS or not _are_open(cv2, labels, letters[areas[letters - 1] >= SHAPED]):
+    shaped = letters[areas[letters - 1] >= SHAPED]
+    if len(letters) < LETTERS:
         return False
-    points = np.argwhere(strong).astype(np.float64)
-    spread = np.sqrt(np.maximum(np.linalg.eigvalsh(np.cov(points.T)), 1e-6))
-    return bool(spread[1] >= IN_A_ROW * spread[0])
+    return not len(shaped) or not _is_ruled(cv2, np.isin(labels, shaped).astype(np.uint8))
 
 
-def _are_open(cv2: Any, labels: NDArray[np.int32], letters: NDArray[np.intp]) -> bool:
-    """Letters leave much of the box around them free; the bars of a chart fill it."""
-    shares = []
-    for letter in letters.tolist():
-        points = np.argwhere(labels == letter)
-        (_, (wide, tall), _) = cv2.minAreaRect(points.astype(np.float32))
-        shares.append(len(points) / ((wide + 1) * (tall + 1)))
-    return len(shares) < LETTERS or float(np.median(shares)) <= OPEN
+def _is_ruled(cv2: Any, ink: NDArray[np.uint8]) -> bool:
+    """Whether nearly all of the outline is upright or level, as that of bars in a chart is."""
+    soft = cv2.GaussianBlur(ink.astype(np.float32), (0, 0), 1.0)
+    across, down = (np.abs(cv2.Sobel(soft, cv2.CV_32F, *way)) for way in ((1, 0), (0, 1)))
+    least, most = np.minimum(across, down), np.maximum(across, down)
+    outline = most > RULED_EDGE * most.max()
+    return float((least <= RULED_SLANT * most)[outline].mean()) >= RULED
 
 
 def _has_one_ink(marked: Floats, clean: Floats) -> bool:

@@ -63,14 +63,16 @@ def candidate_rows(stage: Stage) -> Iterator[dict[str, Any]]:
 
 
 def nearest_overall(
-    rows: Iterable[Mapping[str, Any]], nearest: int, selective: Container[str] = ()
+    rows: Iterable[Mapping[str, Any]],
+    nearest: int,
+    outstanding: Mapping[str, tuple[float, float]] | None = None,
 ) -> list[Mapping[str, Any]]:
     """Rows of the ``nearest`` pictures of the whole corpus to each of ours, in each aspect of the encoder.
 
     Items that show one picture are one picture here, however often a corpus repeats it. A pair that
-    several aspects propose is one row. Of the ``selective`` aspects the nearest is kept, and those
-    after it that stand out from the last. So are all that are as similar as no two strangers, unless
-    there are so many that they share a template.
+    several aspects propose is one row. Of the aspects in ``outstanding`` the nearest is kept, and those
+    after it that are so many times as similar as the last, or so similar at all. So are all that are
+    as similar as no two strangers, unless there are so many that they share a template.
     """
     best: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
     kept = list(rows)
@@ -79,7 +81,7 @@ def nearest_overall(
         shown = row["digest"] or row["corpus_id"]
         of_aspect[shown] = max(of_aspect.get(shown, -2.0), _score(row))
     chosen = {
-        (picture, aspect): _outstanding(record, nearest, aspect in selective)
+        (picture, aspect): _outstanding(record, nearest, (outstanding or {}).get(aspect))
         for (picture, aspect), record in best.items()
     }
     templates = crowded(kept)
@@ -107,15 +109,15 @@ def crowded(rows: Iterable[Mapping[str, Any]]) -> frozenset[str]:
     return frozenset(picture for picture, shown in alike.items() if len(shown) > HUB)
 
 
-_OUTSTANDING = 1.12  # times the similarity of the last of the nearest, which is a stranger's
-
-
-def _outstanding(record: Mapping[str, float], nearest: int, selective: bool) -> set[str]:
+def _outstanding(
+    record: Mapping[str, float], nearest: int, bars: tuple[float, float] | None
+) -> set[str]:
     ranked = sorted(record, key=lambda shown: (-record[shown], shown))[:nearest]
-    if not selective or len(ranked) < nearest or nearest < _FEWEST:
+    if bars is None or len(ranked) < nearest or nearest < _FEWEST:
         return set(ranked)
     # Where even the last is as near as a copy, there may be more copies than places.
-    bar = min(_OUTSTANDING * record[ranked[-1]], (1 + record[ranked[-1]]) / 2)
+    times, worth = bars
+    bar = min(times * record[ranked[-1]], (1 + record[ranked[-1]]) / 2, worth)
     return {ranked[0], *(shown for shown in ranked if record[shown] >= bar)}
 
 

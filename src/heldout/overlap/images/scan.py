@@ -115,8 +115,11 @@ def scan(
         if searcher is not None and searcher.takes(corpus):
             match = searcher.search(corpus, folder, settings)
             neighbours = list(candidate_rows(match.stage))
-            selective = {each.name for each in searcher.encoder.aspects if each.selective}
-            nearest = nearest_overall(neighbours, searcher.near.nearest, selective)
+            aspects = searcher.encoder.aspects
+            outstanding = {
+                each.name: (each.outstanding, each.worth) for each in aspects if each.outstanding
+            }
+            nearest = nearest_overall(neighbours, searcher.near.nearest, outstanding)
             candidates.insert(0, nearest)
             templates |= crowded(neighbours)
             result.encoder, result.nearest = searcher.encoder.identity, searcher.near.nearest
