@@ -150,7 +150,7 @@ def main() -> None:
     options = parser.parse_args()
     low, high = binomial_band(options.cells, ALPHA)
     clean, either = shares(0.0, options.cells, options.public)
-    columns = [clean, *(shares(dose, options.planted, options.public) for dose in DOSES[1:])]
+    planted = [shares(dose, options.planted, options.public)[0] for dose in DOSES[1:]]
     print(
         f"{options.cells:,} clean cells, {options.planted} for each dose, at most {PERMUTATIONS} "
         f"permutations; 99 % band of p ≤ .05: {low / options.cells:.3f}–{high / options.cells:.3f}\n"
@@ -159,7 +159,7 @@ def main() -> None:
     print(f"| test | clean: p ≤ .05 | {doses} |")
     print("|---|" + "--:|" * (len(DOSES) + 1))
     for name in clean:
-        cells = [column.get(name, 0.0) for column in (columns[0], *(c[0] for c in columns[1:]))]
+        cells = [column.get(name, 0.0) for column in (clean, *planted)]
         print(f"| {name} | {either[name]:.3f} | {' | '.join(f'{cell:.2f}' for cell in cells)} |")
 
 

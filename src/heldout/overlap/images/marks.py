@@ -61,6 +61,8 @@ TEXTURED = 1.5  # grey levels a pixel, from which on compression would leave its
 FEW_TEXTURED = 256  # pixels, from which on they stand for the picture
 UNTOUCHED = 0.5  # grey levels by which most of what is textured differs: it never was compressed
 EDITED = 2.5  # grey levels that show there
+# Grey levels, above which a picture without grain was resized or turned: it may lie a fraction of a pixel off.
+EXACT = 0.05
 GRAIN = 12.0  # times what most of the textured pixels differ by, a mark differs by more
 SOFT = 8.0  # pixels: what is softer than this has no edge, as an opacity on a film
 SHADED = 6.5  # grey levels by which a copy is nowhere lighter or darker than one tone curve says
@@ -191,17 +193,17 @@ def _compared(
 def _difference(
     cv2: Any, frame: Frame, theirs: Floats, mask: NDArray[np.bool_]
 ) -> _Difference | None:
-    untouched = _grain(cv2, frame.query, theirs, mask) <= UNTOUCHED
+    grain = _grain(cv2, frame.query, theirs, mask)
+    untouched = grain <= UNTOUCHED
     fitted = theirs if untouched else in_tone_of(theirs, frame.query, mask)
     difference = frame.query - fitted
     bar: Floats = np.full_like(difference, EDITED)
     weak = EDITED
     if not untouched:
-        grain = GRAIN * _grain(cv2, frame.query, fitted, mask)
-        # Where both have an edge, laying one a fraction of a pixel off leaves a part of its height.
-        steep = np.minimum(_steepness(cv2, frame.query), _steepness(cv2, fitted))
-        bar = np.asarray(ASTRAY * steep + min(max(grain, FAINT), STRONG), np.float32)
-        weak = WEAK
+        level = GRAIN * _grain(cv2, frame.query, fitted, mask)
+        bar, weak = np.full_like(difference, min(max(level, FAINT), STRONG)), WEAK
+    if not _lies_exactly(frame, grain):
+        bar += _astray(cv2, frame.query, fitted)
     strong = _without_specks(cv2, (np.abs(difference) > bar) & (mask | _corners(cv2, frame.inside)))
     core = cv2.erode(strong, np.ones((3, 3), np.uint8)) > 0
     share = float(strong.sum()) / float(mask.sum())
@@ -357,8 +359,11 @@ def is_altered(cv2: Any, frame: Frame, inverted: bool) -> bool:
     mask = without_margin(cv2, frame.inside)
     if mask.sum() < 256:
         return False
-    if _grain(cv2, frame.query, theirs, mask) <= UNTOUCHED:
-        return _apart(cv2, frame.query, theirs, mask) > EDITED
+    if (grain := _grain(cv2, frame.query, theirs, mask)) <= UNTOUCHED:
+        apart = np.abs(frame.query - theirs)
+        if not _lies_exactly(frame, grain):
+            apart = np.maximum(apart - _astray(cv2, frame.query, theirs), 0)
+        return _most(cv2, apart, mask) > EDITED
     if _is_altered(cv2, in_tone_of(theirs, frame.query, mask), frame.query, mask):
         return True
     changed = float(np.percentile(np.abs(theirs - frame.query)[mask], 90))
@@ -375,8 +380,23 @@ def levels_apart(cv2: Any, frame: Frame, inverted: bool) -> float:
 
 
 def _apart(cv2: Any, first: Floats, second: Floats, mask: NDArray[np.bool_]) -> float:
-    apart = cv2.blur(np.abs(first - second), (3, 3))[mask]
-    return float(np.partition(apart, -ALTERED_PIXELS)[-ALTERED_PIXELS])
+    return _most(cv2, np.abs(first - second), mask)
+
+
+def _most(cv2: Any, apart: Floats, mask: NDArray[np.bool_]) -> float:
+    """The grey levels of the dozen spots that differ most."""
+    spots = cv2.blur(apart, (3, 3))[mask]
+    return float(np.partition(spots, -ALTERED_PIXELS)[-ALTERED_PIXELS])
+
+
+def _lies_exactly(frame: Frame, grain: float) -> bool:
+    """Whether pixel lies on pixel: the two have one size, and most of them is the same."""
+    return grain <= EXACT and abs(frame.query_step - frame.candidate_step) < 1e-3
+
+
+def _astray(cv2: Any, first: Floats, second: Floats) -> Floats:
+    """Where both have an edge, laying one a fraction of a pixel off leaves a part of its height."""
+    return np.float32(ASTRAY) * np.minimum(_steepness(cv2, first), _steepness(cv2, second))
 
 
 def _grain(cv2: Any, first: Floats, second: Floats, mask: NDArray[np.bool_]) -> float:
@@ -390,9 +410,7 @@ def _grain(cv2: Any, first: Floats, second: Floats, mask: NDArray[np.bool_]) -> 
 
 def _is_altered(cv2: Any, first: Floats, second: Floats, mask: NDArray[np.bool_]) -> bool:
     left = np.minimum(unexplained(cv2, first, second, mask), unexplained(cv2, second, first, mask))
-    # Where both have an edge, laying one a fraction of a pixel off leaves a part of its height.
-    steep = np.minimum(_steepness(cv2, first), _steepness(cv2, second))
-    spots = np.maximum(left - ASTRAY * steep, 0.0)[mask]
+    spots = np.maximum(left - _astray(cv2, first, second), 0.0)[mask]
     if len(spots) <= ALTERED_PIXELS:
         return False
     bar = max(ALTERED, ALTERED_NOISE * float(np.median(spots)))
