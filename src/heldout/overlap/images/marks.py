@@ -390,8 +390,9 @@ def _most(cv2: Any, apart: Floats, mask: NDArray[np.bool_]) -> float:
 
 
 def _lies_exactly(frame: Frame, grain: float) -> bool:
-    """Whether pixel lies on pixel: the two have one size, and most of them is the same."""
-    return grain <= EXACT and abs(frame.query_step - frame.candidate_step) < 1e-3
+    """Whether pixel lies on pixel: none of the two was made smaller or larger, and most of them is the same."""
+    steps = (frame.query_step, frame.candidate_step)
+    return grain <= EXACT and all(abs(step - 1) < 1e-3 for step in steps)
 
 
 def _astray(cv2: Any, first: Floats, second: Floats) -> Floats:
