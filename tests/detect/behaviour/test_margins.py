@@ -17,7 +17,15 @@ from heldout.detect import DetectSettings, Finding, NotTestable, Outcome, ScoreT
 from heldout.detect.behaviour import margins
 from heldout.errors import InputError
 from heldout.lab.power.planted_answers import ASKED, TARGET, planted_answers
-from verdict_recipes import MODEL, Recording, faint, looked_at_by, remembered, unanswerable
+from verdict_recipes import (
+    MODEL,
+    Recording,
+    faint,
+    looked_at_by,
+    published,
+    remembered,
+    unanswerable,
+)
 from verdicts import counted_claims, detected, examined
 
 QUICK = DetectSettings(permutations=999, baselines=("r",))
@@ -337,3 +345,11 @@ def test_recorded_log_probabilities_that_cannot_be_are_refused(
     bench, answers = _files(tmp_path, logprobs)
     with pytest.raises(InputError, match=message):
         heldout.ask(bench, recorded=answers, name="m", run=tmp_path / "run")
+
+
+def test_a_smaller_gain_beside_weaker_references_confirms_nothing() -> None:
+    """The published rates of a clean model, beside references of three families that are worse."""
+    for seed in range(3):
+        recording = _by_margin(published(seed, lineages=3))
+        (claim,) = counted_claims(recording, examined(recording))
+        assert claim.status == "qualified"

@@ -155,14 +155,16 @@ def _skill(finding: Finding) -> list[Control]:
     better = {name: record for name, record in ahead.items() if record["direction"] == "seen"}
     if not ahead:
         return []
-    accuracy: Mapping[str, Mapping[str, float]] = finding.details.get("accuracy", {})
-    first = next(iter(accuracy.values()), None)
+    either: Mapping[str, Mapping[str, float]] = (
+        finding.details.get("accuracy") or finding.details.get("margin") or {}
+    )
+    first = next(iter(either.values()), None)
     right: Mapping[str, float] = finding.details.get("references_right", {})
     gains = finding.details["own"]["value"] <= 0
     if gains and first is not None and right and first["low"] > max(right.values()):
         reason = (
             "it answers the changed items as well as the originals, only gains less than the references, "
-            f"which are right in at most {max(right.values()):.2f} of the originals where it is right in "
+            f"which reach at most {max(right.values()):.2f} on the originals where it reaches "
             f"{first['value']:.2f} and has less to gain: name a reference that is as good on the originals"
         )
         return [Control(name=SKILL, outcome="missing", reason=reason)]
