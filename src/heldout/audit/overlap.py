@@ -43,6 +43,7 @@ from heldout.overlap import (
     scan,
     scan_texts,
 )
+from heldout.remote import use_cache
 from heldout.store import Run, empty_table
 from heldout.verdict import claims_frame, claims_html, findings_frame
 
@@ -148,6 +149,7 @@ def audit_overlap(
     if own is None and judge is not None:
         values["judge"] = judge
     settings = OverlapSettings.choose(settings, values)
+    use_cache(settings.cache, settings.cache_gb)
     notify = notify or _to_standard_error
     calibration = _calibration(settings, null, controls)
     asker = open_judge(settings)
@@ -224,6 +226,7 @@ def search_corpora(
     Returns:
         Why the judge stopped before it had read all candidates; None if it read all.
     """
+    use_cache(settings.cache, settings.cache_gb)
     _forget_what_rested_on_others(run, corpora)
     near = None
     if settings.near_encoder is not None:

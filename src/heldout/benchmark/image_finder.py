@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from heldout.image import (
     Nowhere,
     split_list,
 )
+from heldout.remote import RemotePath, files_below
 
 _FOLDERS = (
     "images",
@@ -227,18 +229,27 @@ class _Search:
         listed: dict[str, list[tuple[int, str]]] = {}
         n = 0
         for number, top in enumerate(self.folders):
-            for place, folders, files in os.walk(top):
-                folders[:] = sorted(name for name in folders if not name.startswith("."))
-                n += len(files) + len(folders)
+            for path in _files_below(top):
+                n += 1
                 if n > _MOST_FILES:
                     self.gave_up = True  # part of a listing would hide what else ends alike
                     return {}
-                below = Path(place).relative_to(top)
-                for file in sorted(files):
-                    stem, _, end = file.rpartition(".")
-                    if f".{end.lower()}" in IMAGE_ENDINGS:
-                        listed.setdefault(stem, []).append((number, (below / file).as_posix()))
+                stem, _, end = path.rpartition("/")[2].rpartition(".")
+                if f".{end.lower()}" in IMAGE_ENDINGS:
+                    listed.setdefault(stem, []).append((number, path))
         return listed
+
+
+def _files_below(top: Path) -> Iterator[str]:
+    """Paths below ``top``, hidden folders left out."""
+    if isinstance(top, RemotePath):
+        yield from (child.name for child in files_below(top) if "/." not in f"/{child.name}")
+        return
+    for place, folders, files in os.walk(top):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        below = Path(place).relative_to(top)
+        for file in sorted(files):
+            yield (below / file).as_posix()
 
 
 def _are_siblings(first: str, second: str) -> bool:

@@ -10,6 +10,7 @@ from typing import Any
 from heldout.benchmark.benchmark import Benchmark, canonical_metadata
 from heldout.benchmark.read import default_name
 from heldout.image import Digests, ImageError, ImageRef, byte_digest
+from heldout.remote import located
 from heldout.settings import Settings
 from heldout.store import Run, dropped_table, make_table, open_run, python_command
 
@@ -66,7 +67,7 @@ def benchmark_identity(benchmark: Benchmark) -> dict[str, Any]:
 
 def _is_rendered(source: str) -> bool:
     """True if heldout rendered the pictures: then a file beside the table describes them."""
-    path = Path(source.partition("#")[0])
+    path = located(source.partition("#")[0])
     return any((folder / DRAWN).is_file() for folder in (path, path.parent))
 
 

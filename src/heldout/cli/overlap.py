@@ -47,6 +47,7 @@ SHOWN = (
     Shown("exact"),
     Shown("text", flag="--text/--no-text"),
     Shown("ocr"),
+    *panel("Remote files", "cache DIR", "cache_gb"),
     *panel(NEAR, "encoder E", "nearest", "degrees hard=H,soft=S", "embeddings DIR"),
     *panel(
         "Paraphrases",
