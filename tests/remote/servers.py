@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import hashlib
 import http.client
 import http.server
+import json
 import os
 import random
 import re
@@ -255,3 +257,52 @@ def s3_environment(address: str) -> dict[str, str]:
         "AWS_DEFAULT_REGION": "us-east-1",
         "HELDOUT_REMOTE": os.environ.get("HELDOUT_REMOTE", ""),
     }
+
+
+class HubHandler(RangeHandler):
+    """The routes of the Hugging Face hub that HfFileSystem uses, over a folder with one commit's files."""
+
+    def _answer(self, *, send: bool) -> None:
+        server: Any = self.server
+        path = urllib.parse.unquote(urllib.parse.urlsplit(self.path).path)
+        server.seen.append((path, self.headers.get("range")))
+        name = f"/api/datasets/{server.dataset}"
+        if path in (name, f"{name}/revision/main", f"{name}/revision/{server.commit}"):
+            record = {"id": server.dataset, "sha": server.commit, "private": False, "tags": []}
+            return self._json({**record, "downloads": 0, "likes": 0, "siblings": []}, send)
+        if path.startswith(f"{name}/tree/{server.commit}"):
+            below = path.removeprefix(f"{name}/tree/{server.commit}").strip("/")
+            folder = Path(self.directory) / below
+            if not folder.is_dir():
+                return self._missing("EntryNotFound", send)
+            return self._json([self._entry(child) for child in sorted(folder.iterdir())], send)
+        if path.startswith(f"/datasets/{server.dataset}/resolve/{server.commit}/"):
+            self.path = path.removeprefix(f"/datasets/{server.dataset}/resolve/{server.commit}")
+            return super()._answer(send=send)
+        return self._missing("RepoNotFound", send)
+
+    def _entry(self, path: Path) -> dict[str, Any]:
+        place = path.relative_to(self.directory).as_posix()
+        oid = hashlib.sha1(place.encode()).hexdigest()
+        if path.is_dir():
+            return {"type": "directory", "oid": oid, "size": 0, "path": place}
+        data = path.read_bytes()
+        return {
+            "type": "file",
+            "oid": hashlib.sha1(data).hexdigest(),
+            "size": len(data),
+            "path": place,
+        }
+
+    def _json(self, value: Any, send: bool) -> None:
+        self._reply(200, json.dumps(value).encode(), send, content_type="application/json")
+
+    def _missing(self, code: str, send: bool) -> None:
+        self._reply(404, b"{}", send, x_error_code=code, content_type="application/json")
+
+
+def hub_server(folder: Path, dataset: str, commit: str) -> Any:
+    server: Any = web_server(folder)
+    server.RequestHandlerClass = functools.partial(HubHandler, directory=str(folder))
+    server.dataset, server.commit = dataset, commit
+    return server

@@ -22,7 +22,7 @@ from heldout.benchmark.readers import FileRow
 from heldout.benchmark.readers.delimited import DelimitedReader
 from heldout.benchmark.source import ALIASES, BenchmarkSource, parse_source, split_of
 from heldout.errors import InputError
-from heldout.remote import located, pinned, refresh
+from heldout.remote import bare_name, located, pinned, refresh
 from heldout.store import OUT_OF_MEMORY, Dropped
 
 _LOOK_AHEAD = 200  # rows looked at before deciding what the columns mean
@@ -379,7 +379,7 @@ def default_name(source: str | BenchmarkSource, preset: str | None) -> str:
         return preset
     source = parse_source(source)
     path = source.path
-    stem = path.stem if path.is_file() else _published_name(path) or path.name
+    stem = path.stem if path.is_file() else _published_name(path) or bare_name(path)
     selection = "-".join(source.selection.values())
     return f"{stem or 'benchmark'}-{selection}" if selection else stem or "benchmark"
 

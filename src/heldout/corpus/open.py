@@ -33,7 +33,7 @@ from heldout.corpus.webdataset import Img2DatasetCorpus, WebDatasetCorpus, is_im
 from heldout.corpus.zip_corpus import ZipCorpus
 from heldout.errors import InputError
 from heldout.image import IMAGE_ENDINGS
-from heldout.remote import located
+from heldout.remote import bare_name, located
 from heldout.store import Dropped
 
 # Files without anything to search are an error at once, not a search that finds nothing.
@@ -348,7 +348,7 @@ def _refuse_selection(request: CorpusRequest) -> None:
 
 def _name(source: BenchmarkSource) -> str:
     path = source.path
-    stem = path.name if path.is_dir() else path.name.partition(".")[0]
+    stem = bare_name(path) if path.is_dir() else path.name.partition(".")[0]
     if is_pattern(source.location):
         stem = FileSet(source.location, ()).root().name
     parts = [stem or path.resolve().name or "corpus", *source.selection.values()]

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     )
     from heldout.remote.listing import cache_folder, files_below, files_beside, refresh
     from heldout.remote.matrix import RemoteMatrix, open_rows
-    from heldout.remote.path import RemotePath, located, number_of, ranges, remember
+    from heldout.remote.path import RemotePath, bare_name, located, number_of, ranges, remember
     from heldout.remote.stores import (
         CHANGED,
         LOST,
@@ -34,6 +34,7 @@ __all__ = [
     "RemoteError",
     "RemoteMatrix",
     "RemotePath",
+    "bare_name",
     "cache_folder",
     "files_below",
     "files_beside",

@@ -98,7 +98,7 @@ def without_secrets(location: str) -> str:
             f"the store's own tools look for them (environment or configuration file)"
         )
     if scheme not in (*WEB, "az", "abfs"):
-        return location  # "?" is part of a name
+        return location.rstrip("/")  # "?" is part of a name
     path = unquote(parts.path) if scheme in WEB else parts.path
     clean = f"{scheme}://{host}{path}"
     if login or parts.query:
@@ -107,7 +107,7 @@ def without_secrets(location: str) -> str:
         others = tuple(secret for secret in known.secrets if secret.prefix != prefix)
         secret = Secret(prefix, login, parts.query)
         _write(Access(known.cache, known.cache_bytes, (*others, secret)))
-    return clean
+    return clean.rstrip("/")
 
 
 def harmless(text: str) -> str:

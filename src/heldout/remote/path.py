@@ -218,6 +218,12 @@ def ranges(path: str | Path) -> Any:
     return place.open_ranges() if isinstance(place, RemotePath) else place
 
 
+def bare_name(path: Path) -> str:
+    """A folder's name; of a dataset on the hub without its revision."""
+    is_dataset = isinstance(path, RemotePath) and path.parts[0] == "hf:"
+    return path.name.partition("@")[0] if is_dataset else path.name
+
+
 def number_of(mark: str) -> int:
     """A mark as a number, where a time of modification is expected."""
     return int.from_bytes(hashlib.blake2b(mark.encode(), digest_size=7).digest(), "big")
