@@ -189,7 +189,8 @@ class RangeHandler(http.server.SimpleHTTPRequestHandler):
         path = Path(self.translate_path(address.path))
         if path.is_dir():
             if not address.path.endswith("/"):
-                return self._reply(301, b"", send, location=address.path + "/")
+                query = f"?{address.query}" if address.query else ""
+                return self._reply(301, b"", send, location=f"{address.path}/{query}")
             names = [f"{p.name}/" if p.is_dir() else p.name for p in sorted(path.iterdir())]
             links = "".join(f'<a href="{urllib.parse.quote(n)}">{n}</a>' for n in ["../", *names])
             return self._reply(200, f"<html>{links}".encode(), send, content_type="text/html")

@@ -168,7 +168,11 @@ class _Look(Protocol):
 
 class _Local:
     def __init__(self, root: str) -> None:
-        self._inside = os.path.realpath(root)
+        inside = Path(os.path.realpath(root))
+        self._inside = [inside]
+        if "snapshots" in inside.parts:  # of the hub's cache, which keeps its files in blobs/
+            cache = Path(*inside.parts[: inside.parts.index("snapshots")])
+            self._inside.append(cache / "blobs")
 
     def sidecar(self, path: str) -> bytes | None:
         try:
@@ -192,7 +196,7 @@ class _Local:
             mode = os.lstat(path).st_mode
             if stat.S_ISLNK(mode):
                 target = os.path.realpath(path)
-                if target != self._inside and not target.startswith(self._inside + os.sep):
+                if not any(Path(target).is_relative_to(folder) for folder in self._inside):
                     detail = f"points to {target}; open a folder that holds the link and its target"
                     return "link outside the corpus", readable(detail)
                 mode = Path(target).stat().st_mode

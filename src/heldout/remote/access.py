@@ -21,7 +21,7 @@ VARIABLE = "HELDOUT_REMOTE"
 WEB = ("https", "http")
 SCHEMES = ("s3", "gs", "az", "abfs", *WEB, "hf")
 _ADDRESS = re.compile(rf"({'|'.join(SCHEMES)}):/(?=/|[^/])(/?)", re.IGNORECASE)
-_PATTERN = re.compile(r"[{*\[]")
+_PATTERN = re.compile(r"[{*\[].*")
 _SECRET_NAMES = re.compile(
     r"SECRET|TOKEN|PASSWORD|CREDENTIAL|ACCESS_KEY|ACCOUNT_KEY|CONNECTION_STRING|SAS"
 )
@@ -29,11 +29,16 @@ _SECRET_NAMES = re.compile(
 
 @dataclass(frozen=True)
 class Secret:
-    """The credentials of the addresses that begin with ``prefix``."""
+    """The credentials of one address and of those below it; "…*" stands for all that begin like that."""
 
-    prefix: str
+    address: str
     login: str = ""  # user:password
     query: str = ""
+
+    def fits(self, address: str) -> bool:
+        if self.address.endswith("*"):
+            return address.startswith(self.address[:-1])
+        return address == self.address or address.startswith(f"{self.address}/")
 
 
 @dataclass(frozen=True)
@@ -46,8 +51,8 @@ class Access:
 
     def secret(self, address: str) -> Secret:
         """The credentials that the user gave for an address; empty ones if none."""
-        fitting = [secret for secret in self.secrets if address.startswith(secret.prefix)]
-        return max(fitting, key=lambda secret: len(secret.prefix), default=Secret(""))
+        fitting = [secret for secret in self.secrets if secret.fits(address)]
+        return max(fitting, key=lambda secret: len(secret.address), default=Secret(""))
 
 
 def access() -> Access:
@@ -100,14 +105,13 @@ def without_secrets(location: str) -> str:
     if scheme not in (*WEB, "az", "abfs"):
         return location.rstrip("/")  # "?" is part of a name
     path = unquote(parts.path) if scheme in WEB else parts.path
-    clean = f"{scheme}://{host}{path}"
+    clean = f"{scheme}://{host}{path}".rstrip("/")
     if login or parts.query:
-        prefix = _PATTERN.split(clean, maxsplit=1)[0]
         known = access()
-        others = tuple(secret for secret in known.secrets if secret.prefix != prefix)
-        secret = Secret(prefix, login, parts.query)
+        secret = Secret(_PATTERN.sub("*", clean, count=1), login, parts.query)
+        others = tuple(other for other in known.secrets if other.address != secret.address)
         _write(Access(known.cache, known.cache_bytes, (*others, secret)))
-    return clean.rstrip("/")
+    return clean
 
 
 def harmless(text: str) -> str:

@@ -392,7 +392,7 @@ class FileSystem:
         import fsspec
 
         options: dict[str, Any] = {"use_listings_cache": False}
-        query = next((s.query for s in access().secrets if s.prefix.startswith(f"{scheme}:")), "")
+        query = next((s.query for s in access().secrets if s.address.startswith(f"{scheme}:")), "")
         if query:
             options["sas_token"] = query
         self._system = fsspec.filesystem(self._kind.protocol, **options)
