@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import base64
+import json
 import logging
 from pathlib import Path
 
 import pytest
 from test_remote_corpora import contents, folder_of_images, tars, zips
 
-from heldout.benchmark import parse_source
+from heldout.benchmark import parse_source, read_benchmark
 from heldout.corpus import open_corpus
 from heldout.errors import InputError
+from heldout.image import ImageError
 from heldout.remote import NO_RANGES, RemoteError, located, use_cache
 
 
@@ -92,3 +94,13 @@ def test_credentials_do_not_belong_in_addresses_of_stores() -> None:
 def test_a_web_page_is_no_corpus(web) -> None:
     with pytest.raises(InputError, match="does not exist"):
         open_corpus(f"{web.address}/nothing.tar")
+
+
+def test_a_signed_file_is_read_though_its_neighbours_are_closed(web) -> None:
+    rows = [{"image": "x.png", "question": f"What is {n}?", "answer": "a"} for n in range(3)]
+    (web.folder / "bench.json").write_text(json.dumps(rows))
+    web.signature = "sig=s3cr3t"
+    benchmark = read_benchmark(f"{web.address}/bench.json?sig=s3cr3t")
+    assert len(benchmark) == 3
+    with pytest.raises(ImageError, match="missing image"):
+        benchmark.images[0].read()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import re
@@ -18,7 +19,7 @@ from heldout.image import (
     Nowhere,
     split_list,
 )
-from heldout.remote import RemotePath, files_below
+from heldout.remote import RemoteError, RemotePath, files_below
 
 _FOLDERS = (
     "images",
@@ -80,10 +81,13 @@ class ImageFinder:
                 split,
                 f"images/{split}",
             ]
+        _list_once(self.bases[0])
         for _ in range(2):  # images/ and images/val2017/
             for base in list(self.bases):
-                paths = [base / name for name in names if (base / name).is_dir()]
+                paths = [base / name for name in names if _is_folder(base / name)]
                 self.bases += [place for place in paths if place not in self.bases]
+                for place in paths:
+                    _list_once(place)
         searched = [place]
         if images is None:
             top = folder or root
@@ -243,7 +247,8 @@ class _Search:
 def _files_below(top: Path) -> Iterator[str]:
     """Paths below ``top``, hidden folders left out."""
     if isinstance(top, RemotePath):
-        yield from (child.name for child in files_below(top) if "/." not in f"/{child.name}")
+        with contextlib.suppress(RemoteError):  # it may be closed to us
+            yield from (child.name for child in files_below(top) if "/." not in f"/{child.name}")
         return
     for place, folders, files in os.walk(top):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
@@ -279,6 +284,19 @@ def _image_folders_beside(root: Path) -> list[Path]:
 
 def _words(name: str) -> set[str]:
     return set(re.findall(r"[a-z]+|\d+", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).lower()))
+
+
+def _list_once(folder: Path) -> None:
+    """Of a folder elsewhere: one listing spares a request for each name that is tried below it."""
+    if isinstance(folder, RemotePath):
+        folder.list_names()
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except RemoteError:  # an address may be open and its neighbours closed
+        return False
 
 
 def _is_file(path: Path) -> bool:

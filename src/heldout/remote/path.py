@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
 import functools
 import hashlib
 import io
+import itertools
 import os
 import stat
 from collections import OrderedDict
@@ -23,6 +25,11 @@ _REMEMBERED = 20_000  # addresses whose facts are kept
 _BUFFER = 1 << 16
 LARGEST = 512 << 20  # bytes that read_bytes reads at once; a larger file is read by ranges
 
+_LISTED = 50_000  # entries of a folder that is listed to spare single requests
+_FOLDERS = 64  # such folders
+
+# What a folder holds, where that was asked for; None where it holds too much or may not be listed.
+_names: OrderedDict[str, frozenset[str] | None] = OrderedDict()
 # Facts by address: None where there is neither a file nor a folder. Forgotten when a source is opened.
 _FOLDER = Facts(-1, "folder")
 _facts: OrderedDict[str, Facts | None] = OrderedDict()
@@ -38,6 +45,7 @@ def located(location: str | Path) -> Path:
 def forget() -> None:
     """Ask the stores again: what was known about their files may be old."""
     _facts.clear()
+    _names.clear()
     forget_bytes()
 
 
@@ -85,6 +93,9 @@ class RemotePath(PosixPath):
             return None
         if address in _facts:
             return _facts[address]
+        beside = _names.get(str(self.parent))
+        if beside is not None and self.name not in beside:
+            return None
         facts = facts_of(address)
         if facts is None and self._is_folder(address):
             facts = _FOLDER
@@ -193,6 +204,19 @@ class RemotePath(PosixPath):
                 yield child
             if not token:
                 return
+
+    def list_names(self) -> None:
+        """Learn what is in this folder, so that nothing is asked about names that are not."""
+        address = str(self)
+        if address in _names:
+            return
+        names: frozenset[str] | None = None
+        with contextlib.suppress(RemoteError, FileNotFoundError):
+            entries = list(itertools.islice((child.name for child in self.children()), _LISTED + 1))
+            names = frozenset(entries) if len(entries) <= _LISTED else None
+        _names[address] = names
+        while len(_names) > _FOLDERS:
+            _names.popitem(last=False)
 
     def glob(self, pattern: str, **_: Any) -> Iterator[Self]:  # type: ignore[override]
         """Of one or several levels, without ``**``."""

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from heldout.errors import HeldoutError, blame_the_machine
-from heldout.remote.access import harmless
+from heldout.remote.access import WEB, harmless
 from heldout.remote.stores import (
     CHANGED,
     LOST,
@@ -85,7 +85,7 @@ def persist(address: str, action: Callable[[], Value]) -> Value:
             problem = harmless(f"{type(error).__name__}: {error}")
             if isinstance(error, PermissionError) or _status(error) in (401, 403):
                 refusals += 1
-                if refusals == _REFUSALS:
+                if refusals == _REFUSALS or split(address)[0] in WEB:
                     detail = f"{problem}; are the credentials expired or missing?"
                     raise RemoteError(REFUSED, detail, address) from None
                 renew_stores()
