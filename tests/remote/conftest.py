@@ -13,7 +13,7 @@ sys.path.append(str(Path(__file__).parent))
 
 import servers
 
-from heldout.remote import VARIABLE, listing, path, stores, transfer
+from heldout.remote import VARIABLE, _transfer, listing, path, stores
 
 
 @pytest.fixture(scope="session")
@@ -45,8 +45,8 @@ def _fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Nothing known of stores, nothing cached, short waits."""
     monkeypatch.setenv("HELDOUT_CACHE", str(tmp_path / "machine-cache"))
     monkeypatch.setenv(VARIABLE, "")
-    monkeypatch.setattr(transfer, "FIRST_WAIT", 0.001)
-    monkeypatch.setattr(transfer, "_lost", {})
+    monkeypatch.setattr(_transfer, "FIRST_WAIT", 0.001)
+    monkeypatch.setattr(_transfer, "_lost", {})
 
     def forget() -> None:
         stores.renew_stores()

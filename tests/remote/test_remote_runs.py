@@ -141,16 +141,26 @@ def test_no_credential_is_in_a_run_or_its_output(
     address = web.address.replace("://", "://ann:pass-word@") + "/in"
     query = "?X-Amz-Credential=AKIACREDENTIAL&sig=s3cr3t-signature"
     done = run_inside(
-        "overlap", f"{address}{query}", "--against", f"{address}/{query}",
-        "--out", tmp_path / "run", "--encoder", "none",
-    )  # fmt: skip
+        "overlap",
+        f"{address}{query}",
+        "--against",
+        f"{address}/{query}",
+        "--out",
+        tmp_path / "run",
+        "--encoder",
+        "none",
+    )
     assert done.returncode == 0, done.stderr
     assert len(pl.read_parquet(tmp_path / "run/tables/matches.parquet")) == 3
     web.signature = "the signature has expired"
     failed = run_inside(
-        "overlap", f"{address}{query}", "--against", f"{address}/{query}",
-        "--out", tmp_path / "run2",
-    )  # fmt: skip
+        "overlap",
+        f"{address}{query}",
+        "--against",
+        f"{address}/{query}",
+        "--out",
+        tmp_path / "run2",
+    )
     assert failed.returncode == 2
     assert REFUSED in failed.stderr
     texts = [*texts_below(tmp_path), done.stdout, done.stderr, failed.stdout, failed.stderr]

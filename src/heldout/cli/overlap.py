@@ -27,7 +27,7 @@ from heldout.cli.options import (
     parse_map,
     per_second,
 )
-from heldout.cli.outline_show import print_dropped, print_outline
+from heldout.cli.outline_show import print_dropped, print_outline, print_sources
 from heldout.cli.show import complain, console, print_claims, print_json
 from heldout.cure import write_gate
 from heldout.overlap import OverlapSettings
@@ -160,6 +160,7 @@ def overlap_command(
         print_json(record if gate_result is None else {**record, "gate": gate_result.as_json()})
     else:
         print_outline(outline_of(result.run))
+        print_sources(result.sources)
         print_dropped(result.run, ("benchmark", "corpus"))
         if verbose:
             console().print()

@@ -18,10 +18,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
+from heldout.remote._transfer import persist, split
 from heldout.remote.access import is_remote
 from heldout.remote.path import RemotePath, forget, remember
 from heldout.remote.stores import Child, Facts, open_store
-from heldout.remote.transfer import persist, split
 
 _CONTINUED = 24 * 3600.0  # seconds; an older beginning is not worth continuing
 _COMPLETE = b"null\n"

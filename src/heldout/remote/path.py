@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path, PosixPath
 from typing import Any, Self, cast
 
-from heldout.remote import cache
+from heldout.remote import _cache
+from heldout.remote._transfer import RemoteFile, facts_of, fetch_whole, forget_bytes, persist, split
 from heldout.remote.access import SCHEMES, is_remote
 from heldout.remote.stores import Child, Facts, RemoteError, open_store
-from heldout.remote.transfer import RemoteFile, facts_of, fetch_whole, forget_bytes, persist, split
 
 _REMEMBERED = 20_000  # addresses whose facts are kept
 _BUFFER = 1 << 16
@@ -170,7 +170,7 @@ class RemotePath(PosixPath):
             raise FileNotFoundError(2, "there is no such file", str(self))
         if facts is _FOLDER:
             raise IsADirectoryError(21, "it is a folder", str(self))
-        if (copy := cache.copy_of(str(self), facts)) is not None:
+        if (copy := _cache.copy_of(str(self), facts)) is not None:
             return copy
         raw = RemoteFile(str(self), facts, ahead=ahead)
         return io.BufferedReader(raw, _BUFFER) if ahead else raw
@@ -179,7 +179,7 @@ class RemotePath(PosixPath):
         address = self._address()
         if address is None:
             raise FileNotFoundError(2, "there is no such file", str(self))
-        if cache.is_on():
+        if _cache.is_on():
             with self.open("rb") as file:
                 return bytes(file.read())
         data = fetch_whole(address, LARGEST)

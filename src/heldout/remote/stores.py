@@ -445,10 +445,10 @@ def pinned(location: str) -> str:
     name, _, revision = named.partition("@")
     if kind != "datasets" or not owner or not name:
         raise InputError(f"{location}: expected hf://datasets/owner/name, or …/name@revision")
-    from heldout.remote.transfer import persist
+    from heldout.remote._transfer import persist
 
-    found = persist(
+    dataset = persist(
         location,
         lambda: HfApi().dataset_info(f"{owner}/{name}", revision=unquote(revision) or None),
     )
-    return f"hf://datasets/{owner}/{name}@{found.sha}" + (f"/{below}" if below else "")
+    return f"hf://datasets/{owner}/{name}@{dataset.sha}" + (f"/{below}" if below else "")

@@ -9,15 +9,15 @@ import servers
 from test_remote_corpora import contents, write_tar
 
 from heldout.corpus import open_corpus
-from heldout.remote import CHANGED, LOST, REFUSED, RemoteError, located, transfer
+from heldout.remote import CHANGED, LOST, REFUSED, RemoteError, _transfer, located
 from heldout.store import MAY_PASS, Dropped
 
 
 @pytest.fixture
 def tar(tmp_path: Path, picture, s3: str, bucket: str, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A tar of 400 pictures, also in the bucket; it is read in a dozen ranges."""
-    monkeypatch.setattr(transfer, "BLOCK", 100_000)
-    monkeypatch.setattr(transfer, "_FIRST", 50_000)
+    monkeypatch.setattr(_transfer, "BLOCK", 100_000)
+    monkeypatch.setattr(_transfer, "_FIRST", 50_000)
     folder = tmp_path / "data"
     folder.mkdir()
     write_tar(folder / "000.tar", picture, 400)
@@ -67,7 +67,7 @@ def test_a_store_that_stays_away_costs_the_rest_of_the_shard_and_says_so(
     assert "members" in problem.detail
     assert 10 < len(items) < 400
     assert problem.reason in MAY_PASS  # the same command tries this shard again
-    assert proxy.faults["reset"] == transfer.TRIES
+    assert proxy.faults["reset"] == _transfer.TRIES
 
 
 def test_a_host_that_was_given_up_is_not_tried_as_often_again(proxy, bucket: str) -> None:
@@ -76,7 +76,7 @@ def test_a_host_that_was_given_up_is_not_tried_as_often_again(proxy, bucket: str
         located(f"s3://{bucket}/x").exists()
     with pytest.raises(RemoteError, match=LOST):
         located(f"s3://{bucket}/y").exists()
-    assert proxy.faults["throttle"] == transfer.TRIES + 2
+    assert proxy.faults["throttle"] == _transfer.TRIES + 2
 
 
 def test_an_object_that_changes_while_it_is_read_is_not_mixed(
@@ -103,7 +103,7 @@ def test_expired_credentials_are_read_anew_once(
     proxy.plan = lambda method, path: next(replies, "")
     assert located(f"s3://{bucket}/000.tar").is_file()
     proxy.plan = lambda method, path: "refuse"
-    monkeypatch.setattr(transfer, "_lost", {})
+    monkeypatch.setattr(_transfer, "_lost", {})
     with pytest.raises(RemoteError, match=f"{REFUSED}.*expired") as caught:
         located(f"s3://{bucket}/001.tar").is_file()
     assert servers.SECRET not in str(caught.value)

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from heldout.errors import blame_the_machine
+from heldout.remote._transfer import BLOCK, fetch, fetch_whole
 from heldout.remote.access import access
 from heldout.remote.stores import NO_RANGES, Facts, RemoteError
-from heldout.remote.transfer import BLOCK, fetch, fetch_whole
 from heldout.store import exclusive
 
 _COPY, _PART = ".copy", ".part"
