@@ -94,9 +94,9 @@ class FolderCorpus:
             try:
                 look = _Remote(root, names)
             except OSError as error:
-                reason = reason_of(error, "unreadable folder")
+                why = reason_of(error, "unreadable folder")
                 detail = f"{error.strerror}; none of its {len(names):,} files is read"
-                yield Dropped("corpus", shard.id, reason, detail, scope="many")
+                yield Dropped("corpus", shard.id, why, detail, scope="many")
                 return
         for name in runs:
             detail = "written by heldout; it is not part of the corpus"

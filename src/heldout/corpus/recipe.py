@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
-import yaml
+import yaml  # type: ignore[import-untyped]
 from pydantic import Field, field_validator
 
 from heldout.benchmark import canonical_value

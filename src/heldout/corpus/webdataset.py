@@ -119,9 +119,9 @@ class _TarReader:
             blame_the_machine(error)
             if sample is not None:
                 yield from self._finish(sample)
-            reason = reason_of(error, "tar cut short")
+            why = reason_of(error, "tar cut short")
             detail = f"{self.path}: {error}; {self._read_until()}"
-            yield Dropped("corpus", self.shard, reason, detail, scope="many")
+            yield Dropped("corpus", self.shard, why, detail, scope="many")
             return
         if sample is not None:
             yield from self._finish(sample)

@@ -171,8 +171,8 @@ def files_beside(root: RemotePath, names: list[str]) -> set[str]:
     present: set[str] = set()
     if not store.flat:
         for parent in dict.fromkeys(name.rpartition("/")[0] for name in names):
-            children = (root / parent).children()
-            present.update(f"{parent}/{child.name}".lstrip("/") for child in children)
+            below = (root / parent).children()
+            present.update(f"{parent}/{child.name}".lstrip("/") for child in below)
         return present
     after, end, more = min(stems), f"{max(stems)}.~", True
     while more and after <= end:

@@ -48,13 +48,15 @@ class RemoteMatrix:
             first, stop, step = rows.indices(len(self))
             return self._rows(first, max(first, stop))[::step] if step > 0 else self[:][rows]
         if isinstance(rows, int | np.integer):
-            return self._rows(int(rows) % len(self), int(rows) % len(self) + 1)[0]
+            row: NDArray[Any] = self._rows(int(rows) % len(self), int(rows) % len(self) + 1)[0]
+            return row
         numbers = np.arange(len(self))[np.asarray(rows)]
         if not len(numbers):
             return np.empty((0, *self.shape[1:]), self.dtype)
         first, stop = int(numbers.min()), int(numbers.max()) + 1
         if stop - first <= _SPREAD * len(numbers):  # one range is cheaper than many
-            return self._rows(first, stop)[numbers - first]
+            chosen: NDArray[Any] = self._rows(first, stop)[numbers - first]
+            return chosen
         return np.stack([self._rows(int(number), int(number) + 1)[0] for number in numbers])
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:

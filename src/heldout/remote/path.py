@@ -149,7 +149,7 @@ class RemotePath(PosixPath):
 
     # What is in it.
 
-    def open(self, mode: str = "r", *args: Any, **options: Any) -> Any:  # type: ignore[override]
+    def open(self, mode: str = "r", *args: Any, **options: Any) -> Any:
         if set(mode) - set("rbt"):
             raise OSError(30, "remote files are only read", str(self))
         file: Any = self._opened(ahead=True)
