@@ -15,9 +15,10 @@ from typing import Any
 
 import polars as pl
 
+from heldout.audit._by_source import SOURCES, read_sources, write_sources
 from heldout.audit.conclusion import Conclusion, conclude
 from heldout.benchmark import Benchmark, CheckSettings, check, open_verb_run, read_benchmark
-from heldout.corpus import Corpus, open_corpus
+from heldout.corpus import Corpus, is_recipe, open_corpus, open_recipe
 from heldout.engine import Engine, open_engine, progress
 from heldout.errors import HeldoutError, InputError, require
 from heldout.evidence import leaks
@@ -43,6 +44,7 @@ from heldout.overlap import (
     scan,
     scan_texts,
 )
+from heldout.remote import use_cache
 from heldout.store import Run, empty_table
 from heldout.verdict import claims_frame, claims_html, findings_frame
 
@@ -78,6 +80,11 @@ class OverlapResult:
     def leaks(self) -> pl.DataFrame:
         """One row per item and corpus: what leaked, and how it is known."""
         return leaks(self.run)
+
+    @property
+    def sources(self) -> pl.DataFrame:
+        """Of a search against a recipe: its sources, their weights, and what of the benchmark each holds."""
+        return read_sources(self.run)
 
     @property
     def claims(self) -> pl.DataFrame:
@@ -124,8 +131,8 @@ def audit_overlap(
 
     Args:
         benchmark: What is protected: a benchmark, or where one is read from.
-        against: What it may have leaked into: corpora, or where they are read from; ``NAME=SOURCE``
-            gives one a name.
+        against: What it may have leaked into: corpora, or where they are read from (a path, an address, or a
+            recipe of a training mixture, ``corpora.yaml``); ``NAME=SOURCE`` gives one a name.
         run: Run folder, new or of the same benchmark; default: a new one below ``heldout-runs``.
         engine: Where the search runs: ``local``, ``ray``, ``ray://HOST:PORT``, or an opened engine.
         settings: All settings; or give them by name as further arguments.
@@ -148,6 +155,7 @@ def audit_overlap(
     if own is None and judge is not None:
         values["judge"] = judge
     settings = OverlapSettings.choose(settings, values)
+    use_cache(settings.cache, settings.cache_gb)
     notify = notify or _to_standard_error
     calibration = _calibration(settings, null, controls)
     asker = open_judge(settings)
@@ -160,7 +168,8 @@ def audit_overlap(
         raise InputError(
             "against: no corpus was given: give what the benchmark may have leaked into"
         )
-    corpora = [opened_corpus(source) for source in several]
+    corpora = [corpus for source in several for corpus in opened_corpora(source)]
+    mixture = any(not isinstance(source, Corpus) and is_recipe(source) for source in several)
     opened = (
         open_engine(engine, workers) if isinstance(engine, str) else contextlib.nullcontext(engine)
     )
@@ -201,6 +210,10 @@ def audit_overlap(
             judge=ModelJudge.of(run, asker, quiet=quiet) if asker is not None else own,
             quiet=quiet,
         )
+        if mixture:
+            write_sources(run, corpora)
+        else:
+            (run.path / SOURCES).unlink(missing_ok=True)
         conclusion = conclude(run, quiet=quiet)
     if ended is not None:  # tables and report hold what the judge said by then; the rest is unsure
         raise ended
@@ -224,6 +237,7 @@ def search_corpora(
     Returns:
         Why the judge stopped before it had read all candidates; None if it read all.
     """
+    use_cache(settings.cache, settings.cache_gb)
     _forget_what_rested_on_others(run, corpora)
     near = None
     if settings.near_encoder is not None:
@@ -299,6 +313,16 @@ def _control(text: str) -> ControlSet:
             f"example rad=data/vqa_rad/images:in-domain"
         )
     return ControlSet(opened_corpus(source), _DOMAINS[domain])
+
+
+def opened_corpora(source: CorpusSource) -> list[Corpus]:
+    """The corpora at a source: one, or all that a recipe names."""
+    if isinstance(source, Corpus) or not is_recipe(source):
+        return [opened_corpus(source)]
+    named = re.fullmatch(r"([A-Za-z0-9_.-]+)=(.+)", str(source))
+    if named is None or Path(source).exists():
+        return open_recipe(source)
+    return open_recipe(named[2], f"{named[1]}-")
 
 
 def opened_corpus(source: CorpusSource) -> Corpus:

@@ -27,7 +27,7 @@ from heldout.cli.options import (
     parse_map,
     per_second,
 )
-from heldout.cli.outline_show import print_dropped, print_outline
+from heldout.cli.outline_show import print_dropped, print_outline, print_sources
 from heldout.cli.show import complain, console, print_claims, print_json
 from heldout.cure import write_gate
 from heldout.overlap import OverlapSettings
@@ -47,6 +47,7 @@ SHOWN = (
     Shown("exact"),
     Shown("text", flag="--text/--no-text"),
     Shown("ocr"),
+    *panel("Remote files", "cache DIR", "cache_gb"),
     *panel(NEAR, "encoder E", "nearest", "degrees hard=H,soft=S", "embeddings DIR"),
     *panel(
         "Paraphrases",
@@ -159,6 +160,7 @@ def overlap_command(
         print_json(record if gate_result is None else {**record, "gate": gate_result.as_json()})
     else:
         print_outline(outline_of(result.run))
+        print_sources(result.sources)
         print_dropped(result.run, ("benchmark", "corpus"))
         if verbose:
             console().print()

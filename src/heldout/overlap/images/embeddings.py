@@ -36,6 +36,7 @@ from heldout.overlap.images.embed import (
 )
 from heldout.overlap.images.encoder import Encoder, open_encoder, parts, require_same
 from heldout.overlap.images.salvage import ShardSalvage
+from heldout.remote import located
 from heldout.store import FAILED, MAY_PASS, Dropped, Run, exclusive, write_json
 
 PARTS = "parts-1"  # how pictures are cut (overlap/images/encoder.py): rows of another cut are other rows
@@ -315,7 +316,7 @@ def _already_embedded(corpus: EmbeddingCorpus, encoder: Encoder) -> EmbeddedCorp
     whose: dict[Path, SavedEmbeddings | None] = {}
     for shard in corpus.shards():
         matrix, metadata = shard.payload
-        folder = Path(matrix).parent
+        folder = located(matrix).parent
         for place in (folder, folder.parent):
             if place not in whose:
                 whose[place] = read_identity(place)
