@@ -135,7 +135,7 @@ def benchmark_pictures(run: Run, identity: str | None = None) -> BenchmarkEmbedd
 
 
 def _gathered(stage: Stage, encoder: Encoder) -> Queries:
-    tables = [pq.read_table(path) for path in stage.parts("queries")]
+    tables = list(stage.parts("queries"))
     rows = [_rows(table) for table in tables]
     empty = np.zeros((0, encoder.dimension), np.float32)
     return Queries(
@@ -293,7 +293,7 @@ def _encoded(
     parts = (
         [matrices[index] for index in sorted(matrices)]
         if stage is None
-        else [_matrix(pq.read_table(path)) for path in stage.parts(_TABLE)]
+        else [_matrix(table) for table in stage.parts(_TABLE)]
     )
     rows = np.concatenate([np.zeros((0, dimension), np.float32), *parts])
     if len(rows) != len(things):

@@ -10,8 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import pyarrow.parquet as pq
-
 from heldout import __version__
 from heldout.benchmark import Benchmark, benchmark_identity, items_table
 from heldout.corpus import Corpus, Shard, corpus_fingerprint
@@ -254,8 +252,8 @@ def _verify(
 def _copies(stage: Stage) -> set[tuple[str, str]]:
     """(picture, corpus item) of the pairs that were found to be copies."""
     pairs: set[tuple[str, str]] = set()
-    for path in stage.parts("matches"):
-        for row in pq.read_table(path, columns=["relation", "corpus_id", "evidence"]).to_pylist():
+    for table in stage.parts("matches"):
+        for row in table.select(["relation", "corpus_id", "evidence"]).to_pylist():
             if row["relation"] in COPIES:
                 pairs.add((json.loads(row["evidence"])["benchmark_pixels"], row["corpus_id"]))
     return pairs
@@ -263,11 +261,7 @@ def _copies(stage: Stage) -> set[tuple[str, str]]:
 
 def _lost_by_encoder(dropped: list[Dropped], stage: Stage) -> list[Dropped]:
     """What was lost while it was embedded, and had been compared by its hashes before."""
-    known = {
-        name
-        for path in stage.parts("dropped")
-        for name in pq.read_table(path, columns=["id"]).column(0).to_pylist()
-    }
+    known = {name for table in stage.parts("dropped") for name in table.column("id").to_pylist()}
     return [row for row in dropped if row.id not in known]
 
 
@@ -325,8 +319,8 @@ def _matched_digests(stages: list[Stage]) -> set[str]:
 def _column(stages: list[Stage], table: str, name: str) -> Iterator[str]:
     """The values of one column in the parts of every stage."""
     for stage in stages:
-        for path in stage.parts(table):
-            yield from pq.read_table(path, columns=[name]).column(0).to_pylist()
+        for part in stage.parts(table):
+            yield from part.column(name).to_pylist()
 
 
 def _benchmark_thumbnails(benchmark: Benchmark, wanted: set[str]) -> Iterator[dict[str, Any]]:
