@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         audit_overlap,
         conclude,
         evaluate_suite,
+        merge_runs,
         read_audit,
         report_run,
         run_audit,
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from heldout.audit import audit_overlap as overlap
     from heldout.audit import evaluate_suite as evaluate
     from heldout.audit import leak_rates as matrix
+    from heldout.audit import merge_runs as merge
     from heldout.audit import report_run as report
     from heldout.audit import run_audit as audit
     from heldout.audit import run_demo as demo
@@ -83,6 +85,8 @@ __all__ = [
     "impact",
     "make_twins",
     "matrix",
+    "merge",
+    "merge_runs",
     "open_corpus",
     "open_engine",
     "open_review",

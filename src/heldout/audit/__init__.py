@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from heldout.audit.family import renew_corrections
     from heldout.audit.init_file import write_init
     from heldout.audit.matrix import MatrixSettings, leak_rates
-    from heldout.audit.overlap import OverlapResult, audit_overlap
+    from heldout.audit.overlap import OverlapResult, PartResult, audit_overlap
+    from heldout.audit.parts import MergeSettings, merge_runs
     from heldout.audit.plan import Plan, make_plan
     from heldout.audit.reader import Audit, read_audit
     from heldout.audit.reporting import Report, report_run
@@ -45,7 +46,9 @@ __all__ = [
     "DemoResult",
     "DemoSettings",
     "MatrixSettings",
+    "MergeSettings",
     "OverlapResult",
+    "PartResult",
     "Plan",
     "Report",
     "Suspect",
@@ -56,6 +59,7 @@ __all__ = [
     "fresh_steps",
     "leak_rates",
     "make_plan",
+    "merge_runs",
     "open_cases",
     "open_fresh_items",
     "parse_gate",

@@ -33,6 +33,7 @@ VERBS = (
         "Audit benchmarks against corpora and models from one file: one verdict.",
         resumes=True,
     ),
+    Verb("merge", "Make one run of the parts of a search.", resumes=True),
     Verb("report", "Rebuild findings, claims and report.html from the tables of a run."),
     Verb("review", "Adjudicate matches, rate items and twins on a local page."),
     Verb("compare", "What changed between two audits of one benchmark."),

@@ -36,6 +36,7 @@ from heldout.overlap.images.embed import (
 )
 from heldout.overlap.images.encoder import Encoder, open_encoder, parts, require_same
 from heldout.overlap.images.salvage import ShardSalvage
+from heldout.overlap.part import WHOLE, Part
 from heldout.store import FAILED, MAY_PASS, Dropped, Run, exclusive, write_json
 
 PARTS = "parts-1"  # how pictures are cut (overlap/images/encoder.py): rows of another cut are other rows
@@ -241,15 +242,16 @@ def embed_corpus(
     engine: Engine,
     *,
     place: Path | None = None,
+    part: Part = WHOLE,
     quiet: bool = False,
 ) -> EmbeddedCorpus:
-    """The rows of ``corpus``, in the run folder or in ``place``, where other runs find them.
+    """The rows of ``corpus``, or of a part of it, in the run folder or in ``place``, where other runs find them.
 
     ``spec`` is how the user named ``encoder``: workers open it themselves.
     """
     folder = of_corpus(run, corpus.name, encoder.identity)
     if isinstance(corpus, EmbeddingCorpus):
-        result = _already_embedded(corpus, encoder)
+        result = _already_embedded(corpus, encoder, part)
     else:
         saved = SavedEmbeddings(encoder.identity, encoder.dimension)
         store = (
@@ -257,14 +259,20 @@ def embed_corpus(
             if place is None
             else EmbeddingStore.within(place, corpus, saved)
         )
-        result = _embed(corpus, spec, encoder, store, engine, quiet)
+        result = _embed(corpus, spec, encoder, store, engine, part, quiet)
         store.sweep()
     write_sheet(folder / SHEET, encoder.identity, list(result.saved.values()))
     return result
 
 
 def _embed(
-    corpus: Corpus, spec: str, encoder: Encoder, store: EmbeddingStore, engine: Engine, quiet: bool
+    corpus: Corpus,
+    spec: str,
+    encoder: Encoder,
+    store: EmbeddingStore,
+    engine: Engine,
+    part: Part,
+    quiet: bool,
 ) -> EmbeddedCorpus:
     result = EmbeddedCorpus(encoder.identity)
 
@@ -274,10 +282,10 @@ def _embed(
         return ShardEmbeddings(encoder.identity, rows=nothing, dropped=[dropped])
 
     title = f"embedding {corpus.name}"
-    with progress(title, corpus.count_shards(), "shards", disabled=quiet) as step:
+    with progress(title, part.count_shards(corpus), "shards", disabled=quiet) as step:
 
         def to_do() -> Iterator[Shard]:
-            for shard in corpus.shards():
+            for shard in part.shards(corpus):
                 result.shards[shard.index] = shard
                 if store.plan(shard):
                     yield shard
@@ -309,11 +317,11 @@ def opened(spec: str) -> Encoder:
     return open_encoder(spec)  # once per worker, not once per shard
 
 
-def _already_embedded(corpus: EmbeddingCorpus, encoder: Encoder) -> EmbeddedCorpus:
+def _already_embedded(corpus: EmbeddingCorpus, encoder: Encoder, part: Part) -> EmbeddedCorpus:
     """A corpus that is embeddings: its rows are used as they lie, if they are of this encoder."""
     result = EmbeddedCorpus(encoder.identity)
     whose: dict[Path, SavedEmbeddings | None] = {}
-    for shard in corpus.shards():
+    for shard in part.shards(corpus):
         matrix, metadata = shard.payload
         folder = Path(matrix).parent
         for place in (folder, folder.parent):

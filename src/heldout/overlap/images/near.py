@@ -20,6 +20,8 @@ from heldout.overlap.images.embeddings import embed_corpus
 from heldout.overlap.images.encoder import WHOLE, Aspect, Encoder, open_encoder
 from heldout.overlap.images.join import Hits, Needed, exact_similarity, select
 from heldout.overlap.images.join_index import JoinIndex
+from heldout.overlap.part import WHOLE as WHOLE_CORPUS
+from heldout.overlap.part import Part
 from heldout.overlap.settings import NEAREST, Bounds
 from heldout.store import Dropped, Run, ShardResult, Stage, dropped_table, make_table
 
@@ -288,7 +290,9 @@ class NearSearcher:
     def takes(self, corpus: Corpus) -> bool:
         return self.near.named or not isinstance(corpus, EmbeddingCorpus)
 
-    def search(self, corpus: Corpus, folder: str, settings: dict[str, Any]) -> Neighbours:
+    def search(
+        self, corpus: Corpus, folder: str, settings: dict[str, Any], part: Part = WHOLE_CORPUS
+    ) -> Neighbours:
         """Two stages over the corpus: its rows, which outlive the question, and who is near."""
         near, engine = self.near, self.engine
         rows = embed_corpus(
@@ -298,6 +302,7 @@ class NearSearcher:
             self.run,
             engine,
             place=near.embeddings,
+            part=part,
             quiet=self.quiet,
         )
         settings = {
