@@ -23,6 +23,7 @@ from heldout.engine import Engine, map_salvaged, progress
 from heldout.errors import InputError, blame_the_machine
 from heldout.image import PIXEL_DIGEST
 from heldout.overlap.images.embed import (
+    CorpusRows,
     SavedEmbeddings,
     SavedShard,
     ShardEmbeddings,
@@ -228,7 +229,7 @@ class EmbeddedCorpus:
 
     identity: str
     shards: dict[int, Shard] = field(default_factory=dict)
-    saved: dict[int, SavedShard] = field(default_factory=dict)
+    saved: dict[int, SavedShard | CorpusRows] = field(default_factory=dict)
     embedded: int = 0  # shards that were embedded now; the others were there
     failed: dict[str, str] = field(default_factory=dict)
     dropped: list[Dropped] = field(default_factory=list)  # lost with their worker or by an error
@@ -261,7 +262,8 @@ def embed_corpus(
         )
         result = _embed(corpus, spec, encoder, store, engine, part, quiet)
         store.sweep()
-    write_sheet(folder / SHEET, encoder.identity, list(result.saved.values()))
+    files = [saved for saved in result.saved.values() if isinstance(saved, SavedShard)]
+    write_sheet(folder / SHEET, encoder.identity, files)
     return result
 
 
@@ -303,7 +305,7 @@ def _embed(
                 store.save(outcome.task, outcome.value)
                 result.embedded += 1
             step()
-    result.saved = store.shards()
+    result.saved = dict(store.shards())
     return result
 
 
@@ -320,6 +322,12 @@ def opened(spec: str) -> Encoder:
 def _already_embedded(corpus: EmbeddingCorpus, encoder: Encoder, part: Part) -> EmbeddedCorpus:
     """A corpus that is embeddings: its rows are used as they lie, if they are of this encoder."""
     result = EmbeddedCorpus(encoder.identity)
+    own = getattr(corpus, "encoder", None)
+    if own is not None:  # a corpus that gives its rows itself says whose they are
+        require_same(str(own), encoder.identity)
+        result.shards = {shard.index: shard for shard in part.shards(corpus)}
+        result.saved = {index: CorpusRows(corpus, shard) for index, shard in result.shards.items()}
+        return result
     whose: dict[Path, SavedEmbeddings | None] = {}
     for shard in part.shards(corpus):
         matrix, metadata = shard.payload
