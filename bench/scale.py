@@ -18,12 +18,12 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -75,8 +75,8 @@ def pools(seed: int) -> tuple[Floats, Floats]:
     spectrum = json.loads(SPECTRUM.read_text())
     draw = np.random.default_rng(seed)
     axes = np.linalg.qr(draw.standard_normal((WIDTH, WIDTH)))[0]
-    mean = axes[:, 0] * 0 + np.linalg.qr(draw.standard_normal((WIDTH, 1)))[0][:, 0]
-    mean *= spectrum["mean_length"]
+    mean = draw.standard_normal(WIDTH)
+    mean *= spectrum["mean_length"] / np.linalg.norm(mean)
     spread = draw.standard_normal((POOL, WIDTH)) * np.sqrt(spectrum["variances"])
     rows = spread @ axes.T
     return (
@@ -105,9 +105,16 @@ def projection() -> Floats:
 
 def write_inputs(folder: Path, seed: int) -> tuple[Path, Path]:
     """A benchmark whose pictures the encoder maps onto rows like those of the corpus, and that encoder."""
-    import onnx
-    from onnx import TensorProto, helper, numpy_helper
+    import torch
     from PIL import Image
+
+    class Projection(torch.nn.Module):
+        def __init__(self, axes: torch.Tensor) -> None:
+            super().__init__()
+            self.register_buffer("axes", axes)
+
+        def forward(self, pictures: torch.Tensor) -> torch.Tensor:
+            return (pictures.mean(dim=1) - 128 / 255).flatten(1) @ self.axes
 
     bench = folder / "bench"
     bench.mkdir(parents=True, exist_ok=True)
@@ -115,33 +122,15 @@ def write_inputs(folder: Path, seed: int) -> tuple[Path, Path]:
     pixels = rows @ projection().T
     entries = []
     for number, picture in enumerate(pixels):
-        grey = np.clip(128 + picture * (100 / np.abs(pixels).max()), 0, 255).round().astype(np.uint8)
+        grey = (
+            np.clip(128 + picture * (100 / np.abs(pixels).max()), 0, 255).round().astype(np.uint8)
+        )
         Image.fromarray(grey.reshape(SIDE, SIDE)).convert("RGB").save(bench / f"{number}.png")
         entry = {"id": f"q{number}", "image": f"{number}.png", "question": question(number, seed)}
         entries.append({**entry, "answer": f"answer {number}"})
     (bench / "test.jsonl").write_text("".join(json.dumps(entry) + "\n" for entry in entries))
-    weights = [
-        numpy_helper.from_array(np.array(128 / 255, np.float32), "grey"),
-        numpy_helper.from_array(projection(), "axes"),
-        numpy_helper.from_array(np.array([0, -1], np.int64), "flat"),
-    ]
-    nodes = [
-        helper.make_node("ReduceMean", ["pictures"], ["mean"], axes=[1], keepdims=0),
-        helper.make_node("Sub", ["mean", "grey"], ["centred"]),
-        helper.make_node("Reshape", ["centred", "flat"], ["flattened"]),
-        helper.make_node("MatMul", ["flattened", "axes"], ["row"]),
-    ]
-    shape = ["n", 3, SIDE, SIDE]
-    graph = helper.make_graph(
-        nodes,
-        "rows",
-        [helper.make_tensor_value_info("pictures", TensorProto.FLOAT, shape)],
-        [helper.make_tensor_value_info("row", TensorProto.FLOAT, ["n", WIDTH])],
-        weights,
-    )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
-    path = folder / "rows.onnx"
-    onnx.save(model, str(path))
+    path = folder / "rows.pt"
+    torch.jit.script(Projection(torch.from_numpy(projection()))).save(str(path))
     return bench, path
 
 
@@ -199,15 +188,18 @@ class MadeRows:
         return f"{row // self.per_shard:06d}/{row % self.per_shard}"
 
 
-def search_rows(count: int, folder: Path, seed: int, workers: int, per_shard: int) -> dict[str, Any]:
+def search_rows(
+    count: int, folder: Path, seed: int, workers: int, per_shard: int
+) -> dict[str, Any]:
     from heldout.audit import conclude
     from heldout.benchmark import check, read_benchmark
     from heldout.engine import LocalEngine
-    from heldout.overlap import NearSearch, benchmark_pictures, forget_texts, open_encoder, scan
+    from heldout.overlap import NearSearch, forget_texts, open_encoder, scan
     from heldout.store import Run
 
+    watch = Watch()
     bench, model = write_inputs(folder, seed)
-    spec = f"onnx:{model}#statistics=none"
+    spec = f"torchscript:{model}#size={SIDE},statistics=none"
     encoder = open_encoder(spec)
     benchmark = read_benchmark(bench, name="made")
     from PIL import Image
@@ -234,7 +226,6 @@ def search_rows(count: int, folder: Path, seed: int, workers: int, per_shard: in
     conclusion = conclude(run, quiet=True)
     seconds = time.perf_counter() - begun
     stages["claims"] = seconds - stages["search"]
-    del benchmark_pictures
     matches = run.frame("matches")
     pairs = set(zip(matches["benchmark_id"], matches["corpus_id"], strict=True))
     wanted = {(f"q{picture}", corpus.id_of(row)) for row, picture, _ in planted}
@@ -262,17 +253,35 @@ def search_rows(count: int, folder: Path, seed: int, workers: int, per_shard: in
         "claims": [claim.status for claim in conclusion.claims],
         "run_bytes": sum(path.stat().st_size for path in run.path.rglob("*") if path.is_file()),
         "run_files": sum(path.is_file() for path in run.path.rglob("*")),
-        **memory(),
+        **watch.record(),
     }
 
 
-def memory() -> dict[str, float]:
-    """Peak resident memory of this process, and of the largest of its workers, which have ended."""
-    scale = 1 / 2**10 if sys.platform != "darwin" else 1 / 2**20
-    return {
-        "driver_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * scale,
-        "worker_mib": resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * scale,
-    }
+class Watch:
+    """Peak resident memory of this process and of the largest of its workers, looked at now and then."""
+
+    def __init__(self) -> None:
+        self.worker = 0.0
+        self._ended = threading.Event()
+        threading.Thread(target=self._look, daemon=True).start()
+
+    def _look(self) -> None:
+        while not self._ended.wait(0.3):
+            for task in Path("/proc/self/task").glob("*/children"):
+                for child in task.read_text().split():
+                    self.worker = max(self.worker, peak(Path("/proc") / child / "status"))
+
+    def record(self) -> dict[str, float]:
+        self._ended.set()
+        return {"driver_mib": peak(Path("/proc/self/status")), "worker_mib": self.worker}
+
+
+def peak(status: Path) -> float:
+    try:
+        lines = status.read_text().splitlines()
+    except OSError:  # it has ended
+        return 0.0
+    return next((int(line.split()[1]) / 2**10 for line in lines if line.startswith("VmHWM")), 0.0)
 
 
 # A corpus of texts.
@@ -360,6 +369,7 @@ def search_texts(
     from heldout.benchmark import read_benchmark
     from heldout.engine import LocalEngine
 
+    watch = Watch()
     bench, _ = write_inputs(folder, seed)
     draw = np.random.default_rng([seed, 4])
     ways = ("as it is", "edited", "contained")
@@ -394,7 +404,7 @@ def search_texts(
         "found": len(wanted & pairs),
         "others": len(pairs - wanted),
         "claims": list(result.claims["status"]),
-        **memory(),
+        **watch.record(),
     }
 
 

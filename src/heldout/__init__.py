@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         conclude,
         evaluate_suite,
         merge_runs,
+        plan_search,
         read_audit,
         report_run,
         run_audit,
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from heldout.audit import evaluate_suite as evaluate
     from heldout.audit import leak_rates as matrix
     from heldout.audit import merge_runs as merge
+    from heldout.audit import plan_search as plan
     from heldout.audit import report_run as report
     from heldout.audit import run_audit as audit
     from heldout.audit import run_demo as demo
@@ -39,7 +41,7 @@ if TYPE_CHECKING:
     from heldout.cure import write_gate as gate
     from heldout.detect import Finding, study_encoders, study_impact
     from heldout.detect import impact_of_leaks as impact
-    from heldout.engine import open_engine
+    from heldout.engine import check_cluster, open_engine
     from heldout.evaluate import EncoderSettings, evaluate_encoder
     from heldout.model import AskSettings, ModelEndpoint, ModelServer, ScoreSettings, ask, score
     from heldout.report import compare, export
@@ -72,6 +74,7 @@ __all__ = [
     "canary",
     "check",
     "check_canary",
+    "check_cluster",
     "compare",
     "conclude",
     "demo",
@@ -91,6 +94,8 @@ __all__ = [
     "open_engine",
     "open_review",
     "overlap",
+    "plan",
+    "plan_search",
     "plant_canaries",
     "read_audit",
     "read_benchmark",

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from heldout.audit.audit_file import parse_gate, shut
     from heldout.audit.cases import folder_name, open_cases
     from heldout.audit.conclusion import Conclusion, conclude
+    from heldout.audit.costs import CostPlan, MachineSpec, StageCost, StageRates, plan_search
     from heldout.audit.demo import (
         BROKEN,
         CHANGED,
@@ -43,14 +44,18 @@ __all__ = [
     "Audit",
     "AuditResult",
     "Conclusion",
+    "CostPlan",
     "DemoResult",
     "DemoSettings",
+    "MachineSpec",
     "MatrixSettings",
     "MergeSettings",
     "OverlapResult",
     "PartResult",
     "Plan",
     "Report",
+    "StageCost",
+    "StageRates",
     "Suspect",
     "audit_overlap",
     "conclude",
@@ -63,6 +68,7 @@ __all__ = [
     "open_cases",
     "open_fresh_items",
     "parse_gate",
+    "plan_search",
     "read_audit",
     "renew_corrections",
     "report_run",

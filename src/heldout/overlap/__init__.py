@@ -61,6 +61,7 @@ if TYPE_CHECKING:
         Modality,
         Relation,
     )
+    from heldout.overlap.sample import SearchSample, sample_search
     from heldout.overlap.settings import (
         ALPHA,
         NEAREST,
@@ -151,6 +152,7 @@ __all__ = [
     "Pair",
     "Part",
     "Relation",
+    "SearchSample",
     "TextSearch",
     "Threshold",
     "bare_options",
@@ -188,6 +190,7 @@ __all__ = [
     "read_text_matches",
     "recognised",
     "register",
+    "sample_search",
     "scan",
     "scan_part",
     "scan_text_part",

@@ -28,6 +28,7 @@ from heldout.overlap.images.embeddings import (
     of_benchmark,
     opened,
     read_sheet,
+    runs_a_model,
 )
 from heldout.overlap.images.encoder import TEXTS, Encoder
 from heldout.store import Run, ShardResult, Stage, write_table
@@ -96,7 +97,8 @@ def embed_benchmark(
                 else:
                     step(len(task.pictures))
 
-        for outcome in engine.map(functools.partial(embed_views, spec), to_do()):
+        look = functools.partial(embed_views, spec)
+        for outcome in engine.map(look, to_do(), on_gpu=runs_a_model(spec)):
             if outcome.value is None:
                 raise InputError(
                     f"{benchmark.name} could not be embedded by '{encoder.identity}': {outcome.error}"

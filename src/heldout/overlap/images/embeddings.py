@@ -296,7 +296,7 @@ def _embed(
 
         work = functools.partial(embed_with_parts, spec, corpus)
         salvage = ShardSalvage(corpus, of_lost, join_embedded)
-        for outcome in map_salvaged(engine, work, to_do(), salvage):
+        for outcome in map_salvaged(engine, work, to_do(), salvage, on_gpu=runs_a_model(spec)):
             if outcome.value is None:
                 result.failed[outcome.task.id] = outcome.error or "no result"
             else:
@@ -312,6 +312,11 @@ def _embed(
 def embed_with_parts(spec: str, corpus: Corpus, shard: Shard) -> ShardEmbeddings:
     """One shard, with panels and frames cut. Pure: the caller stores what is returned."""
     return embed_shard(corpus, shard, opened(spec), parts=parts)
+
+
+def runs_a_model(spec: str) -> bool:
+    """Whether an encoder is a network, which a GPU makes faster."""
+    return spec.partition(":")[0] != "pixels"
 
 
 @functools.lru_cache(maxsize=1)
