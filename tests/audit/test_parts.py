@@ -82,7 +82,16 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def command(data: Path, run: Path, *more: str) -> list[str]:
     against = f"corpus={data / 'corpus'}"
     settings = ["--encoder", "pixels", "--nearest", "2", "--workers", "1"]
-    return ["overlap", f"{data / 'bench'}", "--against", against, "--out", f"{run}", *settings, *more]
+    return [
+        "overlap",
+        f"{data / 'bench'}",
+        "--against",
+        against,
+        "--out",
+        f"{run}",
+        *settings,
+        *more,
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -163,7 +172,9 @@ def test_missing_and_unfinished_parts_are_named_or_searched(
     with pytest.raises(InputError, match=r"part 3 of 3 is unfinished \(.*unfinished\)"):
         heldout.merge([*parts[:2], unfinished], tmp_path / "run", quiet=True)
     assert not (tmp_path / "run").exists()
-    result = heldout.merge([parts[0], parts[1]], tmp_path / "run", workers=1, quiet=True, finish=True)
+    result = heldout.merge(
+        [parts[0], parts[1]], tmp_path / "run", workers=1, quiet=True, finish=True
+    )
     assert_same(result.run.path, whole)
 
 

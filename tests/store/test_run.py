@@ -204,8 +204,8 @@ def test_two_objects_of_one_stage_do_not_write_over_each_other(tmp_path: Path) -
 def test_shards_of_another_machine_are_adopted_once(tmp_path: Path) -> None:
     _finish(tmp_path / "there", ["a", "b"])
     _finish(tmp_path / "here", ["a", "c"])
-    assert adopt_shards(tmp_path / "there", tmp_path / "here") == 1
-    assert adopt_shards(tmp_path / "there", tmp_path / "here") == 0
+    assert adopt_shards([tmp_path / "there"], tmp_path / "here") == 1
+    assert adopt_shards([tmp_path / "there"], tmp_path / "here") == 0
     stage = Stage(tmp_path / "here", {})
     assert not any([stage.plan(0, "a"), stage.plan(1, "b"), stage.plan(2, "c")])
     assert stage.counts() == {"items": 9}

@@ -8,7 +8,14 @@ if TYPE_CHECKING:
     from heldout.audit.audit_file import parse_gate, shut
     from heldout.audit.cases import folder_name, open_cases
     from heldout.audit.conclusion import Conclusion, conclude
-    from heldout.audit.costs import CostPlan, MachineSpec, StageCost, StageRates, plan_search
+    from heldout.audit.costs import (
+        CostPlan,
+        MachineSpec,
+        StageCost,
+        StageRates,
+        plan_search,
+        read_machines,
+    )
     from heldout.audit.demo import (
         BROKEN,
         CHANGED,
@@ -70,6 +77,7 @@ __all__ = [
     "parse_gate",
     "plan_search",
     "read_audit",
+    "read_machines",
     "renew_corrections",
     "report_run",
     "run_audit",

@@ -95,10 +95,8 @@ def merge_runs(
     if any(run.path.resolve() == part.path.resolve() for part in parts):
         raise InputError(f"{run.path} is one of the parts: use another folder for the whole")
     run.claim_benchmark(benchmark_identity(benchmark))
-    with run.writing(), progress("taking over the parts", len(parts), disabled=quiet) as step:
-        for part in parts:
-            _take_over(part, run)
-            step()
+    with run.writing(), progress("taking over the parts", None, "files", disabled=quiet) as step:
+        _take_over(parts, run, step)
     return audit_overlap(
         benchmark,
         corpora,
@@ -220,20 +218,25 @@ def _same_inputs(
             )
 
 
-def _take_over(part: Run, whole: Run) -> None:
-    """What ``part`` has finished, into ``whole``: shards of every stage, and embeddings, as links where
+def _take_over(parts: Sequence[Run], whole: Run, step: Callable[[], None]) -> None:
+    """What the parts have finished, into ``whole``: shards of every stage, and embeddings, as links where
     the disk is the same."""
-    for log in sorted((part.path / "stages").rglob("shards.log")):
-        folder = log.parent
-        adopt_shards(folder, whole.path / "stages" / folder.relative_to(part.path / "stages"))
-    rows = part.path / "embeddings"
-    for path in sorted(rows.rglob("*")):
-        target = whole.path / "embeddings" / path.relative_to(rows)
-        if path.name.startswith(".") or path.name == "sheet.json" or not path.is_file():
-            continue
-        if not target.exists():
-            target.parent.mkdir(parents=True, exist_ok=True)
-            _link(path, target)
+    stages: dict[Path, list[Path]] = {}
+    for part in parts:
+        for log in sorted((part.path / "stages").rglob("shards.log")):
+            stages.setdefault(log.parent.relative_to(part.path), []).append(log.parent)
+    for name, folders in stages.items():
+        adopt_shards(folders, whole.path / name)
+        step()
+    for part in parts:
+        for path in sorted((part.path / "embeddings").rglob("*")):
+            target = whole.path / path.relative_to(part.path)
+            if path.name.startswith(".") or path.name == "sheet.json" or not path.is_file():
+                continue
+            if not target.exists():
+                target.parent.mkdir(parents=True, exist_ok=True)
+                _link(path, target)
+            step()
 
 
 def _link(path: Path, target: Path) -> None:

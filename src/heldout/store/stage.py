@@ -13,7 +13,7 @@ import json
 import os
 import shutil
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Literal, NamedTuple
@@ -212,8 +212,8 @@ class Stage:
         self._read_on()
 
 
-def adopt_shards(source: Path, target: Path) -> int:
-    """Add the finished shards of the stage in folder ``source`` to that in ``target``; returns how many.
+def adopt_shards(sources: Iterable[Path], target: Path) -> int:
+    """Add the finished shards of the stages in folders ``sources`` to that in ``target``; returns how many.
 
     Their names say of which input and settings they are, so what a stage does not plan is never used.
     """
@@ -234,7 +234,8 @@ def adopt_shards(source: Path, target: Path) -> int:
             known.add(record.name)
             return True
 
-        _copy(source / _LOG, file, is_new)
+        for source in sources:
+            _copy(source / _LOG, file, is_new)
         file.flush()
         os.fsync(file.fileno())
     return len(known) - before
@@ -245,7 +246,9 @@ def saved_shards(folder: Path) -> dict[str, int]:
     return {record.name: record.start for record in _records(folder / _LOG)}
 
 
-def _copy(log: Path, target: IO[bytes], wanted: Any) -> None:
+def _copy(log: Path, target: IO[bytes], wanted: Callable[[_Record], bool]) -> None:
+    if not log.exists():
+        return
     with log.open("rb") as file:
         for record in _records(log):
             if not wanted(record):
