@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -134,21 +135,14 @@ def write_inputs(folder: Path, seed: int) -> tuple[Path, Path]:
     return bench, path
 
 
-# A corpus of rows.
-
-
 @dataclass(frozen=True)
-class MadeRows:
-    """``count`` rows in shards of ``per_shard``. ``planted``: (row, picture, cosine)."""
+class MadeShards:
+    """``count`` items in shards of ``per_shard``, made from their number and a seed."""
 
     name: str
-    encoder: str
     count: int
     per_shard: int
     seed: int
-    queries: tuple[tuple[float, ...], ...]
-    planted: tuple[tuple[int, int, float], ...]
-    reader: str = "made"
 
     @property
     def source(self) -> str:
@@ -165,6 +159,19 @@ class MadeRows:
 
     def rows_of(self, index: int) -> int:
         return min(self.per_shard, self.count - index * self.per_shard)
+
+    def id_of(self, row: int) -> str:
+        return f"{row // self.per_shard:06d}/{row % self.per_shard}"
+
+
+@dataclass(frozen=True)
+class MadeRows(MadeShards):
+    """``planted``: (row, picture, cosine)."""
+
+    encoder: str
+    queries: tuple[tuple[float, ...], ...]
+    planted: tuple[tuple[int, int, float], ...]
+    reader: str = "made"
 
     def embeddings(self, shard: Any) -> NDArray[np.float16]:
         count, first = self.rows_of(shard.index), shard.index * self.per_shard
@@ -183,9 +190,6 @@ class MadeRows:
 
         for row in range(self.rows_of(shard.index)):
             yield CorpusItem(f"{shard.id}/{row}")
-
-    def id_of(self, row: int) -> str:
-        return f"{row // self.per_shard:06d}/{row % self.per_shard}"
 
 
 def search_rows(
@@ -214,7 +218,7 @@ def search_rows(
         )
     )
     queries = tuple(tuple(map(float, row)) for row in rows)
-    corpus = MadeRows("rows", encoder.identity, count, per_shard, seed, queries, planted)
+    corpus = MadeRows("rows", count, per_shard, seed, encoder.identity, queries, planted)
     run = Run.create(folder / "run", command=["bench/scale.py"], seed=0)
     stages: dict[str, float] = {}
     begun = time.perf_counter()
@@ -273,7 +277,14 @@ class Watch:
 
     def record(self) -> dict[str, float]:
         self._ended.set()
-        return {"driver_mib": peak(Path("/proc/self/status")), "worker_mib": self.worker}
+        spent = [
+            resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+        ]
+        return {
+            "core_seconds": sum(each.ru_utime + each.ru_stime for each in spent),
+            "driver_mib": peak(Path("/proc/self/status")),
+            "worker_mib": self.worker,
+        }
 
 
 def peak(status: Path) -> float:
@@ -315,34 +326,16 @@ def question(number: int, seed: int) -> str:
 
 
 @dataclass(frozen=True)
-class MadeTexts:
-    """``count`` captions in shards; ``planted``: (place, question, way)."""
+class MadeTexts(MadeShards):
+    """``planted``: (place, question, way)."""
 
-    name: str
-    count: int
-    per_shard: int
-    seed: int
     planted: tuple[tuple[int, int, str], ...]
     reader: str = "made"
-
-    @property
-    def source(self) -> str:
-        return f"made:{self.count}"
-
-    def shards(self) -> Iterator[Any]:
-        from heldout.corpus import Shard
-
-        for index in range(self.count_shards()):
-            yield Shard(index, f"{index:06d}", f"{self.seed}/{index}/{self.count}")
-
-    def count_shards(self) -> int:
-        return -(-self.count // self.per_shard)
 
     def read(self, shard: Any) -> Iterator[Any]:
         from heldout.corpus import CorpusItem
 
-        first = shard.index * self.per_shard
-        count = min(self.per_shard, self.count - first)
+        count, first = self.rows_of(shard.index), shard.index * self.per_shard
         texts = sentences(count, self.seed, shard.index)
         for place, number, way in self.planted:
             if first <= place < first + count:
@@ -357,9 +350,6 @@ class MadeTexts:
             words[2] = f"{words[2]}s"
             return " ".join(words)
         return f"{around} {text} {around}" if way == "contained" else text
-
-    def id_of(self, place: int) -> str:
-        return f"{place // self.per_shard:06d}/{place % self.per_shard}"
 
 
 def search_texts(
@@ -458,13 +448,15 @@ def shared(options: argparse.Namespace, folder: Path) -> list[str]:
 
 
 def show(records: list[dict[str, Any]]) -> None:
-    print("| | count | shards | s | per s and worker | driver MiB | worker MiB | planted found |")
-    print("|---|---|---|---|---|---|---|---|")
+    print(
+        "| | count | shards | s | core s | per core s | driver MiB | worker MiB | planted found |"
+    )
+    print("|---|---|---|---|---|---|---|---|---|")
     for record in records:
-        rate = record["count"] / record["seconds"] / record["workers"]
+        rate = record["count"] / record["core_seconds"]
         print(
             f"| {record['kind']} | {record['count']:,} | {record['shards']:,} "
-            f"| {record['seconds']:,.1f} | {rate:,.0f} | {record['driver_mib']:,.0f} "
+            f"| {record['seconds']:,.1f} | {record['core_seconds']:,.1f} | {rate:,.0f} | {record['driver_mib']:,.0f} "
             f"| {record['worker_mib']:,.0f} | {record['found']} of {record['planted']} |"
         )
 
