@@ -37,14 +37,16 @@ TABLES = ("items", "matches", "dropped", "thumbnails", "text_matches", "text_que
 PICTURES = 10
 
 
-def write_data(folder: Path, shards: int, seed: int = 0) -> None:
-    """``bench`` with PICTURES pictures; ``corpus`` of tars of three, every tenth with a disguised copy."""
-    rng = np.random.default_rng(seed)
+def write_data(folder: Path, shards: int, per_shard: int = 3, side: int = 96) -> None:
+    """``bench`` with PICTURES pictures; ``corpus`` of tars, every tenth of them with a disguised copy."""
+    rng = np.random.default_rng(0)
 
     def texture() -> Image.Image:
         layers = [
-            Image.fromarray(rng.integers(0, 256, (side, side), dtype=np.uint8)).resize((96, 96))
-            for side in (6, 16, 40)
+            Image.fromarray(rng.integers(0, 256, (cells, cells), dtype=np.uint8)).resize(
+                (side, side)
+            )
+            for cells in (6, 16, 40)
         ]
         return Image.fromarray(np.mean([np.asarray(layer) for layer in layers], 0).astype("u1"))
 
@@ -60,7 +62,7 @@ def write_data(folder: Path, shards: int, seed: int = 0) -> None:
         rows.append({"id": number, "image": f"{number}.png", "question": question, "answer": "a"})
     (folder / "bench/test.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     for shard in range(shards):
-        pictures = [texture(), texture(), texture()]
+        pictures = [texture() for _ in range(per_shard)]
         words = f"caption number {shard} of a picture that nobody asked about"
         if shard % 10 == 3:
             known = ours[shard // 10 % PICTURES]

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from command_line import run_inside
 from PIL import Image, ImageOps
 
 import heldout
+from command_line import run_inside
 from heldout.errors import InputError
 from heldout.overlap import Part
 from heldout.store import saved_shards
