@@ -218,6 +218,8 @@ def test_what_is_no_part_is_refused(
         heldout.merge([parts[0], parts[0]], tmp_path / "run", quiet=True)
     with pytest.raises(InputError, match="is one of the parts"):
         heldout.merge(parts, parts[1], quiet=True)
+    done = run_inside("report", parts[0])
+    assert done.returncode == 2 and "holds part 1/3 of a search" in " ".join(done.stderr.split())
     done = run_inside(*command(data, parts[0]))
     assert done.returncode == 2 and "holds a part of a search" in " ".join(done.stderr.split())
     done = run_inside(*command(data, parts[0], "--part", "2/3"))

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import json
 import subprocess
 import sys
@@ -191,6 +192,27 @@ def test_a_last_record_whose_bytes_never_reached_the_disk_is_done_again(tmp_path
     log.write_bytes(content[:-40] + bytes(40))
     assert _finish(tmp_path / "s", ["a", "b"]) == ["b"]
     assert log.read_bytes() == content
+
+
+def test_a_shard_that_does_not_fit_on_the_disk_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = Stage(tmp_path / "s", {})
+    for index in range(2):
+        stage.plan(index, str(index))
+    stage.save(0, _result(0))
+    before = (tmp_path / "s/shards.log").read_bytes()
+    with monkeypatch.context() as patched:
+        patched.setattr("os.fsync", _full)
+        with pytest.raises(OSError, match="No space left"):
+            stage.save(1, _result(1))
+    assert (tmp_path / "s/shards.log").read_bytes() == before
+    stage.save(1, _result(1))
+    assert stage.counts() == {"items": 6}
+
+
+def _full(_: int) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
 
 
 def test_two_objects_of_one_stage_do_not_write_over_each_other(tmp_path: Path) -> None:

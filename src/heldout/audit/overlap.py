@@ -16,7 +16,7 @@ from typing import Any
 import polars as pl
 
 from heldout import __version__
-from heldout.audit.conclusion import Conclusion, conclude
+from heldout.audit.conclusion import PART, Conclusion, conclude
 from heldout.benchmark import (
     Benchmark,
     CheckSettings,
@@ -58,7 +58,6 @@ from heldout.store import Run, empty_table, without_credentials
 from heldout.verdict import claims_frame, claims_html, findings_frame
 
 CorpusSource = Corpus | str | Path
-PART = "part"  # of the manifest: which part of which search a run holds
 _DOMAINS: dict[str, Domain] = {"in-domain": "in domain", "out-of-domain": "out of domain"}
 
 

@@ -13,7 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from heldout.audit.overlap import PART, CorpusSource, OverlapResult, audit_overlap, opened_corpus
+from heldout.audit.conclusion import PART
+from heldout.audit.overlap import CorpusSource, OverlapResult, audit_overlap, opened_corpus
 from heldout.benchmark import Benchmark, benchmark_identity, read_benchmark
 from heldout.corpus import Corpus, corpus_fingerprint
 from heldout.engine import Engine, progress

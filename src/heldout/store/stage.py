@@ -103,36 +103,31 @@ class Stage:
         bodies = {
             table: _packed(content) for table, content in result.tables.items() if content.num_rows
         }
-        head = {
-            "shard": name,
-            "counts": result.counts,
-            "tables": {table: len(body) for table, body in bodies.items()},
-        }
-        line = json.dumps(head).encode()
+        sizes = {table: len(body) for table, body in bodies.items()}
+        line = json.dumps({"shard": name, "counts": result.counts, "tables": sizes}).encode()
         check = zlib.crc32(line)
         for body in bodies.values():
             check = zlib.crc32(body, check)
+        content = memoryview(b"".join([b"%08x %s\n" % (check, line), *bodies.values()]))
         with self._log.open("ab"):
             pass
-        with self._log.open("r+b") as file:
+        with self._log.open("r+b", buffering=0) as file:
             if os.fstat(file.fileno()).st_size > self._end:
                 self._read_on()
             file.truncate(self._end)  # the rest of a record that was cut off
             file.seek(self._end)
             try:
-                file.write(b"%08x %s\n" % (check, line))
-                for body in bodies.values():
-                    file.write(body)
-                file.flush()
+                left = content
+                while left:
+                    left = left[file.write(left) :]
                 os.fsync(file.fileno())
             except BaseException:
-                # half a record would only fill a full disk
-                os.ftruncate(file.fileno(), self._end)
+                file.truncate(self._end)  # half a record would only fill a full disk
                 raise
         self._superseded += name in self._finished
-        body_start = self._end + len(line) + 10
-        stop = body_start + sum(map(len, bodies.values()))
-        self._enter(_Record(name, result.counts, head["tables"], self._end, body_start, stop))
+        start, stop = self._end, self._end + len(content)
+        body_start = stop - sum(sizes.values())
+        self._enter(_Record(name, result.counts, sizes, start, body_start, stop))
 
     def counts(self) -> dict[str, int]:
         """Counts summed over the planned and finished shards."""
