@@ -38,7 +38,8 @@ def match(index: int, number: int) -> dict[str, Any]:
         "benchmark_image": f"{number % 5000:064x}",
         "benchmark_pixels": f"{number % 5000:064x}",
         "corpus_image": f"{index * 1000 + number:064x}",
-        "corpus_pixels": f"{index * 1000 + number:064x}",
+        "corpus_source": f"corpus/{index:06d}.tar",
+        "corpus_text": "",
         "corpus_question": f"What is shown in picture {number}?",
         "corpus_answer": f"answer {number % 7}",
     }
@@ -148,13 +149,20 @@ def made_run(folder: Path, count: int) -> dict[str, Any]:
 def concluded(folder: Path, _: int) -> dict[str, Any]:
     from heldout.audit import conclude
     from heldout.benchmark import Benchmark, Example, benchmark_identity, check, items_table
+    from heldout.image import ImageRef, InlineBytes
     from heldout.store import Run, empty_table
+    from memory import bitmap
 
     run = Run.open(folder)
     benchmark = Benchmark(
         "made",
         tuple(
-            Example(f"q{number}", (), f"What is shown in picture {number}?", answer="a")
+            Example(
+                f"q{number}",
+                (ImageRef(f"{number}.bmp", InlineBytes(bitmap(4), f"{number}.bmp")),),
+                f"What is shown in picture {number}?",
+                answer="a",
+            )
             for number in range(5000)
         ),
     )
@@ -162,7 +170,9 @@ def concluded(folder: Path, _: int) -> dict[str, Any]:
     run.write_table("items", items_table(benchmark))
     for name in ("dropped", "thumbnails"):
         run.write_table(name, empty_table(name))
-    counts = {"items": 10**8, "images": 10**8}
+    from heldout.overlap.images.exact import COUNTS
+
+    counts = dict.fromkeys(COUNTS, 0) | {"items": 10**8, "images": 10**8}
     facts = {
         "corpus": "made",
         "source": "made",
