@@ -216,7 +216,8 @@ def run_step(step: str, arguments: list[str]) -> None:
     lines = Path("/proc/self/status").read_text().splitlines() if sys.platform == "linux" else []
     peak = next((int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM")), 0.0)
     peak = peak or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    print(json.dumps({"step": step, **record, "peak_mib": peak}))
+    core = time.process_time()
+    print(json.dumps({"step": step, **record, "core_seconds": core, "peak_mib": peak}))
 
 
 def shards(count: int, folder: Path) -> list[dict[str, Any]]:

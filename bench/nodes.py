@@ -93,18 +93,17 @@ def search(folder: Path, run: Path, engine: Any) -> None:
     )
 
 
-class Killer(threading.Thread):
-    """Kills a node and adds another one, at random moments, until the search has ended."""
+class Killer:
+    """Kills a node and adds another one, at random moments, while a search runs in a thread: Ray starts
+    nodes from the main one alone."""
 
     def __init__(self, cluster: Any, nodes: list[Any], run: Path, total: int, kills: int) -> None:
-        super().__init__(daemon=True)
         self.cluster, self.nodes, self.run_folder = cluster, nodes, run
         draw = random.Random(total)
         # In shards finished, over all stages: the moments lie all over the search.
         self.moments = sorted(draw.randrange(1, 3 * total) for _ in range(kills))
         self.draw = draw
         self.killed: list[int] = []
-        self.ended = threading.Event()
 
     def finished(self) -> int:
         from heldout.store import saved_shards
@@ -112,8 +111,9 @@ class Killer(threading.Thread):
         folders = [path.parent for path in self.run_folder.glob("stages/**/shards.log")]
         return sum(len(saved_shards(folder)) for folder in folders)
 
-    def run(self) -> None:
-        while self.moments and not self.ended.wait(0.1):
+    def watch(self, searching: threading.Thread) -> None:
+        while self.moments and searching.is_alive():
+            searching.join(0.1)
             done = self.finished()
             if done >= self.moments[0]:
                 self.moments.pop(0)
@@ -143,13 +143,13 @@ def rehearse(folder: Path, shards: int, kills: int) -> dict[str, Any]:
         nodes = [add_node(cluster) for _ in range(NODES)]
         cluster.wait_for_nodes()
         killer = Killer(cluster, nodes, folder / "ray", shards, kills)
-        killer.start()
         begun = time.perf_counter()
         with RayEngine(cluster.address) as engine:
-            search(folder, folder / "ray", engine)
+            searching = threading.Thread(target=search, args=(folder, folder / "ray", engine))
+            searching.start()
+            killer.watch(searching)
+            searching.join()
         seconds = time.perf_counter() - begun
-        killer.ended.set()
-        killer.join()
     finally:
         ray.shutdown()
         cluster.shutdown()
