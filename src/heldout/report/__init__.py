@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from heldout.report.comparison import Comparison, compare, is_empty
     from heldout.report.evaluation_page import is_evaluation, write_evaluation_report
     from heldout.report.export.formats import Export, export
-    from heldout.report.figures.bars import radar_chart
+    from heldout.report.figures.bars import RateBar, rate_chart
     from heldout.report.figures.curves import Curve, OperatingPoint, roc_chart
     from heldout.report.figures.power import (
         DoseCurve,
@@ -52,6 +52,7 @@ __all__ = [
     "ExportSettings",
     "OperatingPoint",
     "Outline",
+    "RateBar",
     "Recall",
     "ReportSettings",
     "Robustness",
@@ -69,7 +70,7 @@ __all__ = [
     "outline",
     "outline_of",
     "power_chart",
-    "radar_chart",
+    "rate_chart",
     "roc_chart",
     "standalone",
     "tail_chart",

@@ -21,6 +21,7 @@ from heldout.report.figures.svg import (
     Scale,
     circle,
     figure,
+    heading,
     legend,
     line,
     path,
@@ -107,7 +108,7 @@ def slope_chart(
     marks = [
         mark for mark in axes.frame(title, "", "share right") if "rotate" in mark or "%" in mark
     ]
-    marks.insert(0, text(12, 20, title, size=14, weight=600))
+    marks.insert(0, heading(title, axes.width))
     floor = axes.height - axes.bottom
     for value in axes.y_scale.ticks():
         marks.insert(1, line(axes.left, axes.y(value), axes.x(1.0), axes.y(value)))
