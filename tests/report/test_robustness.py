@@ -40,7 +40,7 @@ def test_what_is_shipped_is_what_the_page_of_the_documentation_shows() -> None:
     assert study.command == command
 
 
-def test_a_run_with_the_measured_encoder_shows_the_published_radar_and_says_on_what(
+def test_a_run_with_the_measured_encoder_shows_the_published_rates_and_says_on_what(
     tmp_path: Path,
 ) -> None:
     run = _searched(tmp_path / "run", published().studies[0].encoder, nearest=2)
@@ -54,7 +54,7 @@ def test_a_run_with_the_measured_encoder_shows_the_published_radar_and_says_on_w
     assert "the 5 nearest of each picture, this run at 2: it may find fewer" in method
     assert "Share of copies found" in method
     drawn = (run.path / "figures/robustness-pixels-2.svg").read_text()
-    assert "watermark: 73.0 %" in drawn and "var(--" not in drawn
+    assert "watermark: called a copy: 73.0 %" in drawn and "var(--" not in drawn
 
 
 def test_another_encoder_has_no_radar_until_somebody_measures_it(tmp_path: Path) -> None:

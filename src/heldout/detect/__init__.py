@@ -60,7 +60,7 @@ if TYPE_CHECKING:
         shard_gains,
     )
     from heldout.detect.order_neighbour import RELEASED
-    from heldout.detect.registry import detectors, run_detectors
+    from heldout.detect.registry import GROUP, detectors, run_detectors
     from heldout.detect.self_checks import SelfCheck, self_checks
     from heldout.detect.settings import ALPHA, DetectSettings
     from heldout.detect.tables import (
@@ -84,6 +84,7 @@ __all__ = [
     "DETECTABLE",
     "DRAWS",
     "EASIEST",
+    "GROUP",
     "LABELLED",
     "LEVEL",
     "LOSS",
