@@ -10,6 +10,7 @@ import typer
 
 from heldout.audit import audit_overlap
 from heldout.benchmark import read_benchmark
+from heldout.cli.annotations import Annotate
 from heldout.cli.from_settings import Shown, command, panel
 from heldout.cli.gate import show_gate
 from heldout.cli.options import (
@@ -128,6 +129,7 @@ def overlap_command(
     engine: EngineName = "local",
     workers: Workers = None,
     seed: Seed = 0,
+    annotate: Annotate = False,
     quiet: Quiet = False,
     verbose: Verbose = False,
     as_json: Json = False,
@@ -165,4 +167,4 @@ def overlap_command(
             print_claims(result.conclusion.claims)
         console().print(f"\nreport: {result.report}", soft_wrap=True)
     if gate_result is not None:
-        show_gate(gate_result, quiet=as_json)
+        show_gate(gate_result, quiet=as_json, annotate=annotate and not as_json)
