@@ -11,7 +11,11 @@ if TYPE_CHECKING:
     from heldout.detect.citations import Citation, article, arxiv
     from heldout.detect.detector import Detector, Difference, Need
     from heldout.detect.easiest import EASIEST, TopItems, easiest_items
-    from heldout.detect.endpoint_support import DetectorSupport, supported_detectors
+    from heldout.detect.endpoint_support import (
+        DetectorSupport,
+        answer_detectors,
+        supported_detectors,
+    )
     from heldout.detect.finding import (
         DETECTABLE,
         Cell,
@@ -122,6 +126,7 @@ __all__ = [
     "TripleHits",
     "adjust",
     "adjust_impacts",
+    "answer_detectors",
     "around",
     "article",
     "arxiv",

@@ -15,7 +15,7 @@ from importlib.metadata import PackageNotFoundError, distribution, entry_points
 from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import polars as pl
 
@@ -167,7 +167,8 @@ def conform(
         only: Only these requirements; default: all.
     """
     chosen = settings or ConformSettings()
-    checks, power = [], {}
+    checks: list[ConformanceCheck] = []
+    power: dict[str, float] = {}
     for requirement, check in _REQUIREMENTS.items():
         if only and requirement not in only:
             continue
@@ -235,7 +236,7 @@ def _repeatable(detector: Detector, settings: ConformSettings) -> _Result:
 
 
 def _shuffled(tables: ScoreTables) -> ScoreTables:
-    frames = {
+    frames: dict[str, Any] = {
         name: frame.sample(fraction=1.0, shuffle=True, seed=9)
         for name, frame in vars(tables).items()
         if isinstance(frame, pl.DataFrame)
