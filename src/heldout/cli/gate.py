@@ -13,10 +13,10 @@ from heldout.cli.options import Json, Quiet
 from heldout.cli.show import console, print_json
 from heldout.cure import GateResult, GateSettings, write_gate
 
-EXAMPLE = "Example: heldout gate runs/slake runs/vqa-rad --out gate"
+EXAMPLE = "Example: heldout gate runs/slake runs/vqa-rad --clean --out gate"
 
 
-@command(GateSettings, (Shown("strict"),))
+@command(GateSettings, (Shown("strict"), Shown("clean")))
 def gate_command(
     settings: GateSettings,
     runs: Annotated[
