@@ -135,7 +135,8 @@ def slope_chart(
             y += 3
         taken.append(y)
         change = 100 * (slope.values[1] - slope.values[0])
-        words = f"{_short(slope.name)}{' (clean)' if slope.clean else ''} {change:+.1f}"
+        points = f"{change:+.1f}".replace("-", "−")
+        words = f"{_short(slope.name)}{' (clean)' if slope.clean else ''} {points}"
         marks.append(text(axes.x(1) + 14, y, words, fill=colour, halo=True))
     return figure(title, axes.width, axes.height, marks)
 
@@ -231,7 +232,7 @@ class Series(NamedTuple):
 
 
 def flag_fraction_chart(
-    series: Sequence[Series], *, title: str = "Flag fraction against α"
+    series: Sequence[Series], *, title: str = "Share flagged as near, by level α"
 ) -> Markup:
     """A rate of 0 has no place on a logarithmic axis: it is drawn hollow on the floor."""
     alphas = [alpha for curve in series for alpha in curve.alphas] or [0.001, 0.1]
