@@ -211,12 +211,12 @@ def write_leaderboard(
 
 def _board(rows: pl.DataFrame, seed: int) -> dict[str, Standing]:
     """Every detector once: less references of other seeds, or by itself where that is all there is."""
-    measured = standings(rows.filter(pl.col("way").is_in([RAW, OTHER_SEEDS])), seed)
-    by_way = {
-        way: {entry.detector: entry for entry in measured if entry.way == way}
-        for way in (RAW, OTHER_SEEDS)
-    }
-    return by_way[RAW] | by_way[OTHER_SEEDS]
+    tested = rows.filter(pl.col("effect").is_not_null())
+    compared = tested.filter(pl.col("way") == OTHER_SEEDS)
+    alone = tested.filter(
+        (pl.col("way") == RAW) & ~pl.col("detector").is_in(compared["detector"].unique().to_list())
+    )
+    return {entry.detector: entry for entry in standings(pl.concat([compared, alone]), seed)}
 
 
 def _groups(
