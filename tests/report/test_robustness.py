@@ -42,7 +42,7 @@ def test_what_is_shipped_is_what_the_page_of_the_documentation_shows() -> None:
     assert study.command == command
 
 
-def test_a_run_with_the_measured_encoder_shows_the_published_radar_and_says_on_what(
+def test_a_run_with_the_measured_encoder_shows_the_published_rates_and_says_on_what(
     tmp_path: Path,
 ) -> None:
     run = _searched(tmp_path / "run", published().studies[0].encoder, nearest=2)
@@ -56,7 +56,7 @@ def test_a_run_with_the_measured_encoder_shows_the_published_radar_and_says_on_w
     assert "the 5 nearest of each picture, this run at 2: it may find fewer" in method
     assert "Share of copies found" in method
     drawn = (run.path / "figures/robustness-pixels-3.svg").read_text()
-    assert "equalize: 75.0 %" in drawn and "var(--" not in drawn
+    assert "equalize: called a copy: 75.0 %" in drawn and "var(--" not in drawn
 
 
 def test_another_encoder_has_no_radar_until_somebody_measures_it(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import typer
 
 from heldout.audit import OverlapResult, PartResult, audit_overlap
 from heldout.benchmark import read_benchmark
+from heldout.cli.annotations import Annotate
 from heldout.cli.from_settings import Shown, command, panel
 from heldout.cli.gate import show_gate
 from heldout.cli.options import (
@@ -131,6 +132,7 @@ def overlap_command(
     engine: EngineName = "local",
     workers: Workers = None,
     seed: Seed = 0,
+    annotate: Annotate = False,
     quiet: Quiet = False,
     verbose: Verbose = False,
     as_json: Json = False,
@@ -194,4 +196,4 @@ def show_overlap(
             print_claims(result.conclusion.claims)
         console().print(f"\nreport: {result.report}", soft_wrap=True)
     if gate_result is not None:
-        show_gate(gate_result, quiet=as_json)
+        show_gate(gate_result, quiet=as_json, annotate=annotate and not as_json)
