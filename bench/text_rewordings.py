@@ -27,7 +27,7 @@ from heldout.overlap import PARAPHRASE, open_text_encoder
 from heldout.overlap.texts.index import TextSearch, build_text_index
 from heldout.overlap.texts.scan import scan_text_shard
 from heldout.stats import binomial_interval
-from rewording_sets import problems, programs
+from rewording_sets import problems, programs, rewritten_programs
 from text_precision import examples_of
 
 Row = dict[str, Any]
@@ -73,15 +73,24 @@ def _problems(folder: Path, given: argparse.Namespace, settings: Row) -> None:
 
 
 def _programs(folder: Path, given: argparse.Namespace, settings: Row) -> None:
-    """Functions with their docstrings, half of them in other words and other code, without answers."""
+    """Functions with their docstrings, without answers, among others that solve other tasks."""
     print("\n| programs | reworded | found | other items that count |\n|---|--:|--:|--:|")
-    tasks = programs()
-    items = [{"id": str(k), "question": task.text} for k, task in enumerate(tasks)]
-    every = [{"id": f"same|{k}", "text": task.reworded} for k, task in enumerate(tasks)]
-    _report("all are there", folder / "programs", items, every, settings)
-    half = [row for k, row in enumerate(every) if k % 2]
-    asked = [item for k, item in enumerate(items) if not k % 2]
-    _report("none is there", folder / "no-programs", asked, half, settings)
+    settling, reported = (rewritten_programs(settles=settles) for settles in (True, False))
+    hard = programs()
+    every = settling + reported
+    others = [{"id": f"other|{k}", "text": task.reworded} for k, task in enumerate(hard)]
+    for name, tasks, there, bystanders in (
+        ("rewritten, settling: all", settling, range(len(settling)), others),
+        ("rewritten, settling: one in four", settling, range(0, len(settling), 4), others),
+        ("rewritten, reported", every, range(len(settling), len(every)), others),
+        ("rewritten, none there", every, range(0), others),
+        ("in other words: all", hard, range(len(hard)), []),
+        ("in other words: none there", hard[::2], range(0), others[1::2]),
+    ):
+        rows = [{"id": f"same|{k}", "text": tasks[k].reworded} for k in there]
+        rows += bystanders
+        items = [{"id": str(k), "question": task.text} for k, task in enumerate(tasks)]
+        _report(name, folder / f"programs-{name.replace(' ', '-')}", items, rows, settings)
 
 
 def _negatives(folder: Path, given: argparse.Namespace, settings: Row) -> None:

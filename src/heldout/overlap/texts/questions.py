@@ -13,6 +13,11 @@ def _words(line: str) -> frozenset[str]:
     return frozenset(line.split())
 
 
+def _pairs(line: str) -> dict[str, str]:
+    words = [pair.split() for pair in line.split(", ")]
+    return {word: other for one, two in words for word, other in ((one, two), (two, one))}
+
+
 _SPELLED = (  # "one" mostly counts nothing
     "two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
     "eighteen nineteen twenty"
@@ -47,33 +52,20 @@ _KINDS = (
 _COLOURS = _words(
     "red orange yellow green blue purple violet pink brown black white grey gray cyan magenta"
 )
-_OPPOSITES = (
-    ("left", "right"),
-    ("above", "below"),
-    ("upper", "lower"),
-    ("top", "bottom"),
-    ("larger", "smaller"),
-    ("bigger", "smaller"),
-    ("taller", "shorter"),
-    ("longer", "shorter"),
-    ("higher", "lower"),
-    ("older", "younger"),
-    ("heavier", "lighter"),
-    ("more", "fewer"),
-    ("before", "after"),
-    ("anterior", "posterior"),
-    ("superior", "inferior"),
-    ("medial", "lateral"),
-    ("increased", "decreased"),
-    ("male", "female"),
+_SPELLING = {"gray": "grey"}
+# Said of a thing, one contradicts the other; said between two things, they may have traded places.
+_SIDES = _pairs(
+    "left right, upper lower, top bottom, anterior posterior, superior inferior, medial lateral"
 )
-_OPPOSITE: dict[str, set[str]] = {}
-for _word, _other in _OPPOSITES:
-    _OPPOSITE.setdefault(_word, set()).add(_other)
-    _OPPOSITE.setdefault(_other, set()).add(_word)
+_SIDES |= _pairs("increased decreased, male female")
+_CONVERSE = _SIDES | _pairs(
+    "longer shorter, bigger smaller, heavier lighter, more fewer, before after"
+)
+_CONVERSE |= _pairs("above below, larger smaller, taller shorter, higher lower, older younger")
 # Between two things that cannot trade places: "the cross left of the ring".
 _RELATION = re.compile(
-    r"\b(?:\w+ than|relative to|(?:left|right|front|top) of|above|below|behind|under|over|before|after)\b"
+    r"\b(?:\w+ than|relative to|(?:left|right|front|top) of|(?:medial|lateral|anterior|posterior|superior|inferior) to|"
+    r"above|below|behind|under|over|before|after)\b"
 )
 _ONE_SENTENCE = 25  # words up to which the order of things is read
 _TELLING = 2  # words that two questions share at the least if they share all
@@ -117,16 +109,17 @@ def other_subject(text: str, other: str) -> bool:
     ours, theirs = loose(text).split(), loose(other).split()
     if max(len(ours), len(theirs)) > _ONE_SENTENCE or _converse(_content(text), _content(other)):
         return False
-    colours, painted = _COLOURS.intersection(ours), _COLOURS.intersection(theirs)
+    colours, painted = (
+        {_SPELLING.get(w, w) for w in words if w in _COLOURS} for words in (ours, theirs)
+    )
     if colours - painted and painted - colours:
         return True
     if _swapped(text, other):
         return True
-    return any(
-        other in theirs and other not in ours
-        for word in set(ours) - set(theirs)
-        for other in _OPPOSITE.get(word, ())
-    )
+    if _RELATION.search(loose(text)) or _RELATION.search(loose(other)):
+        return False
+    opposite = {_SIDES[word] for word in set(ours) - set(theirs) if word in _SIDES}
+    return bool(opposite & (set(theirs) - set(ours)))
 
 
 def _content(text: str) -> list[str]:
@@ -165,8 +158,8 @@ def _converse(ours: list[str], theirs: list[str]) -> bool:
     if len(ours) != len(theirs):
         return False
     for place, word in enumerate(ours):
-        opposite = next((other for other in _OPPOSITE.get(word, ()) if other in theirs), None)
-        if opposite is not None and word not in theirs:
+        opposite = _CONVERSE.get(word)
+        if opposite in theirs and word not in theirs:
             at = theirs.index(opposite)
             before, after = ours[:place], ours[place + 1 :]
             return bool(before) and before == theirs[at + 1 :] and after == theirs[:at]
