@@ -1,6 +1,6 @@
 """Rewordings found and wrongly found: word problems, programs, and VQA-RAD's linked questions.
 
-    python bench/text_rewordings.py --shared ../shared/data [--only problems programs linked negatives speed]
+    python bench/text_rewordings.py --shared ../shared/data [--only problems programs linked …]
 
 Runs `heldout overlap` as users do. Nothing here settled the calibration but the sets marked *settling*:
 word problems of even skeletons, and VQA-RAD's pictures of one half (by a hash of their names). Prints
@@ -25,6 +25,7 @@ from heldout.benchmark import normal, read_benchmark
 from heldout.corpus import open_corpus
 from heldout.overlap import PARAPHRASE, open_text_encoder
 from heldout.overlap.texts.index import TextSearch, build_text_index
+from heldout.overlap.texts.questions import other_subject
 from heldout.overlap.texts.scan import scan_text_shard
 from heldout.stats import binomial_interval
 from rewording_sets import problems, programs, rewritten_programs
@@ -219,6 +220,15 @@ def _linked(folder: Path, given: argparse.Namespace, settings: Row) -> None:
     )
 
 
+def _refused(folder: Path, given: argparse.Namespace, settings: Row) -> None:
+    """Human rephrasings that the rules for colours, sides and order take for another question."""
+    rows = json.loads((given.shared / "vqa_rad" / "vqa_rad_public.json").read_text())
+    texts = [(row["question"], row.get("question_rephrase")) for row in rows]
+    pairs = [(text, other) for text, other in texts if other and normal(str(other)) != "null"]
+    refused = sum(other_subject(text, other) for text, other in pairs)
+    print(f"\nVQA-RAD's rephrasings taken for another question: {_share(refused, len(pairs))}.")
+
+
 def _speed(folder: Path, given: argparse.Namespace, settings: Row) -> None:
     """Texts a second of processor time, one core: reading, and comparing by words or by meaning, too."""
     source = examples_of(given.shared / "pathvqa" / "pvqa_train.json")
@@ -260,6 +270,7 @@ PARTS: dict[str, Callable[[Path, argparse.Namespace, Row], None]] = {
     "programs": _programs,
     "linked": _linked,
     "negatives": _negatives,
+    "refused": _refused,
     "speed": _speed,
 }
 
