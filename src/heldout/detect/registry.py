@@ -9,6 +9,7 @@ from importlib.metadata import entry_points
 
 from heldout.detect import (
     blind,
+    dataset_inference,
     order_joint,
     order_neighbour,
     order_trend,
@@ -130,6 +131,7 @@ _BUILT_IN = (
     order_neighbour.DETECTOR,
     order_trend.DETECTOR,
     *MEMBERSHIP,
+    dataset_inference.DETECTOR,
     tail_enrichment.DETECTOR,
     top_k_overlap.DETECTOR,
     blind.DETECTOR,
