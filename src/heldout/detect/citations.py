@@ -159,3 +159,11 @@ MAINI = arxiv(
     2024,
     "2406.06443",
 )
+DEKONINCK = arxiv(
+    "dekoninck2024constat",
+    "{ConStat}: Performance-Based Contamination Detection in Large Language Models",
+    'Dekoninck, Jasper and M{\\"u}ller, Mark Niklas and Vechev, Martin',
+    2024,
+    "2405.16281",
+    "Advances in Neural Information Processing Systems",
+)

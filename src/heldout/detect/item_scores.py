@@ -112,7 +112,7 @@ class _SetTest:
         suspects = ~unseen_items(scored, settings)
         labels = strata(scored.frame, settings.strata)
         overlap = stratum_overlap(suspects, labels)
-        contrast = _contrast(values, suspects, scored.clusters, labels, settings.seed)
+        contrast = set_contrast(values, suspects, scored.clusters, labels, settings.seed)
         tested = group_test(
             values,
             suspects,
@@ -125,7 +125,7 @@ class _SetTest:
             reason = "fewer than 5 clusters of suspect, or of unseen items: too few to compare"
             return not_testable(self.name, tables.benchmark, scored.model, reason)
         if overlap < LEAST_OVERLAP:
-            reason = _apart(overlap, settings)
+            reason = hardly_shared(overlap, settings)
             return not_testable(self.name, tables.benchmark, scored.model, reason)
         return model_finding(
             self.name,
@@ -178,8 +178,8 @@ class _SetTest:
         suspects = ~unseen_items(cells[0], settings)
         labels = strata(cells[0].frame, settings.strata)
         if (overlap := stratum_overlap(suspects, labels)) < LEAST_OVERLAP:
-            return _apart(overlap, settings)
-        contrast = _contrast(gap, suspects, cells[0].clusters, labels, settings.seed)
+            return hardly_shared(overlap, settings)
+        contrast = set_contrast(gap, suspects, cells[0].clusters, labels, settings.seed)
         tested = group_test(
             gap,
             suspects,
@@ -198,7 +198,7 @@ def _only(scored: ModelScores, kept: Mask) -> ModelScores:
     return ModelScores(scored.model, scored.frame.filter(pl.Series(kept)))
 
 
-def _contrast(
+def set_contrast(
     values: Floats,
     suspects: Mask,
     clusters: Sequence[str],
@@ -217,7 +217,7 @@ def _contrast(
     return contrast._replace(error=contrast.error * wider, interval=interval)
 
 
-def _apart(overlap: float, settings: DetectSettings) -> str:
+def hardly_shared(overlap: float, settings: DetectSettings) -> str:
     return (
         f"suspect and unseen items hardly share strata of {' and '.join(settings.strata)}: within them "
         f"{overlap:.0%} of the comparison is left, and {LEAST_OVERLAP:.0%} are needed. Testable with unseen "

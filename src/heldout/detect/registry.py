@@ -20,6 +20,7 @@ from heldout.detect.behaviour import (
     choice_confusion,
     circular,
     combined,
+    fresh_drop,
     margins,
     multimodal_leakage,
     option_order,
@@ -145,5 +146,6 @@ _BUILT_IN = (
     choice_confusion.DETECTOR,
     multimodal_leakage.DETECTOR,
     slot_guess.DETECTOR,
+    fresh_drop.DETECTOR,
     combined.DETECTOR,
 )

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         subset_mean,
     )
     from heldout.stats.dealt import (
+        GroupTest,
         area,
         deal,
         equal_sizes,
@@ -83,6 +84,7 @@ __all__ = [
     "Contrast",
     "Design",
     "Estimate",
+    "GroupTest",
     "Grouping",
     "Interval",
     "Jonckheere",
