@@ -233,7 +233,8 @@ def _measured(
     main = compared.gap(above)
     if isinstance(main, str):
         return main
-    single, theirs = {}, {}
+    single: dict[str, _Gap] = {}
+    theirs: dict[str, _Gap] = {}
     for name, column in zip(models[1:], others.T, strict=True):
         for gaps, values in ((single, mine - column), (theirs, column)):
             gap = compared.gap(values)
