@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 import polars as pl
+from behaviour_answers import outcome_of
 
-from heldout.detect import DetectSettings, Finding, NotTestable, ScoreTables, run_detectors
+from heldout.detect import DetectSettings, Finding, NotTestable, Outcome, ScoreTables
 from heldout.detect.behaviour.fresh_drop import NAME
 from heldout.lab.power.planted_answers import planted_answers
 from heldout.verdict import Claim, examine
@@ -27,11 +28,8 @@ def _claim(tables: ScoreTables, settings: DetectSettings = SETTINGS) -> Claim:
     return claim
 
 
-def _finding(tables: ScoreTables, settings: DetectSettings = SETTINGS) -> Finding | NotTestable:
-    outcomes, _ = run_detectors(tables, (NAME,), settings)
-    (outcome,) = (one for one in outcomes if one.cell.model == "target")
-    assert isinstance(outcome, Finding | NotTestable)
-    return outcome
+def _finding(tables: ScoreTables, settings: DetectSettings = SETTINGS) -> Outcome:
+    return outcome_of(NAME, tables, settings, "target")
 
 
 def _harder(tables: ScoreTables, share: float) -> ScoreTables:
