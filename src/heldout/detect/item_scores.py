@@ -85,7 +85,8 @@ def item_detector(
         kind="membership",
         controls=("external baseline", "blind"),
         against=test.against,
-        item_scores=score,
+        # What was learnt on some items is no score to rank all of them by.
+        item_scores=score if tested is None else None,
         citations=citations,
     )
 

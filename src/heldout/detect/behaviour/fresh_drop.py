@@ -34,7 +34,7 @@ from heldout.stats import Contrast, GroupTest, group_test, stratum_overlap
 
 NAME = "fresh-drop"
 LACKING = NotRecorded("needs answers to the items as released: heldout ask")
-NEEDS = (
+NEEDS = NotRecorded(
     "needs items of the same kind that no model can have seen: name them with the setting unseen"
 )
 FEW = "fewer than 5 images of released, or of fresh items: too few to compare"
