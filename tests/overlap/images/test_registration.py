@@ -243,3 +243,30 @@ def test_what_differs_all_over_is_no_mark(shared_data: Path, name: str, other: s
     """Heads of other patients: setting aside whatever differs would leave only the black around them."""
     pictures = [Image.open(shared_data / "slake/images" / each) for each in (name, other)]
     assert register(*pictures).relation == "look-alike"
+
+
+def _drawn_scene() -> Image.Image:
+    picture = Image.new("RGB", (224, 224), (196, 190, 178))
+    pen = ImageDraw.Draw(picture)
+    pen.ellipse((30, 36, 84, 90), fill=(200, 40, 40))
+    pen.rectangle((120, 50, 166, 96), fill=(40, 90, 200))
+    pen.polygon([(60, 180), (96, 118), (132, 180)], fill=(30, 150, 70))
+    pen.rectangle((160, 140, 196, 190), outline=(20, 20, 20), width=4)
+    return picture
+
+
+def test_a_crop_by_whole_pixels_is_a_copy_and_nothing_in_it_was_changed() -> None:
+    """Drawings have little but edges: laid a tenth of a pixel off, each of them would look changed."""
+    scene = _drawn_scene()
+    registration = register(scene, scene.crop((13, 7, 203, 197)))
+    assert registration.is_copy and registration.residual == 0
+    assert registration.transform.startswith("cropped to")
+    assert "changed in part" not in registration.transform
+
+
+def test_a_faint_change_in_such_a_crop_is_a_change() -> None:
+    scene = _drawn_scene()
+    changed = scene.copy()
+    ImageDraw.Draw(changed).rectangle((124, 54, 140, 70), fill=(48, 98, 204))
+    registration = register(scene, changed.crop((13, 7, 203, 197)))
+    assert "changed in part" in registration.transform

@@ -46,6 +46,9 @@ SKETCH = 0.4  # correlation of the frames' detail that makes pixels worth compar
 CERTAIN = 0.05  # residual below which nothing better is looked for
 REFINABLE = 0.25  # correlation of detail without which pulling at the warp is no use
 SETTLED = 0.9995  # … with which they lie where they should, whatever differs elsewhere
+NEARLY_EXACT = (
+    0.02  # by which turn and scale of a warp may be off a flip or a turn by whole quarters
+)
 BEYOND = 1.2  # times a panel's overlap, from which on the pictures go on beyond it
 MARKABLE = 0.35  # correlation of detail without which marks are not what differs
 
@@ -157,6 +160,9 @@ def _aligned(cv2: Any, query: PictureFeatures, candidate: PictureFeatures) -> Al
         if best[2].residual >= CERTAIN and REFINABLE <= best[2].detail < SETTLED:
             refined = _refined(cv2, query, candidate, *best[:2])
             best = min((best, *refined), key=_unlike)
+        snapped = _snapped(cv2, query, candidate, best)
+        untouched = snapped is not None
+        best = snapped or best
     hypothesis, frame, agreement = best
     if agreement.detail >= MARKABLE or untouched:
         plain = _without_marks(cv2, frame, hypothesis.inverted, agreement)
@@ -242,6 +248,31 @@ def _refined(
     nudge = np.vstack([correction.astype(np.float64), [0.0, 0.0, 1.0]])
     warp = start.warp @ frame.to_query @ nudge @ np.linalg.inv(frame.to_query)
     return _tried(cv2, query, candidate, replace(start, warp=warp))
+
+
+def _snapped(
+    cv2: Any,
+    query: PictureFeatures,
+    candidate: PictureFeatures,
+    start: tuple[Hypothesis, Frame, PixelAgreement],
+) -> tuple[Hypothesis, Frame, PixelAgreement] | None:
+    """The same by whole pixels, if they are the same pixels: a crop that nobody resized or compressed."""
+    hypothesis, frame, _ = start
+    linear = hypothesis.warp[:2, :2]
+    exact = np.rint(linear)
+    if np.abs(linear - exact).max() > NEARLY_EXACT or abs(np.linalg.det(exact)) != 1:
+        return None
+    rows, columns = np.nonzero(frame.inside)
+    middle = frame.to_query @ np.array([columns.mean(), rows.mean(), 1.0])
+    middle = middle / middle[2]
+    reached = hypothesis.warp @ middle
+    warp = np.eye(3)
+    warp[:2, :2] = exact
+    warp[:2, 2] = np.rint(reached[:2] / reached[2] - exact @ middle[:2])
+    for moved in _tried(cv2, query, candidate, replace(hypothesis, warp=warp)):
+        if is_untouched(cv2, moved[1], hypothesis.inverted):
+            return moved
+    return None
 
 
 def _moved(x: float, y: float) -> Warp:
