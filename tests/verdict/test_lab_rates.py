@@ -13,6 +13,7 @@ from heldout.errors import InputError
 from heldout.lab.power.board import measured_rates
 from heldout.lab.power.planted_answers import BASELINE, REFERENCE, planted_answers
 from heldout.lab.power.planted_scores import PLANTED, planted_scores
+from heldout.report._first_screen import in_words
 from heldout.verdict import Claim, MeasuredRates, examine, read_rates, shipped_rates
 from heldout.verdict.measured import BenchmarkRate, FiringCount, MeasuredRate
 from heldout.verdict.published_map import read_map
@@ -50,6 +51,15 @@ def test_choice_confusion_is_capped_by_what_it_does_to_clean_models() -> None:
     assert (claim.status, claim.rule) == ("qualified", "answers/fires-on-clean")
     assert "on 28 clean lab models choice-confusion fired on 12" in claim.why
     assert "compared with references" in claim.why
+    assert "may have seen" not in claim.sentence  # a test that is off accuses nobody
+    assert "no sign of memory" in claim.sentence
+    cell = {"corpus": None, "model": "target", "status": "qualified", "leak_rate": None}
+    doubted = {"claims": [claim.model_dump()], "evidence": {}}
+    assert in_words({**cell, **doubted}).startswith("no sign that counts")
+    other = _confusion(NOTHING_MEASURED).model_dump()
+    assert in_words({**cell, **doubted, "claims": [claim.model_dump(), other]}).startswith(
+        "may have"
+    )
 
 
 def test_order_neighbour_by_itself_is_capped_before_the_missing_baseline_is() -> None:

@@ -5,7 +5,12 @@ from typing import TYPE_CHECKING
 from heldout.lazy import load_on_first_use
 
 if TYPE_CHECKING:
-    from heldout.stats.agreement import RaterAgreement, agreement, cohen_kappa
+    from heldout.stats.agreement import (
+        RaterAgreement,
+        agreement,
+        cohen_kappa,
+        krippendorff_alpha,
+    )
     from heldout.stats.contrast import (
         FEW,
         Contrast,
@@ -121,6 +126,7 @@ __all__ = [
     "holm",
     "jonckheere_blocks",
     "kendall_tau_b",
+    "krippendorff_alpha",
     "mcnemar",
     "meeting_test",
     "order_grouping",
