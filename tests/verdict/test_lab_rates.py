@@ -117,6 +117,28 @@ def test_tests_of_one_model_are_one_observation() -> None:
     assert FiringCount.of(3, 264, 30).high > 0.1 > FiringCount.of(3, 264, 264).high
 
 
+def test_no_firing_says_what_it_still_allows() -> None:
+    quiet = FiringCount.of(0, 34, 30, 7)
+    assert quiet.high == pytest.approx(0.36, abs=0.005)
+    rate = MeasuredRate(
+        detector="order-neighbour",
+        way="with references",
+        clean=quiet,
+        contaminated=FiringCount.of(60, 83, 83),
+        off=False,
+    )
+    claim = _order(MeasuredRates(provenance=BY_HAND, rates=[rate]), "order-neighbour")
+    assert claim.status == "survives"
+    assert "in 34 tests on 30 clean lab models of 7 bases order-neighbour fired in 0" in claim.why
+    assert "no firing still allows a rate of 36 %" in claim.why
+    # Files of older versions know no bases.
+    old = json.loads(measured("order-joint", (0, 34), (1, 83)).model_dump_json())
+    old["schema_version"] = 2
+    for count in (old["rates"][0]["clean"], old["rates"][0]["contaminated"]):
+        del count["bases"]
+    assert MeasuredRates.model_validate(old).rates[0].clean.high < 0.11
+
+
 def test_benchmarks_that_do_not_add_up_are_refused(tmp_path: Path) -> None:
     document = _by_benchmark().model_dump(mode="json")
     del document["rates"][0]["benchmarks"]["scenes"]

@@ -33,6 +33,8 @@ VERBS = (
         "Audit benchmarks against corpora and models from one file: one verdict.",
         resumes=True,
     ),
+    Verb("plan", "What a search would cost: bytes, hours and dollars of every stage."),
+    Verb("merge", "Make one run of the parts of a search.", resumes=True),
     Verb("report", "Rebuild findings, claims and report.html from the tables of a run."),
     Verb("review", "Adjudicate matches, rate items and twins on a local page."),
     Verb("serve", "One page over many runs, for this machine alone; nothing is written."),
@@ -72,6 +74,7 @@ VERBS = (
         resumes=True,
     ),
     Verb("detect", "Has a model seen this benchmark? Every detector, under control."),
+    Verb("cluster", "Look at a Ray cluster before searching on it."),
     Verb("lab", "Experiments on copies we planted ourselves.", resumes=True),
     Verb("model", "Look at a model before scoring with it."),
     Verb(

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from heldout.audit import audit_overlap
+from heldout.audit import OverlapResult, PartResult, audit_overlap
 from heldout.benchmark import read_benchmark
 from heldout.cli.annotations import Annotate
 from heldout.cli.from_settings import Shown, command, panel
@@ -28,9 +28,10 @@ from heldout.cli.options import (
     parse_map,
     per_second,
 )
-from heldout.cli.outline_show import print_dropped, print_outline
+from heldout.cli.outline_show import print_dropped, print_outline, print_sources
 from heldout.cli.show import complain, console, print_claims, print_json
-from heldout.cure import write_gate
+from heldout.cure import GateResult, write_gate
+from heldout.errors import InputError, counted
 from heldout.overlap import OverlapSettings
 from heldout.report import outline_of
 
@@ -48,6 +49,7 @@ SHOWN = (
     Shown("exact"),
     Shown("text", flag="--text/--no-text"),
     Shown("ocr"),
+    *panel("Remote files", "cache DIR", "cache_gb"),
     *panel(NEAR, "encoder E", "nearest", "degrees hard=H,soft=S", "embeddings DIR"),
     *panel(
         "Paraphrases",
@@ -77,6 +79,7 @@ SHOWN = (
         "cluster_column COLUMN",
         Shown("second_encoders", "E", flag="--second-encoder"),
     ),
+    Shown("part", "K/N"),
 )
 
 
@@ -139,6 +142,8 @@ def overlap_command(
 
     A killed run goes on where it was when the same command is given again.
     """
+    if gate and settings.part is not None:
+        raise InputError("gate: of a whole search: merge the parts, then call heldout gate")
     result = audit_overlap(
         read_benchmark(
             bench, preset=preset, mapping=parse_map(mapping), images=images, reader=reader
@@ -155,12 +160,36 @@ def overlap_command(
         command=["heldout", *sys.argv[1:]],
         notify=complain,
     )
+    if isinstance(result, PartResult):
+        show_part(result, as_json=as_json)
+        return
     gate_result = write_gate(result.run, result.run.path / "gate") if gate else None
+    show_overlap(result, gate_result, verbose=verbose, as_json=as_json)
+
+
+def show_part(result: PartResult, *, as_json: bool) -> None:
+    if as_json:
+        print_json(result.as_json())
+        return
+    shards = counted(result.shards, "shard", "shards")
+    out = console()
+    out.print(f"part {result.part}: {shards} searched, {result.run.path}", soft_wrap=True)
+    if result.failed:
+        failed = counted(len(result.failed), "shard", "shards")
+        out.print(f"{failed} without a result; heldout merge tries them again", soft_wrap=True)
+    out.print("\nWith all parts: heldout merge RUN… --out RUN", soft_wrap=True, highlight=False)
+
+
+def show_overlap(
+    result: OverlapResult, gate_result: GateResult | None, *, verbose: bool, as_json: bool
+) -> None:
+    """Print what a search concludes; exit with 1 where the gate failed."""
     if as_json:
         record = result.as_json()
         print_json(record if gate_result is None else {**record, "gate": gate_result.as_json()})
     else:
         print_outline(outline_of(result.run))
+        print_sources(result.sources)
         print_dropped(result.run, ("benchmark", "corpus"))
         if verbose:
             console().print()

@@ -80,6 +80,11 @@ class OverlapSettings(Settings):
     for these two (default: those measured for the encoder)."""
     embeddings: Name | None = None
     """Folder for the corpora's embeddings, which other runs can use; default: the run folder."""
+    cache: Name | None = None
+    """Folder for whole copies of remote files, shared by runs; the copies used longest ago go first
+    (default: none, remote files are read by ranges and nothing is copied)."""
+    cache_gb: Annotated[float, Field(gt=0)] = 50
+    """Gigabytes that the cache folder may hold."""
     text: bool = True
     """Also look for the questions, options, answers and captions in the corpora (default: on)."""
     ocr: bool = False
@@ -107,6 +112,9 @@ class OverlapSettings(Settings):
     (default: columns called patient_id, study_id, series_id and the like, and the ids in DICOM files)."""
     second_encoders: tuple[Name, ...] = ()
     """Encoders to calibrate with besides the first, to show where they disagree."""
+    part: Name | None = None
+    """Search only this part of the shards of the corpora, as in 3/64, for jobs that know nothing of each other;
+    heldout merge makes one run of all parts."""
 
     @field_validator("encoder", "second_encoders", "text_encoder")
     @classmethod
@@ -124,6 +132,16 @@ class OverlapSettings(Settings):
             if kind not in known:
                 raise ValueError(f"there is no encoder '{kind}'; expected {', '.join(known)}")
         return specs
+
+    @field_validator("part")
+    @classmethod
+    def _is_part(cls, text: str | None) -> str | None:
+        from heldout.overlap.part import Part
+
+        try:
+            return text if text is None else str(Part.read(text))
+        except InputError as error:
+            raise ValueError(str(error).partition("; ")[2]) from None
 
     @field_validator("degrees")
     @classmethod

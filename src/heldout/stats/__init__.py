@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         subset_mean,
     )
     from heldout.stats.dealt import (
+        GroupTest,
         area,
         deal,
         equal_sizes,
@@ -88,6 +89,7 @@ __all__ = [
     "Contrast",
     "Design",
     "Estimate",
+    "GroupTest",
     "Grouping",
     "Interval",
     "Jonckheere",

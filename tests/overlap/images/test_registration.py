@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -207,3 +208,38 @@ def _veiled(like: Image.Image, picture: Image.Image, ink: str) -> Image.Image:
     place = (like.width // 20, round(like.height * 0.4))
     ImageDraw.Draw(veil).text(place, "SAMPLE", fill=120, font_size=like.width // 5)
     return Image.composite(Image.new("RGB", like.size, ink), picture, veil)
+
+
+@pytest.mark.parametrize(
+    "curve",
+    [
+        lambda level: 255 * (level / 255) ** 0.5,
+        lambda level: 255 * (level / 255) ** 2,
+        lambda level: 1.4 * level,
+        lambda level: 1.5 * (level - 128) + 128,
+    ],
+    ids=["gamma 0.5", "gamma 2", "brighter, clipped", "more contrast, clipped"],
+)
+def test_a_copy_in_another_tone_is_a_copy(
+    chest: Image.Image, curve: Callable[[int], float]
+) -> None:
+    levels = [min(255, max(0, round(curve(level)))) for level in range(256)]
+    registration = register(chest, chest.point(levels * 3))
+    assert registration.is_copy
+    assert "changed in part" not in registration.transform
+
+
+def test_an_object_painted_into_a_copy_in_another_tone_is_a_change(chest: Image.Image) -> None:
+    darker = chest.point([round(255 * (level / 255) ** 2) for level in range(256)] * 3)
+    ImageDraw.Draw(darker).ellipse((200, 200, 240, 236), fill=(150, 150, 150))
+    registration = register(chest, darker)
+    assert not registration.is_copy or "changed in part" in registration.transform
+
+
+@pytest.mark.parametrize(
+    ("name", "other"), [("xmlab435.jpg", "xmlab467.jpg"), ("xmlab535.jpg", "xmlab66.jpg")]
+)
+def test_what_differs_all_over_is_no_mark(shared_data: Path, name: str, other: str) -> None:
+    """Heads of other patients: setting aside whatever differs would leave only the black around them."""
+    pictures = [Image.open(shared_data / "slake/images" / each) for each in (name, other)]
+    assert register(*pictures).relation == "look-alike"

@@ -255,4 +255,4 @@ def _counted(frame: pl.DataFrame, role: str) -> FiringCount:
     """One model may be clean on two benchmarks, or count once per split: tests are not models."""
     tests = frame.filter(pl.col("role") == role)
     share = fired(tests)
-    return FiringCount.of(share.hits, share.n, share.units)
+    return FiringCount.of(share.hits, share.n, share.units, share.bases)

@@ -17,6 +17,7 @@ from heldout.overlap.images.agreement import (
     compare,
     geometry,
     lay,
+    without_margin,
 )
 from heldout.overlap.images.features import (
     Hypothesis,
@@ -28,6 +29,7 @@ from heldout.overlap.images.features import (
 )
 from heldout.overlap.images.marks import is_altered, is_untouched, levels_apart, without_marks
 from heldout.overlap.images.registration import IDENTITY, Registration, Rows
+from heldout.overlap.images.tone import through_tone_curve
 from heldout.overlap.images.transform_words import (
     CHANGED,
     SAID_OF_THE_SAME,
@@ -157,18 +159,52 @@ def _aligned(cv2: Any, query: PictureFeatures, candidate: PictureFeatures) -> Al
             best = min((best, *refined), key=_unlike)
     hypothesis, frame, agreement = best
     if agreement.detail >= MARKABLE or untouched:
-        altered = is_altered(cv2, frame, hypothesis.inverted)
-        cleaned = None
-        if altered or agreement.worst > CHANGED:
-            cleaned = without_marks(cv2, frame, hypothesis.inverted)
-        if cleaned is not None and cleaned.residual < CERTAIN:
-            agreement = cleaned
-        elif altered:
-            agreement = replace(agreement, worst=1.0)
+        plain = _without_marks(cv2, frame, hypothesis.inverted, agreement)
+        if not untouched and not _is_explained(plain):
+            toned = _in_one_tone(cv2, frame, hypothesis.inverted, agreement)
+            if toned is not None:
+                frame, agreement = toned
+                plain = _without_marks(cv2, frame, hypothesis.inverted, agreement)
+        agreement = plain
     if agreement.correlation >= CLOSE_CORRELATION and agreement.detail >= DOUBTFUL_DETAIL:
         agreement = replace(agreement, apart=levels_apart(cv2, frame, hypothesis.inverted))
     warp = candidate.to_native @ hypothesis.warp @ np.linalg.inv(query.to_native)
     return Alignment(warp / warp[2, 2], hypothesis.inverted, hypothesis.inliers, agreement)
+
+
+def _without_marks(
+    cv2: Any, frame: Frame, inverted: bool, agreement: PixelAgreement
+) -> PixelAgreement:
+    """The agreement with marks set aside; ``worst`` is 1 where something else was changed."""
+    altered = is_altered(cv2, frame, inverted, agreement.toned)
+    cleaned = None
+    if altered or agreement.worst > CHANGED:
+        cleaned = without_marks(cv2, frame, inverted)
+    if cleaned is not None and cleaned.residual < CERTAIN:
+        return replace(cleaned, toned=agreement.toned)
+    return replace(agreement, worst=1.0) if altered else agreement
+
+
+def _is_explained(agreement: PixelAgreement) -> bool:
+    return agreement.residual < CERTAIN and agreement.worst <= CHANGED and not agreement.marked
+
+
+def _in_one_tone(
+    cv2: Any, frame: Frame, inverted: bool, agreement: PixelAgreement
+) -> tuple[Frame, PixelAgreement] | None:
+    """With one of the two in the tone of the other, where that explains more: either may be clipped."""
+    theirs = 255.0 - frame.candidate if inverted else frame.candidate
+    mask = without_margin(cv2, frame.inside)
+    if mask.sum() < 256:
+        return None
+    toned = []
+    if (candidate := through_tone_curve(theirs, frame.query, mask)) is not None:
+        toned.append(replace(frame, candidate=255.0 - candidate if inverted else candidate))
+    if (query := through_tone_curve(frame.query, theirs, mask)) is not None:
+        toned.append(replace(frame, query=query))
+    rivals = [(rival, replace(compare(cv2, rival, inverted), toned=True)) for rival in toned]
+    best = min(rivals, key=lambda rival: rival[1].residual, default=None)
+    return best if best is not None and best[1].residual < agreement.residual else None
 
 
 def _unlike(tried: tuple[Hypothesis, Frame, PixelAgreement]) -> float:
@@ -253,7 +289,7 @@ CLOSE = 20.0  # grey levels, at no dozen of pixels more
 CLOSE_OVERLAP = 0.9
 CLOSE_CONTRAST = 20.0
 IN_PART = "agrees in part"
-RULES = "registration-4"  # verdicts of other rules are other verdicts
+RULES = "registration-5"  # verdicts of other rules are other verdicts
 BLANK = 2.0  # contrast, in grey levels, below which a picture shows nothing
 
 
