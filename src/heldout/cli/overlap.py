@@ -164,7 +164,7 @@ def overlap_command(
         show_part(result, as_json=as_json)
         return
     gate_result = write_gate(result.run, result.run.path / "gate") if gate else None
-    show_overlap(result, gate_result, verbose=verbose, as_json=as_json)
+    show_overlap(result, gate_result, verbose=verbose, as_json=as_json, annotate=annotate)
 
 
 def show_part(result: PartResult, *, as_json: bool) -> None:
@@ -181,7 +181,12 @@ def show_part(result: PartResult, *, as_json: bool) -> None:
 
 
 def show_overlap(
-    result: OverlapResult, gate_result: GateResult | None, *, verbose: bool, as_json: bool
+    result: OverlapResult,
+    gate_result: GateResult | None,
+    *,
+    verbose: bool,
+    as_json: bool,
+    annotate: bool = False,
 ) -> None:
     """Print what a search concludes; exit with 1 where the gate failed."""
     if as_json:
