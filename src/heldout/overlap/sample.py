@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import functools
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -246,9 +247,8 @@ class _Stages:
                 break
             done += len(task.candidates)
             units = len(task.candidates)
-            self.sample.time(
-                VERIFY, units, lambda task=task: verify_shard(pictures, True, self.corpus, task)
-            )
+            judge = functools.partial(verify_shard, pictures, True, self.corpus, task)
+            self.sample.time(VERIFY, units, judge)
 
 
 def _by_value(embedded: ShardEmbeddings) -> tuple[Any, RowOrigins]:
