@@ -33,6 +33,7 @@ ROOMS = [
     "benchmark",
     "engine",
     "image",
+    "remote",
     "store",
     "stats",
 ]

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from heldout.engine import check_cluster, open_engine
     from heldout.evaluate import EncoderSettings, evaluate_encoder
     from heldout.model import AskSettings, ModelEndpoint, ModelServer, ScoreSettings, ask, score
-    from heldout.report import compare, export
+    from heldout.report import compare, export, serve
     from heldout.review import open_review
     from heldout.review import open_review as review
     from heldout.store import Run
@@ -105,6 +105,7 @@ __all__ = [
     "run_audit",
     "sanitize",
     "score",
+    "serve",
     "study_encoders",
     "study_impact",
     "synth",

@@ -16,6 +16,7 @@ from typing import Any
 import polars as pl
 
 from heldout import __version__
+from heldout.audit._by_source import SOURCES, read_sources, write_sources
 from heldout.audit.conclusion import PART, Conclusion, conclude
 from heldout.benchmark import (
     Benchmark,
@@ -25,7 +26,7 @@ from heldout.benchmark import (
     open_verb_run,
     read_benchmark,
 )
-from heldout.corpus import Corpus, corpus_fingerprint, open_corpus
+from heldout.corpus import Corpus, corpus_fingerprint, is_recipe, open_corpus, open_recipe
 from heldout.engine import Engine, open_engine, progress
 from heldout.errors import HeldoutError, InputError, counted, require
 from heldout.evidence import leaks
@@ -54,6 +55,7 @@ from heldout.overlap import (
     scan_text_part,
     scan_texts,
 )
+from heldout.remote import use_cache
 from heldout.store import Run, empty_table, without_credentials
 from heldout.verdict import claims_frame, claims_html, findings_frame
 
@@ -89,6 +91,11 @@ class OverlapResult:
     def leaks(self) -> pl.DataFrame:
         """One row per item and corpus: what leaked, and how it is known."""
         return leaks(self.run)
+
+    @property
+    def sources(self) -> pl.DataFrame:
+        """Of a search against a recipe: its sources, their weights, and what of the benchmark each holds."""
+        return read_sources(self.run)
 
     @property
     def claims(self) -> pl.DataFrame:
@@ -159,8 +166,8 @@ def audit_overlap(
 
     Args:
         benchmark: What is protected: a benchmark, or where one is read from.
-        against: What it may have leaked into: corpora, or where they are read from; ``NAME=SOURCE``
-            gives one a name.
+        against: What it may have leaked into: corpora, or where they are read from (a path, an address, or a
+            recipe of a training mixture, ``corpora.yaml``); ``NAME=SOURCE`` gives one a name.
         run: Run folder, new or of the same benchmark; default: a new one below ``heldout-runs``.
         engine: Where the search runs: ``local``, ``ray``, ``ray://HOST:PORT``, or an opened engine.
         settings: All settings; or give them by name as further arguments.
@@ -183,6 +190,7 @@ def audit_overlap(
     if own is None and judge is not None:
         values["judge"] = judge
     settings = OverlapSettings.choose(settings, values)
+    use_cache(settings.cache, settings.cache_gb)
     notify = notify or _to_standard_error
     calibration = _calibration(settings, null, controls)
     asker = open_judge(settings)
@@ -195,7 +203,8 @@ def audit_overlap(
         raise InputError(
             "against: no corpus was given: give what the benchmark may have leaked into"
         )
-    corpora = [opened_corpus(source) for source in several]
+    corpora = [corpus for source in several for corpus in opened_corpora(source)]
+    mixture = any(not isinstance(source, Corpus) and is_recipe(source) for source in several)
     opened = (
         open_engine(engine, workers) if isinstance(engine, str) else contextlib.nullcontext(engine)
     )
@@ -251,6 +260,10 @@ def audit_overlap(
             judge=ModelJudge.of(run, asker, quiet=quiet) if asker is not None else own,
             quiet=quiet,
         )
+        if mixture:
+            write_sources(run, corpora)
+        else:
+            (run.path / SOURCES).unlink(missing_ok=True)
         conclusion = conclude(run, quiet=quiet)
     if ended is not None:  # tables and report hold what the judge said by then; the rest is unsure
         raise ended
@@ -274,6 +287,7 @@ def search_corpora(
     Returns:
         Why the judge stopped before it had read all candidates; None if it read all.
     """
+    use_cache(settings.cache, settings.cache_gb)
     _forget_what_rested_on_others(run, corpora)
     near, text = near_search(settings), text_search(settings)
     scanned = scan(
@@ -306,6 +320,7 @@ def search_part(
     quiet: bool = False,
 ) -> PartResult:
     """Compare the shards of the part that ``settings`` name. Call inside run.writing()."""
+    use_cache(settings.cache, settings.cache_gb)
     part = Part.read(settings.part)
     known = run.manifest().get(PART, {}).get("part")
     if known is not None and known != str(part):
@@ -409,6 +424,16 @@ def _control(text: str) -> ControlSet:
             f"example rad=data/vqa_rad/images:in-domain"
         )
     return ControlSet(opened_corpus(source), _DOMAINS[domain])
+
+
+def opened_corpora(source: CorpusSource) -> list[Corpus]:
+    """The corpora at a source: one, or all that a recipe names."""
+    if isinstance(source, Corpus) or not is_recipe(source):
+        return [opened_corpus(source)]
+    named = re.fullmatch(r"([A-Za-z0-9_.-]+)=(.+)", str(source))
+    if named is None or Path(source).exists():
+        return open_recipe(source)
+    return open_recipe(named[2], f"{named[1]}-")
 
 
 def opened_corpus(source: CorpusSource) -> Corpus:

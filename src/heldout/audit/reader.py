@@ -27,6 +27,7 @@ from heldout.detect import detectors
 from heldout.errors import InputError
 from heldout.model import ONNX, ModelEndpoint, ModelServer, onnx_folder, parse_variants
 from heldout.overlap import JudgeEndpoint
+from heldout.remote import is_remote
 from heldout.settings import plain_words
 from heldout.synth import MODEL_ROLES, SynthSettings
 
@@ -120,6 +121,8 @@ class Audit:
     def located(self, source: str) -> str:
         """A path relative to the file's folder; names of presets and of the hub stay as they are."""
         location, hash_sign, selection = source.partition("#")
+        if is_remote(location):
+            return source
         there = self.path.parent / location
         written_as_path = location.startswith((".", "/")) or Path(location).suffix
         if there.exists() or (written_as_path and not Path(location).is_absolute()):

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from heldout.benchmark.image_finder import ImageFinder
     from heldout.benchmark.locate import locate, refuse_special, unreadable
     from heldout.benchmark.presets import find_preset
-    from heldout.benchmark.read import read_benchmark, read_examples
+    from heldout.benchmark.read import at_commit, read_benchmark, read_examples
     from heldout.benchmark.readers import find_reader
     from heldout.benchmark.readers.base import FileRow, head
     from heldout.benchmark.readers.delimited import DelimitedReader, DelimitedTable
@@ -93,6 +93,7 @@ __all__ = [
     "JsonReader",
     "Opened",
     "ParquetReader",
+    "at_commit",
     "benchmark_identity",
     "bounded_lines",
     "canonical_metadata",

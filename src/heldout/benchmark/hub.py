@@ -11,6 +11,7 @@ from heldout.benchmark.readers import FileRow
 from heldout.benchmark.readers.parquet import arrow_rows
 from heldout.errors import InputError, require
 from heldout.image import FileOnDisk, ImageRef, arrow_table
+from heldout.remote import is_remote
 from heldout.store import Dropped
 
 _PREFIX = "hf://"
@@ -25,8 +26,10 @@ _SPELLINGS = {
 
 def hub_name(location: str) -> str | None:
     """'owner/name' where ``location`` means a dataset on the hub and not a path, else None."""
+    if is_remote(location):
+        return None
     if location.startswith(_PREFIX):
-        return location.removeprefix(_PREFIX).removeprefix("datasets/")
+        return location.removeprefix(_PREFIX)
     if Path(location).exists() or not _NAME.fullmatch(location):
         return None
     # 'data/tset.json' is a mistyped path, not a dataset on the hub.

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from heldout.image import (
     Nowhere,
     split_list,
 )
+from heldout.remote import RemoteError, RemotePath, files_below
 
 _FOLDERS = (
     "images",
@@ -78,10 +81,13 @@ class ImageFinder:
                 split,
                 f"images/{split}",
             ]
+        _list_once(self.bases[0])
         for _ in range(2):  # images/ and images/val2017/
             for base in list(self.bases):
-                paths = [base / name for name in names if (base / name).is_dir()]
+                paths = [base / name for name in names if _is_folder(base / name)]
                 self.bases += [place for place in paths if place not in self.bases]
+                for place in paths:
+                    _list_once(place)
         searched = [place]
         if images is None:
             top = folder or root
@@ -227,18 +233,28 @@ class _Search:
         listed: dict[str, list[tuple[int, str]]] = {}
         n = 0
         for number, top in enumerate(self.folders):
-            for place, folders, files in os.walk(top):
-                folders[:] = sorted(name for name in folders if not name.startswith("."))
-                n += len(files) + len(folders)
+            for path in _files_below(top):
+                n += 1
                 if n > _MOST_FILES:
                     self.gave_up = True  # part of a listing would hide what else ends alike
                     return {}
-                below = Path(place).relative_to(top)
-                for file in sorted(files):
-                    stem, _, end = file.rpartition(".")
-                    if f".{end.lower()}" in IMAGE_ENDINGS:
-                        listed.setdefault(stem, []).append((number, (below / file).as_posix()))
+                stem, _, end = path.rpartition("/")[2].rpartition(".")
+                if f".{end.lower()}" in IMAGE_ENDINGS:
+                    listed.setdefault(stem, []).append((number, path))
         return listed
+
+
+def _files_below(top: Path) -> Iterator[str]:
+    """Paths below ``top``, hidden folders left out."""
+    if isinstance(top, RemotePath):
+        with contextlib.suppress(RemoteError):  # it may be closed to us
+            yield from (child.name for child in files_below(top) if "/." not in f"/{child.name}")
+        return
+    for place, folders, files in os.walk(top):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        below = Path(place).relative_to(top)
+        for file in sorted(files):
+            yield (below / file).as_posix()
 
 
 def _are_siblings(first: str, second: str) -> bool:
@@ -268,6 +284,19 @@ def _image_folders_beside(root: Path) -> list[Path]:
 
 def _words(name: str) -> set[str]:
     return set(re.findall(r"[a-z]+|\d+", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).lower()))
+
+
+def _list_once(folder: Path) -> None:
+    """Of a folder elsewhere: one listing spares a request for each name that is tried below it."""
+    if isinstance(folder, RemotePath):
+        folder.list_names()
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except RemoteError:  # an address may be open and its neighbours closed
+        return False
 
 
 def _is_file(path: Path) -> bool:

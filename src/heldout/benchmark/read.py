@@ -22,6 +22,7 @@ from heldout.benchmark.readers import FileRow
 from heldout.benchmark.readers.delimited import DelimitedReader
 from heldout.benchmark.source import ALIASES, BenchmarkSource, parse_source, split_of
 from heldout.errors import InputError
+from heldout.remote import bare_name, located, pinned, refresh
 from heldout.store import OUT_OF_MEMORY, Dropped
 
 _LOOK_AHEAD = 200  # rows looked at before deciding what the columns mean
@@ -50,7 +51,7 @@ def read_benchmark(
     Returns:
         The items in released order.
     """
-    parsed = parse_source(source)
+    parsed = at_commit(parse_source(source))
     examples: list[Example] = []
     dropped: list[Dropped] = []
     readers: set[str] = set()
@@ -85,6 +86,12 @@ def read_benchmark(
         taken_for=tuple(taken_for),
         settings=_settings(preset, mapping, images, reader),
     )
+
+
+def at_commit(source: BenchmarkSource) -> BenchmarkSource:
+    """``source``; of a dataset on the hub the commit that it is now, so that all that follows is of one."""
+    refresh(source.location)
+    return replace(source, location=pinned(source.location))
 
 
 def _settings(
@@ -191,7 +198,7 @@ class _ReadRequest:
 
 
 def _file_examples(file: DataFile, request: _ReadRequest) -> Iterator[Example | Dropped]:
-    if request.images is not None and not Path(request.images).is_dir():
+    if request.images is not None and not located(request.images).is_dir():
         raise InputError(f"images: the folder {request.images} does not exist")
     rows = file.reader.rows(file.path)
     root = file.path if file.path.is_dir() else file.path.parent
@@ -222,7 +229,7 @@ def _examples(
     fields = FieldMap.infer(seen, overrides, answer_is, where)
     if settings is not None and request.named:
         settings.refuse(seen, fields, where)
-    finder = ImageFinder(root, Path(request.images) if request.images else None, split, folder)
+    finder = ImageFinder(root, located(request.images) if request.images else None, split, folder)
     keep = _RowFilter(request.source, request.optional, seen, split, where)
     for row in itertools.chain(ahead, rows):
         if isinstance(row, Dropped):
@@ -372,7 +379,7 @@ def default_name(source: str | BenchmarkSource, preset: str | None) -> str:
         return preset
     source = parse_source(source)
     path = source.path
-    stem = path.stem if path.is_file() else _published_name(path) or path.name
+    stem = path.stem if path.is_file() else _published_name(path) or bare_name(path)
     selection = "-".join(source.selection.values())
     return f"{stem or 'benchmark'}-{selection}" if selection else stem or "benchmark"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 from heldout.benchmark.benchmark import Benchmark, canonical_metadata
 from heldout.benchmark.read import default_name
 from heldout.image import Digests, ImageError, ImageRef, byte_digest
+from heldout.remote import RemoteError, located
 from heldout.settings import Settings
 from heldout.store import Run, dropped_table, make_table, open_run, python_command
 
@@ -66,8 +68,10 @@ def benchmark_identity(benchmark: Benchmark) -> dict[str, Any]:
 
 def _is_rendered(source: str) -> bool:
     """True if heldout rendered the pictures: then a file beside the table describes them."""
-    path = Path(source.partition("#")[0])
-    return any((folder / DRAWN).is_file() for folder in (path, path.parent))
+    path = located(source.partition("#")[0])
+    with contextlib.suppress(RemoteError):  # the folder above may be closed to us
+        return any((folder / DRAWN).is_file() for folder in (path, path.parent))
+    return False
 
 
 def picture_key(benchmark: Benchmark, ref: ImageRef) -> str:

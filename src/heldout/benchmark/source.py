@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from heldout.errors import InputError
+from heldout.remote import is_remote, located, without_secrets
 
 # What a selection key may be called in the data, most common first.
 ALIASES = {
@@ -41,7 +42,7 @@ class BenchmarkSource:
 
     @property
     def path(self) -> Path:
-        return Path(self.location)
+        return located(self.location)
 
     @property
     def split(self) -> str | None:
@@ -77,11 +78,12 @@ def parse_source(text: str | Path | BenchmarkSource) -> BenchmarkSource:
     text = str(text)
     if not text.strip():
         raise InputError("empty path: name a file, a folder or a dataset ('.' is this folder)")
-    if _exists(text):  # a path may contain '#'
+    remote = is_remote(text)
+    if not remote and _exists(text):  # a path may contain '#'
         return BenchmarkSource(text)
     location, mark, chosen = text.rpartition("#")
     if not mark:
-        return BenchmarkSource(text)
+        return BenchmarkSource(without_secrets(text) if remote else text)
     selection: dict[str, str] = {}
     for part in chosen.split(","):
         key, equals, value = part.partition("=")
@@ -93,6 +95,8 @@ def parse_source(text: str | Path | BenchmarkSource) -> BenchmarkSource:
         selection[key.strip()] = value.strip()
     if not location.strip():
         raise InputError(f"'{text}': empty path: name a file, a folder or a dataset before '#'")
+    if remote:
+        return BenchmarkSource(without_secrets(location), selection)
     _exists(location)
     return BenchmarkSource(location, selection)
 

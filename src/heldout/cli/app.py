@@ -37,6 +37,7 @@ VERBS = (
     Verb("merge", "Make one run of the parts of a search.", resumes=True),
     Verb("report", "Rebuild findings, claims and report.html from the tables of a run."),
     Verb("review", "Adjudicate matches, rate items and twins on a local page."),
+    Verb("serve", "One page over many runs, for this machine alone; nothing is written."),
     Verb("compare", "What changed between two audits of one benchmark."),
     Verb("export", "A run as a dataset card, a database entry, an evaluation record, BibTeX."),
     Verb("matrix", "How much of each benchmark is in each corpus, in one table."),

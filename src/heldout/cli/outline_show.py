@@ -10,9 +10,12 @@ from rich.table import Table
 from rich.text import Text
 
 from heldout.cli.show import COLOURS, console, plain
+from heldout.errors import percent
 from heldout.store import Run
 
 if TYPE_CHECKING:  # only for types: not every verb needs the report
+    import polars as pl
+
     from heldout.report import Outline
 
 #: what cures a reason for leaving something out; a reason without an entry speaks for itself
@@ -23,6 +26,10 @@ CURES = {
     "missing field": "--map FIELD=COLUMN names the column",
     "no usable column": "--map FIELD=COLUMN names the columns",
     "unknown item": "--map-recorded id=COLUMN names the column with the benchmark's ids",
+    "connection lost": "give the same command again; what was finished is kept",
+    "object changed": "give the same command again; what was finished is kept",
+    "access refused": "renew the credentials and give the same command again",
+    "server without ranges": "--cache DIR keeps copies of what is read",
     "empty image": "fetch the file again",
     "truncated image": "fetch the file again",
     "not an image": "fetch the file again; a web page may have been saved in its place",
@@ -67,6 +74,28 @@ def print_outline(outline: Outline, *, next_steps: bool = True) -> None:
             out.print(Text(plain(f"{number}. {step['sentence']}")), soft_wrap=True)
             for command in step["commands"]:
                 out.print(Text(plain(f"   {command}"), "cyan"), soft_wrap=True)
+
+
+def print_sources(sources: pl.DataFrame) -> None:
+    """The sources of a training mixture, the one that shows most of the benchmark first."""
+    if not len(sources):
+        return
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    heads = ("source", "rows", "weight", "share", "leaked items", "leaked rows", "seen in training")
+    for name in heads:
+        table.add_column(name, overflow="fold", justify="left" if name == "source" else "right")
+    for row in sources.sort("exposures", descending=True, maintain_order=True).to_dicts():
+        table.add_row(
+            Text(plain(row["name"])),
+            f"{row['rows']:,}",
+            f"{row['weight']:g}",
+            percent(row["share"]),
+            f"{row['leaked_items']:,}",
+            f"{row['leaked_rows']:,}",
+            f"{row['exposures']:,.4g}×",
+        )
+    console().print(Text("\nby source", "bold"))
+    console().print(table)
 
 
 def print_dropped(

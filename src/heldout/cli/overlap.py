@@ -10,6 +10,7 @@ import typer
 
 from heldout.audit import OverlapResult, PartResult, audit_overlap
 from heldout.benchmark import read_benchmark
+from heldout.cli.annotations import Annotate
 from heldout.cli.from_settings import Shown, command, panel
 from heldout.cli.gate import show_gate
 from heldout.cli.options import (
@@ -27,7 +28,7 @@ from heldout.cli.options import (
     parse_map,
     per_second,
 )
-from heldout.cli.outline_show import print_dropped, print_outline
+from heldout.cli.outline_show import print_dropped, print_outline, print_sources
 from heldout.cli.show import complain, console, print_claims, print_json
 from heldout.cure import GateResult, write_gate
 from heldout.errors import InputError, counted
@@ -48,6 +49,7 @@ SHOWN = (
     Shown("exact"),
     Shown("text", flag="--text/--no-text"),
     Shown("ocr"),
+    *panel("Remote files", "cache DIR", "cache_gb"),
     *panel(NEAR, "encoder E", "nearest", "degrees hard=H,soft=S", "embeddings DIR"),
     *panel(
         "Paraphrases",
@@ -130,6 +132,7 @@ def overlap_command(
     engine: EngineName = "local",
     workers: Workers = None,
     seed: Seed = 0,
+    annotate: Annotate = False,
     quiet: Quiet = False,
     verbose: Verbose = False,
     as_json: Json = False,
@@ -161,7 +164,7 @@ def overlap_command(
         show_part(result, as_json=as_json)
         return
     gate_result = write_gate(result.run, result.run.path / "gate") if gate else None
-    show_overlap(result, gate_result, verbose=verbose, as_json=as_json)
+    show_overlap(result, gate_result, verbose=verbose, as_json=as_json, annotate=annotate)
 
 
 def show_part(result: PartResult, *, as_json: bool) -> None:
@@ -178,7 +181,12 @@ def show_part(result: PartResult, *, as_json: bool) -> None:
 
 
 def show_overlap(
-    result: OverlapResult, gate_result: GateResult | None, *, verbose: bool, as_json: bool
+    result: OverlapResult,
+    gate_result: GateResult | None,
+    *,
+    verbose: bool,
+    as_json: bool,
+    annotate: bool = False,
 ) -> None:
     """Print what a search concludes; exit with 1 where the gate failed."""
     if as_json:
@@ -186,10 +194,11 @@ def show_overlap(
         print_json(record if gate_result is None else {**record, "gate": gate_result.as_json()})
     else:
         print_outline(outline_of(result.run))
+        print_sources(result.sources)
         print_dropped(result.run, ("benchmark", "corpus"))
         if verbose:
             console().print()
             print_claims(result.conclusion.claims)
         console().print(f"\nreport: {result.report}", soft_wrap=True)
     if gate_result is not None:
-        show_gate(gate_result, quiet=as_json)
+        show_gate(gate_result, quiet=as_json, annotate=annotate and not as_json)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from heldout.corpus.embeddings import LaionEmbeddings
     from heldout.corpus.open import CorpusReader, CorpusRequest, corpus_readers, open_corpus
     from heldout.corpus.parquet_corpus import FAILURES
+    from heldout.corpus.recipe import MixtureSource, is_recipe, open_recipe
     from heldout.corpus.streams import TarCut, open_tar, tar_entries
 
 __all__ = [
@@ -26,11 +27,14 @@ __all__ = [
     "CorpusRequest",
     "EmbeddingCorpus",
     "LaionEmbeddings",
+    "MixtureSource",
     "Shard",
     "TarCut",
     "corpus_fingerprint",
     "corpus_readers",
+    "is_recipe",
     "open_corpus",
+    "open_recipe",
     "open_tar",
     "read_items",
     "tar_entries",

@@ -8,7 +8,6 @@ path, size and modification time. It may be deleted at any time; the next run bu
 from __future__ import annotations
 
 import json
-import os
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +18,7 @@ from heldout.corpus._columns import Words, find_columns
 from heldout.corpus._listing import digest, file_key
 from heldout.corpus.parquet_corpus import FAILURES, open_parquet, read_columns, rows
 from heldout.errors import InputError
+from heldout.remote import cache_folder
 from heldout.store import Dropped, exclusive, replacing
 
 ENDINGS = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet")
@@ -56,14 +56,6 @@ class Captions:
 
     def close(self) -> None:
         self._connection.close()
-
-
-def cache_folder() -> Path:
-    own = os.environ.get("HELDOUT_CACHE")
-    general = os.environ.get("XDG_CACHE_HOME")
-    if own:
-        return Path(own)
-    return (Path(general) if general else Path.home() / ".cache") / "heldout"
 
 
 def _table(path: Path, mapping: tuple[tuple[str, str], ...]) -> Path:

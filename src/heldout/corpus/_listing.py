@@ -22,6 +22,7 @@ from heldout.benchmark import split_of
 from heldout.corpus.corpus import Corpus, CorpusItem, Shard
 from heldout.errors import blame_the_machine
 from heldout.image import IMAGE_ENDINGS, ending, readable
+from heldout.remote import RemotePath, files_below, is_remote, located, number_of, remember
 from heldout.store import Dropped
 
 RUN = 20_000  # names sorted in memory at once
@@ -44,6 +45,9 @@ class FolderEntry:
 
 def walk(root: Path) -> Iterator[FolderEntry]:
     """Every entry below ``root``. Links to folders are reported, never followed: they can loop."""
+    if isinstance(root, RemotePath):
+        yield from _walk_remote(root)
+        return
     base = os.fspath(root)
     levels = [_Level(base, "")]
     try:
@@ -70,8 +74,25 @@ def walk(root: Path) -> Iterator[FolderEntry]:
             level.close()
 
 
+def _walk_remote(root: RemotePath) -> Iterator[FolderEntry]:
+    hidden = ""
+    for child in files_below(root):
+        if hidden and child.name.startswith(hidden):
+            continue
+        folders = child.name.split("/")[:-1]
+        first = next((at for at, name in enumerate(folders) if name.startswith(".")), None)
+        if first is not None:
+            hidden = "/".join(folders[: first + 1]) + "/"
+            yield FolderEntry(hidden[:-1], HIDDEN, 0, 0)
+        elif child.facts is not None:
+            remember(f"{root}/{child.name}", child.facts)  # whoever opens it need not ask again
+            yield FolderEntry(child.name, FILE, child.facts.size, number_of(child.facts.mark))
+
+
 def is_run_folder(folder: str) -> bool:
     """True for the folder of a heldout run: it holds thumbnails of what was scanned, not a corpus."""
+    if is_remote(folder):  # runs are written to disks
+        return False
     try:
         path = f"{folder}/manifest.json"
         if not stat.S_ISREG(os.lstat(path).st_mode):
@@ -170,9 +191,8 @@ _CHOICE = re.compile(r"\{([^{}]*,[^{}]*)\}")
 
 
 def is_pattern(location: str) -> bool:
-    return not Path(location).exists() and bool(
-        _RANGE.search(location) or _CHOICE.search(location) or glob.has_magic(location)
-    )
+    marked = _RANGE.search(location) or _CHOICE.search(location) or glob.has_magic(location)
+    return bool(marked) and not located(location).exists()
 
 
 @dataclass(slots=True)
@@ -185,7 +205,7 @@ class FileSet:
 
     def files(self) -> Iterator[tuple[str, Path]]:
         """(name relative to the root, path) in stable order; a range may name a missing file."""
-        root = Path(self.location)
+        root = located(self.location)
         if is_pattern(self.location):
             for text in expand(self.location):
                 for path in self._matches(text):
@@ -209,17 +229,17 @@ class FileSet:
 
     def root(self) -> Path:
         """The folder that file names are relative to, and below which images are looked for."""
-        path = Path(self.location)
+        path = located(self.location)
         if is_pattern(self.location):
             fixed = re.split(r"[{*?\[]", self.location, maxsplit=1)[0]
-            return Path(fixed + "x").parent
+            return located(fixed + "x").parent
         return path if path.is_dir() else path.parent
 
     def _matches(self, text: str) -> list[Path]:
         if not glob.has_magic(text):
-            return [Path(text)]
+            return [located(text)]
         root = self.root()
-        return sorted(root.glob(str(Path(text).relative_to(root))))
+        return sorted(root.glob(located(text).relative_to(root).as_posix()))
 
     def _belongs(self, name: str) -> bool:
         if self.split is None:

@@ -21,6 +21,7 @@ from heldout.corpus.corpus import CorpusItem, Shard
 from heldout.corpus.parquet_corpus import FAILURES, open_parquet, read_columns, rows
 from heldout.errors import InputError
 from heldout.image import readable
+from heldout.remote import located, open_rows, ranges
 from heldout.store import Dropped
 
 _NUMBER = re.compile(r"(\d+)$")
@@ -39,19 +40,18 @@ class LaionEmbeddings:
     reader: str = "embeddings"
 
     def shards(self) -> Iterator[Shard]:
-        for index, path in enumerate(matrices(Path(self.root))):
-            log = _metadata_of(path, Path(self.root))
+        for index, path in enumerate(matrices(located(self.root))):
+            log = _metadata_of(path, located(self.root))
             key = digest(file_key(path), file_key(log) if log else "none")
             yield Shard(index, readable(path.name), key, (str(path), str(log) if log else None))
 
     def count_shards(self) -> int | None:
-        return len(matrices(Path(self.root)))
+        return len(matrices(located(self.root)))
 
     def embeddings(self, shard: Shard) -> NDArray[np.generic]:
-        path = Path(shard.payload[0])
+        path = located(shard.payload[0])
         try:
-            # Unlike np.load this opens plain arrays only, and no pickles, whose loading runs code.
-            matrix: NDArray[np.generic] = np.lib.format.open_memmap(path, mode="r")
+            matrix: NDArray[np.generic] = open_rows(path)
         except (OSError, ValueError, EOFError, SyntaxError) as error:
             raise InputError(f"{path}: not a readable .npy matrix ({error})") from error
         if matrix.ndim != 2 or matrix.dtype.kind != "f":
@@ -107,7 +107,7 @@ class LaionEmbeddings:
         if log is None:
             return None
         try:
-            return int(pq.read_metadata(log).num_rows)
+            return int(pq.read_metadata(ranges(log)).num_rows)
         except FAILURES as error:
             raise InputError(f"{log}: not a readable Parquet file ({error})") from error
 

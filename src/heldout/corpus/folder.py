@@ -6,10 +6,10 @@ import hashlib
 import json
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from heldout.benchmark import too_deep
 from heldout.corpus._columns import Words, decode_words, find_columns
@@ -26,6 +26,7 @@ from heldout.image import (
     looks_like_image,
     readable,
 )
+from heldout.remote import RemoteError, RemotePath, files_beside, located, reason_of
 from heldout.store import Dropped
 
 FILES_PER_SHARD = 4096
@@ -53,7 +54,7 @@ class FolderCorpus:
         index = work = 0
         # A sidecar that precedes its image ("a.json" before "a.png") belongs to the image's shard.
         waiting: list[FolderEntry] = []
-        for entry in walk(Path(self.root)):
+        for entry in walk(located(self.root)):
             if ending(entry.name) in self.skip:
                 continue
             if entry.kind == RUN_FOLDER:
@@ -87,19 +88,27 @@ class FolderCorpus:
         return None  # counting would list every file
 
     def read(self, shard: Shard) -> Iterator[CorpusItem | Dropped]:
-        inside = os.path.realpath(self.root)
         names, runs = shard.payload
+        look: _Look = _Local(self.root)
+        if isinstance(root := located(self.root), RemotePath):
+            try:
+                look = _Remote(root, names)
+            except OSError as error:
+                why = reason_of(error, "unreadable folder")
+                detail = f"{error.strerror}; none of its {len(names):,} files is read"
+                yield Dropped("corpus", shard.id, why, detail, scope="many")
+                return
         for name in runs:
             detail = "written by heldout; it is not part of the corpus"
             yield Dropped("corpus", readable(name), "run folder", detail, scope="words")
         for name in names:
             path = f"{self.root}/{name}"
-            reason = _refused(path, inside)
+            reason = look.refused(path)
             if reason is not None:
                 scope: Literal["item", "many"] = "many" if name.endswith("/") else "item"
                 yield Dropped("corpus", readable(name), *reason, scope=scope)
                 continue
-            words, metadata, problem = self._beside(path)
+            words, metadata, problem = _beside(look, path)
             if problem:
                 yield Dropped("corpus", readable(name), *problem, scope="words")
             yield CorpusItem(
@@ -112,19 +121,22 @@ class FolderCorpus:
                 metadata=metadata,
             )
 
-    def _beside(self, path: str) -> tuple[Words, dict[str, Any], tuple[str, str] | None]:
-        """Words and metadata from the image's sidecars, and what is wrong with them."""
-        stem = _stem(path)
-        metadata: dict[str, Any] = {}
-        problem = None
-        data = _sidecar(f"{stem}.json")
-        if data is not None:
-            metadata, problem = read_metadata(data)
-        words = find_columns(tuple(metadata)).words(metadata) if metadata else Words()
-        caption = _sidecar(f"{stem}.txt")
-        if caption is not None and (text := decode_words(caption).strip()):
-            words = Words(text, words.question, words.answer, words.also)
-        return words, metadata, problem
+
+def _beside(look: _Look, path: str) -> tuple[Words, dict[str, Any], tuple[str, str] | None]:
+    """Words and metadata from the image's sidecars, and what is wrong with them."""
+    stem = _stem(path)
+    metadata: dict[str, Any] = {}
+    problem = None
+    try:
+        data, caption = look.sidecar(f"{stem}.json"), look.sidecar(f"{stem}.txt")
+    except RemoteError as error:
+        return Words(), {}, (error.reason, f"{error.detail}: its words")
+    if data is not None:
+        metadata, problem = read_metadata(data)
+    words = find_columns(tuple(metadata)).words(metadata) if metadata else Words()
+    if caption is not None and (text := decode_words(caption).strip()):
+        words = Words(text, words.question, words.answer, words.also)
+    return words, metadata, problem
 
 
 def read_metadata(data: bytes) -> tuple[dict[str, Any], tuple[str, str] | None]:
@@ -142,47 +154,95 @@ def read_metadata(data: bytes) -> tuple[dict[str, Any], tuple[str, str] | None]:
     return value, None
 
 
-def _sidecar(path: str) -> bytes | None:
-    """A sidecar's bytes, if it is a plain file: a link or a pipe of that name is not opened."""
-    try:
-        if not stat.S_ISREG(os.lstat(path).st_mode):
+class _Look(Protocol):
+    """How the files of a folder are looked at."""
+
+    def sidecar(self, path: str) -> bytes | None:
+        """A sidecar's bytes, if it is there and a plain file."""
+        ...
+
+    def refused(self, path: str) -> tuple[str, str] | None:
+        """Why an entry is not an item; None if it is one."""
+        ...
+
+
+class _Local:
+    def __init__(self, root: str) -> None:
+        inside = Path(os.path.realpath(root))
+        self._inside = [inside]
+        if "snapshots" in inside.parts:  # of the hub's cache, which keeps its files in blobs/
+            cache = Path(*inside.parts[: inside.parts.index("snapshots")])
+            self._inside.append(cache / "blobs")
+
+    def sidecar(self, path: str) -> bytes | None:
+        try:
+            if not stat.S_ISREG(os.lstat(path).st_mode):  # a link or a pipe is not opened
+                return None
+            with Path(path).open("rb") as file:
+                return file.read(MAX_TEXT + 1)
+        except OSError as error:
+            blame_the_machine(error)
             return None
-        with Path(path).open("rb") as file:
-            return file.read(MAX_TEXT + 1)
-    except OSError as error:
-        blame_the_machine(error)
+
+    def refused(self, path: str) -> tuple[str, str] | None:
+        if path.endswith("/"):
+            hidden = Path(path).name.startswith(".")
+            return (
+                ("hidden folder", "not walked")
+                if hidden
+                else ("unreadable folder", "no permission?")
+            )
+        try:
+            mode = os.lstat(path).st_mode
+            if stat.S_ISLNK(mode):
+                target = os.path.realpath(path)
+                if not any(Path(target).is_relative_to(folder) for folder in self._inside):
+                    detail = f"points to {target}; open a folder that holds the link and its target"
+                    return "link outside the corpus", readable(detail)
+                mode = Path(target).stat().st_mode
+                if stat.S_ISDIR(mode):
+                    return "link to a folder", "its files are read where they are"
+            if not stat.S_ISREG(mode):
+                return "not a regular file", "expected an image file"
+            return _not_an_image(Path(path))
+        except OSError as error:
+            blame_the_machine(error)
+            return "unreadable file", str(error.strerror)
+
+
+class _Remote:
+    """Which sidecars there are is known from a listing: a request for each would triple the cost."""
+
+    def __init__(self, root: RemotePath, names: Sequence[str]) -> None:
+        self._root = f"{root}/"
+        self._present = files_beside(root, [name for name in names if not name.endswith("/")])
+
+    def sidecar(self, path: str) -> bytes | None:
+        if path.removeprefix(self._root) not in self._present:
+            return None
+        with located(path).open("rb") as file:
+            data: bytes = file.read(MAX_TEXT + 1)
+            return data
+
+    def refused(self, path: str) -> tuple[str, str] | None:
+        if path.endswith("/"):
+            return "hidden folder", "not walked"
+        try:
+            return _not_an_image(located(path))
+        except OSError as error:
+            blame_the_machine(error)
+            return reason_of(error, "unreadable file"), str(error.strerror)
+
+
+def _not_an_image(path: Path) -> tuple[str, str] | None:
+    end = ending(path.name)
+    if end in IMAGE_ENDINGS:
         return None
-
-
-def _refused(path: str, inside: str) -> tuple[str, str] | None:
-    """Why an entry is not an item; None if it is one."""
-    if path.endswith("/"):
-        hidden = Path(path).name.startswith(".")
-        return (
-            ("hidden folder", "not walked") if hidden else ("unreadable folder", "no permission?")
-        )
-    try:
-        mode = os.lstat(path).st_mode
-        if stat.S_ISLNK(mode):
-            target = os.path.realpath(path)
-            if target != inside and not target.startswith(inside + os.sep):
-                detail = f"points to {target}; open a folder that holds the link and its target"
-                return "link outside the corpus", readable(detail)
-            mode = Path(target).stat().st_mode
-            if stat.S_ISDIR(mode):
-                return "link to a folder", "its files are read where they are"
-        if not stat.S_ISREG(mode):
-            return "not a regular file", "expected an image file"
-        if ending(path) in IMAGE_ENDINGS:
-            return None
-        with Path(path).open("rb") as file:
-            head = file.read(HEAD)
-    except OSError as error:
-        blame_the_machine(error)
-        return "unreadable file", str(error.strerror)
+    with path.open("rb") as file:
+        head = file.read(HEAD)
     if looks_like_image(head):
         return None
-    return "not an image", f"ending '{ending(path)}', first bytes {head[:16]!r}"
+    return "not an image", f"ending '{end}', first bytes {head[:16]!r}"
 
 
 def _is_sidecar(entry: FolderEntry) -> bool:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from heldout.benchmark import (
     BenchmarkSource,
+    at_commit,
     find_preset,
     find_reader,
     json_line,
@@ -32,6 +33,7 @@ from heldout.corpus.webdataset import Img2DatasetCorpus, WebDatasetCorpus, is_im
 from heldout.corpus.zip_corpus import ZipCorpus
 from heldout.errors import InputError
 from heldout.image import IMAGE_ENDINGS
+from heldout.remote import bare_name, located
 from heldout.store import Dropped
 
 # Files without anything to search are an error at once, not a search that finds nothing.
@@ -118,8 +120,8 @@ def open_corpus(
     Returns:
         The corpus, as a stream of items in shards.
     """
-    parsed = parse_source(source)
-    if images is not None and not Path(images).is_dir():
+    parsed = at_commit(parse_source(source))
+    if images is not None and not located(images).is_dir():
         raise InputError(f"images: the folder {images} does not exist")
     try:
         return _open(parsed, name, reader, mapping, images)
@@ -226,7 +228,11 @@ def _is_table(source: BenchmarkSource) -> bool:
     if not path.is_dir() or source.selection:  # only rows can be selected
         return path.is_dir()
     # A file that lies beside an image of the same name describes it; others may be tables.
-    files = [file for file in _some(path, Path.is_file, _LOOK) if file.suffix not in IMAGE_ENDINGS]
+    files = [
+        file
+        for file in _some(path, lambda file: file.is_file(), _LOOK)
+        if file.suffix not in IMAGE_ENDINGS
+    ]
     candidates = itertools.islice((file for file in files if not _beside_an_image(file)), 50)
     return any(_has_rows(file) for file in itertools.chain([path], candidates))
 
@@ -342,7 +348,7 @@ def _refuse_selection(request: CorpusRequest) -> None:
 
 def _name(source: BenchmarkSource) -> str:
     path = source.path
-    stem = path.name if path.is_dir() else path.name.partition(".")[0]
+    stem = bare_name(path) if path.is_dir() else path.name.partition(".")[0]
     if is_pattern(source.location):
         stem = FileSet(source.location, ()).root().name
     parts = [stem or path.resolve().name or "corpus", *source.selection.values()]

@@ -21,6 +21,7 @@ from heldout.corpus._listing import FileSet, digest, file_key
 from heldout.corpus.corpus import CorpusItem, Shard, unique_ids
 from heldout.errors import InputError, blame_the_machine
 from heldout.image import readable
+from heldout.remote import located, ranges, reason_of
 from heldout.store import Dropped
 
 # Rows of a Parquet file in bounded memory, whatever its row groups are like.
@@ -34,7 +35,7 @@ FAILURES = (OSError, ValueError, MemoryError, NotImplementedError, pa.ArrowExcep
 
 def open_parquet(path: str | Path) -> Any:
     """The file, read page by page: by default whole column chunks would be loaded ahead."""
-    return pq.ParquetFile(path, buffer_size=1 << 20, pre_buffer=False)
+    return pq.ParquetFile(ranges(path), buffer_size=1 << 20, pre_buffer=False)
 
 
 def rows(file: Any, groups: list[int], columns: list[str]) -> Iterator[dict[str, Any]]:
@@ -54,7 +55,7 @@ def rows(file: Any, groups: list[int], columns: list[str]) -> Iterator[dict[str,
 def row_group_spans(path: Path, target: int) -> Iterator[tuple[list[int], int]]:
     """(row groups, rows before them); one empty span for a file that has none or cannot be read."""
     try:
-        metadata = pq.read_metadata(path)
+        metadata = pq.read_metadata(ranges(path))
         groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
         sizes = [(group.total_byte_size, group.num_rows) for group in groups]
     except FAILURES:
@@ -139,7 +140,9 @@ class ParquetCorpus:
                 if self.pictured is not None and not columns.image and number == 0:
                     detail = f"no image column, unlike {self.pictured}; its words are read"
                     yield Dropped("corpus", name, "no image column", detail, scope="many")
-                finder = ImageFinder(self.files.root(), Path(self.images) if self.images else None)
+                finder = ImageFinder(
+                    self.files.root(), located(self.images) if self.images else None
+                )
                 kinds = ColumnKinds.of(file.schema_arrow)
                 for row in rows(file, groups, read_columns(file.schema_arrow, columns, wanted)):
                     number += 1
@@ -155,8 +158,9 @@ class ParquetCorpus:
             yield Dropped("corpus", shard.id, "no usable column", str(error), scope="many")
         except FAILURES as error:
             blame_the_machine(error)
+            reason = reason_of(error, "unreadable Parquet file")
             detail = f"after row {number:,}: {error}"
-            yield Dropped("corpus", shard.id, "unreadable Parquet file", detail, scope="many")
+            yield Dropped("corpus", shard.id, reason, detail, scope="many")
 
     def columns(self, schema: pa.Schema, where: str) -> CorpusColumns:
         """What the columns mean; an InputError that lists them if none is an image or a text."""
@@ -176,7 +180,7 @@ class ParquetCorpus:
         checked = False
         for name, path in itertools.islice(self.files.files(), _LOOK):
             try:
-                schema = pq.read_schema(path)
+                schema = pq.read_schema(ranges(path))
                 columns = self.columns(schema, name)
                 if not checked:
                     self._wanted(schema.names, name)
@@ -233,6 +237,6 @@ def _is_plain(kind: Any) -> bool:
 def names_images(path: Path) -> bool:
     """True if a Parquet file has a column that names images, so that it can describe an archive."""
     try:
-        return bool(find_columns(tuple(pq.read_schema(path).names)).image)
+        return bool(find_columns(tuple(pq.read_schema(ranges(path)).names)).image)
     except FAILURES:
         return False

@@ -13,12 +13,13 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 import pyarrow as pa
 
 from heldout.benchmark import bounded_lines
 from heldout.corpus.corpus import shard_work
+from heldout.remote import RemotePath
 
 # Members of a tar, one header at a time, in constant memory and never a byte on disk.
 #
@@ -65,13 +66,19 @@ def open_tar(path: Path) -> tuple[BinaryIO, bool]:
     """The tar's uncompressed bytes, and whether they lie in the file as they are."""
     with path.open("rb") as file:
         magic = file.read(6)
+    source = _source(path)
     if magic[:2] == b"\x1f\x8b":
-        return cast(BinaryIO, gzip.open(path, "rb")), False
+        return cast(BinaryIO, gzip.open(source, "rb")), False
     if magic[:3] == b"BZh":
-        return cast(BinaryIO, bz2.open(path, "rb")), False
+        return cast(BinaryIO, bz2.open(source, "rb")), False
     if magic == b"\xfd7zXZ\0":
-        return cast(BinaryIO, lzma.open(path, "rb")), False
+        return cast(BinaryIO, lzma.open(source, "rb")), False
     return path.open("rb"), True
+
+
+def _source(path: Path) -> Any:
+    """What the standard library unpacks: a path, or an address opened."""
+    return path.open("rb") if isinstance(path, RemotePath) else path
 
 
 def tar_entries(file: BinaryIO, length: int | None) -> Iterator[TarEntry]:
@@ -262,6 +269,7 @@ def open_text(path: Path) -> BinaryIO:
     with path.open("rb") as file:
         magic = file.read(4)
     if magic == _ZSTANDARD:
-        unpacked = pa.CompressedInputStream(pa.OSFile(str(path)), "zstd")
+        source = _source(path) if isinstance(path, RemotePath) else pa.OSFile(str(path))
+        unpacked = pa.CompressedInputStream(source, "zstd")
         return cast(BinaryIO, io.BufferedReader(unpacked, _CHUNK))
     return open_tar(path)[0]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from heldout.benchmark import BenchmarkSource, Example, locate, read_examples
@@ -13,6 +12,7 @@ from heldout.corpus._listing import digest, file_key
 from heldout.corpus.corpus import CorpusItem, Shard, unique_ids
 from heldout.errors import InputError
 from heldout.image import readable
+from heldout.remote import located
 from heldout.store import Dropped
 
 
@@ -33,7 +33,7 @@ class TableCorpus:
     reader: str = "table"
 
     def shards(self) -> Iterator[Shard]:
-        if not Path(self.location).exists():  # a named benchmark on the hub
+        if not located(self.location).exists():  # a named benchmark on the hub
             yield Shard(0, self.source, digest("hub", self.source), (self.location, ""))
             return
         files = [file.path for file in locate(self._source(self.location), self.table_reader)]

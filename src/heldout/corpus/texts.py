@@ -54,6 +54,7 @@ from heldout.image import (
     looks_like_image,
     readable,
 )
+from heldout.remote import located, reason_of
 from heldout.store import Dropped
 
 # The files of a corpus of texts: which files of a folder are read, and why others are not.
@@ -75,7 +76,7 @@ class TextFile(NamedTuple):
 
 def text_files(location: str) -> Iterator[TextFile]:
     """Files in stable order: those to read, and those that cannot be."""
-    root = Path(location)
+    root = located(location)
     if is_pattern(location) or not root.is_dir():
         for name, path in FileSet(location, ()).files():
             yield TextFile(name, path)
@@ -339,14 +340,15 @@ class TextCorpus:
             yield Dropped("corpus", name, "not text", str(error))
         except FAILURES as error:
             blame_the_machine(error)
+            reason = reason_of(error, "unreadable text file")
             detail = str(error) or type(error).__name__
-            yield Dropped("corpus", name, "unreadable text file", detail, scope="many")
+            yield Dropped("corpus", name, reason, detail, scope="many")
 
     def _rows(self, part: TextPart, shown: str) -> Iterator[CorpusItem | Dropped]:
-        alone = not is_pattern(self.location) and not Path(self.location).is_dir()
+        alone = not is_pattern(self.location) and not located(self.location).is_dir()
         prefix = "" if alone else f"{shown}/"
         root = FileSet(self.location, ()).root()
-        finder = ImageFinder(root, Path(self.images) if self.images else None)
+        finder = ImageFinder(root, located(self.images) if self.images else None)
         for number, line in lines(part.file.path, part.span):
             origin = f"{shown} line {number}"
             if line is None:

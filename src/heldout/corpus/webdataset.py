@@ -36,6 +36,7 @@ from heldout.image import (
     readable,
     unsafe,
 )
+from heldout.remote import located, ranges, reason_of
 from heldout.store import Dropped
 
 ENDINGS = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
@@ -60,14 +61,13 @@ class WebDatasetCorpus:
         return sum(1 for _ in self.files.files())
 
     def read(self, shard: Shard) -> Iterator[CorpusItem | Dropped]:
-        path = Path(shard.payload)
+        path = located(shard.payload)
         try:
             file, plain = open_tar(path)
         except OSError as error:
             blame_the_machine(error)
-            yield Dropped(
-                "corpus", shard.id, "unreadable tar", f"{path}: {error.strerror}", scope="many"
-            )
+            reason = reason_of(error, "unreadable tar")
+            yield Dropped("corpus", shard.id, reason, f"{path}: {error.strerror}", scope="many")
             return
         with file:
             yield from unique_ids(_TarReader(path, shard.id, file, plain).items())
@@ -86,12 +86,15 @@ class _Sample:
 class _TarReader:
     def __init__(self, path: Path, shard: str, file: BinaryIO, plain: bool) -> None:
         self.path, self.shard, self.file, self.plain = path, shard, file, plain
+        self.members = self.position = 0
+        self.length: int | None = None
 
     def items(self) -> Iterator[CorpusItem | Dropped]:
         sample: _Sample | None = None
-        length = self.path.stat().st_size if self.plain else None
+        self.length = self.path.stat().st_size if self.plain else None
         try:
-            for entry in tar_entries(self.file, length):
+            for entry in tar_entries(self.file, self.length):
+                self.members, self.position = self.members + 1, entry.offset
                 if entry.kind == FOLDER:
                     continue
                 if (reason := _refused(entry)) is not None:
@@ -116,8 +119,9 @@ class _TarReader:
             blame_the_machine(error)
             if sample is not None:
                 yield from self._finish(sample)
-            detail = f"{self.path}: {error}"
-            yield Dropped("corpus", self.shard, "tar cut short", detail, scope="many")
+            why = reason_of(error, "tar cut short")
+            detail = f"{self.path}: {error}; {self._read_until()}"
+            yield Dropped("corpus", self.shard, why, detail, scope="many")
             return
         if sample is not None:
             yield from self._finish(sample)
@@ -151,6 +155,10 @@ class _TarReader:
             )
             sample.held += 0 if self.plain else len(data)
             sample.images.append((entry.name, ImageRef(entry.name, location)))
+
+    def _read_until(self) -> str:
+        of = f" of {self.length:,}" if self.length is not None else ""
+        return f"read: {self.members:,} members, up to byte {self.position:,}{of}"
 
     def _data(self, entry: TarEntry, size: int) -> bytes:
         self.file.seek(entry.offset)
@@ -235,20 +243,20 @@ class Img2DatasetCorpus:
         for shard in self.inner.shards():
             yield replace(shard, payload=("images", shard.payload))
             index = shard.index + 1
-        for path in _logs(Path(self.root)):
+        for path in _logs(located(self.root)):
             yield Shard(index, f"{path.name} (log)", file_key(path), ("log", str(path)))
             index += 1
 
     def count_shards(self) -> int | None:
         count = self.inner.count_shards()
-        return None if count is None else count + sum(1 for _ in _logs(Path(self.root)))
+        return None if count is None else count + sum(1 for _ in _logs(located(self.root)))
 
     def read(self, shard: Shard) -> Iterator[CorpusItem | Dropped]:
         kind, payload = shard.payload
         if kind == "images":
             yield from self.inner.read(replace(shard, payload=payload))
         else:
-            yield from self._failures(Path(payload))
+            yield from self._failures(located(payload))
 
     def _failures(self, path: Path) -> Iterator[Dropped]:
         ending = ".tar" if isinstance(self.inner, WebDatasetCorpus) else ""
@@ -264,7 +272,8 @@ class Img2DatasetCorpus:
                         yield failed
         except FAILURES as error:
             detail = f"after row {number:,}: {error}; failed downloads are not listed"
-            yield Dropped("corpus", path.name, "unreadable Parquet file", detail, scope="words")
+            reason = reason_of(error, "unreadable Parquet file")
+            yield Dropped("corpus", path.name, reason, detail, scope="words")
 
 
 def is_img2dataset(folder: Path) -> bool:
@@ -273,7 +282,7 @@ def is_img2dataset(folder: Path) -> bool:
     if first is None:
         return False
     try:
-        return STATUS in pq.read_schema(first).names
+        return STATUS in pq.read_schema(ranges(first)).names
     except FAILURES:
         return False
 

@@ -33,6 +33,7 @@ from heldout.image import (
     readable,
     unsafe,
 )
+from heldout.remote import located, reason_of
 from heldout.store import Dropped
 
 # A zip's table of contents, read as a stream: two million members cost the memory of one.
@@ -87,11 +88,12 @@ class ZipBytes:
 
     def read(self) -> bytes:
         try:
-            with Path(self.path).open("rb") as file:
+            with located(self.path).open("rb") as file:
                 return read_member(file, self.entry, self.describe())
         except OSError as error:
             blame_the_machine(error)
-            raise ImageError("missing image", f"{self.path}: {error.strerror}") from error
+            reason = reason_of(error, "missing image")
+            raise ImageError(reason, f"{self.path}: {error.strerror}") from error
 
     def describe(self) -> str:
         return f"{self.path}!{self.entry.name}"
@@ -279,7 +281,7 @@ class ZipCorpus:
 
     def shards(self) -> Iterator[Shard]:
         index = 0
-        described = file_key(Path(self.captions)) if self.captions else ""
+        described = file_key(located(self.captions)) if self.captions else ""
         for name, path in self.files.files():
             try:
                 for number, span in enumerate(zip_spans(path, self.entries_per_shard)):
@@ -309,18 +311,19 @@ class ZipCorpus:
         with contextlib.ExitStack() as stack:
             captions = None
             if self.captions:
-                captions = Captions(Path(self.captions), self.mapping)
+                captions = Captions(located(self.captions), self.mapping)
                 stack.callback(captions.close)
                 if shard.index == 0:
                     yield from captions.dropped()
             try:
-                file = stack.enter_context(Path(path).open("rb"))
-                for entry in zip_entries(Path(path), span):
+                file = stack.enter_context(located(path).open("rb"))
+                for entry in zip_entries(located(path), span):
                     if not entry.name.endswith("/"):
                         yield from self._item(name, path, entry, file, captions)
             except (ZipError, OSError) as error:
                 blame_the_machine(error)
-                yield Dropped("corpus", shard.id, "unreadable zip", str(error), scope="many")
+                reason = reason_of(error, "unreadable zip")
+                yield Dropped("corpus", shard.id, reason, str(error), scope="many")
 
     def _item(
         self, name: str, path: str, entry: ZipEntry, file: BinaryIO, captions: Captions | None
@@ -354,7 +357,7 @@ class ZipCorpus:
         words = Words()
         metadata: dict[str, Any] = {}
         if captions is not None:
-            words, metadata = captions.find(member, base, f"{Path(path).stem}/{member}")
+            words, metadata = captions.find(member, base, f"{located(path).stem}/{member}")
         if match := _PMC.match(base):
             metadata = {**metadata, "pmcid": match[0]}
         return words, metadata

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 from collections.abc import Callable
 from typing import Any
 
 from heldout.engine.cores import THREAD_VARIABLES
 from heldout.engine.engine import describe_error
+from heldout.remote import VARIABLE
 
 # Kinds of replies: a pickle of the value, a text and where it was raised (BROKEN when the function
 # itself cannot be loaded), or the node and what it has instead of this version of heldout.
@@ -28,6 +30,7 @@ def make_runner(version: str) -> Callable[[str, bytes, bytes], Reply]:
     """
 
     variables = THREAD_VARIABLES
+    remote = os.environ.get(VARIABLE, "")
 
     def run(name: str, function: bytes, task: bytes) -> Reply:
         import os
@@ -37,6 +40,8 @@ def make_runner(version: str) -> Callable[[str, bytes, bytes], Reply]:
         # the node's cores in every worker. They read this when they are imported, below.
         for variable in variables:
             os.environ.setdefault(variable, "1")
+        if remote:  # how to reach files elsewhere
+            os.environ["HELDOUT_REMOTE"] = remote
 
         try:
             import heldout

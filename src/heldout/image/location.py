@@ -23,6 +23,7 @@ from heldout.errors import blame_the_machine
 from heldout.image._dicom import header_ids
 from heldout.image.decode import decode
 from heldout.image.problem import MAX_BYTES, ImageError, ending
+from heldout.remote import RemotePath, located, ranges, reason_of
 
 # A base64 image is one field; the csv module's default limit is 128 KiB.
 csv.field_size_limit(max(csv.field_size_limit(), MAX_BYTES))
@@ -40,7 +41,9 @@ class FileOnDisk:
 
     def read(self) -> bytes:
         try:
-            path = Path(self.path)
+            path = located(self.path)
+            if isinstance(path, RemotePath):
+                return path.read_bytes()  # one request; longer files than may be are refused there
             facts = path.stat()
             if not stat.S_ISREG(facts.st_mode):  # a pipe would wait for its writer
                 raise ImageError("not a regular file", self.describe())
@@ -50,7 +53,8 @@ class FileOnDisk:
             return path.read_bytes()
         except OSError as error:
             blame_the_machine(error)
-            raise ImageError("missing image", f"{self.describe()}: {error.strerror}") from error
+            reason = reason_of(error, "missing image")
+            raise ImageError(reason, f"{self.describe()}: {error.strerror}") from error
 
     def describe(self) -> str:
         # A name that is not UTF-8 holds surrogates, which no table accepts.
@@ -234,12 +238,13 @@ def _read_span(path: str, offset: int, length: int) -> bytes:
     if length > MAX_BYTES:
         raise ImageError("image file too large", f"{path} at byte {offset}: {length:,} bytes")
     try:
-        with Path(path).open("rb") as file:
+        with located(path).open("rb") as file:
             file.seek(offset)
             return file.read(length)
     except OSError as error:
         blame_the_machine(error)
-        raise ImageError("missing image", f"{path}: {error.strerror}") from error
+        reason = reason_of(error, "missing image")
+        raise ImageError(reason, f"{path}: {error.strerror}") from error
 
 
 def _cell_bytes(cell: Any, index: int, where: str, path: str) -> bytes:
@@ -252,7 +257,7 @@ def _cell_bytes(cell: Any, index: int, where: str, path: str) -> bytes:
             relative = Path(name)
             if relative.is_absolute() or ".." in relative.parts:
                 raise ImageError("image outside the dataset folder", f"{where}: {name}")
-            return FileOnDisk(str(Path(path).parent / relative)).read()
+            return FileOnDisk(str(located(path).parent / relative)).read()
         cell = data
     if cell is None:
         raise ImageError("missing image", f"{where}: the cell is empty")
@@ -267,11 +272,11 @@ def _parquet_column(path: str, row_group: int, column: str) -> Any:
     import pyarrow.parquet as pq
 
     try:
-        with pq.ParquetFile(path) as file:
+        with pq.ParquetFile(ranges(path)) as file:
             return file.read_row_group(row_group, columns=[column]).column(column)
     except (OSError, ValueError) as error:
         blame_the_machine(error)
-        raise ImageError("missing image", f"{path}: {error}") from error
+        raise ImageError(reason_of(error, "missing image"), f"{path}: {error}") from error
 
 
 @functools.lru_cache(maxsize=16)
@@ -279,7 +284,9 @@ def arrow_table(path: str) -> Any:
     """A memory-mapped Arrow table, whether the file is a stream (save_to_disk) or a random-access file."""
     import pyarrow as pa
 
-    source = pa.memory_map(path)
+    place = located(path)
+    # A stream elsewhere is read into memory; its row groups cannot be told apart without reading it.
+    source = place.open("rb") if isinstance(place, RemotePath) else pa.memory_map(path)
     try:
         return pa.ipc.open_stream(source).read_all()
     except pa.ArrowInvalid:

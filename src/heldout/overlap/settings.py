@@ -80,6 +80,11 @@ class OverlapSettings(Settings):
     for these two (default: those measured for the encoder)."""
     embeddings: Name | None = None
     """Folder for the corpora's embeddings, which other runs can use; default: the run folder."""
+    cache: Name | None = None
+    """Folder for whole copies of remote files, shared by runs; the copies used longest ago go first
+    (default: none, remote files are read by ranges and nothing is copied)."""
+    cache_gb: Annotated[float, Field(gt=0)] = 50
+    """Gigabytes that the cache folder may hold."""
     text: bool = True
     """Also look for the questions, options, answers and captions in the corpora (default: on)."""
     ocr: bool = False

@@ -31,7 +31,7 @@ _PACKAGES = ("numpy", "scipy", "polars", "pyarrow", "pillow", "ray", "datasets")
 
 #: user:password of an address, and the values of its query that are called a key, a token or a signature
 _CREDENTIALS = re.compile(
-    r"(?<=://)[^/@\s?#]*(?=@)|(?<=[?&])([^=&\s#]*(?:key|token|secret|password|sig|auth)[^=&\s#]*=)[^&\s#]*",
+    r"(?<=://)[^/@\s?#]*(?=@)|(?<=[?&])([^=&\s#]*(?:key|token|credential|secret|password|sig|auth)[^=&\s#]*=)[^&\s#]*",
     re.IGNORECASE,
 )
 

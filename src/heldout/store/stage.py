@@ -324,7 +324,17 @@ OUT_OF_MEMORY = "out of memory"
 WORKER_DIED = "killed its worker"
 FAILED = "cannot be processed"  # an error that no reader or decoder expects
 # Reasons that may be gone when the same command is given again: its shard is then done anew.
-MAY_PASS = frozenset({"missing image", OUT_OF_MEMORY, WORKER_DIED})
+MAY_PASS = frozenset(
+    {
+        "missing image",
+        OUT_OF_MEMORY,
+        WORKER_DIED,
+        # of files elsewhere
+        "connection lost",
+        "access refused",
+        "object changed",
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)

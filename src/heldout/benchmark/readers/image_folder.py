@@ -20,6 +20,7 @@ from heldout.image import (
     looks_like_image,
     readable,
 )
+from heldout.remote import RemotePath, located
 from heldout.store import Dropped
 
 _DATA = (".json", ".jsonl", ".ndjson", ".parquet", ".pq", ".csv", ".tsv", ".tab", ".arrow")
@@ -39,7 +40,7 @@ class ImageFolderReader:
         number = 0
         for file in _walk(path):
             if isinstance(file, Dropped):
-                where = Path(file.id).relative_to(path).as_posix()
+                where = located(file.id).relative_to(path).as_posix()
                 yield Dropped("read", readable(where), file.reason, file.detail, file.scope)
                 continue
             if is_sidecar(file.name):
@@ -91,6 +92,9 @@ def _data_file(folder: Path) -> bool:
 
 
 def _entries(folder: Path) -> Iterator[Path]:
+    if isinstance(folder, RemotePath):
+        yield from (entry for entry in folder.iterdir() if not entry.name.startswith("."))
+        return
     with os.scandir(folder) as entries:
         for entry in entries:
             if not entry.name.startswith("."):
@@ -137,8 +141,7 @@ def _is_data(path: Path) -> bool:
 def _walk(folder: Path) -> Iterator[Path | Dropped]:
     """Every file below in one stable order, and the folders that are not entered."""
     try:
-        with os.scandir(folder) as scandir_iterator:
-            names = sorted((entry.name for entry in scandir_iterator), key=os.fsencode)
+        names = sorted((entry.name for entry in folder.iterdir()), key=os.fsencode)
     except OSError as error:
         yield Dropped("read", str(folder), "unreadable folder", str(error.strerror), "many")
         return

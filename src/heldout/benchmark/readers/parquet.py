@@ -16,6 +16,7 @@ from heldout.benchmark.readers.base import FileRow, head
 from heldout.benchmark.readers.json_rows import load_object, too_deep
 from heldout.errors import InputError
 from heldout.image import ArrowCell, ImageRef, ParquetCell, arrow_table
+from heldout.remote import ranges
 from heldout.store import Dropped
 
 # Arrow files as ``datasets`` keeps them: a save_to_disk folder or one .arrow file, mapped.
@@ -279,7 +280,7 @@ def _open(path: Path) -> pq.ParquetFile:
             f"{path} is a Git LFS pointer, not the data: run 'git lfs pull' in its repository"
         )
     try:
-        return pq.ParquetFile(path)
+        return pq.ParquetFile(ranges(path))
     except (OSError, ValueError, pa.ArrowException) as error:
         raise InputError(
             f"{path} is not a readable Parquet file ({error}): it may be cut, download it again"

@@ -36,6 +36,7 @@ from heldout.image import (
     to_rgb,
 )
 from heldout.overlap.images.encoder import Encoder, Floats, require_same
+from heldout.remote import located, open_rows, ranges
 from heldout.store import Dropped, replacing, write_json
 
 BATCH = 32
@@ -305,7 +306,7 @@ class SavedShard:
 
     def rows(self) -> NDArray[np.float16]:
         """Memory-mapped; one row per picture or part of one."""
-        return open_matrix(Path(self.matrix))
+        return open_matrix(located(self.matrix))
 
     def described(self, rows: int) -> RowOrigins:
         """What the ``rows`` rows are of. Somebody else's are pictures, each named by its place."""
@@ -314,7 +315,7 @@ class SavedShard:
         if self.metadata is None:
             return plain
         try:
-            with pq.ParquetFile(self.metadata) as file:
+            with pq.ParquetFile(ranges(self.metadata)) as file:
                 if not {"id", "digest", "item", "part"} <= set(file.schema_arrow.names):
                     return plain
                 table = file.read(["id", "digest", "item", "part"])
@@ -359,8 +360,7 @@ def numbered_rows(name: str, rows: int) -> RowOrigins:
 
 def open_matrix(path: Path) -> NDArray[Any]:
     try:
-        # Unlike np.load this opens nothing but plain arrays: no pickle, whose loading runs code.
-        matrix: NDArray[Any] = np.lib.format.open_memmap(path, mode="r")
+        matrix: NDArray[Any] = open_rows(path)
     except (OSError, ValueError, EOFError, SyntaxError) as error:
         raise InputError(f"{path}: not a readable .npy matrix ({error})") from error
     if matrix.ndim != 2 or matrix.dtype.kind != "f":

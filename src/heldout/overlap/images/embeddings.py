@@ -38,6 +38,7 @@ from heldout.overlap.images.embed import (
 from heldout.overlap.images.encoder import Encoder, open_encoder, parts, require_same
 from heldout.overlap.images.salvage import ShardSalvage
 from heldout.overlap.part import WHOLE, Part
+from heldout.remote import located
 from heldout.store import FAILED, MAY_PASS, Dropped, Run, exclusive, write_json
 
 PARTS = "parts-1"  # how pictures are cut (overlap/images/encoder.py): rows of another cut are other rows
@@ -336,7 +337,7 @@ def _already_embedded(corpus: EmbeddingCorpus, encoder: Encoder, part: Part) -> 
     whose: dict[Path, SavedEmbeddings | None] = {}
     for shard in part.shards(corpus):
         matrix, metadata = shard.payload
-        folder = Path(matrix).parent
+        folder = located(matrix).parent
         for place in (folder, folder.parent):
             if place not in whose:
                 whose[place] = read_identity(place)

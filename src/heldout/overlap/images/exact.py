@@ -141,6 +141,7 @@ def scan_shard(
             dropped.append(item)
             counts["lost_items"] += item.scope == "item"
             counts["lost_containers"] += item.scope == "many"
+            counts["missing"] += item.reason in MAY_PASS
             continue
         counts["items"] += 1
         counts["with_answer"] += bool(item.answer)

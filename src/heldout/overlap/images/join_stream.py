@@ -17,6 +17,7 @@ from heldout.engine import Engine
 from heldout.errors import InputError
 from heldout.overlap.images.join import Hits, select
 from heldout.overlap.images.scratch import Scratch
+from heldout.remote import open_rows
 
 MEMORY = 4 * 2**20  # what a worker reads at a time; more makes nothing faster
 _SMALLEST = 2**20
@@ -199,8 +200,8 @@ def _read(matrix: NDArray[Any], first: int, stop: int, rows: NDArray[Any]) -> ND
 
 def _open(path: Path) -> NDArray[Any]:
     try:
-        matrix: NDArray[Any] = np.load(path, mmap_mode="r")
-    except (OSError, ValueError) as error:
+        matrix: NDArray[Any] = open_rows(path)
+    except (OSError, ValueError, EOFError, SyntaxError) as error:
         raise InputError(f"{path}: not a readable .npy matrix ({error})") from error
     if matrix.ndim != 2:
         raise InputError(f"{path}: expected one embedding per row, found shape {matrix.shape}")

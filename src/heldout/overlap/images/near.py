@@ -143,7 +143,8 @@ def _scan(
     best_hits = Hits.empty()
     for start in range(0, len(kept), _ROWS):
         some = kept[start : start + _ROWS]
-        block = aspect.of(rows if len(some) == len(rows) else rows[some])
+        all_here = len(some) == len(rows) and isinstance(rows, np.ndarray)
+        block = aspect.of(rows if all_here else rows[some])
         hits = join.scan(block, 0, join.floor_of(best_hits), needed.among(some))
         moved = Hits(hits.query, some[hits.position], hits.similarity, some[hits.unusable])
         best_hits = select((best_hits, moved), join.k, join.threshold)

@@ -179,8 +179,12 @@ def verify_shard(
     matches: list[dict[str, Any]] = []
     dropped: list[Dropped] = []
     counts = dict.fromkeys(COUNTS, 0) | {"pairs": len(task.candidates)}
+    cut: Dropped | None = None
     for item in corpus.read(task.shard):
-        if isinstance(item, Dropped) or item.id not in pending:
+        if isinstance(item, Dropped):
+            cut = item if item.scope == "many" and item.reason in MAY_PASS else cut
+            continue
+        if item.id not in pending:
             continue
         candidates = pending.pop(item.id)
         done = 0
@@ -200,6 +204,12 @@ def verify_shard(
                 counts[name] += len(candidates) - done
         if not pending:
             break
+    if cut is not None and pending:  # it could be read before
+        counts["missing"] += 1
+        for item_id, candidates in pending.items():
+            dropped.append(Dropped("corpus", item_id, cut.reason, cut.detail))
+            for name in ("unverified_pairs", "failed_pairs"):
+                counts[name] += len(candidates)
     return ShardResult(
         tables={
             "matches": make_table("matches", matches),

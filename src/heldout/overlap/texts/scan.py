@@ -131,6 +131,7 @@ class _Scan:
         if isinstance(item, Dropped):  # listed by the scan of the pictures, which reads it, too
             self.counts["text_lost_items"] += item.scope == "item"
             self.counts["text_lost_containers"] += item.scope == "many"
+            self.counts["missing"] += item.reason in MAY_PASS
             return
         self.counts["text_items"] += 1
         if self.index.search.uses("provenance"):

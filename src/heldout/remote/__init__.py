@@ -1,0 +1,55 @@
+"""Files that lie elsewhere: addresses as paths, read by ranges, retried, kept in a cache if asked."""
+
+from typing import TYPE_CHECKING
+
+from heldout.lazy import load_on_first_use
+
+if TYPE_CHECKING:
+    from heldout.remote.access import (
+        VARIABLE,
+        harmless,
+        is_remote,
+        use_cache,
+        without_secrets,
+    )
+    from heldout.remote.listing import cache_folder, files_below, files_beside, refresh
+    from heldout.remote.matrix import RemoteMatrix, open_rows
+    from heldout.remote.path import RemotePath, bare_name, located, number_of, ranges, remember
+    from heldout.remote.stores import (
+        CHANGED,
+        LOST,
+        NO_RANGES,
+        REFUSED,
+        RemoteError,
+        pinned,
+        reason_of,
+    )
+
+__all__ = [
+    "CHANGED",
+    "LOST",
+    "NO_RANGES",
+    "REFUSED",
+    "VARIABLE",
+    "RemoteError",
+    "RemoteMatrix",
+    "RemotePath",
+    "bare_name",
+    "cache_folder",
+    "files_below",
+    "files_beside",
+    "harmless",
+    "is_remote",
+    "located",
+    "number_of",
+    "open_rows",
+    "pinned",
+    "ranges",
+    "reason_of",
+    "refresh",
+    "remember",
+    "use_cache",
+    "without_secrets",
+]
+
+__getattr__ = load_on_first_use(__name__, __file__)

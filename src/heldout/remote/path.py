@@ -1,0 +1,253 @@
+"""RemotePath: an address that readers use as they use a path."""
+
+from __future__ import annotations
+
+import contextlib
+import fnmatch
+import functools
+import hashlib
+import io
+import itertools
+import os
+import stat
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path, PosixPath
+from typing import Any, Self, cast
+
+from heldout.remote import _cache
+from heldout.remote._transfer import RemoteFile, facts_of, fetch_whole, forget_bytes, persist, split
+from heldout.remote.access import SCHEMES, is_remote
+from heldout.remote.stores import Child, Facts, RemoteError, open_store
+
+_REMEMBERED = 20_000  # addresses whose facts are kept
+_BUFFER = 1 << 16
+LARGEST = 512 << 20  # bytes that read_bytes reads at once; a larger file is read by ranges
+
+_LISTED = 50_000  # entries of a folder that is listed to spare single requests
+_FOLDERS = 64  # such folders
+
+# What a folder holds, where that was asked for; None where it holds too much or may not be listed.
+_names: OrderedDict[str, frozenset[str] | None] = OrderedDict()
+# Facts by address: None where there is neither a file nor a folder. Forgotten when a source is opened.
+_FOLDER = Facts(-1, "folder")
+_facts: OrderedDict[str, Facts | None] = OrderedDict()
+
+
+def located(location: str | Path) -> Path:
+    """Where a location is: a path of this machine, or an address as a RemotePath."""
+    if isinstance(location, Path):
+        return location
+    return RemotePath(location) if is_remote(location) else Path(location)
+
+
+def forget() -> None:
+    """Ask the stores again: what was known about their files may be old."""
+    _facts.clear()
+    _names.clear()
+    forget_bytes()
+
+
+def remember(address: str, facts: Facts | None) -> None:
+    _facts[address] = facts
+    _facts.move_to_end(address)
+    while len(_facts) > _REMEMBERED:
+        _facts.popitem(last=False)
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteStat:
+    """The part of ``os.stat_result`` that readers use."""
+
+    st_mode: int
+    st_size: int
+    st_mtime_ns: int  # changes with the content; not a time
+
+
+class RemotePath(PosixPath):
+    """``s3://bucket/key`` and other addresses. Parts are those of the address: ``s3:``, ``bucket``, ``key``.
+
+    Names with empty parts (``a//b``), ``.`` and ``..`` are legal in object stores and cannot be reached.
+    """
+
+    def __str__(self) -> str:
+        scheme, *rest = self.parts or ("",)
+        return f"{scheme}//{'/'.join(rest)}" if scheme.endswith(":") else "/".join(self.parts)
+
+    def __fspath__(self) -> str:
+        return str(self)
+
+    def __repr__(self) -> str:
+        return f"RemotePath({str(self)!r})"
+
+    def __reduce__(self) -> tuple[type[RemotePath], tuple[str, ...]]:
+        return RemotePath, tuple(self.parts)
+
+    # What it is.
+
+    def facts(self) -> Facts | None:
+        """Of a file, _FOLDER of a folder, None of nothing."""
+        address = self._address()
+        if address is None:
+            return None
+        if address in _facts:
+            return _facts[address]
+        beside = _names.get(str(self.parent))
+        if beside is not None and self.name not in beside:
+            return None
+        facts = facts_of(address)
+        if facts is None and self._is_folder(address):
+            facts = _FOLDER
+        remember(address, facts)
+        return facts
+
+    def _address(self) -> str | None:
+        """None for what is no address: a name that left it (``/etc``, ``..``)."""
+        scheme = self.parts[0] if self.parts else ""
+        if scheme[:-1].lower() not in SCHEMES or len(self.parts) < 2 or ".." in self.parts:
+            return None
+        return str(self)
+
+    def _is_folder(self, address: str) -> bool:
+        scheme, place = split(address)
+        return persist(address, lambda: open_store(scheme).is_folder(place))
+
+    def exists(self, *, follow_symlinks: bool = True) -> bool:
+        return self.facts() is not None
+
+    def is_file(self, **_: Any) -> bool:
+        facts = self.facts()
+        return facts is not None and facts is not _FOLDER
+
+    def is_dir(self, **_: Any) -> bool:
+        return self.facts() is _FOLDER
+
+    def is_symlink(self) -> bool:
+        return False
+
+    def stat(self, *, follow_symlinks: bool = True) -> os.stat_result:
+        facts = self.facts()
+        if facts is None:
+            raise FileNotFoundError(2, "there is no such file", str(self))
+        kind = stat.S_IFDIR if facts is _FOLDER else stat.S_IFREG
+        return cast(os.stat_result, RemoteStat(kind, max(facts.size, 0), number_of(facts.mark)))
+
+    def lstat(self) -> os.stat_result:
+        return self.stat()
+
+    # Where it is.
+
+    def absolute(self) -> Self:
+        return self
+
+    def resolve(self, strict: bool = False) -> Self:
+        return self
+
+    def is_absolute(self) -> bool:
+        return True
+
+    # What is in it.
+
+    def open(self, mode: str = "r", *args: Any, **options: Any) -> Any:
+        if set(mode) - set("rbt"):
+            raise OSError(30, "remote files are only read", str(self))
+        file: Any = self._opened(ahead=True)
+        if "b" in mode:
+            return file
+        names = ("buffering", "encoding", "errors", "newline")
+        options = {**dict(zip(names, args, strict=False)), **options}
+        options.pop("buffering", None)
+        return io.TextIOWrapper(file, **options)
+
+    def open_ranges(self) -> Any:
+        """Opened for reading here and there: nothing is read ahead."""
+        return self._opened(ahead=False)
+
+    def _opened(self, *, ahead: bool) -> Any:
+        facts = self.facts()
+        if facts is None:
+            raise FileNotFoundError(2, "there is no such file", str(self))
+        if facts is _FOLDER:
+            raise IsADirectoryError(21, "it is a folder", str(self))
+        if (copy := _cache.copy_of(str(self), facts)) is not None:
+            return copy
+        raw = RemoteFile(str(self), facts, ahead=ahead)
+        return io.BufferedReader(raw, _BUFFER) if ahead else raw
+
+    def read_bytes(self) -> bytes:
+        address = self._address()
+        if address is None:
+            raise FileNotFoundError(2, "there is no such file", str(self))
+        if _cache.is_on():
+            with self.open("rb") as file:
+                return bytes(file.read())
+        data = fetch_whole(address, LARGEST)
+        if len(data) > LARGEST:
+            raise RemoteError("too large", f"more than {LARGEST:,} bytes", address)
+        return data
+
+    def iterdir(self) -> Iterator[Self]:  # type: ignore[override]
+        for child in self.children():
+            yield self / child.name
+
+    def children(self) -> Iterator[Child]:
+        """The entries of a folder as they come, whose facts are remembered."""
+        address = self._address()
+        if address is None:
+            raise NotADirectoryError(20, "it is no folder", str(self))
+        token = ""
+        while True:
+            page, token = persist(address, functools.partial(_children, address, token))
+            for child in page:
+                remember(f"{address}/{child.name}", child.facts or _FOLDER)
+                yield child
+            if not token:
+                return
+
+    def list_names(self) -> None:
+        """Learn what is in this folder, so that nothing is asked about names that are not."""
+        address = str(self)
+        if address in _names:
+            return
+        names: frozenset[str] | None = None
+        with contextlib.suppress(RemoteError, FileNotFoundError):
+            entries = list(itertools.islice((child.name for child in self.children()), _LISTED + 1))
+            names = frozenset(entries) if len(entries) <= _LISTED else None
+        _names[address] = names
+        while len(_names) > _FOLDERS:
+            _names.popitem(last=False)
+
+    def glob(self, pattern: str, **_: Any) -> Iterator[Self]:  # type: ignore[override]
+        """Of one or several levels, without ``**``."""
+        first, slash, rest = pattern.partition("/")
+        if not self.is_dir():
+            return
+        names = (child.name for child in self.children())
+        for name in sorted(name for name in names if fnmatch.fnmatchcase(name, first)):
+            if slash:
+                yield from (self / name).glob(rest)
+            else:
+                yield self / name
+
+
+def _children(address: str, token: str) -> tuple[list[Child], str]:
+    scheme, place = split(address)
+    return open_store(scheme).children(place, token)
+
+
+def ranges(path: str | Path) -> Any:
+    """What Arrow reads a file from here and there: a path of this machine as it is, an address opened."""
+    place = located(path)
+    return place.open_ranges() if isinstance(place, RemotePath) else place
+
+
+def bare_name(path: Path) -> str:
+    """A folder's name; of a dataset on the hub without its revision."""
+    is_dataset = isinstance(path, RemotePath) and path.parts[0] == "hf:"
+    return path.name.partition("@")[0] if is_dataset else path.name
+
+
+def number_of(mark: str) -> int:
+    """A mark as a number, where a time of modification is expected."""
+    return int.from_bytes(hashlib.blake2b(mark.encode(), digest_size=7).digest(), "big")

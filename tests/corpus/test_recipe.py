@@ -1,0 +1,145 @@
+"""Training mixtures as a file: sources with weights and filters, each a corpus of its own."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+
+from command_line import run_inside
+from heldout.audit import audit_overlap
+from heldout.corpus import CorpusItem, open_recipe
+from heldout.errors import InputError
+from heldout.store import Dropped
+
+# As LLaVA's mixture of 665,000: one table whose pictures lie in folders by their source, and text alone.
+TEN = (
+    "coco",
+    "gqa",
+    "ocr_vqa",
+    "textvqa",
+    "vg",
+    "docvqa",
+    "chartqa",
+    "pathvqa",
+    "slake",
+    "sharegpt",
+)
+
+
+@pytest.fixture
+def mixture(tmp_path: Path, picture) -> Path:
+    """A benchmark of six pictures, and a recipe of ten sources. coco holds four of them, vg one of these."""
+    (tmp_path / "bench").mkdir()
+    rows = [{"id": f"b{n}", "image": f"{n}.png", "question": f"What? {n}"} for n in range(6)]
+    for number in range(6):
+        (tmp_path / "bench" / f"{number}.png").write_bytes(picture(number))
+    (tmp_path / "bench" / "test.json").write_text(json.dumps([r | {"answer": "a"} for r in rows]))
+    talks = []
+    for place, name in enumerate(TEN[:-1]):
+        (tmp_path / "mix" / name).mkdir(parents=True)
+        for number in range(5):
+            leaked = name == "coco" and number < 4, name == "vg" and number < 1
+            seed = number if any(leaked) else 1000 * (place + 1) + number
+            (tmp_path / "mix" / name / f"{number}.png").write_bytes(picture(seed))
+            turns = [{"from": "human", "value": "<image>\nSay."}, {"from": "gpt", "value": "Yes."}]
+            talks.append(
+                {"id": f"{name}{number}", "image": f"{name}/{number}.png", "conversations": turns}
+            )
+    (tmp_path / "mix" / "train.json").write_text(json.dumps(talks))
+    (tmp_path / "mix" / "chat.jsonl").write_text('{"text": "some words that nobody asked"}\n')
+    sources = [
+        {"name": name, "source": "mix/train.json", "where": {"image": f"{name}/*"}}
+        for name in TEN[:-1]
+    ]
+    sources[4]["weight"] = 3
+    sources.append({"name": "sharegpt", "source": "mix/chat.jsonl", "weight": 0.5})
+    path = tmp_path / "corpora.yaml"
+    path.write_text(yaml.safe_dump({"corpora": sources}))
+    return path
+
+
+def items(corpus) -> list[CorpusItem | Dropped]:
+    return [item for shard in corpus.shards() for item in corpus.read(shard)]
+
+
+def test_a_recipe_is_as_many_corpora_as_it_has_sources(mixture: Path) -> None:
+    corpora = open_recipe(mixture)
+    assert [corpus.name for corpus in corpora] == list(TEN)
+    for corpus in corpora[:-1]:
+        names = [item.image.name for item in items(corpus)]
+        assert names == [f"{corpus.name}/{number}.png" for number in range(5)]
+    assert len({shard.key for corpus in corpora for shard in corpus.shards()}) == 10
+
+
+def test_a_search_reports_by_source_with_weights(mixture: Path, tmp_path: Path) -> None:
+    result = audit_overlap(
+        tmp_path / "bench", mixture, tmp_path / "run", exact=True, text=False, quiet=True
+    )
+    sources = {row["name"]: row for row in result.sources.to_dicts()}
+    assert list(sources) == list(TEN)
+    assert {name: row["leaked_items"] for name, row in sources.items() if row["leaked_items"]} == {
+        "coco": 4,
+        "vg": 1,
+    }
+    assert sources["vg"]["exposures"] == 3
+    assert sources["coco"]["exposures"] == 4
+    assert sources["vg"]["share"] == pytest.approx(15 / (8 * 5 + 15 + 0.5))
+    assert set(result.leaks["corpus"]) == {"coco", "vg"}
+
+
+def test_the_command_line_prints_sources(mixture: Path, tmp_path: Path) -> None:
+    done = run_inside(
+        "overlap",
+        tmp_path / "bench",
+        "--against",
+        f"mix={mixture}",
+        "--out",
+        tmp_path / "run",
+        "--exact",
+        "--no-text",
+    )
+    assert done.returncode == 0, done.stderr
+    table = done.stdout.partition("by source")[2]
+    assert table.index("mix-coco") < table.index("mix-vg") < table.index("mix-sharegpt")
+
+
+def test_a_column_that_no_row_has_is_said(mixture: Path) -> None:
+    recipe = yaml.safe_load(mixture.read_text())
+    recipe["corpora"] = [recipe["corpora"][0] | {"where": {"licence": "cc*"}}]
+    mixture.write_text(yaml.safe_dump(recipe))
+    (problem,) = items(open_recipe(mixture)[0])
+    assert isinstance(problem, Dropped)
+    assert (problem.reason, problem.scope) == ("no such column", "many")
+    assert "licence" in problem.detail
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("corpora: []", "corpora"),
+        ("sources: 3", "expected a recipe"),
+        ("corpora: [{name: a}]", "source"),
+        ("corpora: [{name: a, source: x.json, weight: -1}]", "weight"),
+        ("corpora: [{name: a, source: nowhere.json}]", "a: .*does not exist"),
+        ("corpora: [{name: a, source: x}, {name: a, source: y}]", "two sources are called a"),
+        ("corpora: {", "YAML"),
+        ("!!python/object/apply:os.system [echo]", "YAML"),
+    ],
+)
+def test_mistakes_are_named(text: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "corpora.yaml").write_text(text)
+    with pytest.raises(InputError, match=message) as caught:
+        open_recipe(tmp_path / "corpora.yaml")
+    assert "corpora.yaml" in str(caught.value)
+
+
+def test_rows_of_embeddings_are_not_chosen(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.zeros((3, 4), np.float16))
+    recipe = {"corpora": [{"name": "a", "source": "x.npy", "where": {"id": "*"}}]}
+    (tmp_path / "corpora.yaml").write_text(yaml.safe_dump(recipe))
+    with pytest.raises(InputError, match="embeddings"):
+        open_recipe(tmp_path / "corpora.yaml")
