@@ -132,7 +132,8 @@ def rehearse(folder: Path, shards: int, kills: int) -> dict[str, Any]:
     from heldout.engine import LocalEngine, RayEngine
     from heldout.engine.ray_engine import import_ray
 
-    os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+    os.environ.setdefault("RAY_AUTH_MODE", "token")
+    os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
     ray = import_ray()
     from ray.cluster_utils import Cluster
 

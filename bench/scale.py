@@ -94,7 +94,7 @@ def mixed(count: int, seed: int, number: int) -> Floats:
     rows += second[y]
     rows -= second[z]
     rows *= (1 / np.sqrt(np.einsum("ij,ij->i", rows, rows)))[:, None]
-    return rows
+    return np.asarray(rows, np.float32)
 
 
 def projection() -> Floats:
@@ -109,7 +109,7 @@ def write_inputs(folder: Path, seed: int) -> tuple[Path, Path]:
     import torch
     from PIL import Image
 
-    class Projection(torch.nn.Module):
+    class Projection(torch.nn.Module):  # type: ignore[misc]
         def __init__(self, axes: torch.Tensor) -> None:
             super().__init__()
             self.register_buffer("axes", axes)
@@ -135,7 +135,7 @@ def write_inputs(folder: Path, seed: int) -> tuple[Path, Path]:
     return bench, path
 
 
-@dataclass(frozen=True)
+@dataclass
 class MadeShards:
     """``count`` items in shards of ``per_shard``, made from their number and a seed."""
 
@@ -143,10 +143,6 @@ class MadeShards:
     count: int
     per_shard: int
     seed: int
-
-    @property
-    def source(self) -> str:
-        return f"made:{self.count}"
 
     def shards(self) -> Iterator[Any]:
         from heldout.corpus import Shard
@@ -164,7 +160,7 @@ class MadeShards:
         return f"{row // self.per_shard:06d}/{row % self.per_shard}"
 
 
-@dataclass(frozen=True)
+@dataclass
 class MadeRows(MadeShards):
     """``planted``: (row, picture, cosine)."""
 
@@ -172,6 +168,7 @@ class MadeRows(MadeShards):
     queries: tuple[tuple[float, ...], ...]
     planted: tuple[tuple[int, int, float], ...]
     reader: str = "made"
+    source: str = "made"
 
     def embeddings(self, shard: Any) -> NDArray[np.float16]:
         count, first = self.rows_of(shard.index), shard.index * self.per_shard
@@ -325,12 +322,13 @@ def question(number: int, seed: int) -> str:
     return f"{sentences(1, seed, 10**6 + number)[0]} which of them is on the left?"
 
 
-@dataclass(frozen=True)
+@dataclass
 class MadeTexts(MadeShards):
     """``planted``: (place, question, way)."""
 
     planted: tuple[tuple[int, int, str], ...]
     reader: str = "made"
+    source: str = "made"
 
     def read(self, shard: Any) -> Iterator[Any]:
         from heldout.corpus import CorpusItem
@@ -425,11 +423,11 @@ def resume(count: int, options: argparse.Namespace, folder: Path) -> dict[str, A
     before = len(saved_shards(joined))
     killed = time.perf_counter() - begun
     begun = time.perf_counter()
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    while process.poll() is None and len(saved_shards(joined)) <= before:
+    again = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    while again.poll() is None and len(saved_shards(joined)) <= before:
         time.sleep(0.1)
     first = time.perf_counter() - begun
-    printed, _ = process.communicate()
+    printed, _ = again.communicate()
     record: dict[str, Any] = json.loads(printed.strip().splitlines()[-1])
     return {
         **record,

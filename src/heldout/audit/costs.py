@@ -179,7 +179,7 @@ def read_machines(on: MachineSpec | Mapping[str, Any] | str | Path | None) -> Ma
         return on
     if on is None or isinstance(on, Mapping):
         return _checked(on or {})
-    import yaml
+    import yaml  # type: ignore[import-untyped]
 
     path = Path(on)
     try:

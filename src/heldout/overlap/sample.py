@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import bisect
+import functools
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from heldout.benchmark import Benchmark
 from heldout.corpus import Corpus, CorpusItem, EmbeddingCorpus, Shard, read_items
 from heldout.image import ImageError
-from heldout.overlap.images.embed import CorpusRows, RowOrigins, ShardEmbeddings
+from heldout.overlap.images.embed import RowOrigins, ShardEmbeddings, numbered_rows
 from heldout.overlap.images.embedding_rows import Queries, pictures_of
 from heldout.overlap.images.embeddings import embed_with_parts
 from heldout.overlap.images.encoder import open_encoder
@@ -105,6 +108,7 @@ def sample_search(
             sample.image_bytes += sum(sizes(piece))
             stages.run(piece, stop - first)
             first, step = stop, 2 * step
+    stages.join()
     stages.verify(listed)
     return sample
 
@@ -123,6 +127,16 @@ def _count(corpus: Corpus, shard: Shard) -> tuple[int, Callable[[Shard], list[in
         return found
 
     return count, sizes
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """The rows of some items of one shard."""
+
+    shard: int
+    items: int
+    rows: NDArray[Any]
+    about: RowOrigins
 
 
 class _Stages:
@@ -145,6 +159,7 @@ class _Stages:
         self.text = build_text_index(benchmark, text)[0] if text is not None else None
         self.neighbours: NeighbourIndex | None = None
         self.candidates: list[dict[str, Any]] = []
+        self.rows: list[_Rows] = []
         if near is not None and self._takes(near):
             self.neighbours = self._queries(near)
 
@@ -169,33 +184,53 @@ class _Stages:
         self.run(replace(shard, span=(0, 1)), 1)
         self.sample.core_seconds.clear()
         self.sample.units.clear()
-        self.candidates.clear()
+        self.rows.clear()
 
     def run(self, piece: Shard, items: int) -> None:
         sample, corpus = self.sample, self.corpus
         sample.time(COMPARE, items, lambda: scan_shard(self.index, self.hashes, corpus, piece))
         if self.near is not None and self.neighbours is not None:
-            self._near(self.near.encoder, self.neighbours, piece, items)
+            self._near(self.near.encoder, piece, items)
         if self.text is not None:
             index = self.text
             sample.time(TEXTS, items, lambda: scan_text_shard(index, corpus, piece))
 
-    def _near(self, spec: str, index: NeighbourIndex, piece: Shard, items: int) -> None:
+    def _near(self, spec: str, piece: Shard, items: int) -> None:
         sample, corpus = self.sample, self.corpus
         if isinstance(corpus, EmbeddingCorpus):
             assert piece.span is not None
-            saved = CorpusRows(corpus, replace(piece, span=None))
             first, stop = piece.span
-            rows = np.asarray(saved.rows()[first:stop])
-            task = NeighbourTask(piece.index, saved, (rows, saved.described(len(rows))))
+            rows = np.asarray(corpus.embeddings(replace(piece, span=None))[first:stop])
+            about = numbered_rows(piece.id, len(rows))
         else:
             embedded = sample.time(EMBED, items, lambda: embed_with_parts(spec, corpus, piece))
-            task = NeighbourTask(piece.index, CorpusRows(corpus, piece), _by_value(embedded))  # type: ignore[arg-type]
+            rows, about = _by_value(embedded)
+        self.rows.append(_Rows(piece.index, items, rows, about))
+
+    def join(self) -> None:
+        """All rows at once, as a shard of a large corpus has them: a call costs as much as many rows."""
+        index, pieces = self.neighbours, self.rows
+        if index is None or not pieces:
+            return
+        starts = np.cumsum([0, *(len(piece.about.ids) for piece in pieces)]).tolist()
+        about = RowOrigins(
+            [str(number) for number in range(starts[-1])],
+            [digest for piece in pieces for digest in piece.about.digests],
+            np.concatenate(
+                [piece.about.items + start for piece, start in zip(pieces, starts, strict=False)]
+            ),
+            np.concatenate([piece.about.parts for piece in pieces]),
+        )
+        task = NeighbourTask(0, None, (np.concatenate([piece.rows for piece in pieces]), about))
         # The time of a join grows with the queries, and only some of them are here.
-        looked_at = min(_PICTURES, len(self.refs))
-        units = items * looked_at / max(1, len(self.refs))
-        result = sample.time(JOIN, units, lambda: neighbours_in(index, task))
-        self.candidates += result.tables["candidates"].to_pylist()
+        share = min(_PICTURES, len(self.refs)) / max(1, len(self.refs))
+        items = sum(piece.items for piece in pieces)
+        neighbours_in(index, task)  # what is planned once is not counted
+        result = self.sample.time(JOIN, items * share, lambda: neighbours_in(index, task))
+        for row in result.tables["candidates"].to_pylist():
+            place = bisect.bisect_right(starts, int(row["corpus_id"])) - 1
+            own = pieces[place].about.ids[int(row["corpus_id"]) - starts[place]]
+            self.candidates.append({**row, "shard": pieces[place].shard, "corpus_id": own})
 
     def verify(self, listed: Sequence[Shard]) -> None:
         """Pairs of the whole search are about those of a sample: every picture has its nearest ones."""
@@ -212,9 +247,8 @@ class _Stages:
                 break
             done += len(task.candidates)
             units = len(task.candidates)
-            self.sample.time(
-                VERIFY, units, lambda task=task: verify_shard(pictures, True, self.corpus, task)
-            )
+            judge = functools.partial(verify_shard, pictures, True, self.corpus, task)
+            self.sample.time(VERIFY, units, judge)
 
 
 def _by_value(embedded: ShardEmbeddings) -> tuple[Any, RowOrigins]:

@@ -264,10 +264,10 @@ class NumberedIds(Sequence[str]):
     """``name/0``, ``name/1``, …: ids of items that are named by their row, written when they are asked for."""
 
     name: str
-    count: int
+    length: int
 
     def __len__(self) -> int:
-        return self.count
+        return self.length
 
     @overload
     def __getitem__(self, place: int) -> str: ...
@@ -275,11 +275,11 @@ class NumberedIds(Sequence[str]):
     def __getitem__(self, place: slice) -> Sequence[str]: ...
     def __getitem__(self, place: int | slice) -> str | Sequence[str]:
         if isinstance(place, slice):
-            rows = range(self.count)[place]
+            rows = range(self.length)[place]
             if rows == range(len(rows)):
                 return NumberedIds(self.name, len(rows))
             return [f"{self.name}/{row}" for row in rows]
-        return f"{self.name}/{range(self.count)[place]}"
+        return f"{self.name}/{range(self.length)[place]}"
 
 
 @dataclass(frozen=True, slots=True)

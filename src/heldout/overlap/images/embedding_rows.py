@@ -362,7 +362,7 @@ def _sheets(run: Run, corpus: str) -> dict[str, list[SavedShard]]:
     return dict(read_sheet(path) for path in sorted(folder.glob(f"*/{SHEET}")))
 
 
-def _wholes(shard: SavedShard) -> tuple[NDArray[Any], list[str], list[str]]:
+def _wholes(shard: SavedShard) -> tuple[NDArray[Any], Sequence[str], list[str]]:
     """Rows, ids and digests of the whole pictures; a digest is "" if unknown."""
     matrix = shard.rows()
     about = shard.described(len(matrix))

@@ -70,12 +70,13 @@ class NeighbourTask:
     """One shard's saved rows, or where the worker does not see this disk, what they say."""
 
     index: int
-    saved: SavedShard | CorpusRows
+    saved: SavedShard | CorpusRows | None
     by_value: tuple[NDArray[Any], RowOrigins] | None = None
 
     def load(self) -> tuple[NDArray[Any], RowOrigins]:
         if self.by_value is not None:
             return self.by_value
+        assert self.saved is not None  # one of the two is given
         rows = self.saved.rows()
         return rows, self.saved.described(len(rows))
 
