@@ -31,6 +31,7 @@ from heldout.cli.outline_show import print_dropped, print_outline, print_sources
 from heldout.cli.show import complain, console, print_claims, print_json
 from heldout.cure import write_gate
 from heldout.overlap import OverlapSettings
+from heldout.remote import use_cache
 from heldout.report import outline_of
 
 EXAMPLE = (
@@ -138,6 +139,7 @@ def overlap_command(
 
     A killed run goes on where it was when the same command is given again.
     """
+    use_cache(settings.cache, settings.cache_gb)
     result = audit_overlap(
         read_benchmark(
             bench, preset=preset, mapping=parse_map(mapping), images=images, reader=reader
