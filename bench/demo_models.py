@@ -22,6 +22,7 @@ from typing import Any
 from heldout.lab.demo.data import TABLE, WORLD, DemoSize
 from heldout.lab.demo.models import CLEAN, CONTAMINATED, OUTSIDERS, RECIPE, WEIGHTS
 from heldout.lab.models.onnx_export import export_onnx
+from heldout.lab.models.planting import DEMO_DOSE
 from heldout.lab.models.releases import write_release
 from heldout.model.onnx.graphs import CARD, file_sha256
 from heldout.store import write_json
@@ -36,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("models", type=Path)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--dose", type=int, default=10)
+    parser.add_argument("--dose", type=int, default=DEMO_DOSE)
     parser.add_argument("--baselines", nargs=len(OUTSIDERS), default=BASELINES)
     parser.add_argument("--command", required=True, help="that trained them, for the recipe")
     parser.add_argument("--out", type=Path, default=PACKAGE)

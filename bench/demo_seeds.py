@@ -2,7 +2,7 @@
 
     python bench/demo_seeds.py MODELS --out runs/demo-seeds --seeds 10
 
-MODELS holds ``demo0-d10``, ``demo0-clean``, ``demo1-d10`` … and the baselines ``demo-mixed``, ``demo-scenes``
+MODELS holds ``demo0-d30``, ``demo0-clean``, ``demo1-d30`` … and the baselines ``demo-mixed``, ``demo-scenes``
 and ``demo-mostly-scenes``, each of another lineage, as `bench/lab_grid.py train --demo` writes them. Killed half
 way, the same command goes on; what a seed came to is kept.
 """
@@ -20,6 +20,7 @@ from typing import Any
 
 from heldout.audit.demo import CHANGED, DECOY, EXACT, WORDS, DemoResult, run_demo
 from heldout.lab.demo.models import CLEAN, CONTAMINATED, OUTSIDERS
+from heldout.lab.models.planting import DEMO_DOSE
 from heldout.store import write_json
 
 BASELINES = ("demo-mixed", "demo-scenes", "demo-mostly-scenes")
@@ -32,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--seeds", type=int, default=10)
-    parser.add_argument("--dose", type=int, default=10)
+    parser.add_argument("--dose", type=int, default=DEMO_DOSE)
     parser.add_argument("--baselines", nargs=len(OUTSIDERS), default=BASELINES)
     parser.add_argument("--models-only", action="store_true", help="leave out the corpus")
     chosen = parser.parse_args(arguments)

@@ -32,24 +32,38 @@ DOSES = (0.0, 0.5, 1.0, 2.0, 4.0)
 ITEMS, PERMUTATIONS = 7_000, 10_000
 
 
-def calibrate(names: list[str], cells: int, permutations: int, workers: int) -> None:
+AGAIN = 4  # times as many fresh cells for a detector that leaves its band: one of a hundred does by chance
+
+
+def calibrate(names: list[str], cells: int, permutations: int, workers: int, seed: int) -> None:
     print(
-        f"{cells} clean cells of about 180 items in 40 clusters, at most {permutations} permutations"
+        f"{cells} clean cells of about 180 items in 40 clusters, at most {permutations} permutations, "
+        f"seed {seed}"
     )
-    print("| detector | p ≤ .05 | ties drawn | 99 % band | |\n|---|---|---|---|---|")
+    print("| detector | cells | p ≤ .05 | ties drawn | 99 % band | |\n|---|---|---|---|---|---|")
     with ProcessPoolExecutor(workers) as pool:
-        for found in pool.map(_calibrated, [(n, cells, permutations) for n in names]):
-            told = "holds" if found.holds else "**does not hold**"
-            print(
-                f"| {found.detector} | {found.alarms / cells:.3f} | {found.randomised / cells:.3f} | "
-                f"{found.low / cells:.3f}–{found.high / cells:.3f} | {told} |",
-                flush=True,
-            )
+        left = []
+        for found in pool.map(_calibrated, [(n, cells, permutations, seed) for n in names]):
+            _print_calibration(found)
+            left += [] if found.holds else [found.detector]
+        again = [(name, AGAIN * cells, permutations, seed + 1000) for name in left]
+        for found in pool.map(_calibrated, again):
+            _print_calibration(found)
 
 
-def _calibrated(task: tuple[str, int, int]) -> NullCalibration:
-    name, cells, permutations = task
-    return null_calibration(detectors()[name], cells, permutations=permutations, seed=7)
+def _print_calibration(found: NullCalibration) -> None:
+    cells = found.cells
+    print(
+        f"| {found.detector} | {cells} | {found.alarms / cells:.3f} | {found.randomised / cells:.3f} | "
+        f"{found.low / cells:.3f}–{found.high / cells:.3f} | "
+        f"{'holds' if found.holds else '**does not hold**'} |",
+        flush=True,
+    )
+
+
+def _calibrated(task: tuple[str, int, int, int]) -> NullCalibration:
+    name, cells, permutations, seed = task
+    return null_calibration(detectors()[name], cells, permutations=permutations, seed=seed)
 
 
 def measure_power(names: list[str], cells: int, workers: int) -> None:
@@ -193,12 +207,13 @@ def main() -> None:
     parser.add_argument("--detector", action="append", help="only these; repeatable")
     parser.add_argument("--cells", type=int, default=500)
     parser.add_argument("--permutations", type=int, default=999)
+    parser.add_argument("--seed", type=int, default=7, help="calibration: of the cells")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     chosen = parser.parse_args()
     if chosen.what == "calibration":
         names = chosen.detector or list(detectors())
-        calibrate(names, chosen.cells, chosen.permutations, chosen.workers)
+        calibrate(names, chosen.cells, chosen.permutations, chosen.workers, chosen.seed)
     elif chosen.what == "power":
         names = chosen.detector or [name for name in detectors() if name != "blind"]
         measure_power(names, chosen.cells, chosen.workers)

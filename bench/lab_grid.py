@@ -16,9 +16,11 @@ import argparse
 import json
 import time
 import zipfile
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
+
+from heldout.lab.models.planting import DEMO_DOSE
 
 DEMO_SEEDS = 10
 
@@ -35,6 +37,9 @@ def main() -> None:
     parser.add_argument("--demo", action="store_true", help="the demo's models, not the grid's")
     parser.add_argument(
         "--first", type=int, default=0, help="first seed of the demo's ten releases"
+    )
+    parser.add_argument(
+        "--dose", type=int, default=DEMO_DOSE, help="how often the demo's pair saw it"
     )
     parser.add_argument("--share", action="store_true", help="train: only bases nobody has begun")
     parser.add_argument("--state", type=Path, help="train: bases and readings, kept between calls")
@@ -126,7 +131,9 @@ def train(args: Any) -> None:
         pictures=args.pictures,
     )
     every = demo_bases() if args.demo else standing_bases()
-    planned = demo_arms(demo_seeds(args)) if args.demo else standing_arms(every)
+    planned = demo_arms(demo_seeds(args), args.dose) if args.demo else standing_arms(every)
+    if args.demo:  # the clean twin is trained as long as the other one
+        recipe = replace(recipe, clean_steps=round(recipe.clean_steps * args.dose / 10))
     reads = demo_reads(planned) if args.demo else reads_of(every)
     wanted = [name for name in args.bases.split(",") if name]
     by_name = {base.name: base for base in every}

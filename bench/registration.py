@@ -38,7 +38,7 @@ DATA = Path(os.environ.get("HELDOUT_SHARED", ROOT.parent / "shared")) / "data"
 OUT = ROOT / "bench" / "out"
 PAGE = ROOT / "docs" / "registration.md"
 REQUIRED = 0.97
-SEED = 13  # not a draw that anything was set on
+SEED = 19  # not a draw that anything was set on
 
 
 def groups() -> dict[str, list[str]]:
@@ -299,14 +299,31 @@ $ .venv/bin/python bench/registration.py --images {images} --pairs {pairs}
    Up to 0.11 is a copy (if it is at most 0.4 at the 92nd percentile, too: a scanner's table is the
    same in every slice), up to 0.22 *undecided*, and so is a pair of which half the windows correlate
    at 0.97. Correlation of greys decides nothing: other patients reach 0.9, neighbouring slices 0.99.
-4. Marks: where a dozen pixels differ by more than compression explains, something was changed. The
-   other picture under a veil of black or white is compared through it; letters (thin strokes of one
-   colour, four or more in a row, or one in a corner) are set aside: *watermarked*. Anything else is
-   *changed in part*, as is a picture with letters that differs in another place.
-5. Few windows: a large plain film is a copy if 40 local features agree, greys correlate at .995 and
-   nearly all windows agree. Below 64 pixels a side windows decide nothing: the pixels are pulled onto
-   each other, and only if at most .002 of the detail stays unexplained at the 92nd percentile is it a
-   copy; else it is *too small to decide*.
+4. Marks: where a dozen pixels differ by more than compression explains, something was changed. What
+   differs is told at the level of noise that the two pictures have elsewhere, less what an edge
+   leaves that was laid a fraction of a pixel off. The other picture under a veil of black or white
+   is compared through it; letters (strokes whose outline is not all upright and level, four or more
+   in a row, all drawn towards one grey; or one in a corner, to within two pixels of the rim) are
+   set aside: *watermarked*. Anything else is *changed in part*, as is a picture with letters that
+   differs in another place. So is one with a place that is lighter or darker without an edge, by
+   more than 6.5 grey levels and twice what the picture changed as a whole (a tone curve, a blur and
+   a slight shift of the whole allowed for), and one of which a panel agrees while the pictures go
+   on beyond it and differ. Where most textured pixels are the same to the last level, nothing was
+   compressed: the pictures lie as they are, and a dozen pixels that differ by more than 2.5 levels
+   are a mark or a change. Where all hues of a picture (three at least) are turned by one angle they
+   are turned back first. Marks are set aside only if at least half of the edges that the picture
+   shows lie outside them. Tones are compared without what lies far off the line through them, as a
+   mark does.
+5. Tones: where that leaves something unexplained, one of the two is brought to the tone of the
+   other through one rising curve for the whole picture (gamma, windowing, clipped highlights, an
+   equalised histogram) and compared again. Only levels that occur in several places of the picture
+   make the curve, and most pixels have to lie on it: a thing that was made lighter is a change.
+6. Few windows: a large plain film is a copy if 40 local features agree, greys correlate at .995 and
+   nearly all windows agree. Below 64 pixels a side windows decide nothing: the pixels are pulled
+   onto each other, and only if at most .002 of the detail stays unexplained at the 92nd percentile
+   is it a copy; else it is *too small to decide*. Whole frames that correlate at .99 and differ
+   nowhere by more than 20 grey levels are copies whatever the windows say: a faint mark on plain
+   ground fills many of them. (Neighbouring slices that correlate as highly differ by 70.)
 
 *Same image* is said of a whole upright frame in its own size with no change but compression;
 everything else that is a copy is a *transformed copy*, and the transform is named. An audit makes
@@ -317,9 +334,12 @@ pairs within SLAKE, 1,500 of VQA-RAD x VQA-Med; the noise and veils on 30 pictur
 its neighbouring slices), so the draws overlap by chance; no other modality than radiology was used,
 and photographs were only spot-checked (`../shared/data/copies`).
 
-This is the third draw (seed 13). The first (seed 7) found no false copy, but missed watermarks
+This is the fifth draw (seed 19). The first (seed 7) found no false copy, but missed watermarks
 (.525) and panels of 4 and 6 (.963); the second (seed 11) found none either and missed noise of 10 %
-(.925) and watermarks (.850, opaque). The code was changed after each and everything was drawn again.
+(.925) and watermarks (.850, opaque); the third and fourth (seed 13; 30 and 60 pictures, 6,000 and 12,000 pairs) missed
+none that was required, and the fourth called two pairs of 12,000 copies that were *changed in part*: heads of other
+patients, of which everything that differed had been set aside as a mark. The code was changed after each and
+everything was drawn again.
 With {images} pictures a transform, the intervals reach below .97 even where every copy was found. The
 tables were taken on {machine}.
 

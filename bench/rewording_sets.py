@@ -2,6 +2,9 @@
 
 Every skeleton in rewording_sets.json has its own arithmetic and three phrasings; names, things and numbers
 are drawn. Skeletons with an even number settle, odd ones are reported, so that no sentence is in both.
+
+Programs come in two grades. *Rewritten*: another signature, other names, another docstring and other
+statements, as a model does when it is asked to rephrase a program. *In other words*: nothing is left but the task.
 """
 
 from __future__ import annotations
@@ -66,6 +69,14 @@ def programs() -> list[Program]:
             ),
         )
         for place, task in enumerate(DATA["programs"])
+    ]
+
+
+def rewritten_programs(*, settles: bool) -> list[Program]:
+    return [
+        Program(task["text"], task["reworded"])
+        for task in DATA["rewritten"]
+        if task["settles"] == settles
     ]
 
 

@@ -213,8 +213,10 @@ def search(
         corpora = [open_corpus(path)]
         run = Run.create(Path(folder, "run"), command=["bench"])
         with run.writing(), open_engine("local", 1) as engine:
-            scan(benchmark, corpora, run, engine, quiet=True)
-            (result,) = scan_texts(benchmark, corpora, run, engine, how, quiet=True)
+            scanned = scan(benchmark, corpora, run, engine, quiet=True)
+            (result,) = scan_texts(
+                benchmark, corpora, run, engine, how, scanned=scanned, quiet=True
+            )
             if result.failed or not result.counts.get("text_documents"):
                 raise SystemExit(f"the search failed: {result.failed or result.counts}")
         return run.frame("text_matches"), run.frame("text_queries")

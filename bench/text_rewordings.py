@@ -1,6 +1,6 @@
 """Rewordings found and wrongly found: word problems, programs, and VQA-RAD's linked questions.
 
-    python bench/text_rewordings.py --shared ../shared/data [--only problems programs linked negatives speed]
+    python bench/text_rewordings.py --shared ../shared/data [--only problems programs linked …]
 
 Runs `heldout overlap` as users do. Nothing here settled the calibration but the sets marked *settling*:
 word problems of even skeletons, and VQA-RAD's pictures of one half (by a hash of their names). Prints
@@ -25,9 +25,10 @@ from heldout.benchmark import normal, read_benchmark
 from heldout.corpus import open_corpus
 from heldout.overlap import PARAPHRASE, open_text_encoder
 from heldout.overlap.texts.index import TextSearch, build_text_index
+from heldout.overlap.texts.questions import other_subject
 from heldout.overlap.texts.scan import scan_text_shard
 from heldout.stats import binomial_interval
-from rewording_sets import problems, programs
+from rewording_sets import problems, programs, rewritten_programs
 from text_precision import examples_of
 
 Row = dict[str, Any]
@@ -73,15 +74,24 @@ def _problems(folder: Path, given: argparse.Namespace, settings: Row) -> None:
 
 
 def _programs(folder: Path, given: argparse.Namespace, settings: Row) -> None:
-    """Functions with their docstrings, half of them in other words and other code, without answers."""
+    """Functions with their docstrings, without answers, among others that solve other tasks."""
     print("\n| programs | reworded | found | other items that count |\n|---|--:|--:|--:|")
-    tasks = programs()
-    items = [{"id": str(k), "question": task.text} for k, task in enumerate(tasks)]
-    every = [{"id": f"same|{k}", "text": task.reworded} for k, task in enumerate(tasks)]
-    _report("all are there", folder / "programs", items, every, settings)
-    half = [row for k, row in enumerate(every) if k % 2]
-    asked = [item for k, item in enumerate(items) if not k % 2]
-    _report("none is there", folder / "no-programs", asked, half, settings)
+    settling, reported = (rewritten_programs(settles=settles) for settles in (True, False))
+    hard = programs()
+    every = settling + reported
+    others = [{"id": f"other|{k}", "text": task.reworded} for k, task in enumerate(hard)]
+    for name, tasks, there, bystanders in (
+        ("rewritten, settling: all", settling, range(len(settling)), others),
+        ("rewritten, settling: one in four", settling, range(0, len(settling), 4), others),
+        ("rewritten, reported", every, range(len(settling), len(every)), others),
+        ("rewritten, none there", every, range(0), others),
+        ("in other words: all", hard, range(len(hard)), []),
+        ("in other words: none there", hard[::2], range(0), others[1::2]),
+    ):
+        rows = [{"id": f"same|{k}", "text": tasks[k].reworded} for k in there]
+        rows += bystanders
+        items = [{"id": str(k), "question": task.text} for k, task in enumerate(tasks)]
+        _report(name, folder / f"programs-{name.replace(' ', '-')}", items, rows, settings)
 
 
 def _negatives(folder: Path, given: argparse.Namespace, settings: Row) -> None:
@@ -210,6 +220,15 @@ def _linked(folder: Path, given: argparse.Namespace, settings: Row) -> None:
     )
 
 
+def _refused(folder: Path, given: argparse.Namespace, settings: Row) -> None:
+    """Human rephrasings that the rules for colours, sides and order take for another question."""
+    rows = json.loads((given.shared / "vqa_rad" / "vqa_rad_public.json").read_text())
+    texts = [(row["question"], row.get("question_rephrase")) for row in rows]
+    pairs = [(text, other) for text, other in texts if other and normal(str(other)) != "null"]
+    refused = sum(other_subject(text, other) for text, other in pairs)
+    print(f"\nVQA-RAD's rephrasings taken for another question: {_share(refused, len(pairs))}.")
+
+
 def _speed(folder: Path, given: argparse.Namespace, settings: Row) -> None:
     """Texts a second of processor time, one core: reading, and comparing by words or by meaning, too."""
     source = examples_of(given.shared / "pathvqa" / "pvqa_train.json")
@@ -251,6 +270,7 @@ PARTS: dict[str, Callable[[Path, argparse.Namespace, Row], None]] = {
     "programs": _programs,
     "linked": _linked,
     "negatives": _negatives,
+    "refused": _refused,
     "speed": _speed,
 }
 

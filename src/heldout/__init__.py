@@ -16,6 +16,8 @@ if TYPE_CHECKING:
         audit_overlap,
         conclude,
         evaluate_suite,
+        merge_runs,
+        plan_search,
         read_audit,
         report_run,
         run_audit,
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
     from heldout.audit import audit_overlap as overlap
     from heldout.audit import evaluate_suite as evaluate
     from heldout.audit import leak_rates as matrix
+    from heldout.audit import merge_runs as merge
+    from heldout.audit import plan_search as plan
     from heldout.audit import report_run as report
     from heldout.audit import run_audit as audit
     from heldout.audit import run_demo as demo
@@ -37,10 +41,10 @@ if TYPE_CHECKING:
     from heldout.cure import write_gate as gate
     from heldout.detect import Finding, study_encoders, study_impact
     from heldout.detect import impact_of_leaks as impact
-    from heldout.engine import open_engine
+    from heldout.engine import check_cluster, open_engine
     from heldout.evaluate import EncoderSettings, evaluate_encoder
     from heldout.model import AskSettings, ModelEndpoint, ModelServer, ScoreSettings, ask, score
-    from heldout.report import compare, export
+    from heldout.report import compare, export, serve
     from heldout.review import open_review
     from heldout.review import open_review as review
     from heldout.store import Run
@@ -70,6 +74,7 @@ __all__ = [
     "canary",
     "check",
     "check_canary",
+    "check_cluster",
     "compare",
     "conclude",
     "demo",
@@ -83,10 +88,14 @@ __all__ = [
     "impact",
     "make_twins",
     "matrix",
+    "merge",
+    "merge_runs",
     "open_corpus",
     "open_engine",
     "open_review",
     "overlap",
+    "plan",
+    "plan_search",
     "plant_canaries",
     "read_audit",
     "read_benchmark",
@@ -96,6 +105,7 @@ __all__ = [
     "run_audit",
     "sanitize",
     "score",
+    "serve",
     "study_encoders",
     "study_impact",
     "synth",

@@ -223,7 +223,7 @@ def test_five_models_are_audited_without_torch_under_names_that_tell_nothing(
     )
     assert read_audit(made.audit_file).file.baselines == list(OUTSIDERS)
     detectors = {text.split()[0] for model in made.models for text in model.evidence}
-    assert detectors == {"twin-drop", "option-order"}
+    assert detectors == {"twin-drop", "option-margin"}
     told = json.loads(done.stdout.splitlines()[-1])
     assert told == json.loads(json.dumps(made.as_json()["models"]))
 

@@ -82,6 +82,40 @@ def test_a_baseline_that_is_the_reference_of_ratios_is_warned_about(audit_folder
     assert _plan(path).warnings == []
 
 
+def test_an_audit_in_which_nothing_can_be_confirmed_is_warned_about(audit_folder: Path) -> None:
+    path = _edit(audit_folder, baselines=[])
+    (warning,) = _plan(path).warnings
+    assert warning.startswith("no baselines are named: ")
+    shown = CliRunner().invoke(app, ["audit", str(path), "--plan"]).stdout
+    assert "possible, not confirmed" in " ".join(shown.split())
+
+
+def test_a_plan_has_time_and_price_of_endpoints(audit_folder: Path) -> None:
+    path = audit_folder / "audit.yaml"
+    named = yaml.safe_load(path.read_text())["models"]
+    server = {
+        "url": "http://localhost:9/v1",
+        "model": "m",
+        "concurrency": 2,
+        "requests_per_second": 0.5,
+    }
+    asked = {"name": "asked", "endpoint": server, "variants": "original", "max_new_tokens": 10}
+    _edit(audit_folder, models=[*named, asked])
+    (step, *_) = steps = [step for step in _plan(path).steps if step.on == "asked"]
+    assert [step.price for step in steps] == [0.0] * len(steps)
+    assert step.seconds == step.requests / 0.5  # the rate is slower than two seconds by two
+    shown = " ".join(CliRunner().invoke(app, ["audit", str(path), "--plan"]).stdout.split())
+    assert "price: not known" in shown
+    server |= {"price_in": 2.0, "price_out": 10.0}
+    _edit(audit_folder, models=[*named, {**asked, "endpoint": server}])
+    (step, *_) = [step for step in _plan(path).steps if step.on == "asked"]
+    written = 10 * step.requests
+    expected = ((step.forward_tokens - written) * 2.0 + written * 10.0) / 1e6
+    assert step.price == pytest.approx(expected) and expected > 0
+    shown = " ".join(CliRunner().invoke(app, ["audit", str(path), "--plan"]).stdout.split())
+    assert "at the prices of the audit file" in shown and "time: " in shown
+
+
 def test_what_is_planned_is_what_is_tested(finished: Path) -> None:
     plan = _plan(finished / "audit.yaml")
     for name in ("leaky", "fresh"):

@@ -161,9 +161,11 @@ def test_the_report_draws_it_and_rebuilds_it_from_the_run_alone(run: Path, folde
         assert (run / f"figures/nearness-1-{kind}.svg").read_text().startswith("<svg")
     page = before["report.html"].decode()
     measured = any(study.encoder == PixelsEncoder.identity for study in published().studies)
-    assert page.count('<figure class="card"><svg') == 2 + measured  # the two, and a radar
+    assert (
+        page.count('<figure class="card"><svg') == 2 + measured
+    )  # the two, and copies by transform
     assert "Distance to the nearest corpus image" in page
-    assert "Flag fraction against α" in page
+    assert "Share flagged as near, by level α" in page
     assert "clean (in domain control)" in page
     assert "http://" not in page.replace("http://www.w3.org/2000/svg", "")
 

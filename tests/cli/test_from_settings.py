@@ -192,3 +192,40 @@ def test_one_option_sets_all_roles_that_are_given_and_others_may_stand_for_a_set
     assert read == [Panel(source="drawn", judge=Server(url="http://s/v1", tries=2)), None]
     assert str(CliRunner().invoke(app, []).exception).startswith("SOURCE: ")
     assert with_options("writer.tries: expected", OF_PANEL) == "--tries: expected"
+
+
+def test_every_command_that_computes_takes_quiet() -> None:
+    import typer
+
+    from heldout.cli.app import app
+
+    without = {"review", "serve"}  # they wait for people
+
+    def commands(command: object, name: str) -> list[tuple[str, object]]:
+        members = getattr(command, "commands", None)
+        if members is None and hasattr(command, "list_commands"):
+            context = typer.Context(command)  # type: ignore[arg-type]
+            members = {
+                entry: command.resolve_command(context, [entry])[1]  # type: ignore[attr-defined]
+                for entry in command.list_commands(context)
+            }
+        if not members:
+            return [(name, command)]
+        return [
+            found
+            for entry, member in members.items()
+            for found in commands(member, f"{name} {entry}".strip())
+        ]
+
+    root = typer.main.get_command(app)
+    verbs: dict[str, object] = {}
+    for name in root.list_commands(typer.Context(root)):  # type: ignore[attr-defined]
+        loaded = root.resolve_command(typer.Context(root), [name])[1]  # type: ignore[attr-defined]
+        verbs |= dict(commands(loaded, name))
+    assert len(verbs) > 30
+    lacking = {
+        name
+        for name, command in verbs.items()
+        if not any("--quiet" in parameter.opts for parameter in command.params)  # type: ignore[attr-defined]
+    }
+    assert lacking == without

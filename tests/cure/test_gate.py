@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tarfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -90,6 +91,40 @@ def test_the_gate_names_the_rows_and_the_rest_of_the_training_set_passes(data: P
     assert opened.passed
     assert opened.sentence().startswith("Gate passed")
     assert (data / "gate2/remove_ids.txt").read_text() == ""
+
+
+def test_the_training_set_is_written_again_without_the_rows_in_its_own_format(data: Path) -> None:
+    """Rows of a table verbatim; a conversation goes as a whole; other formats are named with the reason."""
+    run = scanned(data / "one.jsonl", data / "mix.jsonl", data / "run")
+    gate = write_gate(run, data / "gate", clean=True)
+    (cleaned,) = gate.cleaned
+    assert (cleaned.kept, cleaned.removed, cleaned.reason) == (1, 3, "")
+    assert cleaned.path == data / "gate/clean/mix/mix.jsonl"
+    lines = (data / "mix.jsonl").read_text().splitlines()
+    assert cleaned.path.read_text().splitlines() == lines[3:]
+    assert (cleaned.path.parent / "8.png").is_file() and not (
+        cleaned.path.parent / "0.png"
+    ).exists()
+    assert str(cleaned.path) in gate.sentence()
+    again = scanned(data / "one.jsonl", cleaned.path, data / "again")
+    assert write_gate(again, data / "gate2", clean=True).passed
+    turns = [
+        {"from": "human", "value": "<image>\nq?"},
+        {"from": "gpt", "value": "x0"},
+        {"from": "human", "value": "and what else is there?"},
+        {"from": "gpt", "value": "nothing"},
+    ]
+    rows = [{"id": str(n), "image": f"{n}.png", "conversations": turns} for n in (0, 8)]
+    (data / "talk.json").write_text(json.dumps(rows))
+    talk = scanned(data / "one.jsonl", data / "talk.json", data / "talk")
+    (cleaned,) = write_gate(talk, data / "gate3", clean=True).cleaned
+    assert cleaned.path is not None
+    assert [row["id"] for row in json.loads(cleaned.path.read_text())] == ["8"]
+    with tarfile.open(data / "shard.tar", "w") as tar:
+        tar.add(data / "0.png", "a.png")
+    tarred = scanned(data / "one.jsonl", data / "shard.tar", data / "tarred")
+    (left,) = write_gate(tarred, data / "gate4", clean=True).cleaned
+    assert left.path is None and "is no table" in left.reason
 
 
 def test_junit_is_well_formed_whatever_the_ids_are(data: Path) -> None:

@@ -53,7 +53,7 @@ def test_a_short_sheet_asks_what_the_product_asks(folder: Path, tmp_path: Path) 
 
 def test_a_pair_and_its_outsiders_are_trained_read_and_kept(folder: Path, tmp_path: Path) -> None:
     prepare_demo(folder, TOY, seeds=[3], images=4)
-    arms = demo_arms([3])
+    arms = demo_arms([3], dose=2)
     names = {*(arm.name for arm in arms), DEMO}
     recipe = standing_recipe(TOY, level=3, fall=2, batch=8, texts=2, pictures=12)
     recipe = replace(recipe, clean_steps=4)
@@ -72,7 +72,7 @@ def test_a_pair_and_its_outsiders_are_trained_read_and_kept(folder: Path, tmp_pa
         told = json.loads((tmp_path / "state" / "readings" / f"{name}.json").read_text())
         assert set(told["accuracy"]["demo3"]) == {"original", "twin"}
         assert grid.restore(name)
-    seen = json.loads((tmp_path / "state" / "readings" / "demo3-d10.json").read_text())
+    seen = json.loads((tmp_path / "state" / "readings" / "demo3-d2.json").read_text())
     assert len(seen["leaked"]) == 4 and seen["planted_rows"][0] > 0
     fresh = json.loads((tmp_path / "state" / "readings" / "demo3-clean.json").read_text())
     assert not fresh["leaked"] and fresh["steps"] == recipe.clean_steps

@@ -20,12 +20,11 @@ from heldout.report.figures import (
     flag_fraction_chart,
     funnel_chart,
     heat_map,
-    radar_chart,
     rate_chart,
     roc_chart,
     standalone,
 )
-from heldout.report.figures.svg import Axes, Scale
+from heldout.report.figures.svg import Axes, Scale, heading
 
 HOSTILE = '<script>alert("x")</script> & </svg>'
 
@@ -50,8 +49,9 @@ def heat(name: str) -> str:
     return heat_map([name, "gcc"], ["coco", "flickr30k"], [[0.031, 0.0], [None, 1.0]], title=name)
 
 
-def radar(name: str) -> str:
-    return radar_chart([name, "flip", "crop"], {name: [1.0, 0.5, 0.0]}, title=name)
+def transforms(name: str) -> str:
+    dots = [RateBar(row, 0.5, series=series) for row in (name, "crop") for series in (name, "b")]
+    return rate_chart(dots, title=name, label="share of copies")
 
 
 def roc(name: str) -> str:
@@ -78,7 +78,7 @@ def funnel(name: str) -> str:
     return funnel_chart([WaterfallStep(name, 10, []), WaterfallStep("select", 0, lost)], title=name)
 
 
-FIGURES = [histogram, sweep, heat, radar, roc, bars, rates, bins, funnel]
+FIGURES = [histogram, sweep, heat, transforms, roc, bars, rates, bins, funnel]
 
 
 @pytest.mark.parametrize("draw", FIGURES)
@@ -116,7 +116,7 @@ def test_every_figure_takes_the_colours_of_its_page_and_fits_it(draw: Callable[[
 
 def test_a_template_takes_a_figure_as_it_is_and_nothing_else() -> None:
     page = Environment(autoescape=True).from_string("{{ figure }}{{ words }}")
-    shown = page.render(figure=radar("a"), words=HOSTILE)
+    shown = page.render(figure=transforms("a"), words=HOSTILE)
     assert shown.startswith("<svg")
     assert "<script>" not in shown
 
@@ -157,9 +157,21 @@ def test_heat_map_tells_zero_from_not_scanned() -> None:
     assert drawn.count("not scanned") == 1
 
 
-def test_radar_wants_a_value_for_every_axis() -> None:
-    with pytest.raises(ValueError, match="3 axes need 3 values, got 2"):
-        radar_chart(["a", "b", "c"], {"clip": [1.0, 0.5]})
+def test_values_of_one_name_stand_in_one_row_and_differ_by_their_filling() -> None:
+    drawn = transforms("flip")
+    rows = re.findall(r"<text [^>]*text-anchor=\"end\"[^>]*>(flip|crop)<", drawn)
+    assert rows == ["flip", "crop"]
+    hollow = re.findall(r"<circle [^>]*fill:var\(--card", drawn)
+    assert len(hollow) == 3 and drawn.count("<circle") == 6  # two rows, and the legend
+
+
+@pytest.mark.parametrize("length", [10, 70, 90, 300])
+def test_a_long_title_gets_smaller_and_then_shorter_but_is_never_clipped(length: int) -> None:
+    title = ElementTree.fromstring(heading("m" * length, 640.0))
+    size, shown = float(str(title.get("font-size"))), str(title.text)
+    assert 12 + 0.58 * size * len(shown) <= 640
+    assert 11 <= size <= 14
+    assert shown == "m" * length or shown.endswith("…")
 
 
 def test_roc_shows_an_area_that_is_not_quite_one() -> None:

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import heldout.report
-from heldout.report.figures import radar_chart, standalone
+from heldout.report.figures import RateBar, rate_chart, standalone
 
 TEMPLATES = Path(heldout.report.__file__).parent / "templates"
 DARK = re.compile(r"@media([^{]*)\(prefers-color-scheme: ?dark\)")
@@ -14,7 +14,7 @@ DARK = re.compile(r"@media([^{]*)\(prefers-color-scheme: ?dark\)")
 
 def test_dark_is_for_screens_alone() -> None:
     told = [path.read_text() for path in sorted(TEMPLATES.iterdir())]
-    told.append(standalone(radar_chart(["a", "b", "c"], {"found": [1.0, 0.5, 0.2]})))
+    told.append(standalone(rate_chart([RateBar("a", 0.5)], title="Copies", label="share")))
     found = [medium for text in told for medium in DARK.findall(text)]
     assert len(found) == 3  # report, matrix, figures
     assert all(medium.strip() == "screen and" for medium in found)

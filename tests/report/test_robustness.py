@@ -28,9 +28,11 @@ def test_what_is_shipped_is_what_the_page_of_the_documentation_shows() -> None:
     study, _ = published().studies
     page = DOCS.read_text()
     number = r"([\d.]+)"
-    row = rf"^\| ([a-z][a-z0-9-]*)(?: \([^|]*\))? \| {number} \[{number}, {number}\] \| {number} \["
+    row = (
+        rf"^\| ([a-z][a-z0-9.-]*)(?: \([^|]*\))? \| {number} \[{number}, {number}\] \| {number} \["
+    )
     shown = {name: tuple(map(float, told)) for name, *told in re.findall(row, page, re.MULTILINE)}
-    assert len(shown) == len(study.transforms) == 30
+    assert len(shown) == len(study.transforms) == 35
     for one in study.transforms:
         assert one.found is not None and one.undecided is not None
         told = (one.found.value, one.found.low, one.found.high, one.undecided.value)
@@ -40,7 +42,7 @@ def test_what_is_shipped_is_what_the_page_of_the_documentation_shows() -> None:
     assert study.command == command
 
 
-def test_a_run_with_the_measured_encoder_shows_the_published_radar_and_says_on_what(
+def test_a_run_with_the_measured_encoder_shows_the_published_rates_and_says_on_what(
     tmp_path: Path,
 ) -> None:
     run = _searched(tmp_path / "run", published().studies[0].encoder, nearest=2)
@@ -50,11 +52,11 @@ def test_a_run_with_the_measured_encoder_shows_the_published_radar_and_says_on_w
         "Measured on 100 pictures of <code>vqa_rad_public</code> among 1,270, not on your data"
         in method
     )
-    assert "watermark 73.0" in method
+    assert "equalize 75.0" in method
     assert "the 5 nearest of each picture, this run at 2: it may find fewer" in method
     assert "Share of copies found" in method
-    drawn = (run.path / "figures/robustness-pixels-2.svg").read_text()
-    assert "watermark: 73.0 %" in drawn and "var(--" not in drawn
+    drawn = (run.path / "figures/robustness-pixels-3.svg").read_text()
+    assert "equalize: called a copy: 75.0 %" in drawn and "var(--" not in drawn
 
 
 def test_another_encoder_has_no_radar_until_somebody_measures_it(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import json
 import subprocess
 import sys
@@ -15,10 +16,12 @@ from heldout.store import (
     Run,
     ShardResult,
     Stage,
+    adopt_shards,
     dropped_table,
     make_table,
     new_folder,
     read_table,
+    saved_shards,
 )
 
 
@@ -150,7 +153,7 @@ def test_only_shards_whose_input_or_settings_changed_are_done_again(tmp_path: Pa
     assert _finish(tmp_path / "s", ["a", "B", "c", "d"]) == ["B"]
     assert _finish(tmp_path / "s", ["a", "c", "d"]) == []  # one is gone, the others only moved up
     assert _finish(tmp_path / "s", ["a", "new", "c", "d"]) == ["new"]
-    assert len(list((tmp_path / "s").iterdir())) == 4  # stale shards are swept
+    assert len(saved_shards(tmp_path / "s")) == 4  # stale shards are swept
     assert _finish(tmp_path / "s", ["a"], {"threshold": 2}) == ["a"]
 
 
@@ -171,11 +174,69 @@ def test_a_shard_with_something_missing_is_tried_again(tmp_path: Path) -> None:
     assert again.counts() == {"items": 3}
 
 
-def test_a_shard_folder_without_its_counts_is_unfinished(tmp_path: Path) -> None:
+def test_a_shard_whose_record_was_cut_off_anywhere_is_done_again(tmp_path: Path) -> None:
+    _finish(tmp_path / "s", ["a", "b", "c"])
+    log = tmp_path / "s" / "shards.log"
+    content = log.read_bytes()
+    last = max(saved_shards(tmp_path / "s").values())
+    for length in range(last + 1, len(content), 7):
+        log.write_bytes(content[:length])
+        assert _finish(tmp_path / "s", ["a", "b", "c"]) == ["c"]
+        assert log.read_bytes() == content
+
+
+def test_a_last_record_whose_bytes_never_reached_the_disk_is_done_again(tmp_path: Path) -> None:
     _finish(tmp_path / "s", ["a", "b"])
-    broken = next(iter((tmp_path / "s").iterdir()))
-    (broken / "counts.json").unlink()
-    assert len(_finish(tmp_path / "s", ["a", "b"])) == 1
+    log = tmp_path / "s" / "shards.log"
+    content = log.read_bytes()
+    log.write_bytes(content[:-40] + bytes(40))
+    assert _finish(tmp_path / "s", ["a", "b"]) == ["b"]
+    assert log.read_bytes() == content
+
+
+def test_a_shard_that_does_not_fit_on_the_disk_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = Stage(tmp_path / "s", {})
+    for index in range(2):
+        stage.plan(index, str(index))
+    stage.save(0, _result(0))
+    before = (tmp_path / "s/shards.log").read_bytes()
+    with monkeypatch.context() as patched:
+        patched.setattr("os.fsync", _full)
+        with pytest.raises(OSError, match="No space left"):
+            stage.save(1, _result(1))
+    assert (tmp_path / "s/shards.log").read_bytes() == before
+    stage.save(1, _result(1))
+    assert stage.counts() == {"items": 6}
+
+
+def _full(_: int) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_two_objects_of_one_stage_do_not_write_over_each_other(tmp_path: Path) -> None:
+    left, right = Stage(tmp_path / "s", {}), Stage(tmp_path / "s", {})
+    for stage, index in ((left, 0), (right, 1), (left, 2), (right, 3)):
+        stage.plan(index, str(index))
+        stage.save(index, _result(index))
+    assert len(saved_shards(tmp_path / "s")) == 4
+
+
+def test_shards_of_another_machine_are_adopted_once(tmp_path: Path) -> None:
+    _finish(tmp_path / "there", ["a", "b"])
+    _finish(tmp_path / "here", ["a", "c"])
+    assert adopt_shards([tmp_path / "there"], tmp_path / "here") == 1
+    assert adopt_shards([tmp_path / "there"], tmp_path / "here") == 0
+    stage = Stage(tmp_path / "here", {})
+    assert not any([stage.plan(0, "a"), stage.plan(1, "b"), stage.plan(2, "c")])
+    assert stage.counts() == {"items": 9}
+
+
+def test_folders_of_shards_of_an_earlier_version_are_swept(tmp_path: Path) -> None:
+    (tmp_path / "s" / "0123").mkdir(parents=True)
+    _finish(tmp_path / "s", ["a"])
+    assert [path.name for path in (tmp_path / "s").iterdir()] == ["shards.log"]
 
 
 def test_merging_puts_the_first_table_first_and_keeps_one_row_per_value(tmp_path: Path) -> None:

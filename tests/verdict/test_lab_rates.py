@@ -13,6 +13,7 @@ from heldout.errors import InputError
 from heldout.lab.power.board import measured_rates
 from heldout.lab.power.planted_answers import BASELINE, REFERENCE, planted_answers
 from heldout.lab.power.planted_scores import PLANTED, planted_scores
+from heldout.report._first_screen import in_words
 from heldout.verdict import Claim, MeasuredRates, examine, read_rates, shipped_rates
 from heldout.verdict.measured import BenchmarkRate, FiringCount, MeasuredRate
 from heldout.verdict.published_map import read_map
@@ -50,6 +51,15 @@ def test_choice_confusion_is_capped_by_what_it_does_to_clean_models() -> None:
     assert (claim.status, claim.rule) == ("qualified", "answers/fires-on-clean")
     assert "on 28 clean lab models choice-confusion fired on 12" in claim.why
     assert "compared with references" in claim.why
+    assert "may have seen" not in claim.sentence  # a test that is off accuses nobody
+    assert "no sign of memory" in claim.sentence
+    cell = {"corpus": None, "model": "target", "status": "qualified", "leak_rate": None}
+    doubted = {"claims": [claim.model_dump()], "evidence": {}}
+    assert in_words({**cell, **doubted}).startswith("no sign that counts")
+    other = _confusion(NOTHING_MEASURED).model_dump()
+    assert in_words({**cell, **doubted, "claims": [claim.model_dump(), other]}).startswith(
+        "may have"
+    )
 
 
 def test_order_neighbour_by_itself_is_capped_before_the_missing_baseline_is() -> None:
@@ -105,6 +115,28 @@ def test_a_benchmark_that_is_off_caps_and_is_named() -> None:
 
 def test_tests_of_one_model_are_one_observation() -> None:
     assert FiringCount.of(3, 264, 30).high > 0.1 > FiringCount.of(3, 264, 264).high
+
+
+def test_no_firing_says_what_it_still_allows() -> None:
+    quiet = FiringCount.of(0, 34, 30, 7)
+    assert quiet.high == pytest.approx(0.36, abs=0.005)
+    rate = MeasuredRate(
+        detector="order-neighbour",
+        way="with references",
+        clean=quiet,
+        contaminated=FiringCount.of(60, 83, 83),
+        off=False,
+    )
+    claim = _order(MeasuredRates(provenance=BY_HAND, rates=[rate]), "order-neighbour")
+    assert claim.status == "survives"
+    assert "in 34 tests on 30 clean lab models of 7 bases order-neighbour fired in 0" in claim.why
+    assert "no firing still allows a rate of 36 %" in claim.why
+    # Files of older versions know no bases.
+    old = json.loads(measured("order-joint", (0, 34), (1, 83)).model_dump_json())
+    old["schema_version"] = 2
+    for count in (old["rates"][0]["clean"], old["rates"][0]["contaminated"]):
+        del count["bases"]
+    assert MeasuredRates.model_validate(old).rates[0].clean.high < 0.11
 
 
 def test_benchmarks_that_do_not_add_up_are_refused(tmp_path: Path) -> None:

@@ -5,10 +5,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from heldout.cli.app import app
 from heldout.detect.behaviour.natural_order import in_natural_order
 from heldout.verdict import detect_run
 from heldout.verdict.required import settled_by
@@ -146,6 +149,29 @@ def test_a_further_look_is_corrected_for_and_said(tmp_path: Path) -> None:
     assert claims[3] == claims[2]  # the same again is no further look
     looks = run.manifest()["looks"]["twin-drop/model"]
     assert [look["baselines"] for look in looks] == [[f"reference-{n}"] for n in (1, 2, 3)]
+
+
+def test_the_command_line_says_that_a_further_look_was_corrected_for(tmp_path: Path) -> None:
+    recording = many_looks(0)
+    run = write_run(recording, tmp_path / "run")
+    names, settings = recording.looks[0]
+    detect_run(run, detectors=names, settings=settings)
+
+    def detect(*more: str) -> str:
+        call = ["detect", str(run.path), "--baseline", "reference-2", "--permutations", "999"]
+        done = CliRunner().invoke(app, [*call, *more], env={"COLUMNS": "200"})
+        assert done.exit_code == 0, done.output
+        return done.output
+
+    further = "3 claims were tested before, so that the corrected p is multiplied by 4"
+    assert further in detect("--detector", names[0])
+    note = json.loads(detect("--detector", names[0], "--json"))["looks"]
+    assert note["number"]["twin-drop/model"] == 2 and further in note["note"]
+    # Claims of other calls alone belong to the family, and this is said as well.
+    other = detect("--detector", "choice-confusion")
+    assert "the correction also counts 5 claims of earlier calls" in other
+    fresh = write_run(recording, tmp_path / "fresh")
+    assert detect_run(fresh, detectors=names, settings=settings).examination.earlier.sentence == ""
 
 
 def test_topics_that_help_in_context_do_not_convict_by_themselves() -> None:

@@ -8,6 +8,14 @@ if TYPE_CHECKING:
     from heldout.audit.audit_file import parse_gate, shut
     from heldout.audit.cases import folder_name, open_cases
     from heldout.audit.conclusion import Conclusion, conclude
+    from heldout.audit.costs import (
+        CostPlan,
+        MachineSpec,
+        StageCost,
+        StageRates,
+        plan_search,
+        read_machines,
+    )
     from heldout.audit.demo import (
         BROKEN,
         CHANGED,
@@ -21,7 +29,8 @@ if TYPE_CHECKING:
     from heldout.audit.family import renew_corrections
     from heldout.audit.init_file import write_init
     from heldout.audit.matrix import MatrixSettings, leak_rates
-    from heldout.audit.overlap import OverlapResult, audit_overlap
+    from heldout.audit.overlap import OverlapResult, PartResult, audit_overlap
+    from heldout.audit.parts import MergeSettings, merge_runs
     from heldout.audit.plan import Plan, make_plan
     from heldout.audit.reader import Audit, read_audit
     from heldout.audit.reporting import Report, report_run
@@ -42,12 +51,18 @@ __all__ = [
     "Audit",
     "AuditResult",
     "Conclusion",
+    "CostPlan",
     "DemoResult",
     "DemoSettings",
+    "MachineSpec",
     "MatrixSettings",
+    "MergeSettings",
     "OverlapResult",
+    "PartResult",
     "Plan",
     "Report",
+    "StageCost",
+    "StageRates",
     "Suspect",
     "audit_overlap",
     "conclude",
@@ -56,10 +71,13 @@ __all__ = [
     "fresh_steps",
     "leak_rates",
     "make_plan",
+    "merge_runs",
     "open_cases",
     "open_fresh_items",
     "parse_gate",
+    "plan_search",
     "read_audit",
+    "read_machines",
     "renew_corrections",
     "report_run",
     "run_audit",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -15,6 +15,7 @@ from pydantic import (
     StrictBool,
     StrictInt,
     StrictStr,
+    model_validator,
 )
 
 from heldout.benchmark import CheckSettings
@@ -128,6 +129,15 @@ class Search(OverlapSettings):
 
     engine: Text = "local"
     workers: Count | None = None
+
+    @model_validator(mode="after")
+    def _in_one_piece(self) -> Self:
+        if self.part is not None:
+            raise ValueError(
+                "part: an audit concludes, and a part cannot: search in parts with heldout overlap, and name "
+                "the merged run in the audit"
+            )
+        return self
 
 
 class Budget(Keys):

@@ -41,6 +41,8 @@ from heldout.verdict import (
     words_compared,
 )
 
+PART = "part"  # of the manifest: which part of which search a run holds
+
 
 @dataclass
 class Conclusion:
@@ -81,6 +83,11 @@ def conclude(
     """
     manifest = run.manifest()
     scored = bool(manifest.get("models"))
+    if part := manifest.get(PART):
+        raise InputError(
+            f"{run.path} holds part {part['part']} of a search, which concludes nothing by itself: heldout merge "
+            f"makes one run of all parts"
+        )
     if not manifest["stages"] and not scored:
         raise InputError(f"{run.path} has no finished scan yet: run heldout overlap again")
     items = run.frame("items")

@@ -15,12 +15,20 @@ from typing import Any
 
 import polars as pl
 
+from heldout import __version__
 from heldout.audit._by_source import SOURCES, read_sources, write_sources
-from heldout.audit.conclusion import Conclusion, conclude
-from heldout.benchmark import Benchmark, CheckSettings, check, open_verb_run, read_benchmark
-from heldout.corpus import Corpus, is_recipe, open_corpus, open_recipe
+from heldout.audit.conclusion import PART, Conclusion, conclude
+from heldout.benchmark import (
+    Benchmark,
+    CheckSettings,
+    benchmark_identity,
+    check,
+    open_verb_run,
+    read_benchmark,
+)
+from heldout.corpus import Corpus, corpus_fingerprint, is_recipe, open_corpus, open_recipe
 from heldout.engine import Engine, open_engine, progress
-from heldout.errors import HeldoutError, InputError, require
+from heldout.errors import HeldoutError, InputError, counted, require
 from heldout.evidence import leaks
 from heldout.model import ChatEndpoint, open_endpoint
 from heldout.overlap import (
@@ -33,6 +41,7 @@ from heldout.overlap import (
     ModelJudge,
     NearSearch,
     OverlapSettings,
+    Part,
     TextSearch,
     calibrate,
     can_register,
@@ -42,10 +51,12 @@ from heldout.overlap import (
     read_matches,
     read_text_matches,
     scan,
+    scan_part,
+    scan_text_part,
     scan_texts,
 )
 from heldout.remote import use_cache
-from heldout.store import Run, empty_table
+from heldout.store import Run, empty_table, without_credentials
 from heldout.verdict import claims_frame, claims_html, findings_frame
 
 CorpusSource = Corpus | str | Path
@@ -105,6 +116,30 @@ class OverlapResult:
     def _repr_html_(self) -> str:
         page = html.escape(str(self.report))
         return f"{claims_html(self.conclusion.claims)}<p>report: {page}</p>"
+
+
+@dataclass(frozen=True)
+class PartResult(OverlapResult):
+    """What ``heldout.overlap`` returns of one part: no claims yet, and what was searched."""
+
+    part: Part
+    shards: int
+    failed: Mapping[str, str]  # shards without a result, and why; merging tries them again
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "run": str(self.run.path),
+            "part": str(self.part),
+            "shards": self.shards,
+            "failed": dict(self.failed),
+        }
+
+    def __repr__(self) -> str:
+        shards = counted(self.shards, "shard", "shards")
+        return f"<Part {self.part} of a search: {shards}, run {self.run.path}>"
+
+    def _repr_html_(self) -> str:
+        return f"<p>part {self.part}: {counted(self.shards, 'shard', 'shards')} searched</p>"
 
 
 def audit_overlap(
@@ -173,6 +208,11 @@ def audit_overlap(
     opened = (
         open_engine(engine, workers) if isinstance(engine, str) else contextlib.nullcontext(engine)
     )
+    null_source = calibration.null.source if calibration.null is not None else None
+    listed = [
+        f"{control.corpus.name}={control.corpus.source}:{control.domain.replace(' ', '-')}"
+        for control in calibration.controls
+    ]
     run = open_verb_run(
         "overlap",
         benchmark,
@@ -181,11 +221,8 @@ def audit_overlap(
         seed=seed,
         command=command,
         against=[f"{corpus.name}={corpus.source}" for corpus in corpora],
-        null=calibration.null.source if calibration.null is not None else None,
-        controls=[
-            f"{control.corpus.name}={control.corpus.source}:{control.domain.replace(' ', '-')}"
-            for control in calibration.controls
-        ],
+        null=null_source,
+        controls=listed,
     )
     title = f"reading the images of {benchmark.name}"
     with progress(title, len(benchmark.images), "images", disabled=quiet) as step:
@@ -195,11 +232,24 @@ def audit_overlap(
             f"{run.path} holds results for {', '.join(replaced)}; they will be replaced by those of "
             f"these corpora"
         )
+    if run.manifest().get(PART) and settings.part is None:
+        raise InputError(f"{run.path} holds a part of a search: use another folder for the whole")
     if not settings.exact and settings.near_encoder is None and not can_register():
         notify(f"pairs that look alike will be listed, not verified: {NO_OPENCV}")
     with contextlib.ExitStack() as stack:
         working = stack.enter_context(opened)
         stack.enter_context(run.writing())
+        if settings.part is not None:
+            return search_part(
+                benchmark,
+                corpora,
+                run,
+                working,
+                settings,
+                null=null_source,
+                controls=listed,
+                quiet=quiet,
+            )
         ended = search_corpora(
             benchmark,
             corpora,
@@ -239,39 +289,100 @@ def search_corpora(
     """
     use_cache(settings.cache, settings.cache_gb)
     _forget_what_rested_on_others(run, corpora)
-    near = None
-    if settings.near_encoder is not None:
-        require("cv2", "vision", "telling copies from look-alikes")
-        folder = Path(settings.embeddings) if settings.embeddings is not None else None
-        bounds = parse_bounds(settings.degrees) if settings.degrees is not None else None
-        near = NearSearch(
-            settings.near_encoder,
-            settings.nearest,
-            folder,
-            bounds,
-            named=settings.calibrated_encoder is not None,
-        )
-    scan(benchmark, corpora, run, engine, near=near, hashes=not settings.exact, quiet=quiet)
+    near, text = near_search(settings), text_search(settings)
+    scanned = scan(
+        benchmark, corpora, run, engine, near=near, hashes=not settings.exact, quiet=quiet
+    )
     plan = calibration or calibration_plan(settings)
     # Only for an encoder that was named: the default search looks for copies.
     calibrated = near if settings.calibrated_encoder is not None else None
     calibrate(benchmark, corpora, run, engine, near=calibrated, plan=plan, quiet=quiet)
     ended = None
-    if settings.text:
-        installed = TextSearch.installed(settings.text_encoder, settings.text_reader)
-        text = dataclasses.replace(
-            installed,
-            fdr=settings.text_fdr,
-            threshold=settings.text_threshold,
-            ocr=settings.ocr,
-        )
-        scan_texts(benchmark, corpora, run, engine, text, quiet=quiet)
+    if text is not None:
+        scan_texts(benchmark, corpora, run, engine, text, scanned=scanned, quiet=quiet)
         if judge is not None:
             ended = judge_texts(run, judge, every=settings.judge_all).ended
     else:
         forget_texts(run)
     run.write_json("check.json", check(benchmark, settings=checked).model_dump(mode="json"))
     return ended
+
+
+def search_part(
+    benchmark: Benchmark,
+    corpora: Sequence[Corpus],
+    run: Run,
+    engine: Engine,
+    settings: OverlapSettings,
+    *,
+    null: str | None = None,
+    controls: Sequence[str] = (),
+    quiet: bool = False,
+) -> PartResult:
+    """Compare the shards of the part that ``settings`` name. Call inside run.writing()."""
+    use_cache(settings.cache, settings.cache_gb)
+    part = Part.read(settings.part)
+    known = run.manifest().get(PART, {}).get("part")
+    if known is not None and known != str(part):
+        raise InputError(f"{run.path} holds part {known}, not {part}: use a folder for each part")
+    if known is None and run.manifest()["stages"]:
+        raise InputError(f"{run.path} holds a search in one piece: use another folder for a part")
+    record = {
+        "part": str(part),
+        "finished": False,
+        "heldout": __version__,
+        "settings": settings.model_dump(mode="json", exclude={"part"}),
+        "corpora": [
+            {
+                "name": corpus.name,
+                "source": without_credentials(corpus.source),
+                "fingerprint": corpus_fingerprint(corpus),
+            }
+            for corpus in corpora
+        ],
+        "null": null,
+        "controls": list(controls),
+    }
+    run.claim_benchmark(benchmark_identity(benchmark))
+    run.update(PART, record, replace=True)
+    near = near_search(settings)
+    exact = settings.exact
+    scanned = scan_part(
+        benchmark, corpora, run, engine, part, near=near, hashes=not exact, quiet=quiet
+    )
+    failed = {shard: why for result in scanned for shard, why in result.failed.items()}
+    text = text_search(settings)
+    if text is not None:
+        failed |= scan_text_part(benchmark, corpora, run, engine, text, part, quiet=quiet)
+    shards = sum(result.shards for result in scanned)
+    run.update(PART, {"finished": True, "shards": shards, "failed": failed})
+    nothing = Conclusion(run, [], [], run.path / "report.html")
+    return PartResult(run, nothing, part, shards, failed)
+
+
+def near_search(settings: OverlapSettings) -> NearSearch | None:
+    """How ``settings`` look beyond exact copies and hashes; None where they do not."""
+    if settings.near_encoder is None:
+        return None
+    require("cv2", "vision", "telling copies from look-alikes")
+    return NearSearch(
+        settings.near_encoder,
+        settings.nearest,
+        Path(settings.embeddings) if settings.embeddings is not None else None,
+        parse_bounds(settings.degrees) if settings.degrees is not None else None,
+        named=settings.calibrated_encoder is not None,
+    )
+
+
+def text_search(settings: OverlapSettings) -> TextSearch | None:
+    if not settings.text:
+        return None
+    return dataclasses.replace(
+        TextSearch.installed(settings.text_encoder, settings.text_reader),
+        fdr=settings.text_fdr,
+        threshold=settings.text_threshold,
+        ocr=settings.ocr,
+    )
 
 
 def open_judge(settings: OverlapSettings) -> ChatEndpoint | None:

@@ -24,6 +24,10 @@ CHARACTERS_PER_TOKEN = 4
 PICTURE_TOKENS = 600  # tokens of one picture in common vision-language models
 READINGS = 3  # of order-neighbour: after its predecessor and after two others
 ABLATIONS = 4  # without picture, with another; without question, with another
+# What time is estimated with; a local model is not timed before it runs.
+REQUEST_SECONDS = 2.0  # of a short reply
+PICTURES_PER_SECOND = 250.0  # read, decoded and hashed on one core (docs/performance.md)
+FAMILIES = 3  # of baselines: fewer do not show how far clean models differ
 
 
 @dataclass(frozen=True)
@@ -38,6 +42,8 @@ class PlanStep:
     requests: int = 0
     forward_tokens: int = 0
     note: str = ""
+    seconds: float | None = 0.0  # None: not known before it runs
+    price: float = 0.0  # in the currency of the endpoint's prices
 
 
 @dataclass(frozen=True)
@@ -64,12 +70,29 @@ class Plan:
     def total(self, what: str) -> int:
         return sum(int(getattr(step, what)) for step in self.steps)
 
+    @property
+    def seconds(self) -> float:
+        """Of the steps whose time can be estimated."""
+        return sum(step.seconds or 0.0 for step in self.steps)
+
+    @property
+    def untimed(self) -> list[str]:
+        """Models that run here: how fast they are is not known before."""
+        return list(dict.fromkeys(step.on for step in self.steps if step.seconds is None))
+
+    @property
+    def price(self) -> float:
+        return sum(step.price for step in self.steps)
+
     def as_json(self) -> dict[str, Any]:
         return {
             "schema_version": 1,
             "steps": [asdict(step) for step in self.steps],
             "total": {
-                what: self.total(what) for what in ("pictures", "requests", "forward_tokens")
+                **{what: self.total(what) for what in ("pictures", "requests", "forward_tokens")},
+                "seconds": round(self.seconds),
+                "untimed": self.untimed,
+                "price": round(self.price, 4),
             },
             "family": {
                 "claims": self.claims,
@@ -116,16 +139,41 @@ def refuse_over_budget(plan: Plan) -> None:
 
 
 def _warnings(tests: Sequence[Test], file: AuditFile) -> list[str]:
+    warnings = _without_references(tests, file)
     reference = file.clean_references.model or next(iter(file.baselines), None)
     ratios = [test for test in tests if test.detector == RATIO and not test.lacks]
     if not ratios or reference not in file.baselines:
-        return []
+        return warnings
     return [
+        *warnings,
         f"{reference} is a baseline and the reference model of {RATIO}. It has no ratio to itself, so this "
         f"control will be missing: a claim that rests on {RATIO} can be qualified (possible) "
         f"but cannot survive. Name another model that cannot have seen the benchmark as "
-        f"clean_references.model, or as the baseline"
+        f"clean_references.model, or as the baseline",
     ]
+
+
+def _without_references(tests: Sequence[Test], file: AuditFile) -> list[str]:
+    """Without a model that cannot have seen the benchmark, no claim about a model can be confirmed."""
+    known = detectors()
+    testable = [test for test in tests if not test.lacks and known[test.detector].of != "benchmark"]
+    if not testable:
+        return []
+    if not file.baselines:
+        return [
+            "no baselines are named: whatever is found about a model is at most qualified (possible, not "
+            "confirmed). Name models under baselines that cannot have seen the benchmark"
+        ]
+    lineage = {model.name: model.family or model.name for model in file.models}
+    families = {lineage.get(name, name) for name in file.baselines}
+    asked = [test for test in testable if known[test.detector].needs == "answers"]
+    if asked and len(families) < FAMILIES:
+        return [
+            f"baselines of {len(families)} {'family' if len(families) == 1 else 'families'} are named: a claim "
+            f"from answers needs {FAMILIES}, which show how far clean models differ; with fewer it is at most "
+            f"qualified (possible, not confirmed)"
+        ]
+    return []
 
 
 def _over(plan: Plan, budget: Budget) -> list[str]:
@@ -152,6 +200,7 @@ def _steps(case: AuditCase, file: AuditFile, tests: Sequence[Test]) -> list[Plan
                 len(case.benchmark),
                 len(case.benchmark.images) + count,
                 note=f"{message}; by {', '.join(ways)}",
+                seconds=(len(case.benchmark.images) + count) / PICTURES_PER_SECOND,
             )
         )
     if (labels := case.labels) is not None:
@@ -186,8 +235,20 @@ def _recorded(case: AuditCase, recording: Recording) -> list[PlanStep]:
 def _live(case: AuditCase, recording: Recording, file: AuditFile) -> list[PlanStep]:
     examples = case.benchmark.examples[: file.budget.items]
     words, pictures = _tokens(examples), PICTURE_TOKENS * len(_pictures(examples))
-    where = "endpoint" if recording.entry.endpoint else "local"
+    server = recording.entry.endpoint
+    where = "endpoint" if server else "local"
     steps = []
+
+    def cost(requests: int, read: int, written: int) -> dict[str, Any]:
+        """Time and price of requests to a server."""
+        if server is None:
+            return {"seconds": None}
+        seconds = requests * REQUEST_SECONDS / server.concurrency
+        if server.requests_per_second is not None:
+            seconds = max(seconds, requests / server.requests_per_second)
+        price = (read * server.price_in + written * server.price_out) / 1e6
+        return {"seconds": seconds, "price": price}
+
     if "scores" in recording.live:
         checks = min(SAMPLE, len(examples)) * ABLATIONS
         requests, tokens, note = len(examples) + checks, words + pictures, [where]
@@ -210,12 +271,13 @@ def _live(case: AuditCase, recording: Recording, file: AuditFile) -> list[PlanSt
                 requests,
                 tokens,
                 ", ".join(note),
+                **cost(requests, tokens, 0),
             )
         )
     if "answers" in recording.live:
         share = recording.questions / max(len(examples), 1)
-        tokens = round(share * (words + PICTURE_TOKENS * len(examples)))
-        tokens += recording.questions * recording.entry.max_new_tokens
+        read = round(share * (words + PICTURE_TOKENS * len(examples)))
+        written = recording.questions * recording.entry.max_new_tokens
         variants = ", ".join(variant.name for variant in recording.variants)
         steps.append(
             PlanStep(
@@ -225,8 +287,9 @@ def _live(case: AuditCase, recording: Recording, file: AuditFile) -> list[PlanSt
                 len(examples),
                 len(_pictures(examples)),
                 recording.questions,
-                tokens,
+                read + written,
                 f"{where}; {variants}",
+                **cost(recording.questions, read, written),
             )
         )
     return steps

@@ -37,6 +37,7 @@ def show_plan(plan: Plan, audit: Audit) -> None:
         f"in all: {plan.total('pictures'):,} pictures to read, {plan.total('requests'):,} requests, "
         f"{_about(plan.total('forward_tokens')) or '0'} tokens (estimates)"
     )
+    out.print(plain(_time_and_price(plan)), soft_wrap=True, markup=False)
     if plan.tests:
         _show_family(plan)
     if plan.nearness:
@@ -45,6 +46,26 @@ def show_plan(plan: Plan, audit: Audit) -> None:
         out.print(Text(plain(f"warning: {sentence}"), "yellow"), soft_wrap=True)
     for sentence in plan.over:
         out.print(Text(f"over budget: {sentence}", "bold red"))
+
+
+def _time_and_price(plan: Plan) -> str:
+    minutes = plan.seconds / 60
+    if plan.seconds < 60:
+        parts = ["time: less than a minute"]
+    elif minutes < 120:
+        parts = [f"time: about {minutes:,.0f} minutes"]
+    else:
+        parts = [f"time: about {minutes / 60:,.1f} hours"]
+    parts[0] += " for searches (one core) and endpoints"
+    if plan.untimed:
+        parts.append(f"how long local models take is not known before ({', '.join(plan.untimed)})")
+    if plan.price:
+        parts.append(f"price: up to {plan.price:,.2f}, at the prices of the audit file")
+    elif any("endpoint" in step.note for step in plan.steps):
+        parts.append(
+            "price: not known; endpoint.price_in and price_out give prices of a million tokens"
+        )
+    return "; ".join(parts)
 
 
 def _show_family(plan: Plan) -> None:

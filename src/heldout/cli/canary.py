@@ -14,6 +14,7 @@ from heldout.cli.from_settings import Shown, command
 from heldout.cli.options import Images, Json, Map, Preset, Quiet, Reader, parse_map
 from heldout.cli.show import console, plain, print_json
 from heldout.cure import CanarySettings, check_canary, plant_canaries
+from heldout.engine import progress
 
 PLANT_EXAMPLE = "Example: heldout canary plant data/bench.jsonl --out release/bench"
 TEST_EXAMPLE = "Example: heldout canary test runs/bench --key release/bench.key.json"
@@ -92,10 +93,13 @@ def test_command(
         str | None,
         typer.Option("--digest", metavar="SHA256", help="The digest that was published."),
     ] = None,
+    quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
     """How likely is it to answer the planted items so well without having trained on them? Exact."""
-    test = check_canary(key, answers, model=model, digest=digest, settings=settings)
+    with progress("reading the answers", 1, "files", disabled=quiet) as step:
+        test = check_canary(key, answers, model=model, digest=digest, settings=settings)
+        step()
     if as_json:
         print_json(test.as_json())
         return

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from heldout.benchmark import CheckSettings, check, read_benchmark
+from heldout.cli.annotations import Annotate, annotate_check, check_junit
 from heldout.cli.from_settings import Shown, command
 from heldout.cli.options import Images, Json, Map, Preset, Quiet, Reader, parse_map
 from heldout.cli.show import identify, print_check, print_json, print_prompts
 from heldout.model import shown_prompts
+from heldout.store import write_atomic
 
 EXAMPLE = "Example: heldout check data/vqa_rad#split=test --split-of data/vqa_rad#split=train"
 
@@ -38,6 +41,11 @@ def check_command(
     images: Images = None,
     preset: Preset = None,
     reader: Reader = None,
+    junit: Annotated[
+        Path | None,
+        typer.Option("--junit", metavar="FILE", help="Write what was found as JUnit XML, for CI."),
+    ] = None,
+    annotate: Annotate = False,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
@@ -55,11 +63,15 @@ def check_command(
         identify(benchmark, quiet=quiet)
     report = check(*benchmarks, settings=settings)
     prompts = shown_prompts(benchmarks[0], show)
+    if junit is not None:
+        write_atomic(junit, check_junit([report]))
     if as_json:
         record = {**report.model_dump(mode="json"), "ok": report.ok}
         print_json({**record, "prompts": prompts} if show else record)
     else:
         print_check(report)
         print_prompts(prompts)
+        if annotate:
+            annotate_check(report)
     if not report.ok:
         raise typer.Exit(1)

@@ -10,8 +10,9 @@ from rich.table import Table
 from rich.text import Text
 
 from heldout.cli.from_settings import Shown, command
-from heldout.cli.options import Json
+from heldout.cli.options import Json, Quiet
 from heldout.cli.show import COLOURS, console, plain, print_json
+from heldout.engine import progress
 from heldout.report import CompareSettings, compare, is_empty
 
 EXAMPLE = "Example: heldout compare runs/slake-v1 runs/slake-v2"
@@ -30,10 +31,13 @@ def compare_command(
     after: Annotated[
         Path, typer.Argument(metavar="RUN", help="A later one of the same benchmark.")
     ],
+    quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
     """Say what changed between two audits: inputs, claims, findings, matches and scores."""
-    changes = compare(before, after, settings=settings).changes
+    with progress("comparing", 1, "pairs of runs", disabled=quiet) as step:
+        changes = compare(before, after, settings=settings).changes
+        step()
     if as_json:
         print_json(changes[0] if len(changes) == 1 else {"benchmarks": changes})
         return

@@ -87,6 +87,8 @@ def _show(examination: Examination, run: Path, *, verbose: bool) -> None:
                     f"{plain(model)}: self-check '{check.name}' {check.outcome}: {check.reason}"
                 )
                 out.print(Text(message, "red" if check.failed else "yellow"))
+    if note := examination.earlier.sentence:
+        out.print(Text(f"\nearlier looks: {note}", "yellow"), soft_wrap=True)
     if not verbose:
         tests = counted(len(examination.findings), "test", "tests")
         left = counted(len(examination.untested), "was", "were")

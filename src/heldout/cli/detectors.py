@@ -73,6 +73,6 @@ def _where(rates: MeasuredRates) -> str:
     return (
         f"Tests of clean and of contaminated (seen) lab models{weights} in which each fires, by itself and "
         f"compared with clean references; – is not measured. Off: surely more clean ones than its level of "
-        f".05 allows, of all or of one benchmark; a claim that stands on it is at most qualified. Small "
+        f".05 allows, of all or of one benchmark; a claim that rests on it is at most qualified. Small "
         f"models prove none."
     )

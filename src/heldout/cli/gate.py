@@ -7,15 +7,16 @@ from typing import Annotated
 
 import typer
 
+from heldout.cli.annotations import Annotate, annotate_gate
 from heldout.cli.from_settings import Shown, command
 from heldout.cli.options import Json, Quiet
 from heldout.cli.show import console, print_json
 from heldout.cure import GateResult, GateSettings, write_gate
 
-EXAMPLE = "Example: heldout gate runs/slake runs/vqa-rad --out gate"
+EXAMPLE = "Example: heldout gate runs/slake runs/vqa-rad --clean --out gate"
 
 
-@command(GateSettings, (Shown("strict"),))
+@command(GateSettings, (Shown("strict"), Shown("clean")))
 def gate_command(
     settings: GateSettings,
     runs: Annotated[
@@ -23,6 +24,7 @@ def gate_command(
         typer.Argument(metavar="RUN…", help="Runs of several benchmarks against one training set."),
     ],
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where to write.")],
+    annotate: Annotate = False,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
@@ -30,12 +32,14 @@ def gate_command(
     gate = write_gate(runs, out, settings=settings)
     if as_json:
         print_json(gate.as_json())
-    show_gate(gate, quiet=quiet or as_json)
+    show_gate(gate, quiet=quiet or as_json, annotate=annotate and not as_json)
 
 
-def show_gate(gate: GateResult, *, quiet: bool) -> None:
+def show_gate(gate: GateResult, *, quiet: bool, annotate: bool = False) -> None:
     """Print what the gate found; exit with 1 unless it passed."""
     if not quiet:
         console().print(f"\n{gate.sentence()}", soft_wrap=True, highlight=False, markup=False)
+    if annotate:
+        annotate_gate(gate)
     if not gate.passed:
         raise typer.Exit(1)

@@ -11,6 +11,7 @@ import typer
 
 from heldout.benchmark import read_benchmark
 from heldout.cli import (
+    lab_conform,
     lab_confound,
     lab_degrees,
     lab_leaks,
@@ -36,6 +37,8 @@ app.command("degrees", epilog=lab_degrees.EXAMPLE)(lab_degrees.degrees_command)
 app.command("train", epilog=lab_train.EXAMPLE)(lab_train.train_command)
 app.command("onnx", epilog=lab_onnx.EXAMPLE)(lab_onnx.onnx_command)
 app.command("power", epilog=lab_power.EXAMPLE)(lab_power.power_command)
+app.command("conform", epilog=lab_conform.EXAMPLE)(lab_conform.conform_command)
+app.command("leaderboard", epilog=lab_conform.BOARD_EXAMPLE)(lab_conform.leaderboard_command)
 app.command("leaks", epilog=lab_leaks.EXAMPLE)(lab_leaks.leaks_command)
 app.command("published", epilog=lab_published.EXAMPLE)(lab_published.published_command)
 

@@ -10,8 +10,9 @@ from typing import Annotated
 import typer
 
 from heldout.cli.from_settings import Shown, command
-from heldout.cli.options import Json
+from heldout.cli.options import Json, Quiet
 from heldout.cli.show import console, print_json
+from heldout.engine import progress
 from heldout.lab import (
     ConfoundSettings,
     confound_json,
@@ -44,11 +45,14 @@ def confound_command(
     out: Annotated[
         Path | None, typer.Option("--out", metavar="DIR", help="Folder for page and figures.")
     ] = None,
+    quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
     """Show how a cohort's median flags clean models: the published Appendix B, with its constants as
     options."""
-    result = study_confound(settings)
+    with progress("drawing cohorts", 1, "studies", disabled=quiet) as step:
+        result = study_confound(settings)
+        step()
     typed = shlex.join(["heldout", *sys.argv[1:]])
     paths = write_confound(result, out, typed) if out is not None else []
     if as_json:

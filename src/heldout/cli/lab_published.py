@@ -11,8 +11,9 @@ from rich.table import Table
 from rich.text import Text
 
 from heldout.benchmark import read_benchmark
-from heldout.cli.options import Images, Json
+from heldout.cli.options import Images, Json, Quiet
 from heldout.cli.show import COLOURS, console, plain, print_json
+from heldout.engine import progress
 from heldout.verdict import PublishedMap, Reading, published_map
 
 EXAMPLE = "Example: heldout lab published golden/medvlm --benchmark data/slake#split=test,lang=en"
@@ -31,11 +32,14 @@ def published_command(
         ),
     ] = None,
     images: Images = None,
+    quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
     """Read the published claims-to-evidence map again by our rules, and say where the two differ."""
     bench = read_benchmark(benchmark, images=images) if benchmark is not None else None
-    result = published_map(folder, bench)
+    with progress("reading the published tables", 1, "audits", disabled=quiet) as step:
+        result = published_map(folder, bench)
+        step()
     if as_json:
         print_json({"folder": str(folder), **result.as_json()})
         return

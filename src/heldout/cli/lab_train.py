@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from heldout.cli.from_settings import Shown, command
+from heldout.cli.options import Quiet
 from heldout.cli.show import console
 from heldout.errors import InputError, require
 from heldout.lab import GridSettings
@@ -38,6 +39,7 @@ def train_command(
     out: Annotated[
         Path, typer.Option("--out", metavar="DIR", help="Folder for models, readings and runs.")
     ],
+    quiet: Quiet = False,
 ) -> None:
     """Train a grid of small vision-language models with planted leaks, and score and ask every one.
 
@@ -48,7 +50,12 @@ def train_command(
 
     if out.exists() and not out.is_dir():
         raise InputError(f"--out {out} is a file; it needs the name of a folder")
-    finished = train_grid(out, settings, tell=lambda text: console().print(text, markup=False))
+
+    def tell(text: str) -> None:
+        if not quiet:
+            console().print(text, markup=False)
+
+    finished = train_grid(out, settings, tell=tell)
     if not finished:
         console().print("the minutes ran out; give the same command again to go on")
     console().print(f"models: {out / 'runs' / 'models.json'}", soft_wrap=True)

@@ -15,8 +15,9 @@ from rich.table import Table
 
 from heldout.audit import MatrixSettings, leak_rates
 from heldout.cli.from_settings import Shown, command
-from heldout.cli.options import Json
+from heldout.cli.options import Json, Quiet
 from heldout.cli.show import console, plain, print_json
+from heldout.engine import progress
 from heldout.errors import InputError, percent
 from heldout.report import matrix_record, write_matrix
 
@@ -46,12 +47,15 @@ def matrix_command(
         Path | None,
         typer.Option("--out", metavar="DIR", help="Write matrix.html, matrix.json and figures."),
     ] = None,
+    quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
     """Show how much of each benchmark is in each corpus, within one data set and across data sets."""
     if out is not None and out.exists() and not out.is_dir():
         raise InputError(f"--out {out} is a file; it needs the name of a folder")
-    matrix = leak_rates(runs, settings=settings)
+    with progress("counting", 1, "tables", disabled=quiet) as step:
+        matrix = leak_rates(runs, settings=settings)
+        step()
     paths: list[Path] = []
     if out is not None:
         paths = write_matrix(matrix, out, command=shlex.join(["heldout", *sys.argv[1:]]))

@@ -8,8 +8,9 @@ from typing import Annotated
 
 import typer
 
-from heldout.audit import audit_overlap
+from heldout.audit import OverlapResult, PartResult, audit_overlap
 from heldout.benchmark import read_benchmark
+from heldout.cli.annotations import Annotate
 from heldout.cli.from_settings import Shown, command, panel
 from heldout.cli.gate import show_gate
 from heldout.cli.options import (
@@ -29,7 +30,8 @@ from heldout.cli.options import (
 )
 from heldout.cli.outline_show import print_dropped, print_outline, print_sources
 from heldout.cli.show import complain, console, print_claims, print_json
-from heldout.cure import write_gate
+from heldout.cure import GateResult, write_gate
+from heldout.errors import InputError, counted
 from heldout.overlap import OverlapSettings
 from heldout.remote import use_cache
 from heldout.report import outline_of
@@ -78,6 +80,7 @@ SHOWN = (
         "cluster_column COLUMN",
         Shown("second_encoders", "E", flag="--second-encoder"),
     ),
+    Shown("part", "K/N"),
 )
 
 
@@ -130,6 +133,7 @@ def overlap_command(
     engine: EngineName = "local",
     workers: Workers = None,
     seed: Seed = 0,
+    annotate: Annotate = False,
     quiet: Quiet = False,
     verbose: Verbose = False,
     as_json: Json = False,
@@ -139,6 +143,8 @@ def overlap_command(
 
     A killed run goes on where it was when the same command is given again.
     """
+    if gate and settings.part is not None:
+        raise InputError("gate: of a whole search: merge the parts, then call heldout gate")
     use_cache(settings.cache, settings.cache_gb)
     result = audit_overlap(
         read_benchmark(
@@ -156,7 +162,35 @@ def overlap_command(
         command=["heldout", *sys.argv[1:]],
         notify=complain,
     )
+    if isinstance(result, PartResult):
+        show_part(result, as_json=as_json)
+        return
     gate_result = write_gate(result.run, result.run.path / "gate") if gate else None
+    show_overlap(result, gate_result, verbose=verbose, as_json=as_json, annotate=annotate)
+
+
+def show_part(result: PartResult, *, as_json: bool) -> None:
+    if as_json:
+        print_json(result.as_json())
+        return
+    shards = counted(result.shards, "shard", "shards")
+    out = console()
+    out.print(f"part {result.part}: {shards} searched, {result.run.path}", soft_wrap=True)
+    if result.failed:
+        failed = counted(len(result.failed), "shard", "shards")
+        out.print(f"{failed} without a result; heldout merge tries them again", soft_wrap=True)
+    out.print("\nWith all parts: heldout merge RUN… --out RUN", soft_wrap=True, highlight=False)
+
+
+def show_overlap(
+    result: OverlapResult,
+    gate_result: GateResult | None,
+    *,
+    verbose: bool,
+    as_json: bool,
+    annotate: bool = False,
+) -> None:
+    """Print what a search concludes; exit with 1 where the gate failed."""
     if as_json:
         record = result.as_json()
         print_json(record if gate_result is None else {**record, "gate": gate_result.as_json()})
@@ -169,4 +203,4 @@ def overlap_command(
             print_claims(result.conclusion.claims)
         console().print(f"\nreport: {result.report}", soft_wrap=True)
     if gate_result is not None:
-        show_gate(gate_result, quiet=as_json)
+        show_gate(gate_result, quiet=as_json, annotate=annotate and not as_json)

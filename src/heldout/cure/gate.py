@@ -12,6 +12,7 @@ from xml.etree import ElementTree
 
 import polars as pl
 
+from heldout.cure._cleaned import CLEAN, CleanedSet, write_cleaned
 from heldout.cure._files import write_list
 from heldout.cure.sanitize import incomplete
 from heldout.errors import InputError, counted
@@ -99,6 +100,8 @@ class GateSettings(Settings):
 
     strict: bool = False
     """Undecided matches and questions without their answer count as leaks."""
+    clean: bool = False
+    """Also write the training sets without these rows, in their own format (tables and folders of images)."""
 
 
 @dataclass(frozen=True)
@@ -122,6 +125,7 @@ class GateResult:
     protected: tuple[ProtectedBenchmark, ...]
     rows: int  # distinct training rows to remove
     files: dict[str, Path]
+    cleaned: tuple[CleanedSet, ...] = ()  # with the setting ``clean``
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -132,6 +136,7 @@ class GateResult:
                 for protected in self.protected
             ],
             "files": {name: str(path) for name, path in self.files.items()},
+            **({"cleaned": _cleaned_json(self.cleaned)} if self.cleaned else {}),
         }
 
     @property
@@ -180,6 +185,12 @@ class GateResult:
                 f"part of the training set was not compared ({'; '.join(dict.fromkeys(unread))})"
             )
         do = f" Remove the rows in {self.files['ids']}." if self.rows else ""
+        for entry in self.cleaned:
+            if entry.path is not None:
+                rows = counted(entry.kept, "row", "rows")
+                do += f" Without them: {entry.path} ({rows})."
+            else:
+                do += f" {entry.corpus} was not written again: {entry.reason}."
         return f"Gate failed: {'; '.join(messages)}.{do}"
 
 
@@ -201,7 +212,8 @@ def write_gate(
         settings: All settings; or give them by name as further arguments.
         **values: Fields of ``heldout.cure.GateSettings``.
     """
-    strict = GateSettings.choose(settings, values).strict
+    chosen = GateSettings.choose(settings, values)
+    strict = chosen.strict
     listed = [runs] if isinstance(runs, Run | str | Path) else list(runs)
     several = [Run.open(entry) if isinstance(entry, str | Path) else entry for entry in listed]
     if not several:
@@ -232,6 +244,7 @@ def write_gate(
         write_list(folder, "training_doubtful", sorted(doubtful, key=_by_training_row))
         write_atomic(files["ids"], _id_list(ids))
         write_atomic(files["junit"], junit("heldout gate", cases))
+        cleaned = tuple(_cleaned(several, ids, folder)) if chosen.clean and ids else ()
         write_json(
             files["manifest"],
             {
@@ -242,9 +255,27 @@ def write_gate(
                 "benchmarks": [
                     {**vars(summary), "problems": list(summary.problems)} for summary in protected
                 ],
+                **({"cleaned": _cleaned_json(cleaned)} if cleaned else {}),
             },
         )
-    return GateResult(passed, tuple(protected), len(ids), files)
+    return GateResult(passed, tuple(protected), len(ids), files, cleaned)
+
+
+def _cleaned(
+    runs: Sequence[Run], ids: Sequence[tuple[str, str]], folder: Path
+) -> Iterator[CleanedSet]:
+    """Every training set that holds rows to remove, once: runs of several benchmarks share it."""
+    stages = {stage["corpus"]: stage for run in runs for stage in run.manifest()["stages"].values()}
+    for name, stage in stages.items():
+        if own := [identifier for corpus, identifier in ids if corpus == name]:
+            yield write_cleaned(stage, own, folder / CLEAN)
+
+
+def _cleaned_json(cleaned: Sequence[CleanedSet]) -> list[dict[str, Any]]:
+    return [
+        {**vars(entry), "path": None if entry.path is None else str(entry.path)}
+        for entry in cleaned
+    ]
 
 
 def _check_one_training_set(runs: Sequence[Run]) -> None:

@@ -11,7 +11,11 @@ if TYPE_CHECKING:
     from heldout.detect.citations import Citation, article, arxiv
     from heldout.detect.detector import Detector, Difference, Need
     from heldout.detect.easiest import EASIEST, TopItems, easiest_items
-    from heldout.detect.endpoint_support import DetectorSupport, supported_detectors
+    from heldout.detect.endpoint_support import (
+        DetectorSupport,
+        answer_detectors,
+        supported_detectors,
+    )
     from heldout.detect.finding import (
         DETECTABLE,
         Cell,
@@ -60,7 +64,7 @@ if TYPE_CHECKING:
         shard_gains,
     )
     from heldout.detect.order_neighbour import RELEASED
-    from heldout.detect.registry import detectors, run_detectors
+    from heldout.detect.registry import GROUP, detectors, run_detectors
     from heldout.detect.self_checks import SelfCheck, self_checks
     from heldout.detect.settings import ALPHA, DetectSettings
     from heldout.detect.tables import (
@@ -84,6 +88,7 @@ __all__ = [
     "DETECTABLE",
     "DRAWS",
     "EASIEST",
+    "GROUP",
     "LABELLED",
     "LEVEL",
     "LOSS",
@@ -121,6 +126,7 @@ __all__ = [
     "TripleHits",
     "adjust",
     "adjust_impacts",
+    "answer_detectors",
     "around",
     "article",
     "arxiv",

@@ -152,3 +152,18 @@ DENG = arxiv(
     "Proceedings of the 2024 Conference of the North American Chapter of the Association for Computational "
     "Linguistics: Human Language Technologies",
 )
+MAINI = arxiv(
+    "maini2024llm",
+    "{LLM} Dataset Inference: Did you train on my dataset?",
+    "Maini, Pratyush and Jia, Hengrui and Papernot, Nicolas and Dziedzic, Adam",
+    2024,
+    "2406.06443",
+)
+DEKONINCK = arxiv(
+    "dekoninck2024constat",
+    "{ConStat}: Performance-Based Contamination Detection in Large Language Models",
+    'Dekoninck, Jasper and M{\\"u}ller, Mark Niklas and Vechev, Martin',
+    2024,
+    "2405.16281",
+    "Advances in Neural Information Processing Systems",
+)

@@ -8,6 +8,14 @@ from heldout.detect.detector import Detector, Need
 from heldout.detect.registry import detectors
 from heldout.model import Capabilities
 
+#: the setting ``variants`` of ask, for what detectors read
+_ASKED = {
+    "twin|twin-*": "twin=TWINS",
+    "shuffle-*|rotation-[!0]*": "shuffle-1..3",
+    "rotation-[!0]*": "rotation-all",
+    "slot-*": "slot-paraphrase",
+}
+
 
 class DetectorSupport(NamedTuple):
     detector: str
@@ -16,7 +24,7 @@ class DetectorSupport(NamedTuple):
 
 
 def supported_detectors(can: Capabilities) -> list[DetectorSupport]:
-    """Every detector that reads scores; those that read answers need none.
+    """Every detector that reads scores; those that read answers need none (``answer_detectors``).
 
     Args:
         can: What the endpoint can do.
@@ -24,6 +32,21 @@ def supported_detectors(can: Capabilities) -> list[DetectorSupport]:
     return [
         _support(detector, can) for detector in detectors().values() if detector.needs == "scores"
     ]
+
+
+def answer_detectors() -> list[DetectorSupport]:
+    """Every detector that reads answers: any endpoint that replies will do; ``reason`` is what to ask for."""
+    return [
+        DetectorSupport(detector.name, True, ", ".join(_asked(detector)))
+        for detector in detectors().values()
+        if detector.needs == "answers"
+    ]
+
+
+def _asked(detector: Detector) -> list[str]:
+    """Variants as the setting ``variants`` takes them, and what else is needed."""
+    wanted = [_ASKED.get(entry, entry) for entry in detector.variants]
+    return [*wanted, *(need.value for need in Need if need in detector.requires)]
 
 
 def _support(detector: Detector, can: Capabilities) -> DetectorSupport:

@@ -98,16 +98,17 @@ def _another_script(items: pl.DataFrame, hits: pl.DataFrame) -> bool:
     answer there can be equal, whatever it says."""
     words = pl.concat_str("question", "answer", ignore_nulls=True, separator=" ")
     own = dict(items.select("benchmark_id", words.alias("words")).iter_rows())
-    pairs = {
-        (
-            _script(own[identifier]),
-            _script(f"{theirs['corpus_question']} {theirs['corpus_answer']}"),
-        )
-        for identifier, evidence in hits.select("benchmark_id", "evidence").iter_rows()
-        if "corpus_question" in (theirs := json.loads(evidence))
-    }
-    known = [(mine, theirs) for mine, theirs in pairs if mine and theirs]
-    return bool(known) and all(mine != theirs for mine, theirs in known)
+    differ = False
+    for identifier, evidence in hits.select("benchmark_id", "evidence").iter_rows():
+        beside = json.loads(evidence)
+        if "corpus_question" not in beside:
+            continue
+        mine = _script(own[identifier])
+        theirs = _script(f"{beside['corpus_question']} {beside['corpus_answer']}")
+        if mine and mine == theirs:
+            return False
+        differ |= bool(mine and theirs)
+    return differ
 
 
 def _script(text: str) -> str:

@@ -9,10 +9,12 @@ detector says what would make it testable.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from heldout.detect.blind import blind_area
@@ -32,6 +34,7 @@ from heldout.stats import (
 )
 
 Mask = NDArray[np.bool_]
+TestedItems = Callable[[ModelScores, DetectSettings], Mask]
 NEEDS = (
     "an item score has no reference of its own. Testable with items that no model can have seen: name "
     "them with the setting unseen. Without them, order tests and overlap inflation are what is left"
@@ -52,6 +55,8 @@ def item_detector(
     requires: Collection[Need] = (),
     citations: tuple[Citation, ...] = (),
     family: str = "membership",
+    tested: TestedItems | None = None,
+    details: Callable[[ScoreTables, ModelScores, DetectSettings], dict[str, Any]] | None = None,
 ) -> Detector:
     """A detector made of a score per item: suspect items against items that no model can have seen.
 
@@ -62,13 +67,15 @@ def item_detector(
         requires: What it needs beside scores and unseen items.
         citations: What to cite.
         family: Its claim; by default that of all item scores.
+        tested: Items that the test may use, where a score was learnt on the others; default: all.
+        details: More to be kept with a finding.
     """
 
     def find(tables: ScoreTables, settings: DetectSettings) -> Iterator[Outcome]:
         for model in tables.models:
             yield test.outcome(tables, tables.scored(model), settings)
 
-    test = _SetTest(name, score)
+    test = _SetTest(name, score, tested, details)
     return Detector(
         name,
         family,
@@ -78,7 +85,8 @@ def item_detector(
         kind="membership",
         controls=("external baseline", "blind"),
         against=test.against,
-        item_scores=score,
+        # What was learnt on some items is no score to rank all of them by.
+        item_scores=score if tested is None else None,
         citations=citations,
     )
 
@@ -87,6 +95,8 @@ def item_detector(
 class _SetTest:
     name: str
     score: ItemScores
+    tested: TestedItems | None = None
+    details: Callable[[ScoreTables, ModelScores, DetectSettings], dict[str, Any]] | None = None
 
     def outcome(
         self, tables: ScoreTables, scored: ModelScores, settings: DetectSettings
@@ -96,10 +106,14 @@ class _SetTest:
             return not_testable(self.name, tables.benchmark, scored.model, values)
         if settings.unseen is None:
             return not_testable(self.name, tables.benchmark, scored.model, NEEDS)
+        more = self.details(tables, scored, settings) if self.details is not None else {}
+        if self.tested is not None:
+            kept = self.tested(scored, settings)
+            scored, values = _only(scored, kept), values[kept]
         suspects = ~unseen_items(scored, settings)
         labels = strata(scored.frame, settings.strata)
         overlap = stratum_overlap(suspects, labels)
-        contrast = _contrast(values, suspects, scored.clusters, labels, settings.seed)
+        contrast = set_contrast(values, suspects, scored.clusters, labels, settings.seed)
         tested = group_test(
             values,
             suspects,
@@ -112,7 +126,7 @@ class _SetTest:
             reason = "fewer than 5 clusters of suspect, or of unseen items: too few to compare"
             return not_testable(self.name, tables.benchmark, scored.model, reason)
         if overlap < LEAST_OVERLAP:
-            reason = _apart(overlap, settings)
+            reason = hardly_shared(overlap, settings)
             return not_testable(self.name, tables.benchmark, scored.model, reason)
         return model_finding(
             self.name,
@@ -143,6 +157,7 @@ class _SetTest:
                 "permutations": tested.test.evaluated,
                 "least_p": tested.test.least,
                 "strata": list(settings.strata),
+                **more,
             },
         )
 
@@ -157,11 +172,15 @@ class _SetTest:
         known = [_standard(value) for value in values if not isinstance(value, str)]
         if len(known) < 2:
             return next(value for value in values if isinstance(value, str))
-        gap, suspects = known[0] - known[1], ~unseen_items(cells[0], settings)
+        gap = known[0] - known[1]
+        if self.tested is not None:
+            kept = self.tested(cells[0], settings)
+            cells, gap = [_only(cell, kept) for cell in cells], gap[kept]
+        suspects = ~unseen_items(cells[0], settings)
         labels = strata(cells[0].frame, settings.strata)
         if (overlap := stratum_overlap(suspects, labels)) < LEAST_OVERLAP:
-            return _apart(overlap, settings)
-        contrast = _contrast(gap, suspects, cells[0].clusters, labels, settings.seed)
+            return hardly_shared(overlap, settings)
+        contrast = set_contrast(gap, suspects, cells[0].clusters, labels, settings.seed)
         tested = group_test(
             gap,
             suspects,
@@ -176,7 +195,11 @@ class _SetTest:
         return Difference(model, baseline, contrast.value, contrast.interval, tested.test.p, what)
 
 
-def _contrast(
+def _only(scored: ModelScores, kept: Mask) -> ModelScores:
+    return ModelScores(scored.model, scored.frame.filter(pl.Series(kept)))
+
+
+def set_contrast(
     values: Floats,
     suspects: Mask,
     clusters: Sequence[str],
@@ -195,7 +218,7 @@ def _contrast(
     return contrast._replace(error=contrast.error * wider, interval=interval)
 
 
-def _apart(overlap: float, settings: DetectSettings) -> str:
+def hardly_shared(overlap: float, settings: DetectSettings) -> str:
     return (
         f"suspect and unseen items hardly share strata of {' and '.join(settings.strata)}: within them "
         f"{overlap:.0%} of the comparison is left, and {LEAST_OVERLAP:.0%} are needed. Testable with unseen "

@@ -9,6 +9,7 @@ from importlib.metadata import entry_points
 
 from heldout.detect import (
     blind,
+    dataset_inference,
     order_joint,
     order_neighbour,
     order_trend,
@@ -19,6 +20,7 @@ from heldout.detect.behaviour import (
     choice_confusion,
     circular,
     combined,
+    fresh_drop,
     margins,
     multimodal_leakage,
     option_order,
@@ -130,6 +132,7 @@ _BUILT_IN = (
     order_neighbour.DETECTOR,
     order_trend.DETECTOR,
     *MEMBERSHIP,
+    dataset_inference.DETECTOR,
     tail_enrichment.DETECTOR,
     top_k_overlap.DETECTOR,
     blind.DETECTOR,
@@ -143,5 +146,6 @@ _BUILT_IN = (
     choice_confusion.DETECTOR,
     multimodal_leakage.DETECTOR,
     slot_guess.DETECTOR,
+    fresh_drop.DETECTOR,
     combined.DETECTOR,
 )

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from heldout.lazy import load_on_first_use
 
 if TYPE_CHECKING:
+    from heldout.engine.cluster import ClusterNode, ClusterReport, ClusterSettings, check_cluster
     from heldout.engine.cores import usable_cores
     from heldout.engine.engine import PIECES, Engine, Outcome, Salvage, map_salvaged
     from heldout.engine.local import LocalEngine
@@ -14,11 +15,15 @@ if TYPE_CHECKING:
 
 __all__ = [
     "PIECES",
+    "ClusterNode",
+    "ClusterReport",
+    "ClusterSettings",
     "Engine",
     "LocalEngine",
     "Outcome",
     "RayEngine",
     "Salvage",
+    "check_cluster",
     "map_salvaged",
     "open_engine",
     "progress",

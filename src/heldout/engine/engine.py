@@ -46,8 +46,10 @@ class Engine(Protocol):
         *,
         ordered: bool = False,
         tries: int = TRIES,
+        on_gpu: bool = False,
     ) -> Generator[Outcome[Task, Result], None, None]:
-        """Outcomes as they finish (or in task order with ``ordered``).
+        """Outcomes as they finish (or in task order with ``ordered``). With ``on_gpu``, a cluster that has
+        GPUs gives each task one.
 
         Tasks are drawn lazily, a bounded number ahead of the workers. A task that raises gives an
         Outcome with ``error`` and stops nothing; a worker that dies has its tasks tried again, and
@@ -182,13 +184,17 @@ def map_salvaged(
     function: Callable[[Task], Result],
     tasks: Iterable[Task],
     salvage: Salvage[Task, Result],
+    *,
+    on_gpu: bool = False,
 ) -> Generator[Outcome[Task, Result], None, None]:
     """``engine.map``, and at its end every task that failed once more in pieces.
 
     A task of which nothing can be saved keeps its error.
     """
     failed: list[Outcome[Task, Result]] = []
-    with contextlib.closing(engine.map(function, tasks, tries=_FIRST_TRIES)) as outcomes:
+    with contextlib.closing(
+        engine.map(function, tasks, tries=_FIRST_TRIES, on_gpu=on_gpu)
+    ) as outcomes:
         for outcome in outcomes:
             if outcome.ok:
                 yield outcome
@@ -200,7 +206,7 @@ def map_salvaged(
         if error in hopeless:  # then single items are not the cause
             yield outcome
             continue
-        value = _Redo(engine, function, salvage).run(outcome.task, error)
+        value = _Redo(engine, function, salvage, on_gpu).run(outcome.task, error)
         if value is None:
             hopeless.add(error)
             yield outcome
@@ -216,8 +222,10 @@ class _Redo(Generic[Task, Result]):
         engine: Engine,
         function: Callable[[Task], Result],
         salvage: Salvage[Task, Result],
+        on_gpu: bool = False,
     ) -> None:
         self.engine, self.function, self.salvage = engine, function, salvage
+        self.on_gpu = on_gpu
         self.lost = 0  # items
         self.failed = 0  # pieces, before any was saved
         self.saved = False
@@ -229,7 +237,7 @@ class _Redo(Generic[Task, Result]):
             return self._once_more(task, error)
         record: dict[int, Result] = {}
         failed: list[Outcome[Task, Result]] = []
-        with contextlib.closing(self.engine.map(self.function, pieces, tries=1)) as outcomes:
+        with contextlib.closing(self._map(pieces)) as outcomes:
             for outcome in outcomes:
                 if outcome.value is not None:
                     record[outcome.index] = outcome.value
@@ -246,10 +254,13 @@ class _Redo(Generic[Task, Result]):
             record[outcome.index] = value
         return self.salvage.join(task, [record[place] for place in sorted(record)])
 
+    def _map(self, tasks: list[Task]) -> Generator[Outcome[Task, Result], None, None]:
+        return self.engine.map(self.function, tasks, tries=1, on_gpu=self.on_gpu)
+
     def _once_more(self, task: Task, error: str) -> Result | None:
         """A single item, run alone: its neighbours may have used up the memory."""
         if self.salvage.is_item(task):
-            (outcome,) = self.engine.map(self.function, [task], tries=1)
+            (outcome,) = self._map([task])
             if outcome.value is not None:
                 return outcome.value
             self.lost += 1

@@ -316,6 +316,7 @@ class LocalEngine:
         *,
         ordered: bool = False,
         tries: int = TRIES,
+        on_gpu: bool = False,  # what this machine has, every worker sees
     ) -> Generator[Outcome[Task, Result], None, None]:
         if self._closed:
             raise RuntimeError("this engine is closed")

@@ -157,7 +157,9 @@ class RayMap(Generic[Task, Result]):
         ordered: bool,
         workers: int | None,
         tries: int,
+        on_gpu: bool = False,
     ) -> None:
+        self._on_gpu = on_gpu
         self._tries = tries  # retries by Ray, when a worker or a node dies
         self._ray = import_ray()
         self._function = function
@@ -172,7 +174,7 @@ class RayMap(Generic[Task, Result]):
     def run(self) -> Generator[Outcome[Task, Result], None, None]:
         function = self._ray.put(self._function)
         remote = self._ray.remote(make_runner(heldout.__version__)).options(
-            num_cpus=1, max_retries=self._tries - 1, name="heldout"
+            num_cpus=1, num_gpus=self._gpus(), max_retries=self._tries - 1, name="heldout"
         )
         queue = TaskQueue[Task, Result](
             self._tasks, ordered=self._ordered, ahead=2 * self._room() + 2
@@ -202,6 +204,10 @@ class RayMap(Generic[Task, Result]):
                         yield from queue.release(outcome)
         finally:
             self._cancel()
+
+    def _gpus(self) -> int:
+        """GPUs of a task: without one of its own it sees none, and a model would run on its core."""
+        return int(self._on_gpu and self._ray.cluster_resources().get("GPU", 0) >= 1)
 
     def _room(self) -> int:
         """How many tasks may be in flight, for the cluster as it is now."""
@@ -289,12 +295,13 @@ class RayEngine:
         *,
         ordered: bool = False,
         tries: int = TRIES,
+        on_gpu: bool = False,
     ) -> Generator[Outcome[Task, Result], None, None]:
         if self._closed:
             raise RuntimeError("this engine is closed")
         body = self._ray.cloudpickle.dumps(function)
         chosen = RayMap[Task, Result](
-            body, tasks, ordered=ordered, workers=self.workers, tries=tries
+            body, tasks, ordered=ordered, workers=self.workers, tries=tries, on_gpu=on_gpu
         )
         return until_exhausted(chosen.run())
 

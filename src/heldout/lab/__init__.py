@@ -63,7 +63,14 @@ if TYPE_CHECKING:
     )
     from heldout.lab.models.worlds import RELEASED, TRAINING, WORLDS
     from heldout.lab.power.board import standings, with_truth
+    from heldout.lab.power.conform import Conformance, conform, conform_all, find_package
     from heldout.lab.power.conformance import null_calibration, power_by_dose
+    from heldout.lab.power.leaderboard import (
+        DetectorResults,
+        read_results,
+        results_of,
+        write_leaderboard,
+    )
     from heldout.lab.power.models import read_grid
     from heldout.lab.power.page import write_power
     from heldout.lab.power.planted_answers import planted_answers
@@ -71,6 +78,7 @@ if TYPE_CHECKING:
     from heldout.lab.power.requirements import requirements
     from heldout.lab.power.run import run_power
     from heldout.lab.settings import (
+        ConformSettings,
         ConfoundSettings,
         DegreeSettings,
         GridSettings,
@@ -113,10 +121,13 @@ __all__ = [
     "WORLDS",
     "Collection",
     "Collector",
+    "ConformSettings",
+    "Conformance",
     "ConfoundSettings",
     "DegreeSettings",
     "DemoModels",
     "DemoSize",
+    "DetectorResults",
     "Grid",
     "GridRecipe",
     "GridSettings",
@@ -137,10 +148,13 @@ __all__ = [
     "audit_text",
     "clock",
     "collect",
+    "conform",
+    "conform_all",
     "confound_json",
     "confound_page",
     "degrees_page",
     "export_onnx",
+    "find_package",
     "judge_by_registration",
     "keep_robustness",
     "leak_board",
@@ -157,12 +171,14 @@ __all__ = [
     "power_by_dose",
     "questions",
     "read_grid",
+    "read_results",
     "reads_of",
     "real_pool",
     "recipe_of",
     "refuse_another_encoder",
     "release_pages",
     "requirements",
+    "results_of",
     "run_leaks",
     "run_power",
     "run_transforms",
@@ -182,6 +198,7 @@ __all__ = [
     "words",
     "write_confound",
     "write_demo",
+    "write_leaderboard",
     "write_leaks",
     "write_power",
     "write_release",

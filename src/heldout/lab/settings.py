@@ -114,6 +114,27 @@ class PowerSettings(Settings):
     """Seed of every random draw."""
 
 
+class ConformSettings(Settings):
+    """Settings of ``heldout lab conform``."""
+
+    cells: Annotated[int, Field(ge=20)] = 200
+    """Clean tables on which false alarms are counted; fewer than 105 cannot show that a test is too careful."""
+    power_cells: Annotated[int, Field(ge=4)] = 20
+    """Tables of each dose on which power is counted."""
+    doses: tuple[Annotated[float, Field(ge=0)], ...] = (0.0, 0.5, 1.0, 2.0, 4.0)
+    """Planted doses, rising."""
+    permutations: Annotated[int, Field(ge=99)] = 199
+    """Most permutations of a test."""
+    seed: int = 0
+    """Seed of every random draw."""
+
+    @model_validator(mode="after")
+    def _rising(self) -> Self:
+        if len(self.doses) < 2 or list(self.doses) != sorted(set(self.doses)):
+            raise ValueError(f"doses: expected at least two, rising; got {self.doses}")
+        return self
+
+
 class ConfoundSettings(Settings):
     """Settings of ``heldout lab confound``: the constants of the published simulation."""
 

@@ -15,7 +15,6 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from heldout.engine import progress
 from heldout.errors import InputError
@@ -198,11 +197,10 @@ def _row(score: Score, total: float, count: int, sums_only: bool) -> dict[str, A
 def _read(stage: Stage) -> tuple[list[dict[str, Any]], list[Dropped]]:
     rows: list[dict[str, Any]] = []
     for part in stage.parts(TABLE):
-        rows += pq.read_table(part, schema=SCHEMAS[TABLE]).to_pylist()
+        rows += part.cast(SCHEMAS[TABLE]).to_pylist()
     dropped = []
     for part in stage.parts("dropped"):
-        pylist = pq.read_table(part, schema=SCHEMAS["dropped"]).to_pylist()
-        dropped += [Dropped(**row) for row in pylist]
+        dropped += [Dropped(**row) for row in part.cast(SCHEMAS["dropped"]).to_pylist()]
     return rows, dropped
 
 

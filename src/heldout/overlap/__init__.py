@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from heldout.overlap.images.lanczos import is_compiled
     from heldout.overlap.images.near import NearSearch
     from heldout.overlap.images.register import register
-    from heldout.overlap.images.scan import scan
+    from heldout.overlap.images.scan import CorpusScan, scan, scan_part
     from heldout.overlap.images.verify import NO_OPENCV, NO_PICTURE, can_register
     from heldout.overlap.judgements import (
         DISAGREE,
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from heldout.overlap.nearness.measure import COPIES_SEEN, LIGHT_COPY, CalibrationPlan, calibrate
     from heldout.overlap.nearness.nearest import ControlSet, Domain
     from heldout.overlap.nearness.threshold import ALPHAS, Threshold, degrees_of, flag_p
+    from heldout.overlap.part import Part
     from heldout.overlap.relations import (
         BY_DIGEST,
         COPIES,
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
         Modality,
         Relation,
     )
+    from heldout.overlap.sample import SearchSample, sample_search
     from heldout.overlap.settings import (
         ALPHA,
         NEAREST,
@@ -92,7 +94,7 @@ if TYPE_CHECKING:
         beside,
         untestable_items,
     )
-    from heldout.overlap.texts.scan import forget_texts, scan_texts
+    from heldout.overlap.texts.scan import forget_texts, scan_text_part, scan_texts
 
 __all__ = [
     "ALPHA",
@@ -136,6 +138,7 @@ __all__ = [
     "CalibrationPlan",
     "ControlRun",
     "ControlSet",
+    "CorpusScan",
     "Domain",
     "Encoder",
     "ExactIndex",
@@ -147,7 +150,9 @@ __all__ = [
     "NearSearch",
     "OverlapSettings",
     "Pair",
+    "Part",
     "Relation",
+    "SearchSample",
     "TextSearch",
     "Threshold",
     "bare_options",
@@ -185,7 +190,10 @@ __all__ = [
     "read_text_matches",
     "recognised",
     "register",
+    "sample_search",
     "scan",
+    "scan_part",
+    "scan_text_part",
     "scan_texts",
     "text_pairs",
     "text_rows",

@@ -112,6 +112,9 @@ class OverlapSettings(Settings):
     (default: columns called patient_id, study_id, series_id and the like, and the ids in DICOM files)."""
     second_encoders: tuple[Name, ...] = ()
     """Encoders to calibrate with besides the first, to show where they disagree."""
+    part: Name | None = None
+    """Search only this part of the shards of the corpora, as in 3/64, for jobs that know nothing of each other;
+    heldout merge makes one run of all parts."""
 
     @field_validator("encoder", "second_encoders", "text_encoder")
     @classmethod
@@ -129,6 +132,16 @@ class OverlapSettings(Settings):
             if kind not in known:
                 raise ValueError(f"there is no encoder '{kind}'; expected {', '.join(known)}")
         return specs
+
+    @field_validator("part")
+    @classmethod
+    def _is_part(cls, text: str | None) -> str | None:
+        from heldout.overlap.part import Part
+
+        try:
+            return text if text is None else str(Part.read(text))
+        except InputError as error:
+            raise ValueError(str(error).partition("; ")[2]) from None
 
     @field_validator("degrees")
     @classmethod

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from heldout.report.comparison import Comparison, compare, is_empty
     from heldout.report.evaluation_page import is_evaluation, write_evaluation_report
     from heldout.report.export.formats import Export, export
-    from heldout.report.figures.bars import radar_chart
+    from heldout.report.figures.bars import RateBar, rate_chart
     from heldout.report.figures.curves import Curve, OperatingPoint, roc_chart
     from heldout.report.figures.power import (
         DoseCurve,
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from heldout.report.outline import Outline, outline, outline_of
     from heldout.report.page import write_report
     from heldout.report.robustness import ROBUSTNESS_FILE, Recall, Robustness, RobustnessFile, Share
+    from heldout.report.runs_page import ListedRun, RunsServer, list_runs, runs_page, serve
     from heldout.report.settings import (
         PDF,
         TABLE_FORMATS,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
         CompareSettings,
         ExportSettings,
         ReportSettings,
+        ServeSettings,
     )
     from heldout.report.synthesis import is_synthesis
     from heldout.report.synthesis_page import write_synthesis_report
@@ -50,12 +52,16 @@ __all__ = [
     "DosePanel",
     "Export",
     "ExportSettings",
+    "ListedRun",
     "OperatingPoint",
     "Outline",
+    "RateBar",
     "Recall",
     "ReportSettings",
     "Robustness",
     "RobustnessFile",
+    "RunsServer",
+    "ServeSettings",
     "Share",
     "compare",
     "composition_chart",
@@ -65,12 +71,15 @@ __all__ = [
     "is_evaluation",
     "is_synthesis",
     "is_training",
+    "list_runs",
     "matrix_record",
     "outline",
     "outline_of",
     "power_chart",
-    "radar_chart",
+    "rate_chart",
     "roc_chart",
+    "runs_page",
+    "serve",
     "standalone",
     "tail_chart",
     "write_audit_report",

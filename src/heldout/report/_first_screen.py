@@ -132,7 +132,16 @@ def in_words(cell: Cell) -> str:
         return message + _believed(cell.get("by_people", 0)) + _up_to(rate)
     if kind == "corpus" and (near := cell["evidence"].get(Rung.UNDECIDED)):
         return f"none proven; {counted(near, 'item is', 'items are')} undecided"
+    if kind == "model" and _only_off(cell):
+        return "no sign that counts: the tests that fire do so on clean models, too"
     return (_CORPUS if kind == "corpus" else _MODEL)[cell["status"]]
+
+
+def _only_off(cell: Cell) -> bool:
+    """Whether a model is in doubt for nothing but detectors that fire on clean models of the lab."""
+    doubted = [c["rule"] for c in speaking_claims(cell) if c["status"] == "qualified"]
+    fires = all(str(rule).endswith("/fires-on-clean") for rule in doubted)
+    return cell["status"] == "qualified" and bool(doubted) and fires
 
 
 def _up_to(rate: Mapping[str, Any]) -> str:

@@ -32,12 +32,16 @@ QUESTIONS = 8  # of one picture; the table holds all
 _LONGEST = 400  # characters of a text in one card
 
 
-def all_pairs(run: Run) -> list[dict[str, Any]]:
-    """Every pair of pictures that is not unrelated, with the questions asked of it."""
+MOST = 5_000  # pairs on a page: more of them no browser opens, and nobody looks at
+
+
+def gravest_pairs(run: Run) -> tuple[list[dict[str, Any]], int]:
+    """The MOST gravest pairs of pictures that are not unrelated, with the questions asked of them, and how
+    many pairs there are."""
     matches = read_matches(run)
     matches = matches.filter(pl.col("relation") != Relation.UNRELATED)
     if matches.is_empty():
-        return []
+        return [], 0
     # One pair of pictures can carry many questions on either side: they are grouped under the worst leak.
     picture = pl.col("evidence").str.json_path_match("$.benchmark_pixels").alias("picture")
     theirs = pl.col("evidence").str.json_path_match("$.corpus_image").fill_null(pl.col("corpus_id"))
@@ -51,8 +55,9 @@ def all_pairs(run: Run) -> list[dict[str, Any]]:
         .agg(pl.all().sort_by("severity", maintain_order=True))
         .sort(pl.col("severity").list.first(), maintain_order=True)
     )
-    items = _items(run, set(matches["benchmark_id"].to_list()))
-    return [_pair(group, items) for group in grouped.iter_rows(named=True)]
+    shown = grouped.head(MOST)
+    items = _items(run, set(shown["benchmark_id"].explode().to_list()))
+    return [_pair(group, items) for group in shown.iter_rows(named=True)], len(grouped)
 
 
 def _pair(group: dict[str, Any], items: dict[str, dict[str, Any]]) -> dict[str, Any]:
@@ -182,7 +187,8 @@ class GalleryPicture:
 
 @dataclass
 class Gallery:
-    total: int = 0
+    total: int = 0  # pairs on the page
+    every: int = 0  # pairs there are
     first: list[Markup] = field(default_factory=list)  # cards of the first page
     sprite: list[GalleryPicture] = field(default_factory=list)  # and the pictures they use
     blocks: list[str] = field(default_factory=list)  # packed, one per page
@@ -195,11 +201,11 @@ class Gallery:
 
 
 def make_gallery(run: Run, megabytes: float, *, quiet: bool = False) -> Gallery:
-    """All pairs; pictures as far as ``megabytes`` allow, so that the page still opens on a phone."""
-    pairs = all_pairs(run)
+    """The gravest pairs; pictures as far as ``megabytes`` allow, so that the page still opens on a phone."""
+    pairs, every = gravest_pairs(run)
     if not pairs:
         return Gallery()
-    gallery = Gallery(total=len(pairs))
+    gallery = Gallery(total=len(pairs), every=every)
     store = _Store(run, pairs, round(megabytes * 1e6))
     card = templates().get_template("pair.html.j2")
     with progress("gallery of the report", len(pairs), "pairs", disabled=quiet) as step:
@@ -245,7 +251,7 @@ def strongest_pairs(
     """The pairs of the first screen and their pictures, for a page without a gallery."""
     if not run.table_path("matches").exists():
         return [], []
-    pairs = all_pairs(run)
+    pairs, _ = gravest_pairs(run)
     if not pairs:
         return [], []
     store = _Store(run, pairs, round(megabytes * 1e6))

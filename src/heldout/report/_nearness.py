@@ -104,6 +104,8 @@ def _figures(calibration: Calibration, benchmark: str) -> list[Markup]:
         null_name="null: corpus against itself" if itself else "null: reference set",
     )
     points = calibration.sweep.points
+    if len(points) < 2:  # a curve of one point shows nothing that the claim does not say
+        return [histogram]
     alphas = [point.threshold.alpha for point in points]
     rates = [(f"{benchmark}, images", [point.images for point in points])]
     questions = [point.questions for point in points if point.questions is not None]

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from heldout.errors import InputError, percent
 from heldout.overlap import PDQ, PHASH, RADII
 from heldout.report._models import Figure
-from heldout.report.figures import radar_chart
+from heldout.report.figures import RateBar, rate_chart
 from heldout.store import Run
 
 ROBUSTNESS_FILE = "robustness.json"
@@ -90,8 +90,8 @@ def own_measurement(run: Run) -> RobustnessFile | None:
 
 
 def robustness_sections(run: Run, scans: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """One section per encoder that the run searched with, or for hashes alone: its radar chart, or a note that
-    there is none."""
+    """One section per encoder that the run searched with, or for hashes alone: its figure, or a note that there
+    is none."""
     nearest = {scan["encoder"]: scan["nearest"] for scan in scans if scan["encoder"]}
     if not nearest and any(scan.get("hashes") for scan in scans):
         nearest = {HASHES: 0}
@@ -129,21 +129,23 @@ def _fitting(source: RobustnessFile, encoder: str) -> Robustness | None:
 
 
 def _drawn(study: Robustness) -> Any:
-    axes = [transform.name for transform in study.transforms]
-    values: dict[str, list[float]] = {}
+    dots = []
+    for transform in study.transforms:
+        if study.judge:
+            called = _value(transform.found)
+            either = called + _value(transform.undecided)
+            dots.append(RateBar(transform.name, called, series="called a copy"))
+            dots.append(RateBar(transform.name, either, series="called a copy, or left to people"))
+        else:
+            dots.append(RateBar(transform.name, _value(transform.shortlisted)))
     if study.judge:
-        values["called a copy"] = [_value(transform.found) for transform in study.transforms]
-        values["called a copy, or left to people"] = [
-            _value(transform.found) + _value(transform.undecided) for transform in study.transforms
-        ]
+        label = "share of copies"
     elif study.encoder == HASHES:
-        values["near enough to be shown to registration"] = [
-            _value(transform.shortlisted) for transform in study.transforms
-        ]
+        label = "share of copies near enough to be shown to registration"
     else:
-        name = f"among the {study.shortlist} nearest (nothing was verified)"
-        values[name] = [_value(transform.shortlisted) for transform in study.transforms]
-    return radar_chart(axes, values, title="Share of copies found, by what was done to them")
+        label = f"share of copies among the {study.shortlist} nearest (nothing was verified)"
+    title = "Share of copies found, by what was done to them"
+    return rate_chart(dots, title=title, label=label)
 
 
 def _value(share: Share | None) -> float:

@@ -38,6 +38,15 @@ class ReportSettings(Settings):
     """Also write summary.html, one page to send on, and summary.pdf through a browser."""
 
 
+class ServeSettings(Settings):
+    """Settings of ``heldout serve``."""
+
+    host: str = "127.0.0.1"
+    """Address to listen on; another one than this machine's own lets everybody who reaches it read the reports."""
+    port: Annotated[int, Field(ge=0, le=65535)] = 0
+    """Port to listen on; 0 takes a free one."""
+
+
 class CompareSettings(Settings):
     """Settings of ``heldout compare``."""
 

@@ -10,12 +10,19 @@ from statistics import median
 
 from heldout.errors import counted, percent
 from heldout.review.card import FORMS, SCALES, Kind, ReviewCard
-from heldout.stats import RaterAgreement, agreement, cluster_rate_interval, subset_mean
+from heldout.stats import (
+    RaterAgreement,
+    agreement,
+    cluster_rate_interval,
+    krippendorff_alpha,
+    subset_mean,
+)
 from heldout.store import Judgement
 
 Said = Mapping[tuple[str, str], Judgement]
 ByItem = Mapping[str, Sequence[Judgement]]
 _NONE = "–"
+_ALPHA = "Krippendorff's alpha"
 
 
 @dataclass(frozen=True)
@@ -63,12 +70,15 @@ def _raters(kind: Kind, judgements: Said) -> Table:
 
 def _agreements(kind: Kind, cards: Mapping[str, ReviewCard], judgements: Said) -> Table:
     codes = {verdict.value: float(code) for code, verdict in enumerate(FORMS[kind].verdicts)}
-    rows = [
-        _agreement(
-            "verdict",
-            _agreed(cards, judgements, lambda judgement: codes.get(judgement.verdict or "")),
-        )
-    ]
+
+    def verdict(judgement: Judgement) -> float | None:
+        return codes.get(judgement.verdict or "")
+
+    first = _agreed(cards, judgements, verdict)
+    rows = [_agreement("verdict", first)]
+    if first.coefficient != _ALPHA:  # of any number of raters: what papers report
+        units, clusters = _units(cards, judgements, verdict)
+        rows.append(_agreement("verdict", krippendorff_alpha(units, clusters)))
     for scale in FORMS[kind].scales:
         agreement = _agreed(cards, judgements, functools.partial(_rating, scale.name), "ordinal")
         rows.append(_agreement(scale.label, agreement))
@@ -90,13 +100,22 @@ def _agreed(
     code: Callable[[Judgement], float | None],
     scale: str = "nominal",
 ) -> RaterAgreement:
+    units, clusters = _units(cards, judgements, code)
+    return agreement(units, clusters, scale=scale)  # type: ignore[arg-type]
+
+
+def _units(
+    cards: Mapping[str, ReviewCard],
+    judgements: Said,
+    code: Callable[[Judgement], float | None],
+) -> tuple[list[dict[str, float]], list[str]]:
+    """What each rater said of each card, and the picture that each card is about."""
     units: dict[str, dict[str, float]] = defaultdict(dict)
     for (subject, rater), judgement in judgements.items():
         value = code(judgement)
         if value is not None:
             units[subject][rater] = float(value)
-    clusters = [cards[subject].cluster for subject in units]
-    return agreement(list(units.values()), clusters, scale=scale)  # type: ignore[arg-type]
+    return list(units.values()), [cards[subject].cluster for subject in units]
 
 
 def _agreement(name: str, agreement: RaterAgreement) -> list[str]:

@@ -5,7 +5,12 @@ from typing import TYPE_CHECKING
 from heldout.lazy import load_on_first_use
 
 if TYPE_CHECKING:
-    from heldout.stats.agreement import RaterAgreement, agreement, cohen_kappa
+    from heldout.stats.agreement import (
+        RaterAgreement,
+        agreement,
+        cohen_kappa,
+        krippendorff_alpha,
+    )
     from heldout.stats.contrast import (
         FEW,
         Contrast,
@@ -16,6 +21,7 @@ if TYPE_CHECKING:
         subset_mean,
     )
     from heldout.stats.dealt import (
+        GroupTest,
         area,
         deal,
         equal_sizes,
@@ -83,6 +89,7 @@ __all__ = [
     "Contrast",
     "Design",
     "Estimate",
+    "GroupTest",
     "Grouping",
     "Interval",
     "Jonckheere",
@@ -119,6 +126,7 @@ __all__ = [
     "holm",
     "jonckheere_blocks",
     "kendall_tau_b",
+    "krippendorff_alpha",
     "mcnemar",
     "meeting_test",
     "order_grouping",

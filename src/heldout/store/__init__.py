@@ -34,7 +34,9 @@ if TYPE_CHECKING:
         Dropped,
         ShardResult,
         Stage,
+        adopt_shards,
         dropped_table,
+        saved_shards,
     )
 
 __all__ = [
@@ -54,6 +56,7 @@ __all__ = [
     "Run",
     "ShardResult",
     "Stage",
+    "adopt_shards",
     "append",
     "current",
     "dropped_table",
@@ -68,6 +71,7 @@ __all__ = [
     "python_command",
     "read_table",
     "replacing",
+    "saved_shards",
     "without_credentials",
     "write_atomic",
     "write_json",

@@ -1,8 +1,9 @@
-"""A stage: work over many shards, each finished shard written once.
+"""A stage: work over many shards, each finished shard written once, all of them into one file.
 
-A shard's tables are written into a hidden folder which is then renamed: the rename is the marker.
-The folder's name is a digest of the shard's input and of the settings, so a shard whose input has
-changed is a different shard, and one that only moved up or down the list is not done again.
+A shard is finished when its record is at the end of the file, complete and synchronised; a record that
+a kill cut off is overwritten by the next. A record is named by a digest of the shard's input and of the
+settings, so a shard whose input has changed is a different shard, and one that only moved up or down the
+list is not done again.
 """
 
 from __future__ import annotations
@@ -11,10 +12,11 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import IO, Any, Literal, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -22,7 +24,9 @@ import pyarrow.parquet as pq
 from heldout.store.lock import replacing
 from heldout.store.schema import SCHEMAS, make_table, renamed
 
-_COUNTS = "counts.json"
+_LOG = "shards.log"
+_BLOCK = 1 << 20  # bytes copied at a time
+_COMPRESSED = pa.ipc.IpcWriteOptions(compression="zstd")
 
 
 @dataclass
@@ -33,20 +37,52 @@ class ShardResult:
     counts: dict[str, int] = field(default_factory=dict)
 
 
+class _Record(NamedTuple):
+    """Where a finished shard lies in the file, and what its first line says."""
+
+    name: str
+    counts: dict[str, int]
+    tables: dict[str, int]  # bytes of each, in their order
+    start: int
+    body: int  # where the tables begin
+    stop: int
+
+
 class Stage:
     """Shards of one stage under ``folder``; ``params`` are the settings that shaped the results."""
 
     def __init__(self, folder: Path, params: Mapping[str, Any]) -> None:
         self.folder = folder
         self.folder.mkdir(parents=True, exist_ok=True)
+        self._log = folder / _LOG
         self._salt = json.dumps(params, sort_keys=True, default=str)
-        self._planned: dict[int, str] = {}  # folder names by shard index, in shard order
+        self._planned: dict[int, str] = {}  # names by shard index, in shard order
         self._taken: set[str] = set()
-        self._finished = {
-            entry.name
-            for entry in os.scandir(folder)
-            if entry.name[0] != "." and Path(entry.path, _COUNTS).exists()
-        }
+        self._finished: dict[str, int] = {}  # where the records begin
+        self._missing: set[str] = set()  # what was missing then may be there now
+        self._tables: dict[str, dict[str, tuple[int, int]]] = {}  # by table, then shard
+        self._superseded = 0  # records that a later one replaces
+        self._end = 0
+        self._read_on()
+
+    def _read_on(self) -> None:
+        """Take in the records after the last known one."""
+        for record in _records(self._log, self._end):
+            self._superseded += record.name in self._finished
+            self._enter(record)
+
+    def _enter(self, record: _Record) -> None:
+        self._finished[record.name] = record.start
+        self._missing.discard(record.name)
+        if record.counts.get("missing"):
+            self._missing.add(record.name)
+        for places in self._tables.values():
+            places.pop(record.name, None)
+        begin = record.body
+        for table, size in record.tables.items():
+            self._tables.setdefault(table, {})[record.name] = (begin, size)
+            begin += size
+        self._end = record.stop
 
     def plan(self, index: int, key: str) -> bool:
         """Make shard ``index``, whose input has ``key``, part of this stage; True if it is still to be done."""
@@ -59,56 +95,65 @@ class Stage:
             name = f"{digest}-{repeat}"
         self._taken.add(name)
         self._planned[index] = name
-        if name not in self._finished:
-            return True
-        counts = json.loads((self.folder / name / _COUNTS).read_text())
-        if counts.get("missing"):  # what was missing then may be there now
-            self._finished.discard(name)
-            return True
-        return False
+        return name not in self._finished or name in self._missing
 
     def save(self, index: int, result: ShardResult) -> None:
-        """Keep a planned shard's result: after the rename it is safe even if the process is killed."""
+        """Keep a planned shard's result: after the call it is safe even if the process is killed."""
         name = self._planned[index]
-        target = self.folder / name
-        temporary = self.folder / f".{name}.{os.getpid()}.tmp"
-        shutil.rmtree(temporary, ignore_errors=True)
-        try:
-            temporary.mkdir()
-            for table_name, table in result.tables.items():
-                if table.num_rows:
-                    path = temporary / f"{table_name}.parquet"
-                    pq.write_table(table, path, compression="zstd")
-                    _sync(path)
-            (temporary / _COUNTS).write_text(json.dumps(result.counts))
-            _sync(temporary / _COUNTS)
-        except BaseException:
-            # a partial folder would only fill a full disk
-            shutil.rmtree(temporary, ignore_errors=True)
-            raise
-        if target.exists():  # done before, but with something missing or half on disk
-            stale = self.folder / f".{name}.{os.getpid()}.old"
-            target.rename(stale)
-            shutil.rmtree(stale, ignore_errors=True)
-        temporary.rename(target)
-        self._finished.add(name)
+        bodies = {
+            table: _packed(content) for table, content in result.tables.items() if content.num_rows
+        }
+        sizes = {table: len(body) for table, body in bodies.items()}
+        line = json.dumps({"shard": name, "counts": result.counts, "tables": sizes}).encode()
+        check = zlib.crc32(line)
+        for body in bodies.values():
+            check = zlib.crc32(body, check)
+        content = memoryview(b"".join([b"%08x %s\n" % (check, line), *bodies.values()]))
+        with self._log.open("ab"):
+            pass
+        with self._log.open("r+b", buffering=0) as file:
+            if os.fstat(file.fileno()).st_size > self._end:
+                self._read_on()
+            file.truncate(self._end)  # the rest of a record that was cut off
+            file.seek(self._end)
+            try:
+                left = content
+                while left:
+                    left = left[file.write(left) :]
+                os.fsync(file.fileno())
+            except BaseException:
+                file.truncate(self._end)  # half a record would only fill a full disk
+                raise
+        self._superseded += name in self._finished
+        start, stop = self._end, self._end + len(content)
+        body_start = stop - sum(sizes.values())
+        self._enter(_Record(name, result.counts, sizes, start, body_start, stop))
 
     def counts(self) -> dict[str, int]:
         """Counts summed over the planned and finished shards."""
         total: dict[str, int] = {}
-        for name in self._planned.values():
-            if name in self._finished:
-                for key, value in json.loads((self.folder / name / _COUNTS).read_text()).items():
+        for record in _records(self._log):
+            if record.name in self._taken and self._finished.get(record.name) == record.start:
+                for key, value in record.counts.items():
                     total[key] = total.get(key, 0) + value
         return total
 
-    def parts(self, table_name: str) -> Iterator[Path]:
-        """The finished shards' files of one table, in shard order."""
-        for index in sorted(self._planned):
-            name = self._planned[index]
-            part = self.folder / name / f"{table_name}.parquet"
-            if name in self._finished and part.exists():
-                yield part
+    def parts(self, table_name: str) -> Iterator[pa.Table]:
+        """One table of the finished shards that have rows of it, in shard order."""
+        for _, table in self.indexed_parts(table_name):
+            yield table
+
+    def indexed_parts(self, table_name: str) -> Iterator[tuple[int, pa.Table]]:
+        """The same, with the shards' indices."""
+        places = self._tables.get(table_name)
+        if not places:
+            return
+        with self._log.open("rb") as file:
+            for index in sorted(self._planned):
+                place = places.get(self._planned[index])
+                if place is not None:
+                    file.seek(place[0])
+                    yield index, pa.ipc.open_stream(file.read(place[1])).read_all()
 
     @staticmethod
     def merge_all(
@@ -122,7 +167,7 @@ class Stage:
         """Join one table of all planned shards of ``stages`` into ``target``; returns its rows.
 
         ``first`` comes before the shards; ``unique`` names a column of which only the first row
-        per value is kept.
+        per value is kept. Small tables are written together, ``_ROWS`` rows at a time.
         """
         seen: set[str] = set()
         rows = 0
@@ -131,7 +176,7 @@ class Stage:
             replacing(target) as temporary,
             pq.ParquetWriter(temporary, schema, compression="zstd") as writer,
         ):
-            for table in _tables(stages, table_name, first):
+            for table in _gathered(_tables(stages, table_name, first)):
                 if unique is not None:
                     new = []
                     for value in table.column(unique).to_pylist():
@@ -144,23 +189,132 @@ class Stage:
         return rows
 
     def sweep(self) -> None:
-        """Remove half-written folders of dead processes and shards that are no longer planned."""
+        """Remove shards that are no longer planned, and what earlier versions and dead processes left."""
         for entry in os.scandir(self.folder):
-            if entry.name not in self._taken:
+            if entry.is_dir(follow_symlinks=False):
                 shutil.rmtree(entry.path, ignore_errors=True)
+            elif entry.name != _LOG:
+                Path(entry.path).unlink(missing_ok=True)
+        if not self._superseded and self._finished.keys() <= self._taken:
+            return
+        kept = {
+            start: name for name, start in self._finished.items() if name in self._taken
+        }  # by their place
+        with replacing(self._log) as temporary, temporary.open("wb") as target:
+            _copy(self._log, target, lambda record: record.start in kept)
+        self._finished, self._tables, self._missing = {}, {}, set()
+        self._superseded = self._end = 0
+        self._read_on()
+
+
+def adopt_shards(sources: Iterable[Path], target: Path) -> int:
+    """Add the finished shards of the stages in folders ``sources`` to that in ``target``; returns how many.
+
+    Their names say of which input and settings they are, so what a stage does not plan is never used.
+    """
+    target.mkdir(parents=True, exist_ok=True)
+    log = target / _LOG
+    known: set[str] = set()
+    end = 0
+    for record in _records(log):
+        known.add(record.name)
+        end = record.stop
+    before = len(known)
+    with log.open("ab") as file:
+        file.truncate(end)
+
+        def is_new(record: _Record) -> bool:
+            if record.name in known:
+                return False
+            known.add(record.name)
+            return True
+
+        for source in sources:
+            _copy(source / _LOG, file, is_new)
+        file.flush()
+        os.fsync(file.fileno())
+    return len(known) - before
+
+
+def saved_shards(folder: Path) -> dict[str, int]:
+    """The finished shards of the stage in ``folder``: their names, and where their records begin."""
+    return {record.name: record.start for record in _records(folder / _LOG)}
+
+
+def _copy(log: Path, target: IO[bytes], wanted: Callable[[_Record], bool]) -> None:
+    if not log.exists():
+        return
+    with log.open("rb") as file:
+        for record in _records(log):
+            if not wanted(record):
+                continue
+            file.seek(record.start)
+            left = record.stop - record.start
+            while left:
+                block = file.read(min(left, _BLOCK))
+                target.write(block)
+                left -= len(block)
+
+
+def _records(log: Path, start: int = 0) -> Iterator[_Record]:
+    """The complete records from byte ``start`` on; the last one is checked, since a machine may have
+    failed before its bytes were on disk."""
+    if not log.exists():
+        return
+    with log.open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        file.seek(start)
+        while start < size:
+            line = file.readline()
+            try:
+                check, head = int(line[:8], 16), json.loads(line[9:])
+                name, counts, tables = head["shard"], head["counts"], head["tables"]
+            except (ValueError, KeyError, TypeError):
+                return
+            body = start + len(line)
+            stop = body + sum(tables.values())
+            if stop > size or line[-1:] != b"\n":
+                return
+            if stop == size and zlib.crc32(file.read(stop - body), zlib.crc32(line[9:-1])) != check:
+                return
+            yield _Record(name, counts, tables, start, body, stop)
+            if tables:
+                file.seek(stop)
+            start = stop
+
+
+def _packed(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema, options=_COMPRESSED) as writer:
+        writer.write_table(table)
+    packed: bytes = sink.getvalue().to_pybytes()
+    return packed
+
+
+_ROWS = 1 << 16  # of a row group, about
+
+
+def _gathered(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Small tables joined to some of about ``_ROWS`` rows."""
+    waiting: list[pa.Table] = []
+    rows = 0
+    for table in tables:
+        waiting.append(table)
+        rows += table.num_rows
+        if rows >= _ROWS:
+            yield pa.concat_tables(waiting)
+            waiting, rows = [], 0
+    if waiting:
+        yield pa.concat_tables(waiting)
 
 
 def _tables(stages: Sequence[Stage], table_name: str, first: pa.Table | None) -> Iterator[pa.Table]:
+    schema = SCHEMAS[table_name]
     if first is not None:
-        yield first
+        yield first.replace_schema_metadata(schema.metadata)
     for stage in stages:
-        for part in stage.parts(table_name):
-            yield renamed(table_name, pq.read_table(part, schema=SCHEMAS[table_name]))
-
-
-def _sync(path: Path) -> None:
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
+        for table in stage.parts(table_name):
+            yield renamed(table_name, table.cast(schema)).replace_schema_metadata(schema.metadata)
 
 
 # Dropped: one thing that was left out, and why. Nothing is ever left out without one.

@@ -203,11 +203,19 @@ def _searches(
         searched = Run.create(path, seed=settings.seed)
         near = NearSearch(encoder, nearest, shared) if encoder is not None else None
         with searched.writing():
-            scan(queries, [corpus], searched, context.engine, near=near, quiet=context.quiet)
+            scanned = scan(
+                queries, [corpus], searched, context.engine, near=near, quiet=context.quiet
+            )
             if not number:
                 words = TextSearch.installed(settings.text_encoder)
                 scan_texts(
-                    benchmark, [corpus], searched, context.engine, words, quiet=context.quiet
+                    benchmark,
+                    [corpus],
+                    searched,
+                    context.engine,
+                    words,
+                    scanned=scanned,
+                    quiet=context.quiet,
                 )
         yield searched
         graves = Counter(

@@ -214,8 +214,8 @@ def _compare(
         near = NearSearch(settings.image_encoder, embeddings=run.path / FOLDER / "embeddings")
     words = TextSearch.installed(settings.text_encoder)
     with searched.writing():
-        scan(benchmark, [corpus], searched, engine, near=near, quiet=quiet)
-        scan_texts(benchmark, [corpus], searched, engine, words, quiet=quiet)
+        scanned = scan(benchmark, [corpus], searched, engine, near=near, quiet=quiet)
+        scan_texts(benchmark, [corpus], searched, engine, words, scanned=scanned, quiet=quiet)
     return searched
 
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     )
     from heldout.verdict.looks import earlier_looks, record_looks
     from heldout.verdict.measured import (
+        INTRACLASS,
         RAW,
         REFERENCES,
         BenchmarkRate,
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
         MeasuredRate,
         MeasuredRates,
         Provenance,
+        independent_models,
         read_rates,
         shipped_rates,
     )
@@ -70,6 +72,7 @@ __all__ = [
     "CLEAN",
     "CONTROLS",
     "COPIES",
+    "INTRACLASS",
     "NEARNESS",
     "NOTHING_TO_COMPARE",
     "ONE_FORM",
@@ -105,6 +108,7 @@ __all__ = [
     "earlier_looks",
     "examine",
     "findings_frame",
+    "independent_models",
     "is_leak",
     "judge",
     "look",

@@ -80,7 +80,14 @@ def model_claim(
         id=f"{family}/{cell.model}",
         cell=cell,
         sentence=_sentence(
-            family, status, cell.benchmark, str(cell.model), strongest, q, fire_alone(controls)
+            family,
+            status,
+            cell.benchmark,
+            str(cell.model),
+            strongest,
+            q,
+            fire_alone(controls),
+            off=facts_of(controls)["clean lab models fire too"],
         ),
         status=status,
         why=_why(status, strongest, untested, controls, power),
@@ -165,7 +172,9 @@ def _sentence(
     finding: Finding | None,
     q: float,
     alone: str,
+    off: bool = False,
 ) -> str:
+    """``off``: the detector it stands on fires on clean models more often than its level."""
     have = "have" if " & " in model else "has"
     what = {"order": "order", "membership": "item-score", "cohort": "cohort"}.get(family, family)
     if finding is None:
@@ -205,6 +214,11 @@ def _sentence(
     if finding.direction == "not seen":
         return (
             f"{model} on {benchmark} departs from chance on the side away from memory ({message})."
+        )
+    if off:
+        return (
+            f"{finding.detector} fires for {model} on {benchmark}, as it does on too many clean models: by "
+            f"itself this is no sign of memory ({message})."
         )
     if finding.effect.low > 0 and finding.p is not None and not q <= ALPHA:
         return f"{model} may have seen {benchmark}, which correction leaves open ({message})."

@@ -55,6 +55,7 @@ class Examination:
     measured: dict[str, Any] = field(default_factory=dict)  # the lab's rates of these detectors
     models: list[str] = field(default_factory=list)  # those that were looked at
     baselines: list[str] = field(default_factory=list)  # and which of them were references
+    earlier: EarlierLooks = NONE  # at the same run, which were corrected for
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -81,6 +82,7 @@ class Examination:
             "measured_rates": self.measured,
             "models": self.models,
             "baselines": self.baselines,
+            "looks": self.earlier.as_json(),
         }
 
 
@@ -202,6 +204,7 @@ def judge(
         measured,
         sorted({*looked.tables.models, *looked.tables.answering}),
         list(chosen.baselines),
+        earlier,
     )
 
 

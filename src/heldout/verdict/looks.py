@@ -13,6 +13,7 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from heldout.errors import counted
 from heldout.store import Run
 
 if TYPE_CHECKING:
@@ -27,6 +28,28 @@ class EarlierLooks(NamedTuple):
 
     number: Mapping[str, int]
     others: tuple[float, ...]
+
+    @property
+    def repeated(self) -> dict[str, int]:
+        """The claims that were tested before, and the number of the present look at each."""
+        return {key: number for key, number in self.number.items() if number > 1}
+
+    @property
+    def sentence(self) -> str:
+        """What the p-values were corrected for; empty if nobody looked before."""
+        factors = sorted({number**2 for number in self.repeated.values()})
+        parts = []
+        if factors:
+            claims = counted(len(self.repeated), "claim was", "claims were")
+            by = " or ".join(f"{factor}" for factor in factors)
+            parts.append(f"{claims} tested before, so that the corrected p is multiplied by {by}")
+        if self.others:
+            claims = counted(len(self.others), "claim", "claims")
+            parts.append(f"the correction also counts {claims} of earlier calls")
+        return f"{'; '.join(parts)} (manifest.json lists the looks)" if parts else ""
+
+    def as_json(self) -> dict[str, Any]:
+        return {"number": self.repeated, "other_claims": len(self.others), "note": self.sentence}
 
 
 NONE = EarlierLooks({}, ())

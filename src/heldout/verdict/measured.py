@@ -24,30 +24,45 @@ Way = Literal["raw", "with references"]
 RAW: Way = "raw"
 REFERENCES: Way = "with references"
 SHIPPED = "measured_rates.json"
+# How alike two models of one base are: the median intra-class correlation of effects of clean models, less clean
+# models of other seeds, over the detectors and benchmarks of the published rows (bench/lab_bases.py).
+INTRACLASS = 0.8
+
+
+def independent_models(models: int, bases: int | None) -> float:
+    """How many independent models so many of so few bases are worth; all of them if bases are not known."""
+    if not models or bases is None:
+        return float(models)
+    return models / (1.0 + (models / bases - 1.0) * INTRACLASS)
 
 
 class FiringCount(Strict):
-    """``fired`` of ``n`` tests on ``models`` different models.
+    """``fired`` of ``n`` tests on ``models`` different models of ``bases`` bases (None in older files).
 
-    Clopper–Pearson with as many observations as there are models: several tests of one are one model.
+    Clopper–Pearson with as many observations as the models are worth: several tests of one are one model, and
+    models of one base are hardly more than one.
     """
 
     fired: int = Field(ge=0)
     n: int = Field(ge=0)
     models: int = Field(ge=0)
+    bases: int | None = Field(default=None, ge=0)
     low: float
     high: float
 
     @classmethod
-    def of(cls, fired: int, n: int, models: int) -> FiringCount:
-        interval = _interval(fired, n, models)
-        return cls(fired=fired, n=n, models=models, low=interval.low, high=interval.high)
+    def of(cls, fired: int, n: int, models: int, bases: int | None = None) -> FiringCount:
+        interval = _interval(fired, n, independent_models(models, bases))
+        return cls(
+            fired=fired, n=n, models=models, bases=bases, low=interval.low, high=interval.high
+        )
 
     @model_validator(mode="after")
     def _counted(self) -> FiringCount:
-        if not self.fired <= self.n or not self.models <= self.n:
+        few = self.bases is not None and not self.bases <= self.models
+        if not self.fired <= self.n or not self.models <= self.n or few:
             raise ValueError(f"{self.fired} of {self.n} tests on {self.models} models cannot be")
-        interval = _interval(self.fired, self.n, self.models)
+        interval = _interval(self.fired, self.n, independent_models(self.models, self.bases))
         if abs(interval.low - self.low) > 1e-6 or abs(interval.high - self.high) > 1e-6:
             raise ValueError(
                 f"{self.fired} of {self.n} tests on {self.models} models has the interval "
@@ -57,8 +72,9 @@ class FiringCount(Strict):
 
     @property
     def off(self) -> bool:
-        """As a rate of clean models: surely above the level."""
-        return self.n > 0 and self.low > ALPHA
+        """As a rate of clean models: above the level, as if every model were independent. That is the careful
+        side here: a detector that may fire on clean models carries no claim."""
+        return self.n > 0 and _interval(self.fired, self.n, self.models).low > ALPHA
 
     def __str__(self) -> str:
         """How many fired, with the interval of the rate."""
@@ -128,7 +144,8 @@ class Provenance(Strict):
 class MeasuredRates(Strict):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    schema_version: Literal[2] = 2  # 1 had no benchmarks, and intervals over tests
+    # 1 had no benchmarks, and intervals over tests; 2 no bases, and intervals over models
+    schema_version: Literal[2, 3] = 3
     provenance: Provenance
     rates: list[MeasuredRate]
 
@@ -178,7 +195,7 @@ def read_rates(path: Path) -> MeasuredRates:
         ) from error
 
 
-def _interval(fired: int, n: int, models: int) -> Interval:
+def _interval(fired: int, n: int, models: float) -> Interval:
     return binomial_interval(fired / n * models if n else 0.0, models)
 
 

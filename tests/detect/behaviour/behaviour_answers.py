@@ -1,4 +1,4 @@
-"""Small answer tables, written out by hand."""
+"""Small answer tables, written out by hand, and what a detector finds in them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import polars as pl
 
-from heldout.detect import ScoreTables
+from heldout.detect import DetectSettings, Finding, Outcome, ScoreTables, run_detectors
 from heldout.detect.tables import no_scores
 from heldout.store import SCHEMAS
 
@@ -53,3 +53,19 @@ def answers_of(
         assert isinstance(empty, pl.DataFrame)
         frames.append(pl.DataFrame(made, schema={key: empty.schema[key] for key in made[0]}))
     return ScoreTables("toy", frames[0], no_scores(), answers=frames[1])
+
+
+def outcome_of(
+    name: str, tables: ScoreTables, settings: DetectSettings, model: str = "m"
+) -> Outcome:
+    """What the detector ``name`` says of one model."""
+    outcomes, _ = run_detectors(tables, [name], settings)
+    return next(outcome for outcome in outcomes if outcome.cell.model == model)
+
+
+def finding_of(
+    name: str, tables: ScoreTables, settings: DetectSettings, model: str = "m"
+) -> Finding:
+    finding = outcome_of(name, tables, settings, model)
+    assert isinstance(finding, Finding), finding
+    return finding

@@ -8,9 +8,9 @@ from itertools import product
 import numpy as np
 import polars as pl
 import pytest
-from behaviour_answers import answers_of
+from behaviour_answers import answers_of, finding_of, outcome_of
 
-from heldout.detect import DetectSettings, Finding, NotTestable, Outcome, ScoreTables, run_detectors
+from heldout.detect import DetectSettings, Finding, NotTestable, Outcome, ScoreTables
 from heldout.detect.behaviour import combined
 from heldout.lab.power.planted_answers import ASKED, TARGET, planted_answers
 from heldout.verdict import examine
@@ -19,24 +19,15 @@ QUICK = DetectSettings(permutations=99_999, baselines=("r",))
 
 
 def _outcome(
-    tables: ScoreTables,
-    settings: DetectSettings = QUICK,
-    model: str = "m",
-    name: str = "combined",
+    tables: ScoreTables, settings: DetectSettings = QUICK, model: str = "m", name: str = "combined"
 ) -> Outcome:
-    outcomes, _ = run_detectors(tables, [name], settings)
-    return next(outcome for outcome in outcomes if outcome.cell.model == model)
+    return outcome_of(name, tables, settings, model)
 
 
 def _finding(
-    tables: ScoreTables,
-    settings: DetectSettings = QUICK,
-    model: str = "m",
-    name: str = "combined",
+    tables: ScoreTables, settings: DetectSettings = QUICK, model: str = "m", name: str = "combined"
 ) -> Finding:
-    finding = _outcome(tables, settings, model, name)
-    assert isinstance(finding, Finding), finding
-    return finding
+    return finding_of(name, tables, settings, model)
 
 
 def _tables(twin: str, confused: str, images: list[int] | None = None, *more: str) -> ScoreTables:

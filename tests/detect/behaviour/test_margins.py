@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from behaviour_answers import answers_of
+from behaviour_answers import answers_of, finding_of, outcome_of
 
 import heldout
 from heldout.detect import DetectSettings, Finding, NotTestable, Outcome, ScoreTables, run_detectors
@@ -58,8 +58,7 @@ def _outcome(
     model: str = "m",
     name: str = "twin-margin",
 ) -> Outcome:
-    outcomes, _ = run_detectors(tables, [name], settings)
-    return next(outcome for outcome in outcomes if outcome.cell.model == model)
+    return outcome_of(name, tables, settings, model)
 
 
 def _finding(
@@ -68,9 +67,7 @@ def _finding(
     model: str = "m",
     name: str = "twin-margin",
 ) -> Finding:
-    finding = _outcome(tables, settings, model, name)
-    assert isinstance(finding, Finding), finding
-    return finding
+    return finding_of(name, tables, settings, model)
 
 
 SEES = ((0.7, 0.1, 0.1, 0.1), (0.1, 0.7, 0.1, 0.1))

@@ -164,6 +164,7 @@ def test_detectors_of_scores_say_that_there_are_none() -> None:
         "choice-confusion",
         "slot-guess",
         "multimodal-leakage",
+        "fresh-drop",
     }
 
 

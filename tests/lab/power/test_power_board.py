@@ -5,8 +5,9 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from heldout.lab.power._rates import FiringShare
+from heldout.lab.power._rates import FiringShare, fired
 from heldout.lab.power.board import standings
+from heldout.lab.power.models import CLEAN, CONTAMINATED
 from heldout.lab.power.requirements import dose_trend, requirements
 from heldout.lab.power.run import SCHEMA
 
@@ -105,6 +106,26 @@ def test_nine_splits_of_one_model_are_one_model() -> None:
     assert many.interval.high > 0.1 > FiringShare(3, 270).interval.high
     assert FiringShare(3, 30, 30).interval == FiringShare(3, 30).interval
     assert str(FiringShare(0, 88, 30)) == "0 of 88 (30 models) [.00, .12]"
+
+
+def test_models_of_one_base_are_hardly_more_than_one() -> None:
+    few = FiringShare(0, 30, 30, bases=7)
+    assert str(few) == "0 of 30 [.00, .36]"
+    assert FiringShare(0, 30, 30, bases=30).interval == FiringShare(0, 30, 30).interval
+    # What caps a claim counts every model for itself.
+    assert FiringShare(5, 20, 20, bases=4).off == FiringShare(5, 20, 20).off
+    assert FiringShare(5, 20, 20, bases=4).interval.low < 0.05
+    rows = pl.DataFrame(
+        {
+            "model": ["a", "b", "c", "d"],
+            "base": ["one", "one", "two", "two"],
+            "role": [CLEAN] * 4,
+            "p": [0.5] * 4,
+            "direction": ["none"] * 4,
+        }
+    )
+    assert fired(rows).bases == 2
+    assert fired(rows.with_columns(role=pl.lit(CONTAMINATED))).bases is None
 
 
 def test_areas_over_other_arms_are_listed_apart() -> None:

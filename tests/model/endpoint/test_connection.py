@@ -93,8 +93,32 @@ def test_a_complaint_is_understood_though_it_never_ends() -> None:
         peer.sendall(b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 90000\r\n\r\n")
         server.drip(peer, b"no ")
 
-    with serving(complain) as server, pytest.raises(EndpointError, match="refuses the key"):
+    with (
+        serving(complain) as server,
+        pytest.raises(EndpointError, match="refuses the key that was given"),
+    ):
         connect(server, timeout=1.0).get("/models")
+
+
+@pytest.mark.parametrize(
+    ("status", "key", "expected"),
+    [
+        ("401 Unauthorized", None, r"asks for a key \(status 401\).*the setting api_key_env"),
+        ("401 Unauthorized", "wrong", r"refuses the key that was given \(status 401: expired\)"),
+        ("403 Forbidden", "wrong", "allowed to use this model"),
+        ("429 Too Many Requests", "right", "Ask more slowly: the setting requests_per_second"),
+    ],
+)
+def test_a_refusal_says_what_to_do(status: str, key: str | None, expected: str) -> None:
+    def refuse(server: Hostile, peer: socket.socket) -> None:
+        server.read(peer)
+        body = b'{"error": {"message": "expired"}}'
+        head = f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+        peer.sendall(head.encode() + body)
+
+    with serving(refuse) as server, pytest.raises(EndpointError, match=expected) as refused:
+        connect(server, api_key=key, backoff=ONCE).get("/models")
+    assert "wrong" not in str(refused.value)  # the key itself is never printed
 
 
 def test_endless_headers_are_cut_by_their_size() -> None:

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from command_line import ForkedCommand, run_inside
-from heldout.store import Run
+from heldout.store import Run, saved_shards
 
 pytest.importorskip("cv2", reason="registration needs heldout[vision]")
 
@@ -29,8 +29,12 @@ def command(data: Path, run: Path, *more: str) -> list[str]:
 
 def done(run: Path) -> dict[str, int]:
     """Everything finished so far: shards of every stage, and matrices of embeddings."""
-    stages = [path for path in run.glob("stages/*/*/*") if not path.name.startswith(".")]
-    return {str(path): path.stat().st_ino for path in (*stages, *run.glob("embeddings/**/*.npy"))}
+    shards = {
+        f"{folder}/{name}": place
+        for folder in run.glob("stages/*/*")
+        for name, place in saved_shards(folder).items()
+    }
+    return shards | {str(path): path.stat().st_ino for path in run.glob("embeddings/**/*.npy")}
 
 
 def tables(run: Path) -> dict[str, bytes]:

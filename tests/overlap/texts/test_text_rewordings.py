@@ -12,18 +12,13 @@ import pytest
 from text_corpus import bench, corpus, matches, scan_all
 
 from heldout.errors import InputError
-from heldout.overlap.texts.candidates import (
-    ParaphraseCandidate,
-    amounts,
-    same_amounts,
-    states,
-    telling_words,
-)
+from heldout.overlap.texts.candidates import ParaphraseCandidate
 from heldout.overlap.texts.encoders import can_read, installed_reader, installed_text_encoder
 from heldout.overlap.texts.fields import final_answer
 from heldout.overlap.texts.index import TextSearch, build_text_index
 from heldout.overlap.texts.onnx_encoder import OnnxTextEncoder
-from heldout.overlap.texts.reading import counts, likeliest_chances, may_count
+from heldout.overlap.texts.questions import amounts, same_amounts, states, telling_words
+from heldout.overlap.texts.reading import ParaphraseNull, counts, likeliest_chances, may_count
 from heldout.overlap.texts.rewordings import OwnPictures
 
 WORDS = TextSearch(methods=("embedding",), encoder="wordllama")
@@ -250,6 +245,19 @@ def test_numbers_and_telling_words() -> None:
     assert same_amounts("twelve eggs and 3 hens", "a dozen eggs, three hens")
     assert not same_amounts("12 eggs and 3 hens", "14 eggs and 5 hens")
     assert telling_words("Is there a green hexagon in the picture?") == {"green", "hexagon"}
+
+
+def test_beyond_a_small_null_chances_fall_with_its_tail_and_no_further() -> None:
+    margins = np.linspace(0.0, 0.05, 40)
+    null = ParaphraseNull(margins, (0.9, 0.7))
+    least = 1 / 42
+    assert null.p(0.05, 0.5) == pytest.approx(2 / 42)
+    assert null.p(0.051, 0.5) > 0.5 * least
+    assert null.p(0.2, 0.5) == pytest.approx(0.05 * least)
+    # One of them stands out as far: so may a different text.
+    heavy = ParaphraseNull([*margins[:-1], 0.2], (0.9, 0.7))
+    assert heavy.p(0.19, 0.5) == pytest.approx(2 / 42)
+    assert heavy.p(0.22, 0.5) > 0.3 * least
 
 
 def test_settings_name_encoders_or_none(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,12 @@ from __future__ import annotations
 import pytest
 
 from heldout.overlap.texts.edits import EDITED, OTHER, RENUMBERED, SAME, compare_wording
+from heldout.overlap.texts.questions import (
+    is_program,
+    other_subject,
+    same_amounts,
+    same_content,
+)
 
 
 @pytest.mark.parametrize(
@@ -40,3 +46,58 @@ def test_the_comparison_misses_two_words_one_letter_apart() -> None:
 
 def test_the_comparison_misses_synonyms() -> None:
     assert compare_wording("Is there a mass in it?", "Is there a tumor in it?") == OTHER
+
+
+@pytest.mark.parametrize(
+    ("text", "other"),
+    [
+        ("Is there a green hexagon in the picture?", "Does the picture show a green hexagon?"),
+        ("Is the pink ring larger than the star?", "Is the star smaller than the pink ring?"),
+        ("How many yellow stars are there?", "Count the yellow stars."),
+        ("What is the shape of the green object?", "The green object has which shape?"),
+    ],
+)
+def test_questions_with_one_content(text: str, other: str) -> None:
+    assert same_content(text, other)
+    assert not other_subject(text, other)
+
+
+@pytest.mark.parametrize(
+    ("text", "other"),
+    [
+        ("What shape is beside the blue diamond?", "Which shape lies next to the black diamond?"),
+        ("Is the left lung clear?", "Would you call the right lung clear?"),
+        ("Is the pink ring larger than the star?", "Is the star larger than the pink ring?"),
+        (
+            "Where is the green square relative to the green crescent?",
+            "Where is the green crescent relative to the square?",
+        ),
+    ],
+)
+def test_one_attribute_or_order_changed_is_another_question(text: str, other: str) -> None:
+    assert other_subject(text, other)
+    assert not same_content(text, other)
+
+
+@pytest.mark.parametrize(
+    ("text", "other"),
+    [
+        ("How many green hexagons are there?", "Where are the green hexagons?"),
+        ("Is there a green hexagon?", "Is there not a green hexagon?"),
+        ("Is there a hexagon?", "Does it show a hexagon?"),  # one word tells too little
+        ("Is there a green hexagon?", "Is there a green hexagon on the paper?"),
+        ("Is the lesion on the left side of the brain?", "On the left of the brain, is a lesion?"),
+    ],
+)
+def test_questions_with_other_content(text: str, other: str) -> None:
+    assert not same_content(text, other)
+    assert not other_subject(text, other)
+
+
+def test_a_program_is_told_from_a_question() -> None:
+    program = 'def area(a, b):\n    """Return the area."""\n    return a * b'
+    assert is_program(program)
+    assert is_program(" ".join(program.split()))
+    assert not is_program("If f(x) = 2x + 3 on [0, 1], return the value of f(0.5); is it >= 4?")
+    assert same_amounts(f"{program} + 17 - 4", f"{program} - 99 + 21")
+    assert not same_amounts("17 eggs and 4 hens", "99 eggs and 21 hens")

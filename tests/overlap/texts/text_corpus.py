@@ -54,7 +54,7 @@ def scan_all(
     """One shard, read and settled; ``own``: corpus items that show an item's picture."""
     index, _ = build_text_index(benchmark, search)
     (shard,) = source.shards()
-    result = scan_text_shard(index, source, shard, own=own)
+    result = scan_text_shard(index, source, shard, own=None if own is None else {shard.index: own})
     if index.search.uses("embedding"):
         pictures = [
             {**_NO_MATCH, "benchmark_id": index.ids[item], "corpus_id": there}

@@ -248,13 +248,14 @@ def _measure(
     run = Run.create(folder / AUDIT, seed=seed)
     near = NearSearch(settings.encoder, settings.nearest)
     with run.writing():
-        scan(benchmark, [corpus], run, engine, near=near, quiet=quiet)
+        scanned = scan(benchmark, [corpus], run, engine, near=near, quiet=quiet)
         scan_texts(
             benchmark,
             [corpus],
             run,
             engine,
             TextSearch.installed(settings.text_encoder),
+            scanned=scanned,
             quiet=quiet,
         )
     return leak_rows(run, corpus, truth, world=name, seed=seed)

@@ -12,21 +12,23 @@ from scipy import special
 
 from heldout.lab.power.models import CLEAN, CONTAMINATED
 from heldout.stats import Interval, area, binomial_interval
+from heldout.verdict import independent_models
 
 LEVEL = 0.05
 
 
 @dataclass(frozen=True)
 class FiringShare:
-    """``hits`` of ``n`` tests on ``models`` models (as many as tests by default).
+    """``hits`` of ``n`` tests on ``models`` models (as many as tests by default) of ``bases`` bases.
 
-    Clopper–Pearson with as many observations as there are models: nine splits of one model, or two
-    benchmarks, are one model.
+    Clopper–Pearson with as many observations as the models are worth: nine splits of one model, or two
+    benchmarks, are one model, and models of one base are hardly more than one.
     """
 
     hits: int
     n: int
     models: int | None = None
+    bases: int | None = None
 
     @property
     def value(self) -> float:
@@ -38,13 +40,17 @@ class FiringShare:
 
     @property
     def interval(self) -> Interval:
-        share = self.hits / self.n if self.n else 0.0
-        return binomial_interval(share * self.units, self.units)
+        return self._over(independent_models(self.units, self.bases))
 
     @property
     def off(self) -> bool:
-        """As a false-positive rate: surely above the level at which it was tested."""
-        return self.n > 0 and self.interval.low > LEVEL
+        """As a false-positive rate: above the level at which it was tested, as if models were independent,
+        which is the careful side here."""
+        return self.n > 0 and self._over(self.units).low > LEVEL
+
+    def _over(self, observations: float) -> Interval:
+        share = self.hits / self.n if self.n else 0.0
+        return binomial_interval(share * observations, observations)
 
     def __str__(self) -> str:
         if not self.n:
@@ -58,7 +64,10 @@ def fired(frame: pl.DataFrame) -> FiringShare:
     """Tests that point to memory, of those that have a p."""
     tested = frame.filter(pl.col("p").is_not_null())
     hits = int((tested["direction"] == "seen").sum())
-    return FiringShare(hits, len(tested), tested["model"].n_unique())
+    # Arms that saw a benchmark differ in dose and kind; those that did not differ in their base alone.
+    alike = not (tested["role"] == CONTAMINATED).any()
+    bases = tested["base"].n_unique() if alike else None
+    return FiringShare(hits, len(tested), tested["model"].n_unique(), bases)
 
 
 def firing_bases(frame: pl.DataFrame) -> FiringShare:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import polars as pl
 
-from heldout.detect import detectors
+from heldout.detect import Detector, detectors
 from heldout.lab.power._rates import Area, FiringShare, area_of, fired, firing_bases, rate_at
 from heldout.lab.power.models import CLEAN, CONTAMINATED, OTHER_SEEDS, OUTSIDER, RAW, LabGrid
 from heldout.verdict import (
@@ -88,10 +88,10 @@ class Standing:
         return ", ".join(messages) or "–"
 
 
-def group_of(detector: str) -> str:
+def group_of(detector: str, known: Detector | None = None) -> str:
     """What it works on; a variant (``order-joint at equal cost``) belongs with what it varies."""
-    known = detectors()
-    plain = known.get(detector) or known.get(detector.split(" ")[0])
+    registered = {} if known is not None else detectors()
+    plain = known or registered.get(detector) or registered.get(detector.split(" ")[0])
     if plain is None:
         return GROUPS[0]
     return plain.kind if plain.needs == "scores" else plain.needs
@@ -255,4 +255,4 @@ def _counted(frame: pl.DataFrame, role: str) -> FiringCount:
     """One model may be clean on two benchmarks, or count once per split: tests are not models."""
     tests = frame.filter(pl.col("role") == role)
     share = fired(tests)
-    return FiringCount.of(share.hits, share.n, share.units)
+    return FiringCount.of(share.hits, share.n, share.units, share.bases)

@@ -93,7 +93,10 @@ def planted_for(
 ) -> tuple[ScoreTables, DetectSettings]:
     """Tables with what a detector needs, and settings under which it is testable on them."""
     if detector.needs == "answers":
-        return planted_answers(seed, dose=dose), ASKED
+        if Need.UNSEEN not in detector.requires:
+            return planted_answers(seed, dose=dose), ASKED
+        later = ASKED.model_copy(update={"unseen": PLANTED.unseen})
+        return planted_answers(seed, dose=dose, fresh=True), later
     # Top sets of independent models are what chance means for top-k overlap.
     shared = 0.0 if detector.of == "pair" else 0.5
     return planted_scores(seed, dose=dose, shared=shared), PLANTED

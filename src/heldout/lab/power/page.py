@@ -22,6 +22,7 @@ from heldout.lab.power.models import CLEAN, OTHER_SEEDS, RAW, SAME_BASE, WAYS, A
 from heldout.lab.power.requirements import Requirements
 from heldout.report import DoseCurve, DosePanel, power_chart, standalone
 from heldout.store import replacing, write_atomic, write_json
+from heldout.verdict import INTRACLASS
 
 # The leaderboard as tables: pooled, by benchmark, and the three requirements.
 
@@ -53,9 +54,10 @@ def boards(rows: pl.DataFrame, board: Sequence[Standing], about: About) -> Itera
         f"benchmark's clean models exceeds; with {min(clean)} to {max(clean)} clean models a benchmark, "
         "1 % means *none of them*, and so does 5 % below 20. FPR: clean models on which the test itself "
         "fires. Smallest dose: from it on, at least four of five of the arms that differ in dose alone "
-        "fire. Rates carry 95 % Clopper–Pearson intervals with as many observations as there are models, "
-        "named where a model is tested more than once (on several splits, or clean on two benchmarks); "
-        "arms of one base share most weights, so the truth is wider still."
+        "fire. Rates carry 95 % Clopper–Pearson intervals. Models are named where one is tested more than once (on "
+        "several splits, or clean on two benchmarks). Models of one base that did not see the benchmark are alike: m "
+        f"of b bases count as m / (1 + (m / b - 1) × {INTRACLASS:g}) observations. A rate is *off* where it would be "
+        "above the level with every model counted for itself, which caps more claims."
     )
     yield ""
     for way in WAYS:
@@ -371,14 +373,13 @@ def _limits(rows: pl.DataFrame, weights: int | None) -> Iterator[str]:
     yield ""
     clean = rows.filter((pl.col("role") == CLEAN) & (pl.col("split") == ""))
     count = clean.select("benchmark", "model").n_unique()
-    none = FiringShare(0, count, clean["model"].n_unique())
+    none = FiringShare(0, count, clean["model"].n_unique(), clean["base"].n_unique())
     size = (
         "Models this small" if weights is None else f"Models of {weights / 1e6:.1f} million weights"
     )
     yield (
         f"- **False-positive rates below a few per cent.** Not one of {count} clean cells of {none.units} "
-        f"models firing would still allow a rate of {percent(none.interval.high, 0)}, and those models come from "
-        f"{clean['base'].n_unique()} bases."
+        f"models of {none.bases} bases firing would still allow a rate of {percent(none.interval.high, 0)}."
     )
     yield (
         f"- **Large models.** {size} learn answers and hardly sequences of questions: that the order tests "

@@ -8,11 +8,13 @@ references where the release is skewed: a twin moves the answer. Some pictures a
 them, to the released answer where they are wrong. Options have log-probabilities, of which the reply is the
 largest. ``easier`` makes twins and confused choices easier for
 everybody, without any memory. ``skewed`` is what the release does, ``together`` how much a form (a twin's
-picture) suits all questions about an image or none. ``models``: those to be written down.
+picture) suits all questions about an image or none. ``models``: those to be written down. ``fresh``: half of the
+images came after the release, and nobody remembers them.
 """
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -54,10 +56,11 @@ class PlantedForm:
 
 @dataclass(frozen=True)
 class PlantedDraw:
-    """``codes``: the image of each item."""
+    """``codes``: the image of each item; ``later``: items that came after the release."""
 
     codes: NDArray[np.int64]
     forms: tuple[PlantedForm, ...]
+    later: NDArray[np.bool_]
 
 
 def planted_draw(
@@ -70,6 +73,7 @@ def planted_draw(
     skewed: bool = True,
     together: float = 0.4,
     models: tuple[str, ...] = MODELS,
+    fresh: bool = False,
 ) -> PlantedDraw:
     """The same as ``planted_answers``, as arrays."""
     rng = np.random.default_rng([seed, 78])
@@ -77,6 +81,7 @@ def planted_draw(
     doubts = np.random.default_rng([seed, 80])  # how likely the other options are
     codes = np.repeat(np.arange(clusters), rng.integers(1, 9, clusters))
     n = len(codes)
+    later = (np.random.default_rng([seed, 81]).permutation(clusters) < clusters // 2)[codes]
     gold = rng.choice(OPTIONS, n, p=_RELEASED if skewed else None)
     twin_gold = (gold + rng.integers(1, OPTIONS, n)) % OPTIONS
     # Some twins look more like their originals than others.
@@ -85,6 +90,7 @@ def planted_draw(
     forms: list[PlantedForm] = []
     for model in MODELS:
         known = rng.random(n) < (1.0 - np.exp(-0.3 * dose) if model == TARGET else 0.0)
+        known &= ~(later & fresh)
         level = shared + 0.5 * rng.normal(size=clusters)[codes]
 
         def answer(
@@ -132,7 +138,7 @@ def planted_draw(
         answer("slot-paraphrase", gold, -0.5, 0.4)
         for turn in range(1, OPTIONS):
             answer(f"rotation-{turn}", (gold + turn) % OPTIONS, 0.0, 0.3)
-    return PlantedDraw(codes, tuple(forms))
+    return PlantedDraw(codes, tuple(forms), later & fresh)
 
 
 @lru_cache(maxsize=64)
@@ -146,6 +152,7 @@ def planted_answers(
     skewed: bool = True,
     together: float = 0.4,
     models: tuple[str, ...] = MODELS,
+    fresh: bool = False,
 ) -> ScoreTables:
     draw = planted_draw(
         seed,
@@ -156,12 +163,14 @@ def planted_answers(
         skewed=skewed,
         together=together,
         models=models,
+        fresh=fresh,
     )
     letters = pl.concat_list([pl.lit(letter) for letter in _LETTERS.tolist()])
     answers = pl.concat([_frame(form) for form in draw.forms]).with_columns(
         letters.alias("options")
     )
-    return ScoreTables("planted", _items(draw.codes), no_scores(), answers=answers)
+    items = _items(draw.codes, draw.later)
+    return ScoreTables("planted", items, no_scores(), answers=answers)
 
 
 def _chances(
@@ -214,9 +223,14 @@ def _frame(form: PlantedForm) -> pl.DataFrame:
     )
 
 
-def _items(codes: NDArray[np.int64]) -> pl.DataFrame:
+def _items(codes: NDArray[np.int64], later: NDArray[np.bool_]) -> pl.DataFrame:
     n = len(codes)
-    kinds = np.where(np.arange(n) % 3 == 0, '{"category": "count"}', '{"category": "colour"}')
+    kinds = np.where(np.arange(n) % 3 == 0, "count", "colour")
+    origins = np.where(later, "fresh", "public")
+    metadata = [
+        json.dumps({"category": kind, "origin": origin})
+        for kind, origin in zip(kinds.tolist(), origins.tolist(), strict=True)
+    ]
     whole = pl.DataFrame(empty_table("items"))
     return pl.concat(
         [
@@ -226,7 +240,7 @@ def _items(codes: NDArray[np.int64]) -> pl.DataFrame:
                     "benchmark_id": [f"item{place:05d}" for place in range(n)],
                     "position": np.arange(n),
                     "cluster": [f"image{code:04d}" for code in codes],
-                    "metadata": kinds,
+                    "metadata": metadata,
                 }
             ),
         ],

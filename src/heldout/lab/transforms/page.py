@@ -9,29 +9,32 @@ from pathlib import Path
 
 from heldout.errors import InputError, percent
 from heldout.lab.transforms.result import AreaEstimate, CountedRate, TransformRates, TransformStudy
-from heldout.report import Curve, OperatingPoint, radar_chart, roc_chart, standalone
+from heldout.report import Curve, OperatingPoint, RateBar, rate_chart, roc_chart, standalone
 from heldout.store import write_atomic, write_json
 
-# The study's two figures, as in the seed: R@1 around a circle, ROC with the operating points.
+# The study's two figures, as in the seed: R@1 by transform, ROC with the operating points.
 
 
-def recall_radar(studies: Sequence[TransformStudy]) -> str:
-    """One polygon per encoder, one more per cascade; axes are the transforms all of them share."""
-    axes = [
+def recall_figure(studies: Sequence[TransformStudy]) -> str:
+    """One dot per encoder, one more per cascade; rows are the transforms all of them share."""
+    rows = [
         entry.name
         for entry in studies[0].transforms
         if all(any(e.name == entry.name for e in study.transforms) for study in studies)
     ]
-    values: dict[str, list[float]] = {}
-    for study in studies:
-        entries = [study.measured(name) for name in axes]
-        label = study_label(study, studies)
-        values[label] = [entry.recall_at_1.value or 0.0 for entry in entries]
-        if study.judge:
-            values[f"{label} + {study.judge}"] = [
-                (entry.verified.found.value or 0.0) if entry.verified else 0.0 for entry in entries
-            ]
-    return standalone(radar_chart(axes, values))
+    dots = []
+    for name in rows:
+        for study in studies:
+            entry, label = study.measured(name), study_label(study, studies)
+            dots.append(RateBar(name, entry.recall_at_1.value or 0.0, series=label))
+            if study.judge:
+                share = (entry.verified.found.value or 0.0) if entry.verified else 0.0
+                dots.append(RateBar(name, share, series=f"{label} + {study.judge}"))
+    title, label = (
+        "Copies found, by transform",
+        "share of copies that are nearest, or called copies",
+    )
+    return standalone(rate_chart(dots, title=title, label=label))
 
 
 def roc_figure(study: TransformStudy) -> str:
@@ -82,7 +85,7 @@ def write_studies(
     """``transforms.md``, its figures, ``transforms.csv`` and ``transforms.json`` in ``folder``."""
     if not studies:
         raise InputError("there is no study to write")
-    figures = {"transforms-recall.svg": recall_radar(studies)}
+    figures = {"transforms-recall.svg": recall_figure(studies)}
     figures |= {_roc_name(index): roc_figure(study) for index, study in enumerate(studies)}
     for name, figure in figures.items():
         write_atomic(folder / "figures" / name, figure)

@@ -121,6 +121,13 @@ def _jpeg(image: Image.Image, quality: int) -> Image.Image:
         return stored.convert(image.mode)
 
 
+def _toned(image: Image.Image, gamma: float, gain: float, offset: float) -> Image.Image:
+    """All channels through one tone curve; what leaves the range is clipped."""
+    levels = 255 * (gain * (np.arange(256) / 255) ** gamma + offset)
+    curve = np.clip(np.rint(levels), 0, 255).astype(int).tolist()
+    return image.point(curve * len(image.getbands()))
+
+
 def _turn(image: Image.Image, quarter: Image.Transpose) -> Image.Image:
     return image.transpose(quarter)
 
@@ -178,6 +185,15 @@ def _table() -> dict[str, Transform]:
             f"brightness in {colour} alone",
             _Plain(functools.partial(_coloured, channel=channel)),
         )
+    for name, description, gamma, gain, offset in (
+        ("gamma-0.5", "gamma of 0.5, lighter", 0.5, 1.0, 0.0),
+        ("gamma-2", "gamma of 2, darker", 2.0, 1.0, 0.0),
+        ("bright", "30 % brighter, highlights clipped", 1.0, 1.3, 0.0),
+        ("contrast", "contrast 1.5 times, both ends clipped", 1.0, 1.5, -0.25),
+    ):
+        curve = functools.partial(_toned, gamma=gamma, gain=gain, offset=offset)
+        add(name, "tone", description, _Plain(curve))
+    add("equalize", "tone", "histogram equalised", _Plain(ImageOps.equalize))
     for degrees in (90, 180, 270):
         quarter = Image.Transpose[f"ROTATE_{degrees}"]
         add(

@@ -134,7 +134,8 @@ def _until(date: str) -> float:
 MODELS = "/models"
 _JSON = "application/json"
 _ROUTES = re.compile(r"/(?:chat/completions|completions|models|images/edits)$")
-_AGAIN = {408, 425, 429, 500, 502, 503, 504}
+_TOO_MANY = 429
+_AGAIN = {408, 425, _TOO_MANY, 500, 502, 503, 504}
 _LOOK_SECONDS = 0.5  # a signal that another thread received is seen no later than that
 _LAST_SECONDS = 3.0  # for replies under way at an interrupt: they are paid for
 _QUOTED = 300  # characters of a server's error that are quoted
@@ -277,18 +278,32 @@ class Connection:
         """The error that a failed answer means, if no further attempt is made."""
         status, text = answer.status, self._error_text(answer)
         if status in (401, 403):
-            return EndpointError(
-                f"{self.place(path)} refuses the key (status {status}): name the environment variable "
-                f"that holds it with the setting {self.setting('api_key_env')}"
-            )
+            return EndpointError(f"{self.place(path)} {self._about_key(status, text)}")
         if 300 <= status < 400:
             return EndpointError(
                 f"{self.place(path)} redirects elsewhere (status {status}): give the final address"
             )
         if status in _AGAIN and status < 500:
             problem = f"status {status}: {text}"
-            return UnansweredError(self._gave_up(path, problem), f"{problem} in {self._often}")
+            why = "Is the server running?"
+            if status == _TOO_MANY:
+                slower = f"Ask more slowly: the setting {self.setting('requests_per_second')}"
+                why = f"{slower}, or a smaller {self.setting('concurrency')}."
+            return UnansweredError(self._gave_up(path, problem, why), f"{problem} in {self._often}")
         return RefusedError(status, text)
+
+    def _about_key(self, status: int, text: str) -> str:
+        """A key that is missing and a key that is wrong are different errors."""
+        setting = self.setting("api_key_env")
+        if not self.api_key:
+            return (
+                f"asks for a key (status {status}): name the environment variable that holds it with the "
+                f"setting {setting}"
+            )
+        return (
+            f"refuses the key that was given (status {status}: {text}): is it the key of this server, still "
+            f"valid, and allowed to use this model? The setting {setting} names the variable that holds it"
+        )
 
     def _parsed(self, data: bytes | bytearray) -> Any:
         try:

@@ -211,6 +211,7 @@ class PixelAgreement:
     query_overlap: float
     candidate_overlap: float
     apart: float = 255.0  # grey levels between the two where they differ most; 255 unless measured
+    toned: bool = False  # one was brought to the tone of the other through a curve
 
 
 NOTHING = PixelAgreement(0.0, 1.0, 1.0, 1.0, 0.0, 0, 0.0, False, 1.0, 0.0, 0.0, 0.0, 0.0)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from PIL import Image
 
-from heldout.corpus import Corpus, CorpusItem, Shard, read_items
+from heldout.corpus import Corpus, CorpusItem, EmbeddingCorpus, Shard, read_items
 from heldout.engine import usable_cores
 from heldout.errors import InputError
 from heldout.image import (
@@ -260,10 +260,33 @@ class SavedEmbeddings:
 
 
 @dataclass(frozen=True, slots=True)
+class NumberedIds(Sequence[str]):
+    """``name/0``, ``name/1``, …: ids of items that are named by their row, written when they are asked for."""
+
+    name: str
+    count: int
+
+    def __len__(self) -> int:
+        return self.count
+
+    @overload
+    def __getitem__(self, place: int) -> str: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[str]: ...
+    def __getitem__(self, place: int | slice) -> str | Sequence[str]:
+        if isinstance(place, slice):
+            rows = range(self.count)[place]
+            if rows == range(len(rows)):
+                return NumberedIds(self.name, len(rows))
+            return [f"{self.name}/{row}" for row in rows]
+        return f"{self.name}/{range(self.count)[place]}"
+
+
+@dataclass(frozen=True, slots=True)
 class RowOrigins:
     """Of which picture each row of a matrix is, and of which part of it."""
 
-    ids: list[str]  # per item
+    ids: Sequence[str]  # per item
     digests: list[str]  # per item, of native pixels; "" if unknown
     items: NDArray[np.int64]  # per row
     parts: NDArray[np.int64]  # per row, 0 for the whole picture
@@ -287,10 +310,8 @@ class SavedShard:
 
     def described(self, rows: int) -> RowOrigins:
         """What the ``rows`` rows are of. Somebody else's are pictures, each named by its place."""
-        name = self.corpus_name or Path(self.matrix).name
-        places = [f"{name}/{row}" for row in range(rows)]
-        everything = np.arange(rows)
-        plain = RowOrigins(places, [""] * rows, everything, np.zeros(rows, np.int64))
+        plain = numbered_rows(self.corpus_name or Path(self.matrix).name, rows)
+        places, everything = plain.ids, plain.items
         if self.metadata is None:
             return plain
         try:
@@ -310,6 +331,31 @@ class SavedShard:
         ids = places if self.corpus_name else table.column("id").to_pylist()
         digests = [digest or "" for digest in table.column("digest").to_pylist()[:count]]
         return RowOrigins(ids[:count], digests, items, parts)
+
+
+@dataclass(frozen=True, slots=True)
+class CorpusRows:
+    """The rows of one shard as the corpus itself gives them, wherever they come from."""
+
+    corpus: EmbeddingCorpus
+    shard: Shard
+
+    @property
+    def metadata(self) -> None:
+        """There is no file of descriptions."""
+
+    def rows(self) -> NDArray[Any]:
+        return self.corpus.embeddings(self.shard)
+
+    def described(self, rows: int) -> RowOrigins:
+        return numbered_rows(self.shard.id, rows)
+
+
+def numbered_rows(name: str, rows: int) -> RowOrigins:
+    """Rows of pictures of which nothing is known but their places."""
+    return RowOrigins(
+        NumberedIds(name, rows), [""] * rows, np.arange(rows), np.zeros(rows, np.int64)
+    )
 
 
 def open_matrix(path: Path) -> NDArray[Any]:

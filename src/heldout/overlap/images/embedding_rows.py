@@ -28,6 +28,7 @@ from heldout.overlap.images.embeddings import (
     of_benchmark,
     opened,
     read_sheet,
+    runs_a_model,
 )
 from heldout.overlap.images.encoder import TEXTS, Encoder
 from heldout.store import Run, ShardResult, Stage, write_table
@@ -96,7 +97,8 @@ def embed_benchmark(
                 else:
                     step(len(task.pictures))
 
-        for outcome in engine.map(functools.partial(embed_views, spec), to_do()):
+        look = functools.partial(embed_views, spec)
+        for outcome in engine.map(look, to_do(), on_gpu=runs_a_model(spec)):
             if outcome.value is None:
                 raise InputError(
                     f"{benchmark.name} could not be embedded by '{encoder.identity}': {outcome.error}"
@@ -135,7 +137,7 @@ def benchmark_pictures(run: Run, identity: str | None = None) -> BenchmarkEmbedd
 
 
 def _gathered(stage: Stage, encoder: Encoder) -> Queries:
-    tables = [pq.read_table(path) for path in stage.parts("queries")]
+    tables = list(stage.parts("queries"))
     rows = [_rows(table) for table in tables]
     empty = np.zeros((0, encoder.dimension), np.float32)
     return Queries(
@@ -293,7 +295,7 @@ def _encoded(
     parts = (
         [matrices[index] for index in sorted(matrices)]
         if stage is None
-        else [_matrix(pq.read_table(path)) for path in stage.parts(_TABLE)]
+        else [_matrix(table) for table in stage.parts(_TABLE)]
     )
     rows = np.concatenate([np.zeros((0, dimension), np.float32), *parts])
     if len(rows) != len(things):

@@ -23,6 +23,7 @@ from heldout.engine import Engine, map_salvaged, progress
 from heldout.errors import InputError, blame_the_machine
 from heldout.image import PIXEL_DIGEST
 from heldout.overlap.images.embed import (
+    CorpusRows,
     SavedEmbeddings,
     SavedShard,
     ShardEmbeddings,
@@ -36,6 +37,7 @@ from heldout.overlap.images.embed import (
 )
 from heldout.overlap.images.encoder import Encoder, open_encoder, parts, require_same
 from heldout.overlap.images.salvage import ShardSalvage
+from heldout.overlap.part import WHOLE, Part
 from heldout.remote import located
 from heldout.store import FAILED, MAY_PASS, Dropped, Run, exclusive, write_json
 
@@ -228,7 +230,7 @@ class EmbeddedCorpus:
 
     identity: str
     shards: dict[int, Shard] = field(default_factory=dict)
-    saved: dict[int, SavedShard] = field(default_factory=dict)
+    saved: dict[int, SavedShard | CorpusRows] = field(default_factory=dict)
     embedded: int = 0  # shards that were embedded now; the others were there
     failed: dict[str, str] = field(default_factory=dict)
     dropped: list[Dropped] = field(default_factory=list)  # lost with their worker or by an error
@@ -242,15 +244,16 @@ def embed_corpus(
     engine: Engine,
     *,
     place: Path | None = None,
+    part: Part = WHOLE,
     quiet: bool = False,
 ) -> EmbeddedCorpus:
-    """The rows of ``corpus``, in the run folder or in ``place``, where other runs find them.
+    """The rows of ``corpus``, or of a part of it, in the run folder or in ``place``, where other runs find them.
 
     ``spec`` is how the user named ``encoder``: workers open it themselves.
     """
     folder = of_corpus(run, corpus.name, encoder.identity)
     if isinstance(corpus, EmbeddingCorpus):
-        result = _already_embedded(corpus, encoder)
+        result = _already_embedded(corpus, encoder, part)
     else:
         saved = SavedEmbeddings(encoder.identity, encoder.dimension)
         store = (
@@ -258,14 +261,21 @@ def embed_corpus(
             if place is None
             else EmbeddingStore.within(place, corpus, saved)
         )
-        result = _embed(corpus, spec, encoder, store, engine, quiet)
+        result = _embed(corpus, spec, encoder, store, engine, part, quiet)
         store.sweep()
-    write_sheet(folder / SHEET, encoder.identity, list(result.saved.values()))
+    files = [saved for saved in result.saved.values() if isinstance(saved, SavedShard)]
+    write_sheet(folder / SHEET, encoder.identity, files)
     return result
 
 
 def _embed(
-    corpus: Corpus, spec: str, encoder: Encoder, store: EmbeddingStore, engine: Engine, quiet: bool
+    corpus: Corpus,
+    spec: str,
+    encoder: Encoder,
+    store: EmbeddingStore,
+    engine: Engine,
+    part: Part,
+    quiet: bool,
 ) -> EmbeddedCorpus:
     result = EmbeddedCorpus(encoder.identity)
 
@@ -275,10 +285,10 @@ def _embed(
         return ShardEmbeddings(encoder.identity, rows=nothing, dropped=[dropped])
 
     title = f"embedding {corpus.name}"
-    with progress(title, corpus.count_shards(), "shards", disabled=quiet) as step:
+    with progress(title, part.count_shards(corpus), "shards", disabled=quiet) as step:
 
         def to_do() -> Iterator[Shard]:
-            for shard in corpus.shards():
+            for shard in part.shards(corpus):
                 result.shards[shard.index] = shard
                 if store.plan(shard):
                     yield shard
@@ -287,7 +297,7 @@ def _embed(
 
         work = functools.partial(embed_with_parts, spec, corpus)
         salvage = ShardSalvage(corpus, of_lost, join_embedded)
-        for outcome in map_salvaged(engine, work, to_do(), salvage):
+        for outcome in map_salvaged(engine, work, to_do(), salvage, on_gpu=runs_a_model(spec)):
             if outcome.value is None:
                 result.failed[outcome.task.id] = outcome.error or "no result"
             else:
@@ -296,7 +306,7 @@ def _embed(
                 store.save(outcome.task, outcome.value)
                 result.embedded += 1
             step()
-    result.saved = store.shards()
+    result.saved = dict(store.shards())
     return result
 
 
@@ -305,16 +315,27 @@ def embed_with_parts(spec: str, corpus: Corpus, shard: Shard) -> ShardEmbeddings
     return embed_shard(corpus, shard, opened(spec), parts=parts)
 
 
+def runs_a_model(spec: str) -> bool:
+    """Whether an encoder is a network, which a GPU makes faster."""
+    return spec.partition(":")[0] != "pixels"
+
+
 @functools.lru_cache(maxsize=1)
 def opened(spec: str) -> Encoder:
     return open_encoder(spec)  # once per worker, not once per shard
 
 
-def _already_embedded(corpus: EmbeddingCorpus, encoder: Encoder) -> EmbeddedCorpus:
+def _already_embedded(corpus: EmbeddingCorpus, encoder: Encoder, part: Part) -> EmbeddedCorpus:
     """A corpus that is embeddings: its rows are used as they lie, if they are of this encoder."""
     result = EmbeddedCorpus(encoder.identity)
+    own = getattr(corpus, "encoder", None)
+    if own is not None:  # a corpus that gives its rows itself says whose they are
+        require_same(str(own), encoder.identity)
+        result.shards = {shard.index: shard for shard in part.shards(corpus)}
+        result.saved = {index: CorpusRows(corpus, shard) for index, shard in result.shards.items()}
+        return result
     whose: dict[Path, SavedEmbeddings | None] = {}
-    for shard in corpus.shards():
+    for shard in part.shards(corpus):
         matrix, metadata = shard.payload
         folder = located(matrix).parent
         for place in (folder, folder.parent):

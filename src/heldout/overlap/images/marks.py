@@ -22,12 +22,15 @@ from heldout.overlap.images.agreement import (
     without_margin,
 )
 from heldout.overlap.images.features import Floats
+from heldout.overlap.images.shades import is_shaded
 from heldout.overlap.images.tone import in_tone_of, tone_line
 
 STRONG = 24.0  # grey levels that no compression changes
 WEAK = 7.0  # where it continues what is strong, it belongs to the mark, too
 OPAQUE = 0.15  # share of the frame that opaque marks may cover
 VEILED = 0.3  # … and veils: what they cover is still compared
+SHOWN = 6.0  # grey levels a pixel, from which on an edge is something shown
+HIDDEN = 0.5  # share of such edges that opaque marks may cover
 ONE_SIDED = 0.97
 ONE_COLOUR = 0.8
 LARGE_PIECE = 0.1  # of all that differs
@@ -64,11 +67,9 @@ EDITED = 2.5  # grey levels that show there
 # Grey levels, above which a picture without grain was resized or turned: it may lie a fraction of a pixel off.
 EXACT = 0.05
 GRAIN = 12.0  # times what most of the textured pixels differ by, a mark differs by more
-SOFT = 8.0  # pixels: what is softer than this has no edge, as an opacity on a film
 SHADED = 6.5  # grey levels by which a copy is nowhere lighter or darker than one tone curve says
 SHADED_CHANGE = 2.0  # times what the picture changed as a whole: sharpening moves light, too
-SHADED_PIXELS = 60
-HATS = 9  # knots of the tone curve that shades are compared through
+SHADED_TONED = 1.7  # times that, where a tone curve made the steps of compression larger
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,7 +104,9 @@ def without_marks(cv2: Any, frame: Frame, inverted: bool) -> PixelAgreement | No
     if cleaned is None or cleaned.worst > 0 or cleaned.marked > 0:
         corner = _in_corner(cv2, difference, frame.inside)
         if corner is not None:
-            return _without_label(cv2, frame, mask, corner, whole)
+            labelled = _without_label(cv2, frame, mask, corner, whole)
+            elsewhere = int((difference.strong & ~corner.near).sum()) >= ALTERED_PIXELS
+            return replace(labelled, worst=max(labelled.worst, float(elsewhere)))
     return cleaned
 
 
@@ -145,7 +148,7 @@ def _without_letters(
             cleaned[core] = (marked[core] - veil[1]) / veil[0]
             faint = _is_faint_veil(marked, clean, *veil) & ~near
             cleaned[faint] = clean[faint]
-        elif not hidden and not lettered:
+        elif (not hidden and not lettered) or _hides_most(cv2, clean, mask, near):
             continue
         covering = veil is None and not lettered
         agreement = _compared(cv2, cleaned, clean, mask, mask & ~near, steps, whole)
@@ -153,6 +156,12 @@ def _without_letters(
             return replace(agreement, worst=whole.worst, marked=share)
         return replace(agreement, veiled=share)
     return None
+
+
+def _hides_most(cv2: Any, clean: Floats, mask: NDArray[np.bool_], near: NDArray[np.bool_]) -> bool:
+    """Whether too little of what the picture shows is left to be compared: then nothing is proven."""
+    shown = mask & (_steepness(cv2, clean) >= SHOWN)
+    return float(near[shown].mean()) > HIDDEN if shown.any() else False
 
 
 def _without_label(
@@ -353,8 +362,11 @@ def is_untouched(cv2: Any, frame: Frame, inverted: bool) -> bool:
     return mask.sum() >= 256 and _grain(cv2, frame.query, theirs, mask) <= UNTOUCHED
 
 
-def is_altered(cv2: Any, frame: Frame, inverted: bool) -> bool:
-    """Whether some spot shows something else: a copy is explained everywhere but for compression."""
+def is_altered(cv2: Any, frame: Frame, inverted: bool, toned: bool = False) -> bool:
+    """Whether some spot shows something else: a copy is explained everywhere but for compression.
+
+    ``toned``: one was brought to the tone of the other, and with it what compression had left of it.
+    """
     theirs = 255.0 - frame.candidate if inverted else frame.candidate
     mask = without_margin(cv2, frame.inside)
     if mask.sum() < 256:
@@ -367,7 +379,8 @@ def is_altered(cv2: Any, frame: Frame, inverted: bool) -> bool:
     if _is_altered(cv2, in_tone_of(theirs, frame.query, mask), frame.query, mask):
         return True
     changed = float(np.percentile(np.abs(theirs - frame.query)[mask], 90))
-    return _is_shaded(cv2, theirs, frame.query, mask, max(SHADED, SHADED_CHANGE * changed))
+    least = SHADED * (SHADED_TONED if toned else 1.0)
+    return is_shaded(cv2, theirs, frame.query, mask, max(least, SHADED_CHANGE * changed))
 
 
 def levels_apart(cv2: Any, frame: Frame, inverted: bool) -> float:
@@ -416,58 +429,6 @@ def _is_altered(cv2: Any, first: Floats, second: Floats, mask: NDArray[np.bool_]
         return False
     bar = max(ALTERED, ALTERED_NOISE * float(np.median(spots)))
     return float(np.partition(spots, -ALTERED_PIXELS)[-ALTERED_PIXELS]) > bar
-
-
-def _is_shaded(
-    cv2: Any, first: Floats, second: Floats, mask: NDArray[np.bool_], bar: float
-) -> bool:
-    """Whether some place is lighter or darker without an edge: detail alone does not show it."""
-    left = np.minimum(
-        _unexplained_shade(cv2, first, second, mask), _unexplained_shade(cv2, second, first, mask)
-    )
-    return float(np.partition(left, -SHADED_PIXELS)[-SHADED_PIXELS]) > bar
-
-
-def _unexplained_shade(
-    cv2: Any, target: Floats, source: Floats, mask: NDArray[np.bool_]
-) -> NDArray[np.float64]:
-    """Grey levels of the softened target that one tone curve and one blur of the source leave."""
-    inside = mask.astype(np.float32)
-
-    def soft(values: Floats, sigma: float = SOFT) -> NDArray[np.float64]:
-        weight = np.maximum(_soft(cv2, inside, sigma), 1e-3)
-        return np.asarray((_soft(cv2, values * inside, sigma) / weight)[mask], np.float64)
-
-    places = source / np.float32(255.0 / (HATS - 1))
-    hats = [np.maximum(0, 1 - np.abs(places - np.float32(knot))) for knot in range(HATS)]
-    near = soft(source)
-    parts = [*(soft(hat) for hat in hats), (soft(source, 1.5 * SOFT) - near) / 64.0]
-    columns = np.stack(parts + _nudges(cv2, source, inside, mask), 1)
-    wanted = soft(target) - near
-    left = np.abs(wanted)
-    kept = np.arange(0, len(wanted), 5)
-    for _ in range(3):
-        some = columns[kept]
-        normal = some.T @ some + 1e-4 * len(kept) * np.eye(some.shape[1])
-        left = np.abs(wanted - columns @ np.linalg.solve(normal, some.T @ wanted[kept]))
-        kept = np.flatnonzero(left <= np.percentile(left[::5], 85))[::4]
-    return np.asarray(left)
-
-
-def _nudges(
-    cv2: Any, source: Floats, inside: Floats, mask: NDArray[np.bool_]
-) -> list[NDArray[np.float64]]:
-    """What the softened source changes by where it is laid a little off: six ways to move a plane."""
-    weight = np.maximum(_soft(cv2, inside, SOFT), 1e-3)
-    down, across = (_soft(cv2, slope * inside, SOFT) / weight for slope in np.gradient(source))
-    height, width = source.shape
-    y, x = (axis[mask] for axis in np.mgrid[-1 : 1 : height * 1j, -1 : 1 : width * 1j])
-    slopes = (np.asarray(slope[mask], np.float64) for slope in (across, down))
-    return [slope * place for slope in slopes for place in (np.ones_like(x), x, y)]
-
-
-def _soft(cv2: Any, values: Floats, sigma: float) -> Floats:
-    return np.asarray(cv2.GaussianBlur(values, (0, 0), sigma))
 
 
 def _steepness(cv2: Any, picture: Floats) -> Floats:

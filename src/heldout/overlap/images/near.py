@@ -14,12 +14,14 @@ from numpy.typing import NDArray
 from heldout.benchmark import Benchmark
 from heldout.corpus import Corpus, EmbeddingCorpus
 from heldout.engine import Engine, progress
-from heldout.overlap.images.embed import RowOrigins, SavedShard
+from heldout.overlap.images.embed import CorpusRows, RowOrigins, SavedShard
 from heldout.overlap.images.embedding_rows import Queries, embed_benchmark
 from heldout.overlap.images.embeddings import embed_corpus
 from heldout.overlap.images.encoder import WHOLE, Aspect, Encoder, open_encoder
 from heldout.overlap.images.join import Hits, Needed, exact_similarity, select
 from heldout.overlap.images.join_index import JoinIndex
+from heldout.overlap.part import WHOLE as WHOLE_CORPUS
+from heldout.overlap.part import Part
 from heldout.overlap.settings import NEAREST, Bounds
 from heldout.store import Dropped, Run, ShardResult, Stage, dropped_table, make_table
 
@@ -68,7 +70,7 @@ class NeighbourTask:
     """One shard's saved rows, or where the worker does not see this disk, what they say."""
 
     index: int
-    saved: SavedShard
+    saved: SavedShard | CorpusRows
     by_value: tuple[NDArray[Any], RowOrigins] | None = None
 
     def load(self) -> tuple[NDArray[Any], RowOrigins]:
@@ -88,9 +90,9 @@ def neighbours_in(index: NeighbourIndex, task: NeighbourTask) -> ShardResult:
     most = int(np.bincount(about.items[cut]).max()) if len(cut) else 0
     candidates: list[dict[str, Any]] = []
     unusable: set[str] = set()
-    shown_by: dict[int, list[int]] = {}
-    for item, lead in enumerate(first.tolist()):
-        shown_by.setdefault(lead, []).append(item)
+    shown_by: dict[int, list[int]] = {}  # of pictures that several items show
+    for item in np.flatnonzero(first != np.arange(len(first))).tolist():
+        shown_by.setdefault(int(first[item]), [int(first[item])]).append(item)
     for queries in index.aspects:
         needed = _Needed(queries, index.nearest, about)
         parts = [_scan(queries.join, queries.aspect, rows, whole, needed)]
@@ -107,7 +109,7 @@ def neighbours_in(index: NeighbourIndex, task: NeighbourTask) -> ShardResult:
                 "shard": task.index,
             }
             for lead, best in _best_pairs(index, queries, rows, about, parts)
-            for item in shown_by[lead]
+            for item in shown_by.get(lead, (lead,))
         ]
     return ShardResult(
         tables={
@@ -125,6 +127,8 @@ def neighbours_in(index: NeighbourIndex, task: NeighbourTask) -> ShardResult:
 
 def _first_items(about: RowOrigins) -> NDArray[np.int64]:
     """Per item, the first item that shows the same picture: only that one is compared."""
+    if not any(about.digests):
+        return np.arange(len(about.digests))
     seen: dict[str, int] = {}
     first = [
         seen.setdefault(digest or f"item {item}", item) for item, digest in enumerate(about.digests)
@@ -289,7 +293,9 @@ class NearSearcher:
     def takes(self, corpus: Corpus) -> bool:
         return self.near.named or not isinstance(corpus, EmbeddingCorpus)
 
-    def search(self, corpus: Corpus, folder: str, settings: dict[str, Any]) -> Neighbours:
+    def search(
+        self, corpus: Corpus, folder: str, settings: dict[str, Any], part: Part = WHOLE_CORPUS
+    ) -> Neighbours:
         """Two stages over the corpus: its rows, which outlive the question, and who is near."""
         near, engine = self.near, self.engine
         rows = embed_corpus(
@@ -299,6 +305,7 @@ class NearSearcher:
             self.run,
             engine,
             place=near.embeddings,
+            part=part,
             quiet=self.quiet,
         )
         settings = {
@@ -318,8 +325,8 @@ class NearSearcher:
                 for index, saved in rows.saved.items():
                     if stage.plan(index, rows.shards[index].key):
                         task = NeighbourTask(index, saved)
-                        # Only workers on this machine see its disk.
-                        seen = engine.name == "local"
+                        # Only workers on this machine see its disk; a corpus is read everywhere.
+                        seen = engine.name == "local" or isinstance(corpus, EmbeddingCorpus)
                         yield task if seen else replace(task, by_value=task.load())
                     else:
                         step()

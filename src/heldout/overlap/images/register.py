@@ -17,6 +17,7 @@ from heldout.overlap.images.agreement import (
     compare,
     geometry,
     lay,
+    without_margin,
 )
 from heldout.overlap.images.features import (
     Hypothesis,
@@ -28,6 +29,7 @@ from heldout.overlap.images.features import (
 )
 from heldout.overlap.images.marks import is_altered, is_untouched, levels_apart, without_marks
 from heldout.overlap.images.registration import IDENTITY, Registration, Rows
+from heldout.overlap.images.tone import through_tone_curve
 from heldout.overlap.images.transform_words import (
     CHANGED,
     SAID_OF_THE_SAME,
@@ -44,6 +46,9 @@ SKETCH = 0.4  # correlation of the frames' detail that makes pixels worth compar
 CERTAIN = 0.05  # residual below which nothing better is looked for
 REFINABLE = 0.25  # correlation of detail without which pulling at the warp is no use
 SETTLED = 0.9995  # … with which they lie where they should, whatever differs elsewhere
+NEARLY_EXACT = (
+    0.02  # by which turn and scale of a warp may be off a flip or a turn by whole quarters
+)
 BEYOND = 1.2  # times a panel's overlap, from which on the pictures go on beyond it
 MARKABLE = 0.35  # correlation of detail without which marks are not what differs
 
@@ -155,20 +160,57 @@ def _aligned(cv2: Any, query: PictureFeatures, candidate: PictureFeatures) -> Al
         if best[2].residual >= CERTAIN and REFINABLE <= best[2].detail < SETTLED:
             refined = _refined(cv2, query, candidate, *best[:2])
             best = min((best, *refined), key=_unlike)
+        snapped = _snapped(cv2, query, candidate, best)
+        untouched = snapped is not None
+        best = snapped or best
     hypothesis, frame, agreement = best
     if agreement.detail >= MARKABLE or untouched:
-        altered = is_altered(cv2, frame, hypothesis.inverted)
-        cleaned = None
-        if altered or agreement.worst > CHANGED:
-            cleaned = without_marks(cv2, frame, hypothesis.inverted)
-        if cleaned is not None and cleaned.residual < CERTAIN:
-            agreement = cleaned
-        elif altered:
-            agreement = replace(agreement, worst=1.0)
+        plain = _without_marks(cv2, frame, hypothesis.inverted, agreement)
+        if not untouched and not _is_explained(plain):
+            toned = _in_one_tone(cv2, frame, hypothesis.inverted, agreement)
+            if toned is not None:
+                frame, agreement = toned
+                plain = _without_marks(cv2, frame, hypothesis.inverted, agreement)
+        agreement = plain
     if agreement.correlation >= CLOSE_CORRELATION and agreement.detail >= DOUBTFUL_DETAIL:
         agreement = replace(agreement, apart=levels_apart(cv2, frame, hypothesis.inverted))
     warp = candidate.to_native @ hypothesis.warp @ np.linalg.inv(query.to_native)
     return Alignment(warp / warp[2, 2], hypothesis.inverted, hypothesis.inliers, agreement)
+
+
+def _without_marks(
+    cv2: Any, frame: Frame, inverted: bool, agreement: PixelAgreement
+) -> PixelAgreement:
+    """The agreement with marks set aside; ``worst`` is 1 where something else was changed."""
+    altered = is_altered(cv2, frame, inverted, agreement.toned)
+    cleaned = None
+    if altered or agreement.worst > CHANGED:
+        cleaned = without_marks(cv2, frame, inverted)
+    if cleaned is not None and cleaned.residual < CERTAIN:
+        return replace(cleaned, toned=agreement.toned)
+    return replace(agreement, worst=1.0) if altered else agreement
+
+
+def _is_explained(agreement: PixelAgreement) -> bool:
+    return agreement.residual < CERTAIN and agreement.worst <= CHANGED and not agreement.marked
+
+
+def _in_one_tone(
+    cv2: Any, frame: Frame, inverted: bool, agreement: PixelAgreement
+) -> tuple[Frame, PixelAgreement] | None:
+    """With one of the two in the tone of the other, where that explains more: either may be clipped."""
+    theirs = 255.0 - frame.candidate if inverted else frame.candidate
+    mask = without_margin(cv2, frame.inside)
+    if mask.sum() < 256:
+        return None
+    toned = []
+    if (candidate := through_tone_curve(theirs, frame.query, mask)) is not None:
+        toned.append(replace(frame, candidate=255.0 - candidate if inverted else candidate))
+    if (query := through_tone_curve(frame.query, theirs, mask)) is not None:
+        toned.append(replace(frame, query=query))
+    rivals = [(rival, replace(compare(cv2, rival, inverted), toned=True)) for rival in toned]
+    best = min(rivals, key=lambda rival: rival[1].residual, default=None)
+    return best if best is not None and best[1].residual < agreement.residual else None
 
 
 def _unlike(tried: tuple[Hypothesis, Frame, PixelAgreement]) -> float:
@@ -206,6 +248,31 @@ def _refined(
     nudge = np.vstack([correction.astype(np.float64), [0.0, 0.0, 1.0]])
     warp = start.warp @ frame.to_query @ nudge @ np.linalg.inv(frame.to_query)
     return _tried(cv2, query, candidate, replace(start, warp=warp))
+
+
+def _snapped(
+    cv2: Any,
+    query: PictureFeatures,
+    candidate: PictureFeatures,
+    start: tuple[Hypothesis, Frame, PixelAgreement],
+) -> tuple[Hypothesis, Frame, PixelAgreement] | None:
+    """The same by whole pixels, if they are the same pixels: a crop that nobody resized or compressed."""
+    hypothesis, frame, _ = start
+    linear = hypothesis.warp[:2, :2]
+    exact = np.rint(linear)
+    if np.abs(linear - exact).max() > NEARLY_EXACT or abs(np.linalg.det(exact)) != 1:
+        return None
+    rows, columns = np.nonzero(frame.inside)
+    middle = frame.to_query @ np.array([columns.mean(), rows.mean(), 1.0])
+    middle = middle / middle[2]
+    reached = hypothesis.warp @ middle
+    warp = np.eye(3)
+    warp[:2, :2] = exact
+    warp[:2, 2] = np.rint(reached[:2] / reached[2] - exact @ middle[:2])
+    for moved in _tried(cv2, query, candidate, replace(hypothesis, warp=warp)):
+        if is_untouched(cv2, moved[1], hypothesis.inverted):
+            return moved
+    return None
 
 
 def _moved(x: float, y: float) -> Warp:
@@ -253,7 +320,7 @@ CLOSE = 20.0  # grey levels, at no dozen of pixels more
 CLOSE_OVERLAP = 0.9
 CLOSE_CONTRAST = 20.0
 IN_PART = "agrees in part"
-RULES = "registration-4"  # verdicts of other rules are other verdicts
+RULES = "registration-5"  # verdicts of other rules are other verdicts
 BLANK = 2.0  # contrast, in grey levels, below which a picture shows nothing
 
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from heldout.corpus import Corpus, Shard, read_items
 from heldout.engine import PIECES, Engine
@@ -58,8 +57,8 @@ class VerifyTask:
 
 
 def candidate_rows(stage: Stage) -> Iterator[dict[str, Any]]:
-    for path in stage.parts("candidates"):
-        yield from pq.read_table(path).to_pylist()
+    for table in stage.parts("candidates"):
+        yield from table.to_pylist()
 
 
 def nearest_overall(

@@ -6,11 +6,10 @@ import dataclasses
 import functools
 import hashlib
 import json
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
-
-import pyarrow.parquet as pq
 
 from heldout import __version__
 from heldout.benchmark import Benchmark, benchmark_identity, items_table
@@ -31,7 +30,7 @@ from heldout.overlap.images.exact import (
     thumbnail,
 )
 from heldout.overlap.images.hashes import RADII, HashIndex, build_hash_index
-from heldout.overlap.images.near import NearSearch, NearSearcher
+from heldout.overlap.images.near import NearSearch, NearSearcher, Neighbours
 from heldout.overlap.images.register import RULES
 from heldout.overlap.images.salvage import (
     Candidate,
@@ -49,11 +48,15 @@ from heldout.overlap.images.salvage import (
 )
 from heldout.overlap.images.verify import NO_OPENCV, NO_PICTURE, can_register, verify_shard
 from heldout.overlap.judgements import regrade
+from heldout.overlap.part import WHOLE, Part
 from heldout.overlap.relations import BY_DIGEST, COPIES
 from heldout.store import Dropped, Run, Stage, dropped_table, make_table
 
 #: stages whose dropped rows a search writes anew: reading both sides, and its own
 _RENEWED = ("read", "benchmark", "corpus", STAGE, "text", "judge", "calibration")
+
+
+ShardCopies = dict[int, set[tuple[str, str]]]
 
 
 @dataclass
@@ -71,6 +74,12 @@ class CorpusScan:
     hashes: bool = False  # perceptual hashes were compared, too
     encoder: str | None = None  # identity of the encoder whose neighbours were verified
     nearest: int = 0
+    #: by shard, (corpus item, benchmark item) of the copies in it; for the search of texts alone
+    copies: ShardCopies = field(default_factory=lambda: defaultdict(set), repr=False)
+
+    def record(self) -> dict[str, Any]:
+        """What the manifest says."""
+        return {name: value for name, value in vars(self).items() if name != "copies"}
 
 
 def scan(
@@ -90,30 +99,21 @@ def scan(
     The tables and the manifest speak of exactly these corpora; finished shards of others stay in
     the run folder for the day they are asked for again.
     """
-    names = [corpus.name for corpus in corpora]
-    if len(set(names)) < len(names):
-        raise InputError(f"two corpora have the same name: {', '.join(names)}; name them name=path")
-    if near is not None and not hashes:
-        raise InputError("exact: an encoder decodes every image; leave out the setting encoder")
-    index, unusable = build_index(benchmark)
-    run.claim_benchmark(benchmark_identity(benchmark))
-    refs = pictures_of(benchmark)
-    pictures = {key: (ref, index.by_key[key]) for key, ref in refs.items()}
-    hashed = build_hash_index(refs) if hashes else None
-    searcher = NearSearcher(near, benchmark, run, engine, quiet) if near is not None else None
+    _check_names(corpora)
+    shards = _ShardSearch.of(benchmark, run, engine, near, hashes, quiet)
+    index, unusable, searcher = shards.index, shards.unusable, shards.searcher
+    pictures = {key: (ref, index.by_key[key]) for key, ref in shards.pictures.items()}
     scanned, stages = [], []
     for corpus in corpora:
         folder, settings = corpus_folder(corpus.name), stage_settings(benchmark, corpus)
-        compared = {**settings, "methods": [*BY_DIGEST, *(sorted(RADII.items()) if hashes else ())]}
-        stage = run.stage(f"{STAGE}/{folder}", compared)
-        result = _scan_corpus(index, hashed, corpus, stage, engine, quiet)
-        result.hashes = hashes
+        result, stage = shards.compare(corpus)
         stages.append(stage)
+        _add_copies(result.copies, stage)
         hashed_pairs = WithoutTemplates.of(candidate_rows(stage))
         candidates: list[Iterable[Mapping[str, Any]]] = [hashed_pairs.kept]
         templates = hashed_pairs.templates
-        if searcher is not None and searcher.takes(corpus):
-            match = searcher.search(corpus, folder, settings)
+        match = shards.neighbours(corpus)
+        if searcher is not None and match is not None:
             neighbours = list(candidate_rows(match.stage))
             aspects = searcher.encoder.aspects
             outstanding = {
@@ -146,10 +146,93 @@ def scan(
     run.write_table("items", items_table(benchmark))
     _collect(run, benchmark, stages, [*benchmark.dropped, *unusable], scanned)
     run.update(
-        "stages", {f"{STAGE}:{result.corpus}": vars(result) for result in scanned}, replace=True
+        "stages", {f"{STAGE}:{result.corpus}": result.record() for result in scanned}, replace=True
     )
     regrade(run, near.bounds if near is not None else None)
     return scanned
+
+
+def scan_part(
+    benchmark: Benchmark,
+    corpora: Sequence[Corpus],
+    run: Run,
+    engine: Engine,
+    part: Part,
+    *,
+    near: NearSearch | None = None,
+    hashes: bool = True,
+    quiet: bool = False,
+) -> list[CorpusScan]:
+    """Compare the shards of one part, and no more: which pairs are worth verifying is known once all parts
+    are. Call inside run.writing()."""
+    _check_names(corpora)
+    shards = _ShardSearch.of(benchmark, run, engine, near, hashes, quiet)
+    scanned = []
+    for corpus in corpora:
+        result, stage = shards.compare(corpus, part)
+        match = shards.neighbours(corpus, part)
+        result.failed |= match.failed if match is not None else {}
+        for each in [stage, *([match.stage] if match is not None else [])]:
+            each.sweep()
+        scanned.append(result)
+    return scanned
+
+
+def _check_names(corpora: Sequence[Corpus]) -> None:
+    names = [corpus.name for corpus in corpora]
+    if len(set(names)) < len(names):
+        raise InputError(f"two corpora have the same name: {', '.join(names)}; name them name=path")
+
+
+@dataclass
+class _ShardSearch:
+    """What is done shard by shard, each by itself: digests and hashes, and an encoder's neighbours."""
+
+    benchmark: Benchmark
+    run: Run
+    engine: Engine
+    quiet: bool
+    index: ExactIndex
+    unusable: list[Dropped]
+    pictures: Mapping[str, ImageRef]
+    hashed: HashIndex | None
+    searcher: NearSearcher | None
+
+    @classmethod
+    def of(
+        cls,
+        benchmark: Benchmark,
+        run: Run,
+        engine: Engine,
+        near: NearSearch | None,
+        hashes: bool,
+        quiet: bool,
+    ) -> _ShardSearch:
+        if near is not None and not hashes:
+            raise InputError("exact: an encoder decodes every image; leave out the setting encoder")
+        index, unusable = build_index(benchmark)
+        run.claim_benchmark(benchmark_identity(benchmark))
+        refs = pictures_of(benchmark)
+        hashed = build_hash_index(refs) if hashes else None
+        searcher = NearSearcher(near, benchmark, run, engine, quiet) if near is not None else None
+        return cls(benchmark, run, engine, quiet, index, unusable, refs, hashed, searcher)
+
+    def compare(self, corpus: Corpus, part: Part = WHOLE) -> tuple[CorpusScan, Stage]:
+        hashes = self.hashed is not None
+        settings = {
+            **stage_settings(self.benchmark, corpus),
+            "methods": [*BY_DIGEST, *(sorted(RADII.items()) if hashes else ())],
+        }
+        stage = self.run.stage(f"{STAGE}/{corpus_folder(corpus.name)}", settings)
+        result = _scan_corpus(self.index, self.hashed, corpus, stage, self.engine, self.quiet, part)
+        result.hashes = hashes
+        return result, stage
+
+    def neighbours(self, corpus: Corpus, part: Part = WHOLE) -> Neighbours | None:
+        if self.searcher is None or not self.searcher.takes(corpus):
+            return None
+        settings = stage_settings(self.benchmark, corpus)
+        return self.searcher.search(corpus, corpus_folder(corpus.name), settings, part)
 
 
 def stage_settings(benchmark: Benchmark, corpus: Corpus) -> dict[str, Any]:
@@ -186,14 +269,16 @@ def _scan_corpus(
     stage: Stage,
     engine: Engine,
     quiet: bool,
+    part: Part = WHOLE,
 ) -> CorpusScan:
     result = CorpusScan(corpus.name, corpus.source, corpus.reader, corpus_fingerprint(corpus))
     title = f"scanning {corpus.name}"
     before = functools.partial(scanned_before, result)
-    with progress(title, corpus.count_shards(), "shards", disabled=quiet, note=before) as step:
+    listed = part.count_shards(corpus)
+    with progress(title, listed, "shards", disabled=quiet, note=before) as step:
 
         def to_do() -> Iterator[Shard]:
-            for shard in corpus.shards():
+            for shard in part.shards(corpus):
                 result.shards += 1
                 if stage.plan(shard.index, shard.key):
                     yield shard
@@ -211,7 +296,7 @@ def _scan_corpus(
                 continue
             stage.save(shard.index, value)
             step(items=value.counts["items"])
-    if result.shards == 0:
+    if result.shards == 0 and next(corpus.shards(), None) is None:
         raise InputError(f"{corpus.source}: nothing to read was found in this corpus")
     result.counts |= stage.counts()
     return result
@@ -230,10 +315,12 @@ def _verify(
     """Judge every candidate pair; the shards that hold one are read once more."""
     shards = {shard.index: shard for shard in corpus.shards() if shard.index in candidates}
     pairs = sum(len(candidate) for candidate in candidates.values())
+    shard_of: dict[int, int] = {}
     with progress(f"verifying pairs of {corpus.name}", pairs, "pairs", disabled=quiet) as step:
 
         def to_do() -> Iterator[VerifyTask]:
             for task in verify_tasks(shards, candidates):
+                shard_of[task.index] = task.shard.index
                 key = _hash([task.shard.key, repr(task.candidates)])
                 if stage.plan(task.index, key):
                     yield task
@@ -249,13 +336,25 @@ def _verify(
             step(len(outcome.task.candidates))
     for name, count in stage.counts().items():
         result.counts[name] = result.counts.get(name, 0) + count
+    _add_copies(result.copies, stage, shard_of)
+
+
+def _add_copies(
+    copies: ShardCopies, stage: Stage, shard_of: Mapping[int, int] | None = None
+) -> None:
+    """Note the copies that ``stage`` found; ``shard_of`` where its shards are not those of the corpus."""
+    for index, table in stage.indexed_parts("matches"):
+        columns = (table.column(name) for name in ("relation", "corpus_id", "benchmark_id"))
+        for relation, theirs, ours in zip(*(column.to_pylist() for column in columns), strict=True):
+            if relation in COPIES:
+                copies[index if shard_of is None else shard_of[index]].add((theirs, ours))
 
 
 def _copies(stage: Stage) -> set[tuple[str, str]]:
     """(picture, corpus item) of the pairs that were found to be copies."""
     pairs: set[tuple[str, str]] = set()
-    for path in stage.parts("matches"):
-        for row in pq.read_table(path, columns=["relation", "corpus_id", "evidence"]).to_pylist():
+    for table in stage.parts("matches"):
+        for row in table.select(["relation", "corpus_id", "evidence"]).to_pylist():
             if row["relation"] in COPIES:
                 pairs.add((json.loads(row["evidence"])["benchmark_pixels"], row["corpus_id"]))
     return pairs
@@ -263,11 +362,7 @@ def _copies(stage: Stage) -> set[tuple[str, str]]:
 
 def _lost_by_encoder(dropped: list[Dropped], stage: Stage) -> list[Dropped]:
     """What was lost while it was embedded, and had been compared by its hashes before."""
-    known = {
-        name
-        for path in stage.parts("dropped")
-        for name in pq.read_table(path, columns=["id"]).column(0).to_pylist()
-    }
+    known = {name for table in stage.parts("dropped") for name in table.column("id").to_pylist()}
     return [row for row in dropped if row.id not in known]
 
 
@@ -325,8 +420,8 @@ def _matched_digests(stages: list[Stage]) -> set[str]:
 def _column(stages: list[Stage], table: str, name: str) -> Iterator[str]:
     """The values of one column in the parts of every stage."""
     for stage in stages:
-        for path in stage.parts(table):
-            yield from pq.read_table(path, columns=[name]).column(0).to_pylist()
+        for part in stage.parts(table):
+            yield from part.column(name).to_pylist()
 
 
 def _benchmark_thumbnails(benchmark: Benchmark, wanted: set[str]) -> Iterator[dict[str, Any]]:

@@ -78,6 +78,8 @@ def _detail(agreement: PixelAgreement) -> list[str]:
         words.append("noise added" if noisy and not agreement.noisy_query else "sharpened")
     elif agreement.sharpness < BLURRED:
         words.append("noise removed" if noisy and agreement.noisy_query else "blurred")
+    if agreement.toned:
+        words.append("tone changed")
     if agreement.veiled:
         words.append(WATERMARKED)
     if agreement.marked or agreement.worst > CHANGED:

@@ -405,11 +405,8 @@ def write_measured(run: Run, measured: Sequence[NearnessMeasurement]) -> None:
 
 
 def _dropped(stages: Sequence[Stage]) -> Iterator[pa.Table]:
-    import pyarrow.parquet as pq
-
     for stage in stages:
-        for path in stage.parts("dropped"):
-            yield pq.read_table(path)
+        yield from stage.parts("dropped")
 
 
 # Calibrate a near search: measure every corpus' null and controls, and write them to the run.

@@ -2,33 +2,17 @@
 
 from __future__ import annotations
 
-import functools
-import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from heldout.overlap.texts.edits import LITTLE
 from heldout.overlap.texts.index import TextIndex
 from heldout.overlap.texts.normalise import loose
+from heldout.overlap.texts.questions import amounts, telling_words
 
 FEW = 30  # different texts below which a null says nothing
 _COMMON = 1 / 8  # share of the benchmark's texts from which on a word tells none of them
-_SPELLED = (  # "one" mostly counts nothing
-    "two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
-    "eighteen nineteen twenty"
-)
-_WORD_NUMBERS = {word: str(2 + place) for place, word in enumerate(_SPELLED.split())} | {
-    "thirty": "30",
-    "forty": "40",
-    "fifty": "50",
-    "sixty": "60",
-    "hundred": "100",
-    "dozen": "12",
-}
-_NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
-_SHARED = 0.5  # of the numbers of either text: below it they are two texts
 
 
 @dataclass
@@ -129,63 +113,3 @@ def told_by_numbers(entry: ParaphraseCandidate) -> bool | None:
     if min(len(ours), len(theirs)) < 2:
         return None
     return ours == theirs
-
-
-@functools.lru_cache(maxsize=2**14)
-def telling_words(text: str) -> frozenset[str]:
-    words = {stem(word) for word in loose(text).split() if len(word) > 1}
-    return frozenset(words - LITTLE - _ASKING)
-
-
-_ASKING = frozenset(
-    {
-        "how",
-        "many",
-        "much",
-        "where",
-        "who",
-        "when",
-        "why",
-        "whose",
-        "tell",
-        "me",
-        "you",
-        "doe",
-        "ha",
-    }
-    | {"have", "has", "had", "would", "will", "i", "or", "as", "if", "one", "so", "than"}
-)
-
-
-_QUESTION_MARKS = re.compile("[?\u037e\u061f\uff1f]")
-_REQUEST = re.compile(
-    r"(?:^|[.!:;\n]\s*)(?:please\s+)?(?:what|which|whose|who|where|when|why|how|is|are|was|were|does|do|did|can|could|"
-    r"has|have|name|list|count|describe|identify|state|give|find|compute|calculate|determine|explain|tell|choose|"
-    r"select|point|locate|classify|work out|write|return|say|show)\b",
-    re.IGNORECASE,
-)
-
-
-def states(text: str) -> bool:
-    """A statement: no sentence of it asks for anything. A caption is no question in other words."""
-    return not (_QUESTION_MARKS.search(text) or _REQUEST.search(text))
-
-
-def same_amounts(text: str, other: str) -> bool:
-    """Do both name much the same numbers, as figures or words? A rewording keeps them."""
-    ours, theirs = amounts(text), amounts(other)
-    if not ours or not theirs:
-        return True
-    return len(ours & theirs) >= _SHARED * min(len(ours), len(theirs))
-
-
-@functools.lru_cache(maxsize=2**14)
-def amounts(text: str) -> frozenset[str]:
-    figures = (match.replace(",", "") for match in _NUMBER.findall(text))
-    values = {f"{float(figure):g}" for figure in figures if figure.count(".") <= 1}
-    words = {_WORD_NUMBERS[word] for word in loose(text).split() if word in _WORD_NUMBERS}
-    return frozenset(values | words)
-
-
-def stem(word: str) -> str:
-    return word[:-1] if word.endswith("s") and len(word) > 3 else word

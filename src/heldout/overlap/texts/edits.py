@@ -236,7 +236,7 @@ LITTLE = frozenset(
         "s",
     }
 )
-_NEGATIONS = frozenset({"no", "not", "non", "none", "never", "neither", "nor", "without", "except"})
+NEGATIONS = frozenset({"no", "not", "non", "none", "never", "neither", "nor", "without", "except"})
 _OFTEN = 1000  # characters of a pair below which it is worth remembering
 _ALIGNED = 2000 * 2000  # pairs of words that are aligned
 _ENDING = 3  # letters an ending may have: -s, -es, -ed, -ing
@@ -289,7 +289,7 @@ def same_words(ours: Sequence[str], theirs: Sequence[str], *, open_ended: bool =
 
 
 def _harmless(gone: list[str], new: list[str]) -> bool:
-    if _NEGATIONS.intersection(gone) != _NEGATIONS.intersection(new):
+    if NEGATIONS.intersection(gone) != NEGATIONS.intersection(new):
         return False
     if _one_word("".join(gone), "".join(new)):  # also "x ray" for "xray"
         return True

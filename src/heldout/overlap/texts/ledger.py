@@ -11,7 +11,6 @@ import heapq
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -205,13 +204,13 @@ def _fold(
     folded = pl.DataFrame(empty_table(name))
     waiting: list[pl.DataFrame] = []
     for part in _parts(stages, name):
-        waiting.append(pl.read_parquet(part).select(columns))
+        waiting.append(pl.DataFrame(part).select(columns))
         if sum(len(table) for table in waiting) >= _ROWS:
             folded, waiting = reduce(pl.concat([folded, *waiting])).select(columns), []
     return reduce(pl.concat([folded, *waiting])).select(columns)
 
 
-def _parts(stages: Sequence[Stage], name: str) -> Iterator[Path]:
+def _parts(stages: Sequence[Stage], name: str) -> Iterator[pa.Table]:
     for stage in stages:
         yield from stage.parts(name)
 

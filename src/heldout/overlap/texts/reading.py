@@ -27,13 +27,17 @@ from heldout.overlap.texts.candidates import (
     FEW,
     Chances,
     ParaphraseCandidate,
-    same_amounts,
-    states,
-    stem,
 )
 from heldout.overlap.texts.encoders import DEFAULT, READER, open_text_encoder
 from heldout.overlap.texts.index import TextIndex
 from heldout.overlap.texts.normalise import loose
+from heldout.overlap.texts.questions import (
+    other_subject,
+    same_amounts,
+    same_content,
+    states,
+    stem,
+)
 from heldout.overlap.texts.relation import PARAPHRASE, SHOWN
 
 ALONE_ALPHA = 0.005  # chance from which on a candidate counts whatever else is there
@@ -48,6 +52,8 @@ _WORDS = 0.2  # of a cosine: what two texts with the same rare words are nearer
 _NEARER = (
     0.15  # a text that much nearer to another text of the benchmark is a variation of that one
 )
+_FEWEST_IN_TAIL = 10  # texts by which a null's tail is judged
+_BEYOND = 0.05  # of the least chance that a null can show: so far its tail is trusted
 _HALF = 0.5  # chances above it are those of different texts (Storey's lambda)
 #: cosines from which on texts count where no null is large enough: alone, and beside the own picture
 SETTLED: Mapping[str, tuple[float, float]] = {READER: (0.90, 0.72), DEFAULT: (0.85, 0.50)}
@@ -59,11 +65,20 @@ _SURE, _LIKELY = (
 
 
 class ParaphraseNull:
-    """Scores of texts known to be different; too few of them give no chances."""
+    """Scores of texts known to be different; too few of them give no chances.
+
+    Beyond the highest of them chances fall as their tail does (exponentially, by the mean excess over its
+    beginning), to a twentieth of what their number can show and no further: of forty programs none is in two
+    hundred, and yet a rewording may stand out four times as far as any of them.
+    """
 
     def __init__(self, scores: Iterable[float], settled: tuple[float, float]) -> None:
         self._scores = np.sort(np.fromiter(scores, np.float64))
         self._settled = settled
+        tail = self._scores[-max(_FEWEST_IN_TAIL, len(self._scores) // 5) :]
+        # Of few excesses the mean is uncertain: two more than there are, as long as the longest.
+        excess = tail - tail[0] if len(tail) else tail
+        self._scale = float((excess.sum() + 2 * excess.max(initial=0.0)) / (len(tail) + 2))
 
     def __len__(self) -> int:
         return len(self._scores)
@@ -78,7 +93,11 @@ class ParaphraseNull:
             likely = _LIKELY if cosine >= self._settled[1] else 1.0
             return _SURE if cosine >= self._settled[0] else likely
         above = len(self) - int(np.searchsorted(self._scores, score, side="left"))
-        return (1 + above) / (2 + len(self))
+        chance = (1 + above) / (2 + len(self))
+        beyond = float(score - self._scores[-1])
+        if beyond <= 0:
+            return chance
+        return chance * max(_BEYOND, float(np.exp(-beyond / max(self._scale, 1e-6))))
 
 
 def settle_rewordings(
@@ -211,6 +230,9 @@ def _settle(
             # The nearest of a few texts is less near than that of many: those with the item's answer, and
             # those of a corpus smaller than the benchmark.
             entry.p = 1.0 - (1.0 - alone.p(margin, entry.similarity)) ** (fewer * chances.of(entry))
+        texts = entry.evidence["benchmark_text"], entry.evidence["corpus_text"]
+        if entry.answer == "same" and same_content(*texts):
+            entry.p = min(entry.p, ALONE_ALPHA)  # counts as the same words would
         if search.threshold is not None:
             entry.p = 0.0 if entry.similarity >= search.threshold else 1.0
         nearest = among.nearest[entry.evidence["corpus_text"]]
@@ -384,11 +406,13 @@ def may_count(
     ``tells``: more than the words identifies the item. ``nearest``: the score of the benchmark's nearest text,
     whatever its answer: a question with "not" put in varies that item, though another one may have its answer.
     """
+    texts = entry.evidence["benchmark_text"], entry.evidence["corpus_text"]
     if (
         entry.answer == "different"
         or _too_short(entry)
         or _captions(entry)
-        or not same_amounts(entry.evidence["benchmark_text"], entry.evidence["corpus_text"])
+        or other_subject(*texts)
+        or not same_amounts(*texts)
     ):
         return False
     if entry.own:

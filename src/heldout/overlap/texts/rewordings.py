@@ -9,17 +9,15 @@ rewording is settled later (``reading``), when the whole corpus is known.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import polars as pl
 from numpy.typing import NDArray
 
 from heldout.overlap.images.encoder import Floats
 from heldout.overlap.images.join import Hits, select
-from heldout.overlap.relations import COPIES
 from heldout.overlap.texts.encoders import can_read, open_text_encoder
 from heldout.overlap.texts.fields import COMPARABLE, Document
 from heldout.overlap.texts.index import TextIndex
@@ -40,13 +38,10 @@ class OwnPictures:
     items: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, matches: pl.DataFrame, corpus: str, ids: Sequence[str]) -> OwnPictures:
-        place = {identifier: number for number, identifier in enumerate(ids)}
-        rows = matches.filter(
-            (pl.col("corpus") == corpus) & pl.col("relation").is_in(COPIES)
-        ).select("corpus_id", "benchmark_id")
+    def of(cls, copies: Iterable[tuple[str, str]], place: Mapping[str, int]) -> OwnPictures:
+        """``copies``: (corpus item, benchmark item); ``place``: of the items in the benchmark."""
         items: dict[str, set[int]] = {}
-        for corpus_id, identifier in rows.iter_rows():
+        for corpus_id, identifier in copies:
             if identifier in place:
                 items.setdefault(corpus_id, set()).add(place[identifier])
         return cls({corpus_id: tuple(sorted(places)) for corpus_id, places in items.items()})

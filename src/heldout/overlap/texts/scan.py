@@ -18,7 +18,8 @@ from heldout.engine import Engine, map_salvaged, progress
 from heldout.errors import counted
 from heldout.overlap.images.embeddings import corpus_folder
 from heldout.overlap.images.salvage import ShardSalvage, joined_results
-from heldout.overlap.images.scan import stage_settings
+from heldout.overlap.images.scan import CorpusScan, stage_settings
+from heldout.overlap.part import WHOLE, Part
 from heldout.overlap.texts.edits import RUN, same_words
 from heldout.overlap.texts.fields import (
     COMPARABLE,
@@ -86,13 +87,17 @@ def lost_text(dropped: Dropped) -> ShardResult:
 
 
 def scan_text_shard(
-    index: TextIndex, corpus: Corpus, shard: Shard, *, own: OwnPictures | None = None
+    index: TextIndex,
+    corpus: Corpus,
+    shard: Shard,
+    *,
+    own: Mapping[int, OwnPictures] | None = None,
 ) -> ShardResult:
     """Every text match in one shard, with the tables ``text_matches``, ``text_queries``, ``dropped``.
 
-    ``own``: which items of the benchmark a corpus item shows the picture of.
+    ``own``: by shard, which items of the benchmark a corpus item shows the picture of.
     """
-    scan = _Scan(index, own or OwnPictures())
+    scan = _Scan(index, (own or {}).get(shard.index, OwnPictures()))
     for item in read_items(corpus, shard):
         scan.read(item)
     scan.finish(shard)
@@ -273,10 +278,14 @@ def search_text(
     settings: Mapping[str, Any],
     engine: Engine,
     quiet: bool,
-    own: OwnPictures | None = None,
+    own: Mapping[int, OwnPictures] | None = None,
+    part: Part = WHOLE,
 ) -> TextResult:
-    """Scan what is not scanned yet. ``settings`` name the benchmark and how the corpus is read."""
-    own = own or OwnPictures()
+    """Scan what is not scanned yet. ``settings`` name the benchmark and how the corpus is read.
+
+    ``own``: by shard, its items that show pictures of the benchmark; rewordings are looked for beside them.
+    """
+    own = (own or {}) if index.search.uses("embedding") else {}
     how = {
         "methods": index.search.methods,
         "nearest": index.search.nearest,
@@ -284,16 +293,18 @@ def search_text(
         "encoder": index.encoder_identity,
         "text": VERSION,
         "ocr": index.search.ocr,
-        "own": own.digest if index.search.uses("embedding") else "",
     }
     stage = run.stage(f"{STAGE}/{folder}", {**settings, "search": how})
     failed: dict[str, str] = {}
     title = f"texts of {corpus.name}"
-    with progress(title, corpus.count_shards(), "shards", disabled=quiet) as step:
+    with progress(title, part.count_shards(corpus), "shards", disabled=quiet) as step:
 
         def to_do() -> Iterator[Shard]:
-            for shard in corpus.shards():
-                if stage.plan(shard.index, shard.key):
+            for shard in part.shards(corpus):
+                beside = own.get(shard.index)
+                if stage.plan(
+                    shard.index, f"{shard.key}\n{beside.digest}" if beside else shard.key
+                ):
                     yield shard
                 else:
                     step()
@@ -333,18 +344,22 @@ def scan_texts(
     engine: Engine,
     search: TextSearch,
     *,
+    scanned: Sequence[CorpusScan],
     quiet: bool = False,
 ) -> list[CorpusTextScan]:
-    """Write the tables text_matches and text_queries. Call after ``scan``, inside run.writing()."""
+    """Write the tables text_matches and text_queries. Call after ``scan``, whose results are ``scanned``,
+    inside run.writing()."""
     index, dropped = build_text_index(benchmark, search)
     pictures = run.frame("matches")
+    place = {identifier: number for number, identifier in enumerate(index.ids)}
+    copies = {result.corpus: result.copies for result in scanned}
     methods = [method for method in search.methods if search.uses(method)]
-    scanned: list[CorpusTextScan] = []
+    results: list[CorpusTextScan] = []
     stages: list[Stage] = []
     for corpus in corpora:
         settings = stage_settings(benchmark, corpus)
         folder = corpus_folder(corpus.name)
-        own = OwnPictures.of(pictures, corpus.name, index.ids)
+        own = {shard: OwnPictures.of(pairs, place) for shard, pairs in copies[corpus.name].items()}
         text_result = search_text(index, corpus, run, folder, settings, engine, quiet, own)
         stages.append(text_result.stage)
         dropped += [
@@ -357,7 +372,7 @@ def scan_texts(
             counts=text_result.counts,
             failed=text_result.failed,
         )
-        scanned.append(scanned_texts)
+        results.append(scanned_texts)
     # The image scan has just written what could not be read at all; this adds what has no words.
     seen = run.read_table("dropped")
     Stage.merge_all(
@@ -370,7 +385,7 @@ def scan_texts(
     matches = run.frame("text_matches")
     if search.uses("embedding"):
         matches, calibrations = settle_rewordings(matches, pictures, index, quiet=quiet)
-        for scanned_texts in scanned:
+        for scanned_texts in results:
             record = calibrations.get(scanned_texts.corpus, {})
             record["items_in_other_language"] = index.unreadable
             scanned_texts.reader, scanned_texts.rewordings = record.get("reader"), record
@@ -378,10 +393,35 @@ def scan_texts(
     run.write_table("text_matches", settled.to_arrow().cast(SCHEMAS["text_matches"]))
     run.update(
         "text",
-        {scanned_texts.corpus: vars(scanned_texts) for scanned_texts in scanned},
+        {scanned_texts.corpus: vars(scanned_texts) for scanned_texts in results},
         replace=True,
     )
-    return scanned
+    return results
+
+
+def scan_text_part(
+    benchmark: Benchmark,
+    corpora: Sequence[Corpus],
+    run: Run,
+    engine: Engine,
+    search: TextSearch,
+    part: Part,
+    *,
+    quiet: bool = False,
+) -> dict[str, str]:
+    """Compare the texts of one part's shards, and no more; returns the shards that failed, and why.
+
+    Which corpus items show a picture of the benchmark is known once all parts are: the few shards that hold
+    such items are read again then.
+    """
+    index, _ = build_text_index(benchmark, search)
+    failed: dict[str, str] = {}
+    for corpus in corpora:
+        settings, folder = stage_settings(benchmark, corpus), corpus_folder(corpus.name)
+        result = search_text(index, corpus, run, folder, settings, engine, quiet, part=part)
+        result.stage.sweep()
+        failed |= result.failed
+    return failed
 
 
 def _unread(run: Run) -> pl.DataFrame:

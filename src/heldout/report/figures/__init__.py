@@ -6,7 +6,6 @@ from heldout.report.figures.bars import (
     bar_chart,
     bin_chart,
     funnel_chart,
-    radar_chart,
     rate_chart,
 )
 from heldout.report.figures.curves import (
@@ -41,7 +40,6 @@ __all__ = [
     "funnel_chart",
     "heat_map",
     "null_strips",
-    "radar_chart",
     "rate_chart",
     "roc_chart",
     "slope_chart",

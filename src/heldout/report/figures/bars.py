@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -10,21 +9,22 @@ from markupsafe import Markup
 
 from heldout.errors import percent
 from heldout.report.figures.svg import (
+    ABOVE,
     ALARM,
     CARD,
     INK,
+    LEGEND_LINE,
     LINE,
+    OPENED,
     SERIES,
     SOFT,
     Axes,
     Scale,
     circle,
     figure,
+    heading,
     line,
-    opening,
-    path,
     rectangle,
-    series,
     text,
 )
 
@@ -42,7 +42,7 @@ def bar_chart(counts: Mapping[str, int], *, title: str, most: int = 14) -> Marku
     left = 24 + _LETTER * max([len(_short(name)) for name, _ in shown] + [4])
     room = _WIDTH - left - 110
     largest = max([1, *(count for _, count in shown)])
-    marks = [text(12, 20, title, size=14, weight=600)]
+    marks = [heading(title, _WIDTH)]
     for place, (name, count) in enumerate(shown):
         y = 40 + _ROW * place
         marks.append(text(left - 8, y + 13, _short(name), anchor="end"))
@@ -55,51 +55,91 @@ def bar_chart(counts: Mapping[str, int], *, title: str, most: int = 14) -> Marku
 
 
 class RateBar(NamedTuple):
-    """A share with its interval; ``group`` puts neighbours under one heading."""
+    """A value between 0 and 1, with its interval where it has one; ``group`` puts neighbours under one
+    heading, values of one name and several ``series`` stand in one row."""
 
     name: str
     value: float
-    low: float
-    high: float
+    low: float | None = None
+    high: float | None = None
     group: str = ""
+    series: str = ""
 
 
-def rate_chart(rates: Sequence[RateBar], *, title: str, label: str) -> Markup:
-    """A dot with its interval for every share, between 0 and 100 %."""
-    groups = list(dict.fromkeys(rate.group for rate in rates))
+def rate_chart(
+    rates: Sequence[RateBar],
+    *,
+    title: str,
+    label: str,
+    shares: bool = True,
+    reference: float | None = None,
+) -> Markup:
+    """A dot with its interval for every value.
+
+    Args:
+        rates: What to draw, from top to bottom.
+        title: Of the figure.
+        label: Of the axis.
+        shares: Whether values are written as percentages.
+        reference: A value to mark with a dashed line, such as chance.
+    """
+    rows: dict[str, dict[str, list[RateBar]]] = {}
+    for rate in rates:
+        rows.setdefault(rate.group, {}).setdefault(rate.name, []).append(rate)
+    names = list(dict.fromkeys(rate.series for rate in rates if rate.series))
     left = 24 + _LETTER * max([len(_short(rate.name)) for rate in rates] + [4])
-    height = 90 + _ROW * len(rates) + 22 * sum(bool(group) for group in groups)
-    axes = Axes(Scale(0.0, 1.0), Scale(0.0, 1.0), height=height, left=left, right=66)
+    lines = sum(len(members) for members in rows.values())
+    height = 90 + LEGEND_LINE * len(names) + _ROW * lines + 22 * sum(bool(group) for group in rows)
+    top = ABOVE + LEGEND_LINE * len(names)
+    right = 128.0 if len(names) == 2 else 66.0 if len(names) < 2 else 24.0
+    axes = Axes(Scale(0.0, 1.0), Scale(0.0, 1.0), height=height, left=left, right=right, top=top)
     floor = height - axes.bottom
-    marks = [text(12, 20, title, size=14, weight=600)]
+
+    def words(value: float) -> str:
+        return percent(value) if shares else f"{value:.2f}"
+
+    marks = [heading(title, axes.width)]
+    for place, name in enumerate(names):
+        y = OPENED + LEGEND_LINE * place
+        marks += [_dot(18, y - 4, place, name), text(31, y, name)]
     for share in (0.0, 0.25, 0.5, 0.75, 1.0):
         marks.append(line(axes.x(share), axes.top, axes.x(share), floor))
-        marks.append(
-            text(
-                axes.x(share),
-                floor + 17,
-                percent(share, 0),
-                anchor="middle",
-                fill=SOFT,
-            )
-        )
+        tick = percent(share, 0) if shares else f"{share:g}"
+        marks.append(text(axes.x(share), floor + 17, tick, anchor="middle", fill=SOFT))
+    if reference is not None:
+        at = axes.x(reference)
+        marks.append(line(at, axes.top, at, floor, stroke=ALARM, width=1.5, dash="4 3"))
     middle = (axes.left + axes.width - axes.right) / 2
     marks.append(text(middle, height - 12, label, anchor="middle"))
     y = axes.top
-    for group in groups:
+    for group, members in rows.items():
         if group:
             marks.append(text(12, y + 15, group, fill=SOFT, size=11, weight=600))
             y += 22
-        for rate in (rate for rate in rates if rate.group == group):
-            marks.append(text(left - 8, y + 15, _short(rate.name), anchor="end"))
-            ends = axes.x(rate.low), axes.x(rate.high)
-            marks.append(line(ends[0], y + 11, ends[1], y + 11, stroke=SERIES[0], width=5))
-            tip = f"{rate.name}: {percent(rate.value)} [{percent(rate.low)}, {percent(rate.high)}]"
-            marks.append(circle(axes.x(rate.value), y + 11, 4, fill=INK, stroke=CARD, tip=tip))
-            shown = percent(rate.value)
-            marks.append(text(axes.width - axes.right + 10, y + 15, shown, fill=SOFT))
+        for name, dots in members.items():
+            marks.append(text(left - 8, y + 15, _short(name), anchor="end"))
+            for rate in reversed(dots):  # the first lies on top
+                place = names.index(rate.series) if rate.series else 0
+                tip = ": ".join(filter(None, (name, rate.series, words(rate.value))))
+                if rate.low is not None and rate.high is not None:
+                    ends = axes.x(rate.low), axes.x(rate.high)
+                    bar = SERIES[place % len(SERIES)]
+                    marks.append(line(ends[0], y + 11, ends[1], y + 11, stroke=bar, width=5))
+                    tip += f" [{words(rate.low)}, {words(rate.high)}]"
+                marks.append(_dot(axes.x(rate.value), y + 11, place, tip, alone=not names))
+            if len(names) <= 2:  # more numbers than that are read off the axis
+                shown = " · ".join(dict.fromkeys(words(rate.value) for rate in dots))
+                marks.append(text(axes.width - axes.right + 10, y + 15, shown, fill=SOFT))
             y += _ROW
     return figure(title, axes.width, height, marks)
+
+
+def _dot(x: float, y: float, place: int, tip: str, *, alone: bool = False) -> str:
+    """Series differ by colour and by filling, so that no colour has to be told from another."""
+    colour = INK if alone else SERIES[place % len(SERIES)]
+    if place % 2:
+        return circle(x, y, 5, fill=CARD, stroke=colour, tip=tip)
+    return circle(x, y, 4, fill=colour, stroke=CARD, tip=tip)
 
 
 def bin_chart(
@@ -146,7 +186,7 @@ def funnel_chart(steps: Sequence[WaterfallStep], *, title: str) -> Markup:
     room, high = 300.0, 52.0
     width = left + room + 390
     largest = max([1, *(step.left for step in steps)])
-    marks = [text(12, 20, title, size=14, weight=600)]
+    marks = [heading(title, width)]
     for place, step in enumerate(steps):
         y = 36 + high * place
         if place:
@@ -190,53 +230,3 @@ def _wrapped(words: str, most: int) -> list[str]:
 
 def _short(name: str) -> str:
     return name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…"
-
-
-# Recall under every transform as a radar: one axis per transform, one polygon per encoder.
-
-
-_RADAR_WIDTH, _RADIUS = 640.0, 172.0
-_RINGS = (0.25, 0.5, 0.75, 1.0)
-
-
-def radar_chart(
-    axes: Sequence[str], values: Mapping[str, Sequence[float]], *, title: str = "R@1 by transform"
-) -> Markup:
-    """``values`` holds, for every encoder, one share between 0 and 1 per axis."""
-    entries = list(values)
-    top = 44 + 17 * len(entries) + 34
-    x0, y0 = _RADAR_WIDTH / 2, top + _RADIUS
-    height = y0 + _RADIUS + 40
-
-    def at(index: int, share: float) -> tuple[float, float]:
-        angle = 2 * math.pi * index / max(len(axes), 1) - math.pi / 2
-        return x0 + _RADIUS * share * math.cos(angle), y0 + _RADIUS * share * math.sin(angle)
-
-    marks = opening(title, entries)
-    for ring in _RINGS:
-        around = [at(index, ring) for index in range(len(axes))]
-        marks.append(path(around, stroke=LINE, width=1, closed=True))
-    for index, name in enumerate(axes):
-        marks.append(line(x0, y0, *at(index, 1.0)))
-        x, y = at(index, 1.07)
-        side = "middle" if abs(x - x0) < 12 else "start" if x > x0 else "end"
-        drop = 4 + 5 * (y - y0) / _RADIUS  # names above the circle sit higher, below it lower
-        marks.append(text(x, y + drop, name, anchor=side))
-    for index, (_, shares) in enumerate(values.items()):
-        colour, dash = series(index)
-        if len(shares) != len(axes):
-            raise ValueError(f"{len(axes)} axes need {len(axes)} values, got {len(shares)}")
-        corners = [at(axis, min(max(share, 0.0), 1.0)) for axis, share in enumerate(shares)]
-        marks.append(
-            path(corners, stroke=colour, fill=colour, opacity=0.08, dash=dash, closed=True)
-        )
-        marks += [
-            circle(x, y, 2.6, fill=colour, tip=f"{axes[axis]}: {percent(shares[axis])}")
-            for axis, (x, y) in enumerate(corners)
-        ]
-    for ring in _RINGS:
-        # Between two spokes, where no name and no corner stands.
-        first, second = at(0, ring), at(1, ring) if len(axes) > 1 else at(0, ring)
-        x, y = (first[0] + second[0]) / 2, (first[1] + second[1]) / 2
-        marks.append(text(x, y + 4, f"{ring:g}", anchor="middle", size=11, fill=SOFT, halo=True))
-    return figure(title, _RADAR_WIDTH, height, marks)

@@ -21,6 +21,7 @@ from heldout.report.figures.svg import (
     Scale,
     circle,
     figure,
+    heading,
     legend,
     line,
     path,
@@ -107,7 +108,7 @@ def slope_chart(
     marks = [
         mark for mark in axes.frame(title, "", "share right") if "rotate" in mark or "%" in mark
     ]
-    marks.insert(0, text(12, 20, title, size=14, weight=600))
+    marks.insert(0, heading(title, axes.width))
     floor = axes.height - axes.bottom
     for value in axes.y_scale.ticks():
         marks.insert(1, line(axes.left, axes.y(value), axes.x(1.0), axes.y(value)))
@@ -134,7 +135,8 @@ def slope_chart(
             y += 3
         taken.append(y)
         change = 100 * (slope.values[1] - slope.values[0])
-        words = f"{_short(slope.name)}{' (clean)' if slope.clean else ''} {change:+.1f}"
+        points = f"{change:+.1f}".replace("-", "−")
+        words = f"{_short(slope.name)}{' (clean)' if slope.clean else ''} {points}"
         marks.append(text(axes.x(1) + 14, y, words, fill=colour, halo=True))
     return figure(title, axes.width, axes.height, marks)
 
@@ -230,7 +232,7 @@ class Series(NamedTuple):
 
 
 def flag_fraction_chart(
-    series: Sequence[Series], *, title: str = "Flag fraction against α"
+    series: Sequence[Series], *, title: str = "Share flagged as near, by level α"
 ) -> Markup:
     """A rate of 0 has no place on a logarithmic axis: it is drawn hollow on the floor."""
     alphas = [alpha for curve in series for alpha in curve.alphas] or [0.001, 0.1]

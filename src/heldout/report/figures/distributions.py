@@ -22,6 +22,7 @@ from heldout.report.figures.svg import (
     Scale,
     circle,
     figure,
+    heading,
     legend,
     line,
     path,
@@ -158,7 +159,7 @@ def null_strips(strips: Sequence[Strip], *, title: str, label: str) -> Markup:
         left=max(left, 90),
         right=84,
     )
-    marks = [text(12, 20, title, size=14, weight=600)]
+    marks = [heading(title, axes.width)]
     floor = axes.height - axes.bottom
     for value in axes.x_scale.ticks():
         marks.append(line(axes.x(value), axes.top, axes.x(value), floor))
@@ -228,7 +229,7 @@ def heat_map(
     width = max(left + _WIDE * len(columns) + 14 + max(0.0, overhang), 8.2 * len(title) + 20)
     height = top + _CELL * len(rows) + 12
     marks = [
-        text(12, 20, title, size=14, weight=600),
+        heading(title, width),
         text(12, 38, f"rows: {row_label}, columns: {column_label}", fill=SOFT),
     ]
     for index, name in enumerate(columns):

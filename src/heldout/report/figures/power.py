@@ -63,7 +63,7 @@ def power_chart(
     names = list(dict.fromkeys(curve.name for panel in panels for curve in panel.curves))
     rows = -(-len(panels) // columns)
     head = 34 + 17 * len(names) + 12
-    marks = opening(title, names)
+    marks = opening(title, names, columns * WIDTH + 16)
     for index, panel in enumerate(panels):
         row, column = divmod(index, columns)
         marks += _panel(panel, names, doses, level, column * WIDTH, head + row * HEIGHT)

@@ -24,6 +24,8 @@ ALARM = "var(--survives, #b3261e)"
 SERIES = ("#2f80d0", "#cf6a16", "#22936a", "#a65bc0", "#8a7a10", "#c4547a")
 DASHES = ("", "7 3", "2 3", "9 3 2 3", "4 4", "1 2")
 OPENED = 44.0  # where the first name below a title stands; the next ones 17 lower each
+_TITLE, _SMALLEST_TITLE = 14.0, 11.0
+_LETTER = 0.58  # width of an average bold letter, in its size
 _FONT = 'system-ui, -apple-system, "Segoe UI", "DejaVu Sans", sans-serif'
 _VARIABLE = re.compile(r"var\(--[a-z]+, (#[0-9a-f]{6})\)")
 _SIZE = re.compile(r'viewBox="0 0 ([\d.]+) ([\d.]+)"')
@@ -143,10 +145,19 @@ def series(place: int) -> tuple[str, str]:
     return SERIES[place % len(SERIES)], DASHES[place % len(DASHES)]
 
 
-def opening(title: str, names: Sequence[str]) -> list[str]:
+def heading(title: str, width: float, x: float = 12) -> str:
+    """The title of a figure, never wider than it: smaller letters first, then fewer of them."""
+    room = width - x - 8
+    size = min(_TITLE, max(_SMALLEST_TITLE, room / (_LETTER * max(len(title), 1))))
+    letters = int(room / (_LETTER * size))
+    shown = title if len(title) <= letters else f"{title[: letters - 1]}…"
+    return text(x, 20, shown, size=size, weight=600)
+
+
+def opening(title: str, names: Sequence[str], width: float) -> list[str]:
     """The top of a figure of named lines: its title, and below it the legend."""
     entries = [(name, *series(place)) for place, name in enumerate(names)]
-    return [text(12, 20, title, size=14, weight=600), *legend(entries, 12, OPENED)]
+    return [heading(title, width), *legend(entries, 12, OPENED)]
 
 
 def figure(title: str, width: float, height: float, marks: Iterable[str]) -> Markup:
@@ -227,7 +238,7 @@ class Axes:
 
     def frame(self, title: str, x_label: str, y_label: str) -> list[str]:
         floor, ceiling = self.height - self.bottom, self.top
-        marks = [text(12, 20, title, size=14, weight=600)]
+        marks = [heading(title, self.width)]
         for value, words in _labelled(self.x_scale.ticks(), "x" in self.percent):
             at = self.x(value)
             marks.append(line(at, ceiling, at, floor))

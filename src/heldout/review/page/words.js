@@ -51,7 +51,7 @@ function opinion(hint) {
   const found = hint.registration;
   const numbers = {
     "found by": `${hint.method.split(" | ")[0]}, similarity ${hint.similarity.toFixed(3)}`,
-    "aligned detail": found.detail != null ? `${found.detail.toFixed(2)} (correlation ${found.correlation.toFixed(2)})` : null,
+    "aligned detail": found.detail != null ? found.detail.toFixed(2) + (found.correlation != null ? ` (correlation ${found.correlation.toFixed(2)})` : "") : null,
     overlap: found.overlap ? found.overlap.map((share, side) => `${Math.round(share * 100)} % of ${side ? "neighbour" : "query"}`).join(", ") : null,
     "not verified": hint.unverified,
   };

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from heldout.detect import Finding, Need, detectors
+from heldout.errors import percent
 from heldout.verdict._model_claims import BASELINE, LAB, strongest_of
 from heldout.verdict.claim import Control
 from heldout.verdict.measured import RAW, REFERENCES, FiringCount, MeasuredRate, MeasuredRates, Way
@@ -105,11 +106,16 @@ def _counted(rate: MeasuredRate) -> str:
         return f"{rate.detector} fired on {places}{pooled}"
     clean = rate.clean
     who = f"{clean.models} clean lab models"
-    return (
+    if clean.bases is not None:
+        who += f" of {clean.bases} bases"
+    message = (
         f"on {who} {rate.detector} fired on {clean}"
         if clean.models == clean.n
         else f"in {clean.n} tests on {who} {rate.detector} fired in {clean}"
     )
+    if clean.fired == 0:
+        message += f" (no firing still allows a rate of {percent(clean.high, 0)})"
+    return message
 
 
 def _of(counted: FiringCount) -> str:

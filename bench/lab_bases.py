@@ -1,0 +1,101 @@
+"""How alike models of one base are, and the lab's page and rates from its published rows.
+
+    python bench/lab_bases.py                   # intra-class correlation of clean models' effects
+    python bench/lab_bases.py --publish docs    # the page, its figures and the rates, counted again
+
+`heldout lab power` counts the rows; a change in how rates are counted needs no model to be asked again.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from heldout.lab import requirements, standings, write_power
+from heldout.lab.power.models import OTHER_SEEDS, WAYS, About
+from heldout.lab.power.page import DATA, PAGE
+from heldout.verdict import INTRACLASS, independent_models, shipped_rates
+
+ROOT = Path(__file__).resolve().parents[1]
+SHIPPED = ROOT / "src/heldout/verdict/measured_rates.json"
+NOTE = "Counted at commit"  # a paragraph that was written by hand
+
+
+def intraclass(groups: list[NDArray[np.float64]]) -> float | None:
+    """One-way analysis of variance: the share of the variance that lies between bases."""
+    sizes = np.asarray([len(group) for group in groups])
+    total = int(sizes.sum())
+    if len(groups) < 2 or total == len(groups):
+        return None
+    mean = np.concatenate(groups).mean()
+    between = sum(len(g) * (g.mean() - mean) ** 2 for g in groups) / (len(groups) - 1)
+    within = sum(((g - g.mean()) ** 2).sum() for g in groups) / (total - len(groups))
+    typical = (total - (sizes**2).sum() / total) / (len(groups) - 1)
+    spread = between + (typical - 1) * within
+    return float((between - within) / spread) if spread > 0 else None
+
+
+def correlations(rows: pl.DataFrame, way: str) -> dict[tuple[str, str], float]:
+    """By detector and benchmark, among clean models."""
+    clean = rows.filter(
+        (pl.col("role") == "clean") & (pl.col("way") == way) & pl.col("p").is_not_null()
+    )
+    found = {}
+    for (detector, benchmark), part in clean.group_by(
+        ["detector", "benchmark"], maintain_order=True
+    ):
+        means = part.group_by("base", "model", maintain_order=True).agg(pl.col("effect").mean())
+        groups = [
+            frame["effect"].to_numpy() for _, frame in means.group_by("base", maintain_order=True)
+        ]
+        if (value := intraclass(groups)) is not None:
+            found[str(detector), str(benchmark)] = value
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--publish", type=Path)
+    chosen = parser.parse_args()
+    rows = pl.read_parquet(ROOT / "docs" / "data" / DATA)
+    print("| way | cells | median | quartiles | twin-drop (scenes, films) |\n|---|--:|--:|---|---|")
+    for way in WAYS:
+        found = correlations(rows, way)
+        values = list(found.values())
+        low, middle, high = np.quantile(values, [0.25, 0.5, 0.75])
+        twins = ", ".join(f"{found['twin-drop', name]:.2f}" for name in ("scenes", "films"))
+        print(f"| {way} | {len(values)} | {middle:.2f} | {low:.2f} to {high:.2f} | {twins} |")
+    clean = rows.filter(
+        (pl.col("role") == "clean")
+        & (pl.col("way") == OTHER_SEEDS)
+        & (pl.col("detector") == "twin-drop")
+    )
+    models, bases = clean["model"].n_unique(), clean["base"].n_unique()
+    print(
+        f"\nat {INTRACLASS:g}, {models} clean models of {bases} bases are worth "
+        f"{independent_models(models, bases):.1f} independent ones"
+    )
+    if chosen.publish is not None:
+        publish(rows, chosen.publish)
+
+
+def publish(rows: pl.DataFrame, folder: Path) -> None:
+    about, page = shipped_rates().provenance, folder / PAGE
+    note = [line for line in page.read_text().splitlines() if line.startswith(NOTE)]
+    board = standings(rows)
+    *_, rates = write_power(
+        rows, board, requirements(rows, board), folder, about.command, About(about.weights, True)
+    )
+    if note:
+        text = page.read_text()
+        place = text.index("\n| benchmark |")
+        page.write_text(f"{text[:place]}\n{note[0]}\n{text[place:]}")
+    SHIPPED.write_bytes(rates.read_bytes())
+
+
+if __name__ == "__main__":
+    main()

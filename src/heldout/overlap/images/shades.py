@@ -1,0 +1,64 @@
+"""Places of a copy that are lighter or darker without an edge: detail alone does not show them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heldout.overlap.images.features import Floats
+
+SOFT = 8.0  # pixels: what is softer than this has no edge, as an opacity on a film
+SHADED_PIXELS = 60
+HATS = 9  # knots of the tone curve that shades are compared through
+
+
+def is_shaded(cv2: Any, first: Floats, second: Floats, mask: NDArray[np.bool_], bar: float) -> bool:
+    """Whether some place is lighter or darker without an edge: detail alone does not show it."""
+    left = np.minimum(
+        _unexplained_shade(cv2, first, second, mask), _unexplained_shade(cv2, second, first, mask)
+    )
+    return float(np.partition(left, -SHADED_PIXELS)[-SHADED_PIXELS]) > bar
+
+
+def _unexplained_shade(
+    cv2: Any, target: Floats, source: Floats, mask: NDArray[np.bool_]
+) -> NDArray[np.float64]:
+    """Grey levels of the softened target that one tone curve and one blur of the source leave."""
+    inside = mask.astype(np.float32)
+
+    def soft(values: Floats, sigma: float = SOFT) -> NDArray[np.float64]:
+        weight = np.maximum(_soft(cv2, inside, sigma), 1e-3)
+        return np.asarray((_soft(cv2, values * inside, sigma) / weight)[mask], np.float64)
+
+    places = source / np.float32(255.0 / (HATS - 1))
+    hats = [np.maximum(0, 1 - np.abs(places - np.float32(knot))) for knot in range(HATS)]
+    near = soft(source)
+    parts = [*(soft(hat) for hat in hats), (soft(source, 1.5 * SOFT) - near) / 64.0]
+    columns = np.stack(parts + _nudges(cv2, source, inside, mask), 1)
+    wanted = soft(target) - near
+    left = np.abs(wanted)
+    kept = np.arange(0, len(wanted), 5)
+    for _ in range(3):
+        some = columns[kept]
+        normal = some.T @ some + 1e-4 * len(kept) * np.eye(some.shape[1])
+        left = np.abs(wanted - columns @ np.linalg.solve(normal, some.T @ wanted[kept]))
+        kept = np.flatnonzero(left <= np.percentile(left[::5], 85))[::4]
+    return np.asarray(left)
+
+
+def _nudges(
+    cv2: Any, source: Floats, inside: Floats, mask: NDArray[np.bool_]
+) -> list[NDArray[np.float64]]:
+    """What the softened source changes by where it is laid a little off: six ways to move a plane."""
+    weight = np.maximum(_soft(cv2, inside, SOFT), 1e-3)
+    down, across = (_soft(cv2, slope * inside, SOFT) / weight for slope in np.gradient(source))
+    height, width = source.shape
+    y, x = (axis[mask] for axis in np.mgrid[-1 : 1 : height * 1j, -1 : 1 : width * 1j])
+    slopes = (np.asarray(slope[mask], np.float64) for slope in (across, down))
+    return [slope * place for slope in slopes for place in (np.ones_like(x), x, y)]
+
+
+def _soft(cv2: Any, values: Floats, sigma: float) -> Floats:
+    return np.asarray(cv2.GaussianBlur(values, (0, 0), sigma))

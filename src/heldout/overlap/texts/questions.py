@@ -1,0 +1,223 @@
+"""What a question asks: its kind, its telling words, its numbers, and what makes it another question."""
+
+from __future__ import annotations
+
+import functools
+import re
+
+from heldout.overlap.texts.edits import LITTLE, NEGATIONS
+from heldout.overlap.texts.normalise import loose
+
+
+def _words(line: str) -> frozenset[str]:
+    return frozenset(line.split())
+
+
+def _pairs(line: str) -> dict[str, str]:
+    words = [pair.split() for pair in line.split(", ")]
+    return {word: other for one, two in words for word, other in ((one, two), (two, one))}
+
+
+_SPELLED = (  # "one" mostly counts nothing
+    "two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
+    "eighteen nineteen twenty"
+)
+_WORD_NUMBERS = {word: str(2 + place) for place, word in enumerate(_SPELLED.split())} | {
+    "thirty": "30",
+    "forty": "40",
+    "fifty": "50",
+    "sixty": "60",
+    "hundred": "100",
+    "dozen": "12",
+}
+_NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
+_SHARED = 0.5  # of the numbers of either text: below it they are two texts
+_ASKING = _words(
+    "how many much where who when why whose tell me you does doe has ha have had would will i or as if one so than"
+)
+# They say that something is there, or what is to be done with it, not what it is.
+_SHOWING = _words(
+    "show appear contain depict display displayed visible present count number call name describe identify state look "
+    "lie exist"
+)
+_KINDS = (
+    ("how many", re.compile(r"\b(?:how many|count|number of)\b")),
+    ("how much", re.compile(r"\bhow much\b")),
+    ("where", re.compile(r"\b(?:where|location|locate)\b")),
+    ("when", re.compile(r"\bwhen\b")),
+    ("who", re.compile(r"\b(?:who|whose|whom)\b")),
+    ("why", re.compile(r"\bwhy\b")),
+    ("what", re.compile(r"\b(?:what|which|how|name|tell|describe|identify|state|give|list)\b")),
+)
+_COLOURS = _words(
+    "red orange yellow green blue purple violet pink brown black white grey gray cyan magenta"
+)
+_SPELLING = {"gray": "grey"}
+# Said of a thing, one contradicts the other; said between two things, they may have traded places.
+_SIDES = _pairs(
+    "left right, upper lower, top bottom, anterior posterior, superior inferior, medial lateral"
+)
+_SIDES |= _pairs("increased decreased, male female")
+_CONVERSE = _SIDES | _pairs(
+    "longer shorter, bigger smaller, heavier lighter, more fewer, before after"
+)
+_CONVERSE |= _pairs("above below, larger smaller, taller shorter, higher lower, older younger")
+# Between two things that cannot trade places: "the cross left of the ring".
+_RELATION = re.compile(
+    r"\b(?:\w+ than|relative to|(?:left|right|front|top) of|(?:medial|lateral|anterior|posterior|superior|inferior) to|"
+    r"above|below|behind|under|over|before|after)\b"
+)
+_ONE_SENTENCE = 25  # words up to which the order of things is read
+_TELLING = 2  # words that two questions share at the least if they share all
+
+
+@functools.lru_cache(maxsize=2**14)
+def telling_words(text: str) -> frozenset[str]:
+    return frozenset(_telling(text))
+
+
+def _telling(text: str) -> list[str]:
+    """In the order of the text."""
+    skipped = LITTLE | _ASKING
+    words = (word for word in loose(text).split() if len(word) > 1 and word not in skipped)
+    return [stem(word) for word in words]
+
+
+def stem(word: str) -> str:
+    return word[:-1] if word.endswith("s") and len(word) > 3 else word
+
+
+def same_content(text: str, other: str) -> bool:
+    """Does one ask the same of the same things, in little words of its own?
+
+    "Does the picture show a green hexagon?" for "Is there a green hexagon in the picture?", "Is the ring smaller
+    than the cross?" for "Is the cross larger than the ring?".
+    """
+    ours, theirs = _content(text), _content(other)
+    if _negated(text) != _negated(other) or _kind(text) != _kind(other):
+        return False
+    if max(len(ours), len(theirs)) > _ONE_SENTENCE:
+        return False
+    if sorted(ours) != sorted(theirs):
+        return _converse(ours, theirs)
+    ordered = ours == theirs or not _RELATION.search(loose(text))
+    return ordered and len(set(ours)) >= _TELLING
+
+
+def other_subject(text: str, other: str) -> bool:
+    """Is it about something else for certain: another colour, the opposite side, things that traded places?"""
+    ours, theirs = loose(text).split(), loose(other).split()
+    if max(len(ours), len(theirs)) > _ONE_SENTENCE or _converse(_content(text), _content(other)):
+        return False
+    colours, painted = (
+        {_SPELLING.get(w, w) for w in words if w in _COLOURS} for words in (ours, theirs)
+    )
+    if colours - painted and painted - colours:
+        return True
+    if _swapped(text, other):
+        return True
+    if _RELATION.search(loose(text)) or _RELATION.search(loose(other)):
+        return False
+    opposite = {_SIDES[word] for word in set(ours) - set(theirs) if word in _SIDES}
+    return bool(opposite & (set(theirs) - set(ours)))
+
+
+def _content(text: str) -> list[str]:
+    return [word for word in _telling(text) if word not in _SHOWING]
+
+
+def _negated(text: str) -> bool:
+    return bool(NEGATIONS.intersection(loose(text).split()))
+
+
+def _kind(text: str) -> str:
+    words = loose(text)
+    return next((kind for kind, pattern in _KINDS if pattern.search(words)), "whether")
+
+
+def _swapped(text: str, other: str) -> bool:
+    """The same things on either side of the same relation, the other way round."""
+    sides: list[dict[str, bool]] = []  # per text, is a word before the relation?
+    relations: list[str] = []
+    for words in (loose(text), loose(other)):
+        match = _RELATION.search(words)
+        if match is None:
+            return False
+        before = set(_content(words[: match.start()]))
+        after = set(_content(words[match.end() :]))
+        relations.append(match[0])
+        sides.append({word: word in before for word in before ^ after})
+    shared = sides[0].keys() & sides[1].keys()
+    flipped = {sides[0][word] for word in shared if sides[0][word] != sides[1][word]}
+    kept = any(sides[0][word] == sides[1][word] for word in shared)
+    return relations[0] == relations[1] and len(flipped) == 2 and not kept
+
+
+def _converse(ours: list[str], theirs: list[str]) -> bool:
+    """The opposite relation between things that traded places."""
+    if len(ours) != len(theirs):
+        return False
+    for place, word in enumerate(ours):
+        opposite = _CONVERSE.get(word)
+        if opposite in theirs and word not in theirs:
+            at = theirs.index(opposite)
+            before, after = ours[:place], ours[place + 1 :]
+            return bool(before) and before == theirs[at + 1 :] and after == theirs[:at]
+    return False
+
+
+_QUESTION_MARKS = re.compile("[?\u037e\u061f\uff1f]")
+_REQUEST = re.compile(
+    r"(?:^|[.!:;\n]\s*)(?:please\s+)?(?:what|which|whose|who|where|when|why|how|is|are|was|were|does|do|did|can|could|"
+    r"has|have|name|list|count|describe|identify|state|give|find|compute|calculate|determine|explain|tell|choose|"
+    r"select|point|locate|classify|work out|write|return|say|show)\b",
+    re.IGNORECASE,
+)
+
+
+def states(text: str) -> bool:
+    """A statement: no sentence of it asks for anything. A caption is no question in other words."""
+    return not (_QUESTION_MARKS.search(text) or _REQUEST.search(text) or is_program(text))
+
+
+_STATEMENT = re.compile(
+    r"\bdef \w+\(|\bfunction \w*\s*\(|\bclass \w+\s*[:({]|#include\b|\blambda\b|=>|\bfor \w+(?:, \w+)* in [^.?!:]+:|"
+    r"\bwhile [^.?!:]+:|\b(?:public|static|void|const|let|var|int) \w+ *[=(;]"
+)
+_SIGNS = tuple(
+    re.compile(pattern)
+    for pattern in (
+        r"\breturn\b",
+        r"\w[\])]? [-+*/]?= \S",
+        r"[=!<>]=",
+        r"\w\(\w*",
+        r"\w\[",
+        r";",
+        r"\bif\b.*:",
+    )
+)
+
+
+@functools.lru_cache(maxsize=2**14)
+def is_program(text: str) -> bool:
+    """Source code, whether or not its lines are kept: one statement, and two other signs of it."""
+    return bool(_STATEMENT.search(text)) and sum(bool(sign.search(text)) for sign in _SIGNS) >= 2
+
+
+def same_amounts(text: str, other: str) -> bool:
+    """Do both name much the same numbers, as figures or words? A rewording keeps them.
+
+    The numbers of a program are those of its examples and its counting, and change with its code.
+    """
+    ours, theirs = amounts(text), amounts(other)
+    if not ours or not theirs or (is_program(text) and is_program(other)):
+        return True
+    return len(ours & theirs) >= _SHARED * min(len(ours), len(theirs))
+
+
+@functools.lru_cache(maxsize=2**14)
+def amounts(text: str) -> frozenset[str]:
+    figures = (match.replace(",", "") for match in _NUMBER.findall(text))
+    values = {f"{float(figure):g}" for figure in figures if figure.count(".") <= 1}
+    words = {_WORD_NUMBERS[word] for word in loose(text).split() if word in _WORD_NUMBERS}
+    return frozenset(values | words)
