@@ -33,6 +33,7 @@ from heldout.cli.show import complain, console, print_claims, print_json
 from heldout.cure import GateResult, write_gate
 from heldout.errors import InputError, counted
 from heldout.overlap import OverlapSettings
+from heldout.remote import use_cache
 from heldout.report import outline_of
 
 EXAMPLE = (
@@ -144,6 +145,7 @@ def overlap_command(
     """
     if gate and settings.part is not None:
         raise InputError("gate: of a whole search: merge the parts, then call heldout gate")
+    use_cache(settings.cache, settings.cache_gb)
     result = audit_overlap(
         read_benchmark(
             bench, preset=preset, mapping=parse_map(mapping), images=images, reader=reader

@@ -28,10 +28,7 @@ from heldout.remote.stores import (
 )
 
 TRIES = 7
-FIRST_WAIT, LONGEST_WAIT = (
-    0.2,
-    20.0,
-)  # seconds; it doubles, and varies so that workers do not keep step
+FIRST_WAIT = 0.2  # seconds; it doubles, and varies so that workers do not keep step
 _PAUSE, _TRIES_AFTER = 60.0, 2  # seconds after a loss during which a host is tried less often
 _lost: dict[str, float] = {}  # when which host was given up
 _REFUSALS = 2  # the second time with credentials read anew
@@ -72,7 +69,7 @@ def persist(address: str, action: Callable[[], Value]) -> Value:
     tries = TRIES if time.monotonic() - _lost.get(root, -_PAUSE) >= _PAUSE else _TRIES_AFTER
     for attempt in range(tries):
         if attempt:
-            wait = min(FIRST_WAIT * 2 ** (attempt - 1), LONGEST_WAIT)
+            wait = FIRST_WAIT * 2 ** (attempt - 1)
             time.sleep(wait * random.uniform(0.5, 1.5))
         try:
             value = action()
