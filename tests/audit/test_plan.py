@@ -74,12 +74,12 @@ def test_a_baseline_that_is_the_reference_of_ratios_is_warned_about(audit_folder
     items = {"training": "fresh"}
     assert _plan(audit_folder / "audit.yaml").warnings == []  # no test of ratios is planned
     path = _edit(audit_folder, clean_references={"items": items})
-    (told,) = _plan(path).warnings
-    assert told.startswith("clean is a baseline")
+    starts = "clean is a baseline"
+    assert sum(warning.startswith(starts) for warning in _plan(path).warnings) == 1
     shown = CliRunner().invoke(app, ["audit", str(path), "--plan"]).stdout
     assert "cannot survive" in " ".join(shown.split())
     path = _edit(audit_folder, clean_references={"items": items, "model": "other"})
-    assert _plan(path).warnings == []
+    assert not any(warning.startswith(starts) for warning in _plan(path).warnings)
 
 
 def test_an_audit_in_which_nothing_can_be_confirmed_is_warned_about(audit_folder: Path) -> None:

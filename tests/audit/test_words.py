@@ -18,7 +18,7 @@ import pytest
 from command_line import ForkedCommand
 from heldout.cli import main
 from heldout.evidence import Rung, leaks_of
-from heldout.store import Run
+from heldout.store import Run, saved_shards
 from heldout.verdict.overall import benchmark_verdict
 
 Picture = Callable[..., bytes]
@@ -238,10 +238,7 @@ def tars(tmp_path: Path, picture: Picture) -> Path:
 
 
 def finished(run: Path) -> dict[str, int]:
-    folder = run / "stages/text/tars"
-    if not folder.exists():
-        return {}
-    return {p.name: p.stat().st_ino for p in folder.iterdir() if not p.name.startswith(".")}
+    return saved_shards(run / "stages/text/tars")
 
 
 def tables(run: Path) -> dict[str, Any]:

@@ -25,14 +25,6 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return conclude(made_up_run(tmp_path_factory.mktemp("large") / "run", PAIRS)).report
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with sync_api.sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield started
-        started.close()
-
-
 @pytest.fixture
 def page(browser: Any, report: Path) -> Iterator[Any]:
     opened = browser.new_page(viewport={"width": 390, "height": 844})

@@ -66,14 +66,6 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return conclude(many_items(tmp_path_factory.mktemp("many") / "run")).report
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with sync_api.sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield started
-        started.close()
-
-
 @pytest.fixture
 def page(browser: Any, report: Path) -> Iterator[Any]:
     opened = browser.new_page(viewport={"width": 1000, "height": 900})

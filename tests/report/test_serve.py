@@ -112,24 +112,21 @@ def test_a_folder_that_is_not_there_or_a_port_that_is_taken_is_a_sentence(
         RunsServer([runs], port=server.port)
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
-def test_a_reader_goes_from_the_page_to_a_report(server: RunsServer) -> None:
-    with sync_api.sync_playwright() as playwright:
-        browser: Any = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        page = browser.new_page(viewport={"width": 390, "height": 800})
-        errors: list[str] = []
-        page.on("console", lambda line: errors.append(line.text) if line.type == "error" else None)
-        page.goto(server.url)
-        assert page.locator(".run").count() == 4
-        assert page.evaluate("document.documentElement.scrollWidth") <= 390
-        page.get_by_role("link", name="team/second").click()
-        page.wait_for_selector("#items-bar:not([hidden])")  # the report's own scripts run
-        assert page.url.endswith("/runs/team/second/report.html")
-        assert errors == []
-        if PACKAGE is not None:
-            for scheme in ("light", "dark"):
-                assert violations(browser, server.url, ".run", scheme) == []
-        browser.close()
+def test_a_reader_goes_from_the_page_to_a_report(server: RunsServer, browser: Any) -> None:
+    page = browser.new_page(viewport={"width": 390, "height": 800})
+    errors: list[str] = []
+    page.on("console", lambda line: errors.append(line.text) if line.type == "error" else None)
+    page.goto(server.url)
+    assert page.locator(".run").count() == 4
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    page.get_by_role("link", name="team/second").click()
+    page.wait_for_selector("#items-bar:not([hidden])")  # the report's own scripts run
+    assert page.url.endswith("/runs/team/second/report.html")
+    assert errors == []
+    page.close()
+    if PACKAGE is not None:
+        for scheme in ("light", "dark"):
+            assert violations(browser, server.url, ".run", scheme) == []
 
 
 def test_the_command_prints_its_address_and_ends_with_the_interrupt(runs: Path) -> None:

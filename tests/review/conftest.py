@@ -151,21 +151,6 @@ def process() -> Iterator[Callable[..., tuple[subprocess.Popen[str], str]]]:
         server.wait()
 
 
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Any]:
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    names = ("chromium", "chromium-browser", "google-chrome", "chrome")
-    found = next((path for name in names if (path := shutil.which(name))), None)
-    if found is None:
-        pytest.skip(
-            "no Chromium on this system: the page is tested in a real browser or not at all"
-        )
-    with playwright.sync_playwright() as started:
-        chromium = started.chromium.launch(executable_path=found)
-        yield chromium
-        chromium.close()
-
-
 @pytest.fixture
 def page(browser: Any) -> Iterator[Any]:
     """A tab of its own profile that fails the test if any script of the page did."""

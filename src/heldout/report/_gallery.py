@@ -32,7 +32,7 @@ QUESTIONS = 8  # of one picture; the table holds all
 _LONGEST = 400  # characters of a text in one card
 
 
-MOST = 5_000  # pairs on a page: more of them no browser opens, and nobody looks at
+MOST = 20_000  # pairs on a page: more of them no browser opens, and nobody looks at
 
 
 def gravest_pairs(run: Run) -> tuple[list[dict[str, Any]], int]:

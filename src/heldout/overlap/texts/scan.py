@@ -64,6 +64,7 @@ COUNTS = (
     "text_other_language",
     "text_lost_items",
     "text_lost_containers",
+    "missing",  # of what was lost, what may be there the next time
 )
 _CHARACTERS, _DOCUMENTS = 2**18, 4096  # of one batch: fits the processor's cache
 _QUOTE = 2 * RUN  # words in a row that are a quotation, whatever became of the rest
