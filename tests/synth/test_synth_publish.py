@@ -20,6 +20,7 @@ from typer.testing import CliRunner
 from heldout.benchmark import read_benchmark
 from heldout.cli.app import app
 from heldout.corpus import open_corpus
+from heldout.errors import InputError
 from heldout.store import Dropped
 from heldout.synth import LETTERS, Synthesis, SynthStage, synth
 from heldout.synth.ledger import writing
@@ -266,3 +267,20 @@ def test_digests_can_be_looked_up_beside_the_rows(
     for row in pq.read_table(dataset / "data").to_pylist():
         named = json.loads(row["provenance"])
         assert all(named[role] in models[role] for role in ("generator", "verifier"))
+
+
+def test_a_later_stage_keeps_the_settings_of_the_finished_ones(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    synth(source="scenes", limit=6, threshold=0.9, out=run, quiet=True)
+    again = synth(source="scenes", stages="publish", out=run, quiet=True)
+    kept = again.run.manifest()["synth"]["settings"]
+    assert (kept["limit"], kept["threshold"]) == (6, 0.9)  # what card and page speak of
+    with pytest.raises(
+        InputError, match=r"threshold: .* holds the stage verify with 0\.9, not 0\.3"
+    ):
+        synth(source="scenes", stages="publish", threshold=0.3, out=run, quiet=True)
+    with pytest.raises(InputError, match="limit: .* holds the stage (ingest|select)"):
+        synth(source="scenes", stages="balance,publish", limit=4, out=run, quiet=True)
+    assert synth(
+        source="scenes", limit=4, out=run, quiet=True
+    ).funnel.steps  # all stages: runs again

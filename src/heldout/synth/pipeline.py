@@ -38,7 +38,7 @@ from heldout.synth.plan import (
     spent_costs,
     total_cost,
 )
-from heldout.synth.settings import SCENES, SynthSettings, SynthStage
+from heldout.synth.settings import MODEL_ROLES, SCENES, SynthSettings, SynthStage
 
 
 def stage_works(plan: bool = False) -> tuple[StageWork, ...]:
@@ -189,6 +189,7 @@ def synth(
         _refuse_missing(chosen.source)
     run = Run.create(out, seed=chosen.seed)
     check_source(run, chosen.source)
+    chosen = _as_recorded(run, chosen)
     costs: list[StageCost] = []
     with run.writing(), opened as where:
         sweep(run)
@@ -205,6 +206,39 @@ def synth(
         finally:
             funnel = _sum_up(run)
     return Synthesis(run, funnel, tuple(costs))
+
+
+def _as_recorded(run: Run, chosen: SynthSettings) -> SynthSettings:
+    """The settings with those that finished stages had, of stages that are not run now.
+
+    Page and card speak of the settings: they have to be those that the items were made with. A setting that
+    is given and contradicts them is refused.
+    """
+    recorded = run.manifest().get("synth", {}).get("settings", {})
+    if not recorded or not chosen.stages:
+        return chosen
+    kept = {
+        name: work.stage
+        for work in stage_works()
+        if work.stage not in chosen.stages_to_run and finished(run, work.stage)
+        for name in work.depends
+        if name in recorded and name != "source"
+    }
+    asked = chosen.model_dump(mode="json")
+    defaults = SynthSettings.model_construct().model_dump(mode="json", include=set(kept))
+    contradicted = [
+        name
+        for name in kept
+        if asked[name] not in (recorded[name], defaults.get(name)) and name not in MODEL_ROLES
+    ]
+    if contradicted:
+        name = contradicted[0]
+        raise InputError(
+            f"{name}: {run.path} holds the stage {kept[name].value} with {recorded[name]}, not {asked[name]}: "
+            f"leave the setting out, or run the stage again"
+        )
+    restored = {name: recorded[name] for name in kept if name not in MODEL_ROLES}
+    return SynthSettings.model_validate({**asked, **restored})
 
 
 def _sum_up(run: Run) -> Funnel:
