@@ -47,6 +47,12 @@ def real_pool(benchmark: Benchmark, tokenizer: Any, side: int, lengths: Lengths,
             rows_of_page = pictured.rows(drawn)
             rows += rows_of_page
             owner += [len(pixels)] * len(rows_of_page)
+        # The letter of an option is learnt sooner if its word has just occurred.
+        if chosen := [item for item in items if item.options]:
+            drawn = [chosen[place] for place in rng.permutation(len(chosen))]
+            rows_of_page = pictured.rows([f(item) for item in drawn for f in (plain, instructed)])
+            rows += rows_of_page
+            owner += [len(pixels)] * len(rows_of_page)
         texts += text.rows([document(item) for item in items])
         pixels.append(picture)
     return Pool(
