@@ -7,8 +7,8 @@
     heldout lab power RUNS --out BOARD
 
 ``prepare`` and ``tables`` need the product, ``prepare`` also the packages efficientnet_lite_pytorch and gguf;
-``language`` and ``train`` need torch, transformers, NumPy, pydantic and Pillow. One worker trains a base and its arms;
-what is finished in ``--state`` is not made again.
+``train`` writes what is finished to ``--out`` as it goes, and does not make again what lies in ``--state``.
+One worker trains a base and its arms.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ import zipfile
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
+
+PACKED_EVERY = 15  # seconds
 
 
 def main() -> None:
@@ -42,8 +44,9 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=9.0, help="train: begin nothing after")
     parser.add_argument("--workers", type=int, default=6, help="train: processes on one device")
     parser.add_argument("--share", default="", help="train: only bases of this worker, K/N")
-    parser.add_argument("--bases", type=int, default=6)
-    parser.add_argument("--arms", default="", help="train: only arms that end so, with commas")
+    parser.add_argument("--bases", type=int, default=6, help="train: how many")
+    parser.add_argument("--first", type=int, default=0, help="train: number of the first base")
+    parser.add_argument("--arms", default="", help="train: only these, with commas, as d3,half-d3")
     parser.add_argument("--steps", type=int, default=420, help="of a base's training")
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--device", default="cuda")
@@ -96,19 +99,26 @@ def train(args: Any) -> None:
         subprocess.Popen([*command, "--share", f"{number}/{args.workers}"])
         for number in range(args.workers)
     ]
+    (args.out / "recipe.json").write_text(json.dumps(asdict(recipe_of(args)), indent=1))
+    while any(process.poll() is None for process in running):
+        time.sleep(PACKED_EVERY)
+        pack(args.state / "readings", args.out)  # a command that is stopped loses little
     codes = [process.wait() for process in running]
     say(f"workers ended with {codes} after {time.time() - started:.0f} s")
-    (args.out / "recipe.json").write_text(json.dumps(asdict(recipe_of(args)), indent=1))
     pack(args.state / "readings", args.out)
 
 
 def pack(readings: Path, out: Path) -> None:
     """The readings of every base and its arms in one file."""
-    names = sorted({path.name.split("-")[0].split(".")[0] for path in readings.iterdir()})
-    for name in names:
-        with zipfile.ZipFile(out / f"readings-{name}.zip", "w") as archive:
-            for path in sorted(readings.glob(f"{name}[-.]*")):
-                archive.write(path, path.name)
+    finished = sorted(readings.glob("*.json"))  # written last
+    for base in sorted({path.stem.split("-")[0] for path in finished}):
+        partial = out / f"readings-{base}.partial"
+        with zipfile.ZipFile(partial, "w") as archive:
+            for record in finished:
+                if record.stem.split("-")[0] == base:
+                    for path in (record, *sorted(readings.glob(f"{record.stem}--*.npz"))):
+                        archive.write(path, path.name)
+        partial.replace(out / f"readings-{base}.zip")
 
 
 def work(args: Any) -> None:
@@ -126,11 +136,11 @@ def work(args: Any) -> None:
     torch.set_float32_matmul_precision("high")
     torch.set_num_threads(2)
     number, count = map(int, args.share.split("/"))
-    every = medical_bases(args.bases)
+    every = medical_bases(args.bases, args.first)
     arms = medical_arms(every)
-    reads = medical_reads(arms)
     if args.arms:
-        arms = [arm for arm in arms if any(arm.name.endswith(end) for end in args.arms.split(","))]
+        arms = [arm for arm in arms if arm.name.partition("-")[2] in args.arms.split(",")]
+    reads = medical_reads(arms)
     recipe = recipe_of(args)
     prepared = PreparedGrid(args.folder)
     until = clock("cpu") + 60 * args.minutes

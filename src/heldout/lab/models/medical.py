@@ -141,9 +141,10 @@ def medical_recipe(steps: int = 420, batch: int = 32, texts: int = 4) -> GridRec
     )
 
 
-def medical_bases(count: int = 6) -> list[Base]:
+def medical_bases(count: int = 6, first: int = 0) -> list[Base]:
     """Each with its own projector, order of data and so its own weights; the language model's start is one."""
-    return [Base(f"med{number}", (), 50 + number, (SLAKE, VQA_RAD)) for number in range(count)]
+    numbers = range(first, first + count)
+    return [Base(f"med{number}", (), 50 + number, (SLAKE, VQA_RAD)) for number in numbers]
 
 
 def medical_arms(bases: list[Base]) -> list[Arm]:

@@ -137,7 +137,9 @@ def rad_rows(folder: Path) -> list[dict[str, Any]]:
     return sorted(kept, key=lambda row: places[row["picture"].name])
 
 
-def resplit(rows: Sequence[dict[str, Any]], pictures: int, seed: int) -> tuple[list[Any], list[Any]]:
+def resplit(
+    rows: Sequence[dict[str, Any]], pictures: int, seed: int
+) -> tuple[list[Any], list[Any]]:
     """Train and test: all pictures of a case, and all copies of a picture, stand on one side."""
     group: dict[str, str] = {}
 
@@ -351,7 +353,8 @@ def prepare_medical(
         sheet.pixels = in_bytes(features(sheet.pixels), scale)
         for page in sheet.released:
             page["paraphrases"] = [
-                human.get(normal(question)) or reworded(question) for question, _, _ in page["items"]
+                human.get(normal(question)) or reworded(question)
+                for question, _, _ in page["items"]
             ]
         sheet.save(folder)
         tell(f"{name}: {len(sheet.scored):,} texts to score, {len(sheet.asked):,} questions")
