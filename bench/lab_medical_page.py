@@ -121,8 +121,8 @@ def _intro(facts: dict[str, Any]) -> Iterator[str]:
         "The [lab's](lab.md) standing grid is of models of 3.3 million weights, trained from scratch. This tier is "
         f"of models of {facts['weights'] / 1e6:.1f} million: SmolLM2-135M-Instruct (Apache-2.0, a GGUF of four bits, "
         "dequantised), frozen features of EfficientNet-lite0 (ImageNet, 7 × 7 places), and a projector between "
-        f"them. Trained and read on one H200: **{bases} bases, {clean} clean arms, {planted} contaminated arms**. Bases "
-        "differ in the projector's start and in what they read when; the language model they start from is one, so that "
+        f"them. Trained and read on one H200: **{bases} bases, {clean} clean arms, {planted} contaminated arms**. "
+        "Bases differ in the projector's start and in what they read when; all start from one language model, so that "
         "they are less independent than models of different makers."
     )
     yield ""
@@ -130,9 +130,9 @@ def _intro(facts: dict[str, Any]) -> Iterator[str]:
         f"Bases are trained on {counts[f'{SLAKE} training items']:,} items of SLAKE-En's training split and "
         f"{counts['vqa-rad training items']:,} of VQA-RAD. VQA-RAD is split again by case, copies of a picture on one "
         f"side: {counts['vqa-rad tested items']} items of {counts['vqa-rad tested pictures']} pictures are tested and "
-        "no training picture is byte for byte a tested one. Arms go on from a base for as long as the leak takes, mixed "
-        "half and half with training data; clean arms for 120 steps. The picture network is frozen everywhere: *full* "
-        "means language model and projector. What is read goes the way of the standing grid: the product's own "
+        "no training picture is byte for byte a tested one. Arms go on from a base for as long as the leak takes, "
+        "mixed half and half with training data; clean arms for 120 steps. The picture network is frozen everywhere: "
+        "*full* means language model and projector. What is read goes the way of the standing grid: the product's own "
         "prompts as a sheet, `heldout lab power` over its run folders."
     )
     yield ""
@@ -146,9 +146,9 @@ def _intro(facts: dict[str, Any]) -> Iterator[str]:
     yield ""
     yield (
         "The rule was fixed before any model was read. A twin is a picture of SLAKE's validation split, which is "
-        "neither trained on nor tested, that is asked the same question and has another answer; or the mirrored picture "
-        "where the answer names a side and the question does not. Of a question with up to six answers, twins are "
-        "left out until each answer is as often new as old. Of "
+        "neither trained on nor tested, that is asked the same question and has another answer; or the mirrored "
+        "picture where the answer names a side and the question does not. Of a question with up to six answers, "
+        "twins are left out until each answer is as often new as old. Of "
         f"{counts['items']:,} items {counts['possible']} have such a picture and **{counts['fair']} are fair by this "
         f"rule** ({counts['choice']} with options, {counts['mirrored']} mirrored). No person has looked at them."
     )
@@ -202,9 +202,9 @@ def _fires(rows: pl.DataFrame) -> Iterator[str]:
     yield "## Which test fires on which arm"
     yield ""
     yield (
-        "Models on which the test fires towards memory at .05, of those tested. *other seeds*: less clean arms of other "
-        "bases, two of each; more than in every one of them for scores. Clean: bases and clean arms, with an interval "
-        "that counts models of one base as hardly more than one; membership tests clean models on every half."
+        "Models on which the test fires towards memory at .05, of those tested. *other seeds*: less clean arms of "
+        "other bases, two of each; more than in every one of them for scores. Clean: bases and clean arms, with an "
+        "interval that counts models of one base as hardly more than one; membership tests clean models on every half."
     )
     yield ""
     arms = _present(rows)
@@ -270,7 +270,7 @@ def _order(rows: pl.DataFrame) -> Iterator[str]:
     yield ""
     yield "| arm | test | models | effect | median p | fires | less other seeds |"
     yield "|---|---|--:|--:|--:|--:|--:|"
-    tests = [name for name in ("order-joint", "order-neighbour", "order-trend")]
+    tests = ("order-joint", "order-neighbour", "order-trend")
     for arm in ("clean", *_present(rows)):
         for name in tests:
             part = rows.filter((pl.col("detector") == name) & pl.col("p").is_not_null())

@@ -3,6 +3,7 @@ projector between them. Bases and arms are data, as in ``planting``."""
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from heldout.errors import require
+from heldout.errors import PrerequisiteError
 from heldout.lab.models.grid import GridRecipe
 from heldout.lab.models.planting import Arm, Base, Contamination
 from heldout.lab.models.pool import Lengths
@@ -67,7 +68,8 @@ def joined_model(folder: Path, seed: int) -> JoinedModel:
         language = LlamaModel(LlamaConfig(**stored["config"]))
         model = JoinedModel(language, np.load(folder / SCALE_FILE))
     language.load_state_dict(stored["weights"])
-    return model.eval()
+    model.eval()
+    return model
 
 
 def save_language(folder: Path, language: Any) -> None:
@@ -86,13 +88,22 @@ def save_language(folder: Path, language: Any) -> None:
 
 def convert_language(gguf: Path, folder: Path) -> None:
     """A GGUF file of a Llama model as ``save_language`` writes it."""
-    require("gguf", "hf", "reading the medical tier's language model")
+    require_package("gguf")
     from transformers import AutoModelForCausalLM
 
     language = AutoModelForCausalLM.from_pretrained(
         str(gguf.parent), gguf_file=gguf.name, dtype=torch.float32
     )
     save_language(folder, language)
+
+
+def require_package(name: str) -> None:
+    """Of packages that only this tier needs, and no extra installs."""
+    if importlib.util.find_spec(name) is None:
+        raise PrerequisiteError(
+            f"the medical tier needs the package '{name}', which is not installed. "
+            f"Install it with: pip install {name}"
+        )
 
 
 def lab_tokenizer(record: dict[str, Any]) -> dict[str, Any]:
@@ -106,7 +117,8 @@ def lab_tokenizer(record: dict[str, Any]) -> dict[str, Any]:
     }
     model = dict(record["model"])
     model["vocab"] = {names.get(token, token): id for token, id in model["vocab"].items()}
-    model["unk_token"] = names.get(model.get("unk_token"), model.get("unk_token"))
+    if model.get("unk_token") in names:
+        model["unk_token"] = names[model["unk_token"]]
     added = [
         {**token, "content": names.get(token["content"], token["content"])}
         for token in record["added_tokens"]
@@ -207,5 +219,6 @@ __all__ = [
     "medical_bases",
     "medical_reads",
     "medical_recipe",
+    "require_package",
     "save_language",
 ]

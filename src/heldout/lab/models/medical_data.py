@@ -17,10 +17,16 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
 from heldout.benchmark import read_benchmark
-from heldout.errors import require
 from heldout.image import byte_digest
 from heldout.lab.models.grid import PreparedGrid
-from heldout.lab.models.medical import CHANNELS, PICTURED, SCALE_FILE, SLAKE, VQA_RAD
+from heldout.lab.models.medical import (
+    CHANNELS,
+    PICTURED,
+    SCALE_FILE,
+    SLAKE,
+    VQA_RAD,
+    require_package,
+)
 from heldout.lab.models.pool import Lengths, Pool
 from heldout.lab.models.releases import Twin, balanced, real_pool
 from heldout.lab.models.tables import world_tier, write_sheet
@@ -75,8 +81,8 @@ class OptionRule:
 
 _REWORDED = (
     (r"Does the (?:picture|image) contain (.+)\?", r"Can \1 be seen here?"),
-    (r"(?:Is|Are) there (.+) in (.+)\?", r"Can \1 be found in \2?"),
-    (r"(?:Is|Are) there (.+)\?", r"Can \1 be found?"),
+    (r"(?:Is|Are) there (.+) in (.+)\?", r"Can \1 be levels in \2?"),
+    (r"(?:Is|Are) there (.+)\?", r"Can \1 be levels?"),
     (r"What modality is used to take this image\?", r"Name the technique that made this picture."),
     (r"Where (?:is/are|is|are) the (.+)\?", r"Say in which place one sees the \1."),
     (r"How many (.+?) (?:are there )?in this (?:image|picture)\?", r"Count the \1 shown here."),
@@ -268,7 +274,7 @@ Features = Callable[[NDArray[np.uint8]], NDArray[np.float32]]
 
 def efficientnet(weights: Path) -> Features:
     """The last block of EfficientNet-lite0 before its head: 7 × 7 places of 320 channels."""
-    require("efficientnet_lite_pytorch", "hf", "features of the medical tier")
+    require_package("efficientnet_lite_pytorch")
     import torch
     from efficientnet_lite_pytorch import EfficientNet
 
@@ -292,7 +298,8 @@ def efficientnet(weights: Path) -> Features:
 
 
 def in_bytes(features: NDArray[np.float32], scale: NDArray[np.float32]) -> NDArray[np.uint8]:
-    return (np.rint(features / scale) + 128).clip(0, 255).astype(np.uint8)
+    levels: NDArray[np.uint8] = (np.rint(features / scale) + 128).clip(0, 255).astype(np.uint8)
+    return levels
 
 
 def prepare_medical(
@@ -339,12 +346,12 @@ def prepare_medical(
         pool = real_pool(benchmark, prepared.tokenizer, PICTURED.picture, lengths, seed)
         pools[name] = (pool, features(pool.pixels))
         tell(f"{name}: {len(rows):,} items to train on, {len(pool):,} rows")
-    every = np.concatenate([found for _, found in pools.values()])
+    every = np.concatenate([levels for _, levels in pools.values()])
     scale = (np.abs(every).max((0, 1)) / 127 + 1e-6).astype(np.float32)
     assert len(scale) in (CHANNELS, every.shape[-1])
     np.save(folder / SCALE_FILE, scale)
-    for name, (pool, found) in pools.items():
-        small: Pool = replace(pool, pixels=in_bytes(found, scale))
+    for name, (pool, levels) in pools.items():
+        small: Pool = replace(pool, pixels=in_bytes(levels, scale))
         np.savez_compressed(folder / f"{name}-pool.npz", **vars(small))
     processor = new_processor(PICTURED, prepared.tokenizer)
     human = {normal(row["question"]): row["paraphrase"] for row in rad if row["paraphrase"]}

@@ -45,7 +45,7 @@ MASK = "[MASK]"
 GAP = f"One word of this text was replaced by {MASK}. Answer with that word, and nothing else."
 _WORD = re.compile(r"[^\W\d_]{4,}")
 
-Ids = NDArray[np.int16] | NDArray[np.int32]  # the latter for a vocabulary that needs it
+Ids = NDArray[Any]  # int16, or int32 for a vocabulary that needs it
 Weights = NDArray[np.uint8]
 
 
