@@ -81,8 +81,8 @@ class OptionRule:
 
 _REWORDED = (
     (r"Does the (?:picture|image) contain (.+)\?", r"Can \1 be seen here?"),
-    (r"(?:Is|Are) there (.+) in (.+)\?", r"Can \1 be levels in \2?"),
-    (r"(?:Is|Are) there (.+)\?", r"Can \1 be levels?"),
+    (r"(?:Is|Are) there (.+) in (.+)\?", r"Can \1 be found in \2?"),
+    (r"(?:Is|Are) there (.+)\?", r"Can \1 be found?"),
     (r"What modality is used to take this image\?", r"Name the technique that made this picture."),
     (r"Where (?:is/are|is|are) the (.+)\?", r"Say in which place one sees the \1."),
     (r"How many (.+?) (?:are there )?in this (?:image|picture)\?", r"Count the \1 shown here."),
