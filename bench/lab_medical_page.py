@@ -66,7 +66,8 @@ def main() -> None:
 
 
 def store(args: Any) -> None:
-    rows = pl.read_parquet(args.board / "data" / "detector-power.parquet").select(COLUMNS)
+    cells = sorted((args.board / "cells").glob("*/*.parquet"))  # of one or several commands
+    rows = pl.concat([pl.read_parquet(path) for path in cells]).select(COLUMNS)
     rows.write_parquet(args.docs / ROWS, compression="zstd", compression_level=19)
     models = []
     for record in json.loads((args.runs / "models.json").read_text()):

@@ -16,7 +16,12 @@ from heldout.errors import InputError
 from heldout.lab import PowerSettings
 
 EXAMPLE = "Example: heldout lab power runs/lab --out runs/power"
-SHOWN = (Shown("detectors", "NAME", flag="--detector"), Shown("permutations"), Shown("seed"))
+SHOWN = (
+    Shown("detectors", "NAME", flag="--detector"),
+    Shown("ways", "WAY", flag="--way"),
+    Shown("permutations"),
+    Shown("seed"),
+)
 
 
 @command(PowerSettings, SHOWN)
@@ -59,8 +64,10 @@ def power_command(
     for folder in (out, *([publish] if publish else [])):
         if folder.exists() and not folder.is_dir():
             raise InputError(f"{folder} is a file; --out and --publish need the name of a folder")
-    if rates_to is not None and settings.detectors:
-        raise InputError("--rates-to needs every detector: leave --detector out")
+    if rates_to is not None and (settings.detectors or settings.ways != PowerSettings().ways):
+        raise InputError(
+            "--rates-to needs every detector in every way: leave --detector and --way out"
+        )
     grid = read_grid(lab)
 
     def tell(text: str) -> None:
