@@ -97,7 +97,7 @@ def page(rows: pl.DataFrame, facts: dict[str, Any]) -> Iterator[str]:
     yield from _intro(facts)
     yield from _accuracy(facts)
     here = rows.filter(pl.col("benchmark") == SLAKE)
-    yield from _fires(here)
+    yield from _fires(here, facts)
     yield from _membership(here)
     yield from _order(here)
     yield from _answers(here)
@@ -157,7 +157,7 @@ def _intro(facts: dict[str, Any]) -> Iterator[str]:
     yield "```"
     yield "python bench/lab_medical.py prepare … && python bench/lab_medical.py train …   # see its help"
     yield "python bench/lab_medical.py tables --folder P --readings O --out RUNS"
-    yield "heldout lab power RUNS --out BOARD"
+    yield "heldout lab power RUNS --out BOARD --permutations 199 --way raw      # and other commands with --detector, --way"
     yield "python bench/lab_medical_page.py --board BOARD --runs RUNS --folder P --docs docs"
     yield "```"
     yield ""
@@ -166,7 +166,7 @@ def _intro(facts: dict[str, Any]) -> Iterator[str]:
 def _accuracy(facts: dict[str, Any]) -> Iterator[str]:
     yield "## What the models answer"
     yield ""
-    yield "Share of exact replies, as means over bases."
+    yield "Share of exact replies on SLAKE-En's test split, as means over bases: all models that were trained."
     yield ""
     yield "| arm | models | original | twin | without the picture |"
     yield "|---|--:|--:|--:|--:|"
@@ -199,13 +199,19 @@ def _present(rows: pl.DataFrame) -> list[str]:
     return [arm for arm in KINDS if arm in arms]
 
 
-def _fires(rows: pl.DataFrame) -> Iterator[str]:
+def _fires(rows: pl.DataFrame, facts: dict[str, Any]) -> Iterator[str]:
     yield "## Which test fires on which arm"
     yield ""
     yield (
         "Models on which the test fires towards memory at .05, of those tested. *other seeds*: less clean arms of "
         "other bases, two of each; more than in every one of them for scores. Clean: bases and clean arms, with an "
         "interval that counts models of one base as hardly more than one; membership tests clean models on every half."
+    )
+    yield ""
+    tested = rows.filter(pl.col("role").is_in([CLEAN, CONTAMINATED]))
+    yield (
+        f"{tested['model'].n_unique()} of the {len(facts['models'])} models have been tested so far, of "
+        f"{tested['base'].n_unique()} bases."
     )
     yield ""
     arms = _present(rows)
@@ -290,6 +296,22 @@ def _order(rows: pl.DataFrame) -> Iterator[str]:
                 f"{median(raw['p'].to_list()):.2g} | {share.hits}/{share.n} | {other.hits}/{other.n} |"
             )
     yield ""
+    off = [
+        name
+        for name in tests
+        if fired(
+            rows.filter(
+                (pl.col("detector") == name) & (pl.col("way") == RAW) & (pl.col("role") == CLEAN)
+            )
+        ).off
+    ]
+    if off:
+        yield (
+            f"By itself {' and '.join(off)} fires on clean models: questions about one picture follow each other in a "
+            "fixed rhythm, and any model that has learnt such texts expects the next one. Only the difference to clean "
+            "models says something."
+        )
+        yield ""
 
 
 def _answers(rows: pl.DataFrame) -> Iterator[str]:
@@ -337,7 +359,7 @@ def _answers(rows: pl.DataFrame) -> Iterator[str]:
 def _seen(rows: pl.DataFrame, arm: str) -> str:
     own = _own(rows).filter((pl.col("arm") == arm) & pl.col("p").is_not_null())
     if own.is_empty():
-        return "No such arm was trained."
+        return "No such arm has been tested."
     shown = []
     for (name, way), cells in own.group_by(["detector", "way"], maintain_order=True):
         share = fired(cells)
