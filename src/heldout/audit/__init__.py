@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from heldout.audit.costs import (
         CostPlan,
         MachineSpec,
-        StageCost,
+        SearchCost,
         StageRates,
         plan_search,
         read_machines,
@@ -61,7 +61,7 @@ __all__ = [
     "PartResult",
     "Plan",
     "Report",
-    "StageCost",
+    "SearchCost",
     "StageRates",
     "Suspect",
     "audit_overlap",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -31,6 +30,7 @@ from heldout.engine import progress
 from heldout.errors import InputError, counted
 from heldout.evidence import PICTURED, Rung, leaks_of
 from heldout.image import Digests, ImageError
+from heldout.settings import command_line
 from heldout.store import Run, new_folder, write_json
 
 # What a run searched for and what it could not find: a clean split is as clean as its search was thorough.
@@ -334,15 +334,10 @@ def _refuse_without_words(run: Run) -> None:
     if run.table_path("text_matches").exists():
         return
     manifest = run.manifest()
-    against = " ".join(
-        "--against " + shlex.quote(f"{stage['corpus']}={stage['source']}")
-        for stage in manifest["stages"].values()
-    )
-    source = shlex.quote(str(manifest["inputs"]["benchmark"]["source"]))
-    raise InputError(
-        f"text: {run.path} holds no text search. Run: heldout overlap {source} {against} "
-        f"--out {shlex.quote(str(run.path))}"
-    )
+    source = str(manifest["inputs"]["benchmark"]["source"])
+    corpora = [f"{stage['corpus']}={stage['source']}" for stage in manifest["stages"].values()]
+    search = command_line("overlap", source, against=corpora, out=str(run.path))
+    raise InputError(f"text: {run.path} holds no text search. Run: {search}")
 
 
 def _write_lists(

@@ -60,9 +60,9 @@ class Chances:
                 self._answers[entry.own].update(set(entry.evidence["corpus_answers"]))
                 self._documents[entry.own] += 1
             if entry.answer == "different" and not entry.own:
-                for name, told in self._told(entry).items():
-                    different[name] += told is not None
-                    agreeing[name] += bool(told)
+                for name, agrees in self._told(entry).items():
+                    different[name] += agrees is not None
+                    agreeing[name] += bool(agrees)
         self._by_chance = {
             name: (1 + agreeing[name]) / (1 + max(FEW, count)) for name, count in different.items()
         }
@@ -90,8 +90,8 @@ class Chances:
             chance *= min(1.0, (1 + known) / (1 + max(FEW, self._documents[entry.own])))
         if entry.evidence.get("options"):
             chance *= (1 + self._options[texts.options]) / (2 + self._options.total())
-        for name, told in self._told(entry).items():
-            chance *= self._by_chance[name] if told and not entry.own else 1.0
+        for name, agrees in self._told(entry).items():
+            chance *= self._by_chance[name] if agrees and not entry.own else 1.0
         return chance
 
     def _told(self, entry: ParaphraseCandidate) -> dict[str, bool | None]:

@@ -15,7 +15,7 @@ def _words(line: str) -> frozenset[str]:
 
 def _pairs(line: str) -> dict[str, str]:
     words = [pair.split() for pair in line.split(", ")]
-    return {word: other for one, two in words for word, other in ((one, two), (two, one))}
+    return {word: other for left, right in words for word, other in ((left, right), (right, left))}
 
 
 _SPELLED = (  # "one" mostly counts nothing
