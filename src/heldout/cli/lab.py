@@ -17,7 +17,6 @@ from heldout.cli import (
     lab_leaks,
     lab_onnx,
     lab_power,
-    lab_published,
     lab_train,
 )
 from heldout.cli.from_settings import Shown, command
@@ -40,7 +39,6 @@ app.command("power", epilog=lab_power.EXAMPLE)(lab_power.power_command)
 app.command("conform", epilog=lab_conform.EXAMPLE)(lab_conform.conform_command)
 app.command("leaderboard", epilog=lab_conform.BOARD_EXAMPLE)(lab_conform.leaderboard_command)
 app.command("leaks", epilog=lab_leaks.EXAMPLE)(lab_leaks.leaks_command)
-app.command("published", epilog=lab_published.EXAMPLE)(lab_published.published_command)
 
 SHOWN = (
     Shown("encoders", "E", flag="--encoder"),
