@@ -3,7 +3,8 @@
     python bench/published_map.py FOLDER [--benchmark BENCH] [--json]
 
 FOLDER holds the tables that the audit published; BENCH is SLAKE-En test: with it, order claims are made from the
-published per-item scores. ``read_map`` reads cells; here they are listed under the claims they support, with remarks on the tables.
+published per-item scores. ``read_map`` reads cells; here they are listed under the claims they support, with
+remarks on the tables.
 """
 
 from __future__ import annotations

@@ -53,7 +53,6 @@ if TYPE_CHECKING:
         cluster_mean_test,
         cluster_rate_interval,
         draws_needed,
-        exceedance,
         excess_p,
         upper_quantile,
     )
@@ -118,7 +117,6 @@ __all__ = [
     "deal",
     "draws_needed",
     "equal_sizes",
-    "exceedance",
     "excess_p",
     "expected_meeting",
     "flip_test",

@@ -50,17 +50,6 @@ PUBLISHED_TWINS = "twin/publish.json"  # written by heldout twin
 
 
 @dataclass(frozen=True)
-class AskingPlan:
-    """``tolerance``: relative error that a number may have. ``limit``: only the first items."""
-
-    variants: Sequence[Variant]
-    thought: bool = False
-    tolerance: float = 0.0
-    limit: int | None = None
-    seed: int = 0
-
-
-@dataclass(frozen=True)
 class Asking:
     """The result of asking. Tokens are those of this command's requests; ``reused`` were asked before."""
 

@@ -30,7 +30,7 @@ from heldout.overlap.images.fingerprint import (
     fingerprint_image,
     phash,
 )
-from heldout.overlap.images.join_stream import HammingIndex
+from heldout.overlap.images.hamming import HammingIndex
 from heldout.overlap.images.lanczos import grey_pixels
 from heldout.overlap.images.pdq import pdq_poses
 
