@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -27,7 +26,7 @@ from heldout.cure._files import (
 from heldout.cure.policy import NOT_COMPARED, Decision, Policy, SanitizeSettings, decide
 from heldout.cure.resplit import write_new_splits
 from heldout.engine import progress
-from heldout.errors import InputError, counted
+from heldout.errors import InputError, counted, html_table
 from heldout.evidence import PICTURED, Rung, leaks_of
 from heldout.image import Digests, ImageError
 from heldout.settings import command_line
@@ -167,11 +166,7 @@ class CleanSplit:
             for reason, count in self.manifest["removed"]["by_reason"].items():
                 facts[f"removed: {reason}"] = f"{count:,}"
         cautions = {f"caution {n}": text for n, text in enumerate(self.manifest["cautions"], 1)}
-        rows = "".join(
-            f"<tr><th>{html.escape(name)}</th><td>{html.escape(text)}</td></tr>"
-            for name, text in {**facts, **cautions}.items()
-        )
-        return f"<table>{rows}</table>"
+        return html_table(("", ""), {**facts, **cautions}.items())
 
 
 def sanitize(

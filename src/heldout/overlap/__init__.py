@@ -51,7 +51,6 @@ if TYPE_CHECKING:
     from heldout.overlap.nearness.measure import COPIES_SEEN, LIGHT_COPY, CalibrationPlan, calibrate
     from heldout.overlap.nearness.nearest import ControlSet, Domain
     from heldout.overlap.nearness.threshold import ALPHAS, Threshold, degrees_of, flag_p
-    from heldout.overlap.part import Part
     from heldout.overlap.relations import (
         BY_DIGEST,
         CHANGED,
@@ -73,6 +72,7 @@ if TYPE_CHECKING:
         Bounds,
         JudgeEndpoint,
         OverlapSettings,
+        Part,
         parse_bounds,
     )
     from heldout.overlap.texts.edits import EDITED, RENUMBERED, SAME, compare_wording

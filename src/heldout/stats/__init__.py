@@ -15,8 +15,13 @@ if TYPE_CHECKING:
         FEW,
         Contrast,
         Estimate,
+        Rank,
+        adjust,
         cluster_contrast,
         cluster_mean,
+        kendall_tau_b,
+        rank_intervals,
+        ranks_of,
         subset_difference,
         subset_mean,
     )
@@ -78,7 +83,6 @@ if TYPE_CHECKING:
         shuffle_test,
         staged,
     )
-    from heldout.stats.ranks import Rank, adjust, kendall_tau_b, rank_intervals, ranks_of
 
 __all__ = [
     "FEW",

@@ -60,8 +60,7 @@ if TYPE_CHECKING:
     from heldout.verdict.overlap_claims import overlap_claims
     from heldout.verdict.people import with_people, with_people_on_words
     from heldout.verdict.rules import ANSWERS, COPIES
-    from heldout.verdict.source_claims import source_claim
-    from heldout.verdict.text_claims import text_claim, words_compared
+    from heldout.verdict.text_claims import source_claim, text_claim, words_compared
 
 __all__ = [
     "ACCURACY",

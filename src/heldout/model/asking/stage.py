@@ -12,8 +12,7 @@ from heldout.benchmark import Benchmark, Grade, grade, letter
 from heldout.errors import InputError
 from heldout.image import ImageRef
 from heldout.model.asking.prompts import Journal, ask_prompts
-from heldout.model.asking.question import STAGE, Question
-from heldout.model.asking.variants import MASK, expand, parse_variants
+from heldout.model.asking.variants import MASK, STAGE, Question, expand, parse_variants
 from heldout.model.request import (
     CUT,
     REFUSED,
