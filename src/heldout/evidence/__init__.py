@@ -31,7 +31,7 @@ if TYPE_CHECKING:
         undecided_because,
     )
     from heldout.evidence.text_kinds import KINDS, QUESTION_OTHER_IMAGE, count_kinds, text_kinds
-    from heldout.overlap.relations import (
+    from heldout.overlap import (
         BY_DIGEST,
         CHANGED,
         COPIES,

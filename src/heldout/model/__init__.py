@@ -24,13 +24,6 @@ if TYPE_CHECKING:
         prompt_key,
         write_paraphrases,
     )
-    from heldout.model.asking.question import (
-        MOST_OPTIONS,
-        STAGE,
-        Question,
-        original,
-        picture_digest,
-    )
     from heldout.model.asking.recorded import (
         RecordedAnswers,
         RecordedFile,
@@ -49,25 +42,33 @@ if TYPE_CHECKING:
         write,
     )
     from heldout.model.asking.summary import (
+        TWIN_SETS,
         Accuracy,
         OwnGrades,
         ReplyOutcome,
         Summary,
         Unread,
         compare_grades,
+        note_twins,
         own_grades_of,
         recorded_remarks,
         summarise,
+        twin_origin,
+        unchanged_twins,
         unread_of,
     )
-    from heldout.model.asking.twins import TWIN_SETS, note_twins, twin_origin, unchanged_twins
     from heldout.model.asking.variants import (
         BOUND,
+        MOST_OPTIONS,
+        STAGE,
+        Question,
         Variant,
         expand,
         is_twin,
         item_random,
+        original,
         parse_variants,
+        picture_digest,
     )
     from heldout.model.endpoint.capabilities import Capabilities, as_json, probe
     from heldout.model.endpoint.chat import FAILED, ChatEndpoint

@@ -11,7 +11,7 @@ import polars as pl
 
 from heldout.detect.behaviour.compare import probe_detector
 from heldout.detect.behaviour.probe import ORIGINAL, Arms, Probe, asked, made_arms, with_options
-from heldout.detect.citations import LIU
+from heldout.detect.detector import LIU
 from heldout.detect.finding import NotRecorded
 from heldout.detect.settings import DetectSettings
 from heldout.detect.tables import ScoreTables

@@ -12,11 +12,12 @@ from heldout.benchmark import Benchmark, Grade, grade, letter
 from heldout.errors import InputError
 from heldout.image import ImageRef
 from heldout.model.asking.prompts import Journal, ask_prompts
-from heldout.model.asking.question import STAGE, Question
 from heldout.model.asking.variants import (
     MASK,
     NEXT_WORDS,
     NGRAM,
+    STAGE,
+    Question,
     continues,
     expand,
     parse_variants,

@@ -48,8 +48,8 @@ from heldout.overlap.images.salvage import (
 )
 from heldout.overlap.images.verify import NO_OPENCV, NO_PICTURE, can_register, verify_shard
 from heldout.overlap.judgements import regrade
-from heldout.overlap.part import WHOLE, Part
 from heldout.overlap.relations import BY_DIGEST, COPIES
+from heldout.overlap.settings import WHOLE, Part
 from heldout.store import Dropped, Run, Stage, dropped_table, make_table
 
 #: stages whose dropped rows a search writes anew: reading both sides, and its own

@@ -224,7 +224,7 @@ def verify_shard(
 
 def _is_mere_neighbour(candidate: Candidate, judged: PairVerdict) -> bool:
     return judged.relation not in POSSIBLE_COPIES and not any(
-        origin.method in RADII for origin in candidate.found
+        origin.method in RADII for origin in candidate.origins
     )
 
 
@@ -272,8 +272,8 @@ def _rows(
     registered = judged.registration
     is_copy = registered is not None and registered.is_copy
     registration = registered.as_json() if registered else None
-    found_by = [origin._asdict() for origin in candidate.found]
-    first = candidate.found[0]
+    found_by = [origin._asdict() for origin in candidate.origins]
+    first = candidate.origins[0]
     for place in places:
         text = relate_text(place.question, place.answer, item)
         evidence = {

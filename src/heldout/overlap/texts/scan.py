@@ -19,7 +19,7 @@ from heldout.errors import counted
 from heldout.overlap.images.embeddings import corpus_folder
 from heldout.overlap.images.salvage import ShardSalvage, joined_results
 from heldout.overlap.images.scan import CorpusScan, stage_settings
-from heldout.overlap.part import WHOLE, Part
+from heldout.overlap.settings import WHOLE, Part
 from heldout.overlap.texts.edits import RUN, same_words
 from heldout.overlap.texts.fields import (
     COMPARABLE,
