@@ -14,6 +14,7 @@ import polars as pl
 
 from heldout.benchmark import Benchmark, open_verb_run, prepare_run, read_benchmark
 from heldout.errors import InputError, counted, html_table, percent
+from heldout.model.asking.forms import picture_digest
 from heldout.model.asking.prompts import Journal, write_paraphrases
 from heldout.model.asking.recorded import read_answers
 from heldout.model.asking.stage import (
@@ -34,14 +35,7 @@ from heldout.model.asking.summary import (
     summarise,
     unread_of,
 )
-from heldout.model.asking.variants import (
-    PARAPHRASE,
-    Variant,
-    expand,
-    is_twin,
-    parse_variants,
-    picture_digest,
-)
+from heldout.model.asking.variants import PARAPHRASE, Variant, expand, is_twin, parse_variants
 from heldout.model.endpoint.chat import ChatEndpoint
 from heldout.model.endpoint.settings import ModelServer
 from heldout.model.item_scores import by_picture
