@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache
 from typing import Any, Literal
 
 import polars as pl
@@ -42,6 +43,7 @@ BLIND_TO = [
 ]
 
 
+@cache
 def _probe(apart: Literal["without", "alone", "all"] = "without") -> Probe:
     """Items with options in a natural order are left out, or taken alone, or treated like others."""
 
@@ -99,7 +101,7 @@ def _natural(tables: ScoreTables, settings: DetectSettings, model: str) -> dict[
 
 def _published(tables: ScoreTables, settings: DetectSettings, model: str) -> dict[str, Any]:
     """MM-Detect's figures, and how often each place is right, which they do not adjust for."""
-    compared = _probe("all").arms(tables, settings, model, False)
+    compared = _probe("all").read(tables, settings, model)
     if isinstance(compared, str):
         return {}
     rows = compared.rows
