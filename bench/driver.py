@@ -451,7 +451,7 @@ def shards(count: int, folder: Path) -> list[dict[str, Any]]:
 
 
 def matches(count: int, folder: Path) -> list[dict[str, Any]]:
-    steps = ("made", "merged", "concluded", "sanitized", "gated", "exported")
+    steps = ("made", "merged", "concluded", "gated", "sanitized", "exported")
     records = [apart(step, folder, count) for step in steps]
     sizes = {"table_mb": (folder / "run/tables/matches.parquet").stat().st_size / 1e6}
     return [{"matches": count, **record, **sizes} for record in records]

@@ -78,7 +78,7 @@ def findings(
     condensed = CondensedMatches.of([matches])
     found = image_overlap(
         table,
-        condensed.table,
+        condensed,
         join_leaks(condensed, pl.DataFrame(empty_table("text_matches"))),
         benchmark="b",
         corpus="web",

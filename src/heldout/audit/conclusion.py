@@ -104,7 +104,7 @@ def conclude(
     for scanned in manifest["stages"].values():
         image_findings = image_overlap(
             items,
-            matches,
+            condensed,
             leaked,
             benchmark=benchmark,
             corpus=scanned["corpus"],

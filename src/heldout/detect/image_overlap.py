@@ -27,7 +27,7 @@ from heldout.evidence import (
     Rung,
     undecided_because,
 )
-from heldout.overlap import ROWS, script
+from heldout.overlap import ROWS, CondensedMatches, script
 
 NAME = "image-overlap"
 TEXT = "leaked text without its image"
@@ -46,7 +46,7 @@ EXACT_IS_BLIND_TO = [
 
 def image_overlap(
     items: pl.DataFrame,
-    matches: pl.DataFrame,
+    matches: CondensedMatches,
     leaked: pl.DataFrame,
     *,
     benchmark: str,
@@ -56,13 +56,14 @@ def image_overlap(
     nearest: int = 0,
     hashes: bool = False,
 ) -> list[Finding]:
-    """``items`` is the run's table, ``matches`` what ``condensed_matches`` makes of its matches, ``leaked``
-    is ``evidence.leaks`` of it; what cannot be compared is not in the denominator.
+    """``items`` is the run's table, ``matches`` are its condensed ones, ``leaked`` is ``evidence.leaks`` of it;
+    what cannot be compared is not in the denominator.
 
     ``nearest`` neighbours of every picture were verified, or with 0 what its ``hashes`` found; without
     both only exact copies were looked for.
     """
-    here = matches.filter(pl.col("corpus") == corpus)
+    here = matches.table.filter(pl.col("corpus") == corpus)
+    transforms = matches.transforms.filter(pl.col("corpus") == corpus)
     hits = here.filter(pl.col("relation").is_in(COPIES))
     blind = HASHES_ARE_BLIND_TO if hashes else EXACT_IS_BLIND_TO
     unseen = f"copies that are not among the {nearest} nearest neighbours of their picture"
@@ -82,7 +83,7 @@ def image_overlap(
     )
     foreign = _anotherscript(items, hits)
     findings = [
-        *_images(items, hits, here, shown, corpus_images, common, foreign),
+        *_images(items, hits, here, transforms, shown, corpus_images, common, foreign),
         _items(unit, f"{NAME}/{corpus}/{unit}", items, pictured, pictured, common),
     ]
     full = bool((shown["rung"] == Rung.FULL).any())
@@ -115,6 +116,7 @@ def _images(
     items: pl.DataFrame,
     hits: pl.DataFrame,
     here: pl.DataFrame,
+    transforms: pl.DataFrame,
     questions: pl.DataFrame,
     corpus_images: int,
     common: dict[str, Any],
@@ -142,7 +144,7 @@ def _images(
         "images_not_comparable": len(shown.filter(~compared)),
         "copies": int(hits[ROWS].sum()),
         "by_method": _count(hits, "method"),
-        "by_transform": _count(hits, "transform"),
+        "by_transform": _count(transforms, "transform"),
         "by_relation": dict(Counter(sorted(strongest.values(), key=lambda name: SUREST[name]))),
         "undecided_because": _reasons(here, undecided),
         "by_modality": _count(questions.with_columns(pl.lit(1).alias(ROWS)), "modality"),
@@ -241,8 +243,8 @@ def _reasons(here: pl.DataFrame, undecided: Collection[str]) -> dict[str, int]:
 
 def _count(hits: pl.DataFrame, column: str) -> dict[str, int]:
     """Rows by value, the commonest first."""
-    counts = hits.group_by(column, maintain_order=True).agg(pl.col(ROWS).sum())
-    return dict(counts.sort(ROWS, descending=True, maintain_order=True).iter_rows())
+    counts = hits.group_by(column).agg(pl.col(ROWS).sum())
+    return dict(counts.sort(-pl.col(ROWS), column).iter_rows())
 
 
 # joined-leakage: what of each item leaked into a corpus, picture and words taken together.

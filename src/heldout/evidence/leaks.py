@@ -298,16 +298,25 @@ def join_leaks(condensed: CondensedMatches, texts: pl.DataFrame) -> pl.DataFrame
 
 def _highest(matches: pl.DataFrame, texts: pl.DataFrame) -> pl.DataFrame:
     """(benchmark_id, corpus, rung, corpus_id): the highest rung; of equals the first by id."""
-    best: dict[tuple[str, str], tuple[Rung, str]] = {}
-    for identifier, item in _matched(matches, texts).items():
-        for leak in item.leaks:
-            corpus, corpus_id = leak.corpus_item
-            known = best.get((identifier, corpus))
-            if known is None or (-leak.rung, corpus_id) < (-known[0], known[1]):
-                best[identifier, corpus] = leak.rung, corpus_id
-    rows = [(*place, rung.value, corpus_id) for place, (rung, corpus_id) in best.items()]
-    columns = ("benchmark_id", "corpus", "rung", "corpus_id")
-    return pl.DataFrame(rows, schema=dict.fromkeys(columns, pl.String), orient="row")
+    columns = ["benchmark_id", "corpus", "rung", "corpus_id"]
+    pairs = texts.select("benchmark_id", "corpus", "corpus_id").unique()
+    beside = matches.join(pairs, on=pairs.columns, how="semi", maintain_order="left")
+    words = [
+        (identifier, leak.corpus_item[0], leak.rung.value, leak.corpus_item[1])
+        for identifier, leak in _word_leaks(_matched(beside, texts.clear()), texts)
+    ]
+    schema = dict.fromkeys(columns, pl.String)
+    heights = {rung.value: rung.height for rung in Rung}
+    return (
+        pl.concat(
+            [
+                _with_rungs(matches).select(columns),
+                pl.DataFrame(words, schema=schema, orient="row"),
+            ]
+        )
+        .sort(pl.col("rung").replace_strict(heights, return_dtype=pl.Int64) * -1, "corpus_id")
+        .unique(["benchmark_id", "corpus"], keep="first", maintain_order=True)
+    )
 
 
 def _texts(run: Run) -> pl.DataFrame:

@@ -1,7 +1,7 @@
 """The table matches of any length: read in pieces as people judged it, and condensed to what conclusions need.
 
 A claim counts rows and shows a few of them. Rows that agree in all that anything is concluded from are a group,
-of which the first, the nearest and the one with the smallest id stay, with the number of rows they stand for.
+of which the nearest and the one with the smallest id stay, with the number of rows they stand for.
 A condensed table is as long as the benchmark makes it, however often its pictures are in a corpus.
 """
 
@@ -11,9 +11,10 @@ import functools
 import json
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -32,13 +33,13 @@ from heldout.store import MATCH, TEXT, Partitions, Run, current, empty_table, lo
 #: columns that a condensed table has beside those of matches
 ROWS, PLACE = "rows", "place"
 _PAIR = ["benchmark_id", "corpus", "corpus_id"]
-_COLUMNS = [
+_PLAIN = [
     *("benchmark_id", "image_index", "corpus", "method", "degree"),
-    *("relation", "transform", "modality", "label_relation"),
+    *("relation", "modality", "label_relation"),
 ]
 # Of the evidence, what findings and claims depend on.
 _PICTURE, _REASON, _SCRIPT, _PEOPLE, _NAMED = "picture", "reason", "script", "people", "named"
-_KEYS = [*_COLUMNS, _PICTURE, _REASON, _SCRIPT, _PEOPLE, _NAMED]
+_KEYS = [*_PLAIN, _PICTURE, _REASON, _SCRIPT, _PEOPLE, _NAMED]
 _MOST = 1 << 18  # rows that wait to be condensed
 
 
@@ -83,58 +84,56 @@ def _judged(run: Run, bounds: Bounds | None, items: pl.DataFrame | None) -> Iter
 
 
 @dataclass(frozen=True)
+class MatchBatches:
+    """``match_batches`` of a run, as often as it is asked for."""
+
+    run: Run
+    bounds: Bounds | None = None
+
+    def __iter__(self) -> Iterator[pl.DataFrame]:
+        return match_batches(self.run, self.bounds)
+
+
+@dataclass(frozen=True)
 class CondensedMatches:
-    """``table``: rows of matches, with ``rows``, how many they stand for (0: another of the group says it), and
-    ``place``, which row of the table they are. ``copies``: per item and corpus the corpus items that hold a copy,
-    as ``image_hits``."""
+    """Few rows for a whole table.
+
+    Args:
+        table: Rows of matches, with ``rows``, how many they stand for (0: another of the group counts them), and
+            ``place``, which row of the table they are.
+        copies: Per item and corpus the corpus items that hold a copy, as ``image_hits``.
+        transforms: Per corpus and transform the rows that are copies, as ``rows``.
+    """
 
     table: pl.DataFrame
     copies: pl.DataFrame
+    transforms: pl.DataFrame
 
     @classmethod
     def of(
-        cls, frames: Iterable[pl.DataFrame], texts: pl.DataFrame | None = None
+        cls, frames: Sequence[pl.DataFrame] | MatchBatches, texts: pl.DataFrame | None = None
     ) -> CondensedMatches:
-        """``frames``: pieces of the table matches. ``texts``: pairs of items that the table text_matches holds;
-        matches of these are kept apart, since pictures and words are joined there."""
-        named = (
-            texts.select(_PAIR).unique().with_columns(pl.col("corpus_id").alias(_NAMED))
-            if texts is not None
-            else None
-        )
-        waiting: list[pl.DataFrame] = []
-        length = place = 0
-        with Partitions({"pair": np.uint64, "owner": np.uint32}, by="pair") as pairs:
-            owners: dict[tuple[str, str], int] = {}
+        """``frames``: pieces of the table matches, which are read twice. ``texts``: pairs of items that the table
+        text_matches holds; matches of these are kept apart, since pictures and words are joined there."""
+        named = None
+        if texts is not None:
+            named = texts.select(_PAIR).unique().with_columns(pl.col("corpus_id").alias(_NAMED))
+        groups, transforms = _Reduced(_KEYS), _Reduced(["corpus", "transform"])
+        with CopiesCount() as copies:
+            place = 0
             for frame in frames:
-                _note_copies(frame, owners, pairs)
-                waiting.append(_condense(_with_keys(frame, named, place)))
+                keyed = _with_keys(frame, named, place)
+                groups.add(keyed)
+                hits = keyed.filter(pl.col("relation").is_in(COPIES))
+                transforms.add(hits)
+                copies.add(hits)
                 place += len(frame)
-                length += len(waiting[-1])
-                if length > _MOST and len(waiting) > 1:
-                    waiting = [_condense(pl.concat(waiting))]
-                    length = (
-                        len(waiting[0]) // 2
-                    )  # so that a long result is not condensed for every piece
-            counts = np.zeros(len(owners), np.int64)
-            for part in pairs:
-                once = part[np.unique(part["pair"], return_index=True)[1]]
-                counts += np.bincount(once["owner"], minlength=len(owners))
-        table = pl.DataFrame(empty_table("matches")).with_columns(
-            pl.lit(0, pl.Int64).alias(ROWS), pl.lit(0, pl.Int64).alias(PLACE)
+            owned = copies.counts()
+        return cls(
+            _kept_rows(frames, groups.table()),
+            owned,
+            transforms.table().select("corpus", "transform", ROWS),
         )
-        if waiting:
-            condensed = _condense(pl.concat(waiting))
-            table = condensed.select(table.columns)
-        copies = pl.DataFrame(
-            {
-                "benchmark_id": [item for item, _ in owners],
-                "corpus": [corpus for _, corpus in owners],
-                "image_hits": counts,
-            },
-            schema={"benchmark_id": pl.String, "corpus": pl.String, "image_hits": pl.Int64},
-        )
-        return cls(table, copies)
 
 
 def condensed_matches(run: Run, bounds: Bounds | None = None) -> CondensedMatches:
@@ -157,7 +156,7 @@ def _condensed(
 ) -> CondensedMatches:
     run = Run(path)
     texts = run.frame("text_matches") if run.table_path("text_matches").exists() else None
-    return CondensedMatches.of(match_batches(run, bounds), texts)
+    return CondensedMatches.of(MatchBatches(run, bounds), texts)
 
 
 def evidence_field(name: str) -> pl.Expr:
@@ -171,27 +170,54 @@ def pair_hash(*columns: str) -> pl.Expr:
     return pl.concat_str(columns, separator="\n", ignore_nulls=True).hash(1)
 
 
-def _note_copies(
-    frame: pl.DataFrame, owners: dict[tuple[str, str], int], pairs: Partitions
-) -> None:
-    copies = frame.filter(pl.col("relation").is_in(COPIES))
-    if copies.is_empty():
-        return
-    once = copies.select(*_PAIR, pair_hash(*_PAIR).alias("pair")).unique("pair")
-    keys = once.select("benchmark_id", "corpus").iter_rows()
-    codes = np.fromiter((owners.setdefault(key, len(owners)) for key in keys), np.uint32, len(once))
-    pairs.add(pair=once["pair"].to_numpy(), owner=codes)
+class CopiesCount:
+    """Counts, per item and corpus, the corpus items that hold a copy."""
+
+    def __init__(self) -> None:
+        self._owners: dict[tuple[str, str], int] = {}
+        self._pairs = Partitions({"pair": np.uint64, "owner": np.uint32}, by="pair")
+
+    def __enter__(self) -> CopiesCount:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._pairs.__exit__(*error)
+
+    def add(self, hits: pl.DataFrame) -> None:
+        once = hits.select(*_PAIR, pair_hash(*_PAIR).alias("pair")).unique("pair")
+        keys = once.select("benchmark_id", "corpus").iter_rows()
+        owners = self._owners
+        codes = [owners.setdefault((item, corpus), len(owners)) for item, corpus in keys]
+        self._pairs.add(pair=once["pair"].to_numpy(), owner=np.array(codes, np.uint32))
+
+    def counts(self) -> pl.DataFrame:
+        counts = np.zeros(len(self._owners), np.int64)
+        for part in self._pairs:
+            once = part[np.unique(part["pair"], return_index=True)[1]]
+            counts += np.bincount(once["owner"], minlength=len(counts))
+        return pl.DataFrame(
+            {
+                "benchmark_id": [item for item, _ in self._owners],
+                "corpus": [corpus for _, corpus in self._owners],
+                "image_hits": counts,
+            },
+            schema={"benchmark_id": pl.String, "corpus": pl.String, "image_hits": pl.Int64},
+        )
 
 
 def _with_keys(frame: pl.DataFrame, named: pl.DataFrame | None, place: int) -> pl.DataFrame:
     undecided = pl.col("relation") == Relation.UNDECIDED
     people = pl.col("evidence").str.contains('"people":', literal=True)
-    keyed = frame.with_columns(
+    keyed = frame.select(
+        *_PLAIN,
+        pl.col("corpus_id").fill_null(""),
+        "transform",
         pl.lit(1, pl.Int64).alias(ROWS),
+        pl.col("similarity").fill_null(float("-inf")).alias("near"),
         pl.int_range(place, place + len(frame), dtype=pl.Int64).alias(PLACE),
         evidence_field("benchmark_pixels").alias(_PICTURE),
         pl.when(undecided)
-        .then(pl.coalesce(evidence_field("unverified"), evidence_field("reason")))
+        .then(pl.coalesce(evidence_field("unverified"), evidence_field("reason"), "transform"))
         .alias(_REASON),
         pl.Series(_SCRIPT, _scripts(frame), pl.String),
         pl.Series(
@@ -254,30 +280,74 @@ def script(text: str) -> str:
     return letters.most_common(1)[0][0] if letters else ""
 
 
-def _condense(keyed: pl.DataFrame) -> pl.DataFrame:
-    """The first row of every group, the nearest (the first of equals, and the one with the smallest id), and the one
-    with the smallest id; the first has the number of rows."""
-    near = -pl.col("similarity").fill_null(float("-inf"))
-    index = pl.col("index")
-    groups = (
-        keyed.with_row_index("index")
-        .group_by(_KEYS)
-        .agg(
-            pl.col(ROWS).sum(),
-            index.first().alias("first"),
-            index.get(near.arg_min()).alias("nearest"),
-            index.sort_by(near, "corpus_id", maintain_order=True).first().alias("listed"),
-            index.sort_by("corpus_id", maintain_order=True).first().alias("smallest"),
+class _Reduced:
+    """Rows by group: their number, the place of the nearest (of equals the first, and the one with the smallest id),
+    and of the one with the smallest id."""
+
+    def __init__(self, keys: Sequence[str]) -> None:
+        self._keys = list(keys)
+        self._waiting: list[pl.DataFrame] = []
+        self._length = 0
+
+    def add(self, keyed: pl.DataFrame) -> None:
+        place, name = pl.col(PLACE), pl.col("corpus_id")
+        rows = keyed.select(
+            *self._keys,
+            ROWS,
+            "near",
+            place.alias("first"),
+            name.alias("listed_id"),
+            place.alias("listed"),
+            name.alias("smallest_id"),
+            place.alias("smallest"),
         )
-    )
-    kept = pl.concat([groups[name] for name in ("first", "nearest", "listed", "smallest")])
-    counted = groups.select(pl.col("first").alias("index"), ROWS)
+        self._waiting.append(self._reduce(rows))
+        self._length += len(self._waiting[-1])
+        if self._length > _MOST and len(self._waiting) > 1:
+            self._waiting = [self._reduce(pl.concat(self._waiting))]
+            self._length = (
+                len(self._waiting[0]) // 2
+            )  # a long result is not reduced for every piece
+
+    def _reduce(self, rows: pl.DataFrame) -> pl.DataFrame:
+        near, smallest = pl.col("near"), pl.col("smallest_id")
+        return (
+            rows.sort("near", "listed_id", "listed", descending=[True, False, False])
+            .group_by(self._keys)
+            .agg(
+                pl.col(ROWS).sum(),
+                near.first(),
+                pl.col("first").filter(near == near.first()).min(),
+                pl.col("listed_id", "listed").first(),
+                smallest.min(),
+                pl.col("smallest").filter(smallest == smallest.min()).min(),
+            )
+        )
+
+    def table(self) -> pl.DataFrame:
+        if not self._waiting:
+            self.add(_with_keys(pl.DataFrame(empty_table("matches")), None, 0))
+        return self._reduce(pl.concat(self._waiting))
+
+
+def _kept_rows(frames: Sequence[pl.DataFrame] | MatchBatches, groups: pl.DataFrame) -> pl.DataFrame:
+    """The rows at the places that ``groups`` name."""
+    copies = pl.col("relation").is_in(
+        COPIES
+    )  # the first of them says nothing that another does not
+    first = groups.select(pl.when(copies).then("listed").otherwise("first")).to_series()
+    kept = pl.concat([first, groups["listed"], groups["smallest"]]).unique().sort().to_numpy()
+    counts = groups.select(pl.col("listed").alias(PLACE), ROWS)
+    pieces = [pl.DataFrame(empty_table("matches")).with_columns(pl.lit(0, pl.Int64).alias(PLACE))]
+    start = 0
+    for frame in frames:
+        end = start + len(frame)
+        places = kept[np.searchsorted(kept, start) : np.searchsorted(kept, end)]
+        rows = frame[places - start].with_columns(pl.Series(PLACE, places))
+        pieces.append(pl.DataFrame(rows.to_arrow()))  # without the texts of the rows that go
+        start = end
     return (
-        pl.DataFrame({"index": kept.unique().sort()})
-        .join(
-            keyed.with_row_index("index").drop(ROWS), on="index", how="left", maintain_order="left"
-        )
-        .join(counted, on="index", how="left", maintain_order="left")
-        .select(keyed.columns)
+        pl.concat(pieces)
+        .join(counts, on=PLACE, how="left", maintain_order="left")
         .with_columns(pl.col(ROWS).fill_null(0))
     )

@@ -115,7 +115,7 @@ def _rows_of(run: Run, places: pl.DataFrame) -> tuple[pl.DataFrame, list[int]]:
                 "item"
             )
             partitions.add(item=names["item"].to_numpy(), place=names["place"].to_numpy())
-            waiting.append(rows)
+            waiting.append(pl.DataFrame(rows.to_arrow()))  # without the texts of other rows
             length += len(rows)
             if length > _WAITING:
                 waiting = [distinct()]

@@ -191,7 +191,7 @@ class Run:
     def read_table(self, name: str) -> pa.Table:
         return read_table(self.table_path(name))
 
-    def batches(self, name: str, *, rows: int = 1 << 16) -> Iterator[pa.Table]:
+    def batches(self, name: str, *, rows: int = 1 << 15) -> Iterator[pa.Table]:
         """A table in pieces of some ``rows``, in its order: what exceeds memory is read like this."""
         return read_batches(self.table_path(name), rows)
 
