@@ -154,6 +154,7 @@ def audit_overlap(
     judge: Judge | JudgeEndpoint | Mapping[str, Any] | str | None = None,
     workers: int | None = None,
     seed: int = 0,
+    replace: bool = False,
     quiet: bool = False,
     command: Sequence[str] | None = None,
     notify: Callable[[str], None] | None = None,
@@ -178,6 +179,7 @@ def audit_overlap(
         judge: The setting of this name, or a judge of your own.
         workers: Processes; default: one per core.
         seed: Seed of every random draw.
+        replace: Allow the results of this search to replace those of a wider one in the run folder.
         quiet: Show no progress.
         command: What the run records as its command; default: this call.
         notify: Receives warnings before the search; default: standard error.
@@ -224,14 +226,16 @@ def audit_overlap(
         null=null_source,
         controls=listed,
     )
+    if lost := _lost_by(run, corpora, settings):
+        holds = f"{run.path} holds {', '.join(lost)}"
+        if not replace:
+            raise InputError(
+                f"replace: {holds}, which this search would lose: use another folder, or allow it"
+            )
+        notify(f"{holds}; they will be replaced by the results of this search")
     title = f"reading the images of {benchmark.name}"
     with progress(title, len(benchmark.images), "images", disabled=quiet) as step:
         benchmark.identify(step)
-    if replaced := replaced_by(run, corpora):
-        notify(
-            f"{run.path} holds results for {', '.join(replaced)}; they will be replaced by those of "
-            f"these corpora"
-        )
     if run.manifest().get(PART) and settings.part is None:
         raise InputError(f"{run.path} holds a part of a search: use another folder for the whole")
     if not settings.exact and settings.near_encoder is None and not can_register():
@@ -454,6 +458,20 @@ def replaced_by(run: Run, corpora: Sequence[Corpus]) -> list[str]:
     kept = {(corpus.name, corpus.source) for corpus in corpora}
     known = [(stage["corpus"], stage["source"]) for stage in run.manifest()["stages"].values()]
     return [f"{name} ({source})" for name, source in known if (name, source) not in kept]
+
+
+def _lost_by(run: Run, corpora: Sequence[Corpus], settings: OverlapSettings) -> list[str]:
+    """What ``run`` holds now and would not hold after a search of these corpora with these settings."""
+    lost = [f"results for {corpus}" for corpus in replaced_by(run, corpora)]
+    manifest = run.manifest()
+    stages = manifest["stages"].values()
+    if settings.exact and any(stage.get("hashes") for stage in stages):
+        lost.append("copies that were re-encoded, resized or turned")
+    if settings.near_encoder is None and any(stage.get("encoder") for stage in stages):
+        lost.append("copies that were cropped, framed or marked")
+    if not settings.text and manifest.get("text"):
+        lost.append("texts")
+    return lost
 
 
 def _forget_what_rested_on_others(run: Run, corpora: Sequence[Corpus]) -> None:

@@ -167,3 +167,10 @@ DEKONINCK = arxiv(
     "2405.16281",
     "Advances in Neural Information Processing Systems",
 )
+XU = arxiv(
+    "xu2024benchmarking",
+    "Benchmarking Benchmark Leakage in Large Language Models",
+    "Xu, Ruijie and Wang, Zengzhi and Fan, Run-Ze and Liu, Pengfei",
+    2024,
+    "2404.18824",
+)

@@ -14,6 +14,7 @@ _ASKED = {
     "shuffle-*|rotation-[!0]*": "shuffle-1..3",
     "rotation-[!0]*": "rotation-all",
     "slot-*": "slot-paraphrase",
+    "ngram-*": "ngram-paraphrase",
 }
 
 

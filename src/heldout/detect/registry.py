@@ -23,6 +23,7 @@ from heldout.detect.behaviour import (
     fresh_drop,
     margins,
     multimodal_leakage,
+    ngram_accuracy,
     option_order,
     slot_guess,
     twin_consistency,
@@ -146,6 +147,7 @@ _BUILT_IN = (
     choice_confusion.DETECTOR,
     multimodal_leakage.DETECTOR,
     slot_guess.DETECTOR,
+    ngram_accuracy.DETECTOR,
     fresh_drop.DETECTOR,
     combined.DETECTOR,
 )

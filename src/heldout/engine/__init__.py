@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from heldout.engine.open import open_engine
     from heldout.engine.progress import progress
     from heldout.engine.ray_engine import RayEngine
+    from heldout.engine.underway import moved, underway
 
 __all__ = [
     "PIECES",
@@ -25,8 +26,10 @@ __all__ = [
     "Salvage",
     "check_cluster",
     "map_salvaged",
+    "moved",
     "open_engine",
     "progress",
+    "underway",
     "usable_cores",
 ]
 

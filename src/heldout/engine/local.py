@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from multiprocessing import connection, resource_tracker, spawn
 from typing import Any, Generic, Protocol, Self
 
-from heldout.engine._worker_main import BROKEN, FUNCTION, READY, STOP, TASK, VALUE, work
+from heldout.engine._worker_main import BROKEN, FUNCTION, MOVED, READY, STOP, TASK, VALUE, work
 from heldout.engine.cores import shared_threads, usable_cores
 from heldout.engine.engine import (
     TRIES,
@@ -25,6 +25,7 @@ from heldout.engine.engine import (
     describe_error,
     until_exhausted,
 )
+from heldout.engine.underway import moved
 from heldout.errors import HeldoutError, InputError
 
 # Worker: the parent's handle on one worker process and the tasks it holds.
@@ -105,9 +106,13 @@ class Worker:
             while self.connection.poll():
                 message = self.connection.recv_bytes()
                 kind = message[:1]
-                if kind != READY:
+                if kind == MOVED:
+                    for name, count in pickle.loads(message[1:]).items():
+                        moved(name, count)
+                elif kind == READY:
+                    self.ready = True
+                else:
                     return kind, message[1:]
-                self.ready = True
         except OSError as error:
             raise EOFError from error
         if not self.process.is_alive() and not self.connection.poll():

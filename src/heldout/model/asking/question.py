@@ -26,7 +26,9 @@ class Question:
     order: tuple[int, ...] = ()
     gold: str = ""
     draw: int = 0
-    kind: str = ""  # "choice", "open" or "slot": which template asks it; the same for every arm
+    kind: str = (
+        ""  # "choice", "open", "slot" or "ngram": which template asks it; the same for every arm
+    )
 
     @property
     def id(self) -> str:

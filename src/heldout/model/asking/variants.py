@@ -160,14 +160,46 @@ def masked(question: Question, variant: str, text: str, word: str) -> Question:
         pattern.sub(MASK, text),
         question.images,
         gold=word,
-        kind="slot",
+        kind=SLOT,
     )
+
+
+# Continuations: the beginning of the question, and the words that come next in it (n-gram accuracy).
+
+
+NEXT_WORDS = 3  # of five-word grams published for longer texts: questions about pictures are short
+
+
+def beginning(question: Question, variant: str, text: str) -> Question | None:
+    """The first half of ``text``, with the words that follow as what is right; None where it is too short."""
+    words = [] if _UNSPACED.search(text) else text.split()
+    shown = max(NEXT_WORDS, len(words) // 2)
+    gold = words[shown : shown + NEXT_WORDS]
+    if len(gold) < NEXT_WORDS:
+        return None
+    return dataclasses.replace(
+        question, variant=variant, text=" ".join(words[:shown]), gold=" ".join(gold), kind=NGRAM
+    )
+
+
+def continues(reply: str, question: Question) -> bool:
+    """Whether a reply begins with the right words, or repeats the beginning and then goes on with them."""
+    written, gold, shown = (
+        [word.lower() for word in re.findall(r"\w+", text)]
+        for text in (reply, question.gold, question.text)
+    )
+    if shown and written[: len(shown)] == shown:
+        written = written[len(shown) :]
+    return written[: len(gold)] == gold
 
 
 # Which variants to ask: what a person writes, ``original,rotation-all,shuffle-3,twin=OTHER``.
 
 
-PLAIN = ("original", "no-image", "no-question", "confused-choices", "slot")
+SLOT, NGRAM = "slot", "ngram"
+PARAPHRASE = "-paraphrase"
+WORDINGS = (SLOT, NGRAM)  # asked in the released wording and in a paraphrase
+PLAIN = ("original", "no-image", "no-question", "confused-choices", *WORDINGS)
 KNOWN = (
     *PLAIN,
     "rotation-K",
@@ -175,8 +207,7 @@ KNOWN = (
     "shuffle-K",
     "twin[=BENCH]",
     "twin-NAME[=BENCH]",
-    "slot-paraphrase",
-    "slot-paraphrase=COLUMN",
+    *(f"{wording}{PARAPHRASE}[=COLUMN]" for wording in WORDINGS),
 )
 _NUMBERED = re.compile(r"(rotation|shuffle)-(\d{1,3})(?:\.\.(\d{1,3}))?")
 _TWIN = re.compile(r"(twin(?:-[\w.-]+)?)(?:=(.+))?")
@@ -213,7 +244,7 @@ def _parts(text: str) -> list[str]:
     """Split at commas, except those of a twin's own selection: twin=path#split=test,lang=en."""
     parts: list[str] = []
     for part in (piece.strip() for piece in text.split(",")):
-        own = "=" in part and not part.startswith(("twin", "slot"))
+        own = "=" in part and not part.startswith(("twin", *WORDINGS))
         if own and parts and "#" in parts[-1]:
             parts[-1] += f",{part}"
         else:
@@ -231,8 +262,9 @@ def _one(part: str) -> Sequence[Variant]:
         return [Variant(part)]
     elif twin is not None:
         return [Variant(twin[1], source=twin[2] or "")]
-    elif part == "slot-paraphrase" or part.startswith("slot-paraphrase="):
-        return [Variant("slot"), Variant("slot-paraphrase", source=part.partition("=")[2])]
+    wording, paraphrased, column = part.partition(PARAPHRASE)
+    if wording in WORDINGS and paraphrased and (not column or column.startswith("=")):
+        return [Variant(wording), Variant(f"{wording}{PARAPHRASE}", source=column[1:])]
     raise InputError(
         f"variants: there is no variant '{part:.60}'; there are {', '.join(KNOWN)} (K counts from 1; "
         f"shuffle-1..3 are three shuffles)"
@@ -293,7 +325,11 @@ class _Showing:
             name: {example.id: example for example in twin} for name, twin in twins.items()
         }
         names = {variant.name for variant in variants}
-        self._column = next((v.source for v in variants if v.name == "slot-paraphrase"), None)
+        self._columns = {
+            variant.name.removesuffix(PARAPHRASE): variant.source
+            for variant in variants
+            if variant.name.endswith(PARAPHRASE)
+        }
         if "confused-choices" in names:
             pairs = [
                 (shown, cluster)
@@ -301,15 +337,15 @@ class _Showing:
                 if isinstance(shown := original(example), Question) and shown.options
             ]
             self._right = RightAnswers([q for q, _ in pairs], [cluster for _, cluster in pairs])
-        if "slot" in names:
+        if SLOT in names:
             self._rarity = CaptionRarity(caption_of(example) for example in benchmark)
 
     def item(self, example: Example) -> Iterator[Question | Dropped]:
         shown = original(example)
         for variant in self._variants:
             name = variant.name
-            if name.startswith("slot"):
-                yield self._slot(example, name)
+            if name.removesuffix(PARAPHRASE) in WORDINGS:
+                yield self._wording(example, name)
             elif isinstance(shown, Dropped):
                 if name == "original":
                     yield shown
@@ -360,21 +396,28 @@ class _Showing:
         order = [released.index(same(o)) if same(o) in released else -1 for o in twin.options]
         return dataclasses.replace(twin, variant=name, order=tuple(order))
 
-    def _slot(self, example: Example, name: str) -> Question | Dropped:
-        text = caption_of(example)
+    def _wording(self, example: Example, name: str) -> Question | Dropped:
+        """The released wording or its paraphrase; neither if the pair could not be asked."""
+        kind, text = name.removesuffix(PARAPHRASE), caption_of(example)
         other = None
-        if self._column is not None:
-            written = example.metadata.get(self._column) if self._column else None
+        if (column := self._columns.get(kind)) is not None:
+            written = example.metadata.get(column) if column else None
             other = canonical_text(written or self._paraphrases.get(example.id))
             if not other or other.strip().lower() == text.lower():
-                where = f"column '{self._column}'" if self._column else "the provider wrote none"
+                where = f"column '{column}'" if column else "the provider wrote none"
                 return dropped(example, name, NO_PARAPHRASE, where)
+        base = Question(example.id, name, text, example.images)
+        shown = other or text if name.endswith(PARAPHRASE) else text
+        where = "both wordings" if other else "the text"
+        if kind == NGRAM:
+            begun = {each: beginning(base, name, each) for each in (text, other or text)}
+            if None in begun.values():
+                return dropped(example, name, "too few words", f"{where}: {text!r:.80}")
+            return begun[shown] or base
         word = self._rarity.rarest(text, other)
         if word is None:
-            where = "both wordings" if other else "the text"
             return dropped(example, name, "no word to mask", f"{where}: {text!r:.80}")
-        base = Question(example.id, name, text, example.images)
-        return masked(base, name, other or text if name == "slot-paraphrase" else text, word)
+        return masked(base, name, shown, word)
 
 
 def caption_of(example: Example) -> str:

@@ -14,6 +14,7 @@ import numpy as np
 from PIL import Image, ImageOps
 
 from heldout.corpus import Corpus, CorpusItem
+from heldout.engine import moved
 from heldout.image import ImageRef, byte_digest, decode, image_error, to_rgb
 from heldout.overlap.images.exact import Place, thumbnail
 from heldout.overlap.images.features import PictureFeatures, cheap_features
@@ -202,6 +203,7 @@ def verify_shard(
             counts["missing"] += problem.reason in MAY_PASS
             for name in ("unverified_pairs", "failed_pairs"):
                 counts[name] += len(candidates) - done
+        moved("pairs", len(candidates))
         if not pending:
             break
     if cut is not None and pending:  # it could be read before

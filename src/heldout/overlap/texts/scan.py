@@ -14,7 +14,7 @@ from rapidfuzz.distance import LCSseq
 
 from heldout.benchmark import Benchmark
 from heldout.corpus import Corpus, CorpusItem, Shard, read_items
-from heldout.engine import Engine, map_salvaged, progress
+from heldout.engine import Engine, map_salvaged, progress, underway
 from heldout.errors import counted
 from heldout.overlap.images.embeddings import corpus_folder
 from heldout.overlap.images.salvage import ShardSalvage, joined_results
@@ -99,7 +99,7 @@ def scan_text_shard(
     ``own``: by shard, which items of the benchmark a corpus item shows the picture of.
     """
     scan = _Scan(index, (own or {}).get(shard.index, OwnPictures()))
-    for item in read_items(corpus, shard):
+    for item in underway(read_items(corpus, shard)):
         scan.read(item)
     scan.finish(shard)
     matches = list(match_rows(index, scan.ledger, scan.sources, corpus.name))
