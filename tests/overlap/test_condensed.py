@@ -16,7 +16,7 @@ import pytest
 import heldout
 from heldout.audit import conclude
 from heldout.detect import image_overlap
-from heldout.evidence import join_leaks, leaks_of, text_kinds
+from heldout.evidence import join_leaks, leak_batches, leaks_of, text_kinds
 from heldout.overlap import PLACE, ROWS, CondensedMatches
 from heldout.overlap.condensed import match_batches, script
 from heldout.store import (
@@ -258,6 +258,27 @@ def test_leaks_count_the_matches_they_stand_for(tmp_path: Path) -> None:
     counts = dict(judged.filter(stands | alike).group_by("benchmark_id").len().iter_rows())
     assert all(leaked.matches >= counts[name] for name, leaked in leaks_of(run).items())
     assert sum(leaked.matches for leaked in leaks_of(run).values()) < len(judged)
+
+
+def test_what_must_be_removed_is_listed_with_every_corpus_item(tmp_path: Path) -> None:
+    run = filled(tmp_path / "run")
+    copies = pl.col("relation").is_in(["same image", "transformed copy"])
+    pair = ["benchmark_id", "corpus", "corpus_id"]
+    expected = pl.concat(match_batches(run)).filter(copies).select(pair).unique().sort(pair)
+    rungs = pl.col("rung").is_in(["same image", "same image and answer"])
+    assert (
+        pl.concat(leak_batches(run)).filter(rungs).select(pair).unique().sort(pair).equals(expected)
+    )
+    removed = heldout.gate(run, tmp_path / "gate").removed
+    assert removed.select(pair).unique().sort(pair).equals(expected)
+    listed = (tmp_path / "gate" / "remove_ids.txt").read_text().splitlines()
+    assert listed == [
+        f"{row[0]}\t{row[1]}"
+        for row in expected.select("corpus", "corpus_id")
+        .unique()
+        .sort("corpus", "corpus_id")
+        .iter_rows()
+    ]
 
 
 def test_records_with_one_key_come_in_one_part(monkeypatch: pytest.MonkeyPatch) -> None:
