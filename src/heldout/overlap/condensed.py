@@ -73,6 +73,16 @@ def read_text_matches(run: Run) -> pl.DataFrame:
     return judged_texts(matches, judgements, items, images, run.frame("text_queries"))
 
 
+def matches_of(run: Run, pairs: pl.DataFrame) -> pl.DataFrame:
+    """The run's matches, as the search wrote them, of the pairs of items that stand in ``pairs``."""
+    once = pairs.select(_PAIR).unique()
+    frames = [pl.DataFrame(empty_table("matches"))]
+    for table in run.batches("matches"):
+        rows = pl.DataFrame(table).join(once, on=_PAIR, how="semi", maintain_order="left")
+        frames.append(pl.DataFrame(rows.to_arrow()))  # without the texts of other rows
+    return pl.concat(frames)
+
+
 def _judged(run: Run, bounds: Bounds | None, items: pl.DataFrame | None) -> Iterator[pl.DataFrame]:
     encoders = searched_with(run) if bounds is not None else []
     judgements = list(current(run.path, MATCH).values())
