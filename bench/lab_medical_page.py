@@ -157,7 +157,7 @@ def _intro(facts: dict[str, Any]) -> Iterator[str]:
     yield "```"
     yield "python bench/lab_medical.py prepare … && python bench/lab_medical.py train …   # see its help"
     yield "python bench/lab_medical.py tables --folder P --readings O --out RUNS"
-    yield "heldout lab power RUNS --out BOARD --permutations 199 --way raw      # and other commands with --detector, --way"
+    yield "heldout lab power RUNS --out BOARD --permutations 199 --way raw   # and others: --detector, --way"
     yield "python bench/lab_medical_page.py --board BOARD --runs RUNS --folder P --docs docs"
     yield "```"
     yield ""

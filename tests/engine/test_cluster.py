@@ -45,7 +45,10 @@ def test_nodes_with_another_version_are_named_and_fail_the_check(
     assert done.returncode == 3 and "99.0" in done.stderr
 
 
-def test_a_task_that_asks_for_a_gpu_has_one_where_there_is_one(ray_connection: RayCluster) -> None:
+def test_a_task_that_asks_for_a_gpu_has_one_where_there_is_one(
+    ray_connection: RayCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)  # a node takes it from this process
     with RayEngine(ray_connection.address) as engine:
         (plain,) = engine.map(engine_tasks.visible_gpus, [0], on_gpu=True)
         assert plain.value in ("", None)  # no node has one: it runs all the same

@@ -21,6 +21,7 @@ from heldout.benchmark import read_benchmark
 from heldout.cli.app import app
 from heldout.corpus import open_corpus
 from heldout.errors import InputError
+from heldout.report.synthesis_page import write_synthesis_report
 from heldout.store import Dropped
 from heldout.synth import LETTERS, Synthesis, SynthStage, synth
 from heldout.synth.ledger import writing
@@ -284,3 +285,29 @@ def test_a_later_stage_keeps_the_settings_of_the_finished_ones(tmp_path: Path) -
     assert synth(
         source="scenes", limit=4, out=run, quiet=True
     ).funnel.steps  # all stages: runs again
+
+
+def test_items_are_not_published_before_they_are_compared(tmp_path: Path) -> None:
+    run, benchmark = tmp_path / "run", tmp_path / "benchmark.jsonl"
+    benchmark.write_text(json.dumps({"id": "a", "question": "What is it?", "answer": "a cube"}))
+    stages = "ingest,select,generate,verify,shortcut,balance"
+    synth(source="scenes", limit=6, stages=stages, out=run, quiet=True)
+    with pytest.raises(InputError, match="against: .* add decontaminate to the stages"):
+        synth(source="scenes", stages="publish", against=benchmark, out=run, quiet=True)
+    published = synth(source="scenes", stages="publish", out=run, quiet=True)
+    assert not published.compared
+    write_synthesis_report(published.run)
+    card = (run / "synth" / "dataset" / "README.md").read_text(encoding="utf-8")
+    assert "compared with no benchmark" in card and "named benchmarks" not in card
+
+
+def test_a_benchmark_that_is_not_there_leaves_no_run(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"missing\.jsonl"):
+        synth(
+            source="scenes",
+            limit=2,
+            against=tmp_path / "missing.jsonl",
+            out=tmp_path / "run",
+            quiet=True,
+        )
+    assert not (tmp_path / "run").exists()

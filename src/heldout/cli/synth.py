@@ -110,7 +110,8 @@ def synth_command(
     else:
         from heldout.audit import synthesize as make
 
-    if not settings.against and not settings.stages and not quiet:
+    paid = settings.generator is not None
+    if paid and not settings.against and not settings.stages and not quiet:
         typer.echo("no --against: the items are not compared with any benchmark", err=True)
     synthesis = make(
         settings, out=out, engine=engine, workers=workers, quiet=quiet or as_json, plan=plan
@@ -145,6 +146,13 @@ def _show(synthesis: Any, out: Path, plan: bool) -> None:
             why += f"{'; ' if why else ''}files not read: {files}"
         table.add_row(step.name, f"{step.entered:,}", f"{step.left:,}", Text(why))
     screen.print(table)
+    if left_out := synthesis.not_selected:
+        (detail, count), *_ = left_out.items()
+        others = f" ({len(left_out) - 1:,} other kinds as well)" if len(left_out) > 1 else ""
+        message = (
+            f"most figures not selected: {plain(detail)}, {count:,}{others}; --label selects others"
+        )
+        screen.print(Text(message, "dim"), soft_wrap=True)
     if plan:
         for cost in (*synthesis.costs, *([synthesis.total] if synthesis.costs else [])):
             left = f"about {_cost(cost)}, {_duration(cost.hours)}" if cost.requests else "none"
@@ -168,10 +176,13 @@ def _show(synthesis: Any, out: Path, plan: bool) -> None:
     if synthesis.undecided:
         message = counted(synthesis.undecided, "item is", "items are")
         first = f" ({plain(synthesis.failure)})" if synthesis.failure else ""
-        message = f"{message} undecided, as an endpoint failed{first}; the same command asks for them again"
+        again = "it" if synthesis.undecided == 1 else "them"
+        message = f"{message} undecided, as an endpoint failed{first}; the same command asks for {again} again"
         screen.print(Text(message, "yellow"), soft_wrap=True)
     screen.print(Text(f"\nreport: {out}/report.html"), soft_wrap=True)
     if (out / "synth" / "dataset").is_dir():
+        if not synthesis.compared:
+            screen.print(Text("published, but compared with no benchmark", "yellow"))
         screen.print(Text(f"dataset: {out}/synth/dataset"), soft_wrap=True)
         screen.print(Text(f"next: heldout review {out} --kind items"), soft_wrap=True)
 

@@ -11,16 +11,19 @@ from collections.abc import Mapping
 from heldout.benchmark import Benchmark, parse_source, read_benchmark
 from heldout.errors import InputError, counted
 from heldout.image import ImageError
-from heldout.synth.context import StageContext
+from heldout.synth.settings import SynthSettings
 
 _SPLITS = {"test", "train", "val", "valid", "validation", "dev", "data", "benchmark", "questions"}
 
 
-def open_benchmarks(context: StageContext) -> list[Benchmark]:
-    """Those of ``against``, each under a name of its own: two files may both be called test.jsonl."""
+def open_benchmarks(
+    settings: SynthSettings, benchmarks: Mapping[str, Benchmark]
+) -> list[Benchmark]:
+    """Those of ``against``, each under a name of its own: two files may both be called test.jsonl.
+    ``benchmarks``: those that are open already."""
     opened: list[Benchmark] = []
-    for spec in dict.fromkeys(context.settings.against):
-        benchmark = context.benchmarks.get(spec)
+    for spec in dict.fromkeys(settings.against):
+        benchmark = benchmarks.get(spec)
         if benchmark is None:
             benchmark = _named(read_benchmark(spec), spec)
         if any(other.name == benchmark.name for other in opened):

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from heldout.benchmark import normal
-from heldout.errors import percent
+from heldout.errors import counted, percent
 from heldout.synth.draft import LETTERS, Draft, PaperFigure
 
 MOST_WORDS, MOST_SENTENCES = 35, 2
@@ -244,8 +244,13 @@ def _concision(draft: Draft, _: PaperFigure) -> CodeCheck:
     text = _ABBREVIATED.sub(lambda match: match[0][:-1], draft.question)
     sentences = max(1, len(_SENTENCE.findall(text)))
     if words > MOST_WORDS or sentences > MOST_SENTENCES:
-        return CodeCheck(False, f"{words} words in {sentences} sentences")
-    return CodeCheck(True, f"{words} words in {sentences} sentences")
+        return CodeCheck(
+            False,
+            f"{counted(words, 'word', 'words')} in {counted(sentences, 'sentence', 'sentences')}",
+        )
+    return CodeCheck(
+        True, f"{counted(words, 'word', 'words')} in {counted(sentences, 'sentence', 'sentences')}"
+    )
 
 
 def _answer_field(draft: Draft, _: PaperFigure) -> CodeCheck:

@@ -16,7 +16,7 @@ from heldout.synth.draft import DEFAULT, EVERYTHING, PaperFigure, labels_of_capt
 from heldout.synth.draft import RULES as LABELS
 from heldout.synth.ingest._images import read_located, store, stored_name
 from heldout.synth.ledger import BATCH, StageWriter, read_dropped, read_rows
-from heldout.synth.settings import SynthSettings, SynthStage
+from heldout.synth.settings import NOT_SELECTED, SynthSettings, SynthStage
 
 STAGE = "select"
 
@@ -35,7 +35,7 @@ def _select(context: StageContext, writer: StageWriter) -> None:
             detail = (
                 f"labels {primary or 'none'} / {secondary or 'none'} are not among those selected"
             )
-            writer.drop(Dropped(STAGE, figure.id, "label not selected", detail))
+            writer.drop(Dropped(STAGE, figure.id, NOT_SELECTED, detail))
         else:
             buckets[bucket].append((figure.id, len(figure.images)))
     if not buckets and not others:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import html
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,7 @@ import polars as pl
 
 from heldout.benchmark import Benchmark
 from heldout.engine import open_engine
-from heldout.errors import InputError
+from heldout.errors import InputError, html_table
 from heldout.model import FAILED
 from heldout.store import Run
 from heldout.synth.context import StageContext, StageWork, require_settings
@@ -38,7 +37,7 @@ from heldout.synth.plan import (
     spent_costs,
     total_cost,
 )
-from heldout.synth.settings import MODEL_ROLES, SCENES, SynthSettings, SynthStage
+from heldout.synth.settings import MODEL_ROLES, NOT_SELECTED, SCENES, SynthSettings, SynthStage
 
 
 def stage_works(plan: bool = False) -> tuple[StageWork, ...]:
@@ -119,9 +118,21 @@ class Synthesis:
         return str(failed[0]) if len(failed) else ""
 
     @property
+    def not_selected(self) -> dict[str, int]:
+        """Why figures were dropped for their labels, with counts, most frequent first."""
+        left_out = self.dropped.filter(pl.col("reason") == NOT_SELECTED)["detail"]
+        counts = left_out.value_counts(sort=True)
+        return dict(zip(counts["detail"], counts["count"], strict=True))
+
+    @property
+    def compared(self) -> bool:
+        """Whether the items were compared with benchmarks."""
+        return finished(self.run, SynthStage.DECONTAMINATE)
+
+    @property
     def unreadable(self) -> tuple[str, ...]:
         """A sentence for every benchmark of which some images could not be compared."""
-        if not finished(self.run, SynthStage.DECONTAMINATE):
+        if not self.compared:
             return ()
         from heldout.synth.contamination import images_compared
 
@@ -162,11 +173,8 @@ class Synthesis:
         return f"Synthesis({str(self.run.path)!r}{', ' if message else ''}{message})"
 
     def _repr_html_(self) -> str:
-        rows = "".join(
-            f"<tr><td>{html.escape(step.name)}</td><td>{step.entered:,}</td><td>{step.left:,}</td></tr>"
-            for step in self.funnel.steps
-        )
-        return f"<table><tr><th>stage</th><th>in</th><th>out</th></tr>{rows}</table>"
+        rows = ((step.name, step.entered, step.left) for step in self.funnel.steps)
+        return html_table(("stage", "in", "out"), rows)
 
 
 def synth(
@@ -185,18 +193,23 @@ def synth(
     if not plan:
         require_settings(chosen)
     opened = open_engine(engine, workers=workers)
-    if chosen.source != SCENES and not (Path(out) / "manifest.json").exists():
-        _refuse_missing(chosen.source)
+    new = not (Path(out) / "manifest.json").exists()
+    if new:  # nothing is written before source and benchmarks can be read
+        if chosen.source != SCENES:
+            _refuse_missing(chosen.source)
+        _open_benchmarks_once(chosen, benchmarks or {})
     run = Run.create(out, seed=chosen.seed)
     check_source(run, chosen.source)
     chosen = _as_recorded(run, chosen)
+    _refuse_uncompared(run, chosen)
     costs: list[StageCost] = []
     with run.writing(), opened as where:
         sweep(run)
         record = {"settings": chosen.model_dump(mode="json"), "source": _source(chosen.source)}
         run.update("synth", record)
         context = StageContext(run, chosen, where, quiet, benchmarks or {})
-        _open_benchmarks_once(context)
+        if not new and not finished(run, SynthStage.DECONTAMINATE):
+            _open_benchmarks_once(chosen, context.benchmarks)
         try:
             for work in stage_works(plan):
                 if work.stage in chosen.stages_to_run and _run_stage(work, context):
@@ -280,14 +293,25 @@ def _refuse_missing(source: str) -> None:
         raise InputError(f"{source} does not exist: expected a file, a folder, or 'scenes'")
 
 
-def _open_benchmarks_once(context: StageContext) -> None:
+def _open_benchmarks_once(settings: SynthSettings, benchmarks: Mapping[str, Benchmark]) -> None:
     """A benchmark that cannot be read is reported before anything is paid for."""
-    stage = SynthStage.DECONTAMINATE
-    if stage in context.settings.stages_to_run and not finished(context.run, stage):
+    if SynthStage.DECONTAMINATE in settings.stages_to_run:
         from heldout.synth._against import open_benchmarks, refuse_unreadable
 
-        for benchmark in open_benchmarks(context):
+        for benchmark in open_benchmarks(settings, benchmarks):
             refuse_unreadable(benchmark)
+
+
+def _refuse_uncompared(run: Run, settings: SynthSettings) -> None:
+    """Items that are to avoid benchmarks are not published before they have been compared with them."""
+    stages = settings.stages_to_run
+    if settings.against and SynthStage.PUBLISH in stages:
+        compared = SynthStage.DECONTAMINATE
+        if compared not in stages and not finished(run, compared):
+            raise InputError(
+                f"against: the items in {run.path} have not been compared with {settings.against[0]}: "
+                f"add {compared.value} to the stages, before {SynthStage.PUBLISH.value}"
+            )
 
 
 def _run_stage(work: StageWork, context: StageContext) -> bool:

@@ -257,7 +257,8 @@ def _costs(settings: SynthSettings, work: Mapping[str, _Asked]) -> Iterator[Stag
         requests, prompt_tokens = asked.requests, asked.prompt_tokens
         replies = requests * _REPLIES[name]
         price = (prompt_tokens * endpoint.price_in + replies * endpoint.price_out) / 1e6
-        seconds = requests * SECONDS_PER_REQUEST / endpoint.concurrency
+        rounds = math.ceil(requests / endpoint.concurrency)
+        seconds = rounds * SECONDS_PER_REQUEST
         if endpoint.requests_per_second is not None:
             seconds = max(seconds, requests / endpoint.requests_per_second)
         if endpoint.tokens_per_minute is not None:

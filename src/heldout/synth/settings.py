@@ -26,6 +26,7 @@ class SynthStage(StrEnum):
     PUBLISH = "publish"
 
 
+NOT_SELECTED = "label not selected"  # why select drops a figure of another kind
 SCENES = "scenes"  # a source that is rendered, not read
 # Settings that are models, in the order in which they are asked, and the stages that ask them.
 MODEL_ROLES = ("generator", "verifier", "shortcut", "judge", "traces")
