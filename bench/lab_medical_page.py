@@ -18,7 +18,7 @@ from typing import Any
 import polars as pl
 
 from heldout.detect import detectors
-from heldout.lab.power._rates import fired
+from heldout.lab.power.board import fired
 from heldout.lab.power.models import CLEAN, CONTAMINATED, OTHER_SEEDS, RAW
 from heldout.store import write_atomic
 
