@@ -28,8 +28,15 @@ from heldout.cli.options import (
     parse_map,
     per_second,
 )
-from heldout.cli.outline_show import print_dropped, print_outline, print_sources
-from heldout.cli.show import complain, console, print_claims, print_json
+from heldout.cli.show import (
+    complain,
+    console,
+    print_claims,
+    print_dropped,
+    print_json,
+    print_outline,
+    print_sources,
+)
 from heldout.cure import GateResult, write_gate
 from heldout.errors import InputError, counted
 from heldout.overlap import OverlapSettings
@@ -133,6 +140,13 @@ def overlap_command(
     engine: EngineName = "local",
     workers: Workers = None,
     seed: Seed = 0,
+    replace: Annotated[
+        bool,
+        typer.Option(
+            "--replace",
+            help="Replace the results of a wider search that RUN holds; default: refuse.",
+        ),
+    ] = False,
     annotate: Annotate = False,
     quiet: Quiet = False,
     verbose: Verbose = False,
@@ -158,6 +172,7 @@ def overlap_command(
         controls=controls,
         workers=workers,
         seed=seed,
+        replace=replace,
         quiet=quiet,
         command=["heldout", *sys.argv[1:]],
         notify=complain,

@@ -6,12 +6,11 @@ from heldout.lazy import load_on_first_use
 
 if TYPE_CHECKING:
     from heldout.engine.cluster import ClusterNode, ClusterReport, ClusterSettings, check_cluster
-    from heldout.engine.cores import usable_cores
-    from heldout.engine.engine import PIECES, Engine, Outcome, Salvage, map_salvaged
-    from heldout.engine.local import LocalEngine
-    from heldout.engine.open import open_engine
+    from heldout.engine.engine import PIECES, Engine, Outcome, Salvage, map_salvaged, usable_cores
+    from heldout.engine.local import LocalEngine, open_engine
     from heldout.engine.progress import progress
     from heldout.engine.ray_engine import RayEngine
+    from heldout.engine.underway import moved, underway
 
 __all__ = [
     "PIECES",
@@ -25,8 +24,10 @@ __all__ = [
     "Salvage",
     "check_cluster",
     "map_salvaged",
+    "moved",
     "open_engine",
     "progress",
+    "underway",
     "usable_cores",
 ]
 

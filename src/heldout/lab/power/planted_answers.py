@@ -15,8 +15,10 @@ images came after the release, and nobody remembers them.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -102,8 +104,10 @@ def planted_draw(
             level: Floats = level,
             known: NDArray[np.bool_] = known,
             model: str = model,
+            draws: Sequence[np.random.Generator] = (rng, slips, doubts),
         ) -> None:
             """``memory``: the chance that an item that is remembered is answered right by it."""
+            rng, slips, doubts = draws
             own = level + ease + together * rng.normal(size=clusters)[codes]
             right = rng.random(n) < 1.0 / (1.0 + np.exp(-own))
             right = np.where(rng.random(n) < FAVOURITE, place == 0, right)
@@ -138,33 +142,17 @@ def planted_draw(
         answer("slot-paraphrase", gold, -0.5, 0.4)
         for turn in range(1, OPTIONS):
             answer(f"rotation-{turn}", (gold + turn) % OPTIONS, 0.0, 0.3)
+        # With draws of their own: what is drawn for the forms above stays as it was measured.
+        own = [np.random.default_rng([seed, 82, MODELS.index(model), place]) for place in range(3)]
+        answer("ngram", gold, -1.5, 1.0, draws=own)
+        answer("ngram-paraphrase", gold, -1.5, 0.3, draws=own)
     return PlantedDraw(codes, tuple(forms), later & fresh)
 
 
 @lru_cache(maxsize=64)
-def planted_answers(
-    seed: int,
-    *,
-    clusters: int = 40,
-    dose: float = 0.0,
-    easier: float = 0.0,
-    unparsed: float = 0.0,
-    skewed: bool = True,
-    together: float = 0.4,
-    models: tuple[str, ...] = MODELS,
-    fresh: bool = False,
-) -> ScoreTables:
-    draw = planted_draw(
-        seed,
-        clusters=clusters,
-        dose=dose,
-        easier=easier,
-        unparsed=unparsed,
-        skewed=skewed,
-        together=together,
-        models=models,
-        fresh=fresh,
-    )
+def planted_answers(seed: int, **values: Any) -> ScoreTables:
+    """``values`` are those of ``planted_draw``."""
+    draw = planted_draw(seed, **values)
     letters = pl.concat_list([pl.lit(letter) for letter in _LETTERS.tolist()])
     answers = pl.concat([_frame(form) for form in draw.forms]).with_columns(
         letters.alias("options")

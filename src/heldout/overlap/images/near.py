@@ -20,9 +20,8 @@ from heldout.overlap.images.embeddings import embed_corpus
 from heldout.overlap.images.encoder import WHOLE, Aspect, Encoder, open_encoder
 from heldout.overlap.images.join import Hits, Needed, exact_similarity, select
 from heldout.overlap.images.join_index import JoinIndex
-from heldout.overlap.part import WHOLE as WHOLE_CORPUS
-from heldout.overlap.part import Part
-from heldout.overlap.settings import NEAREST, Bounds
+from heldout.overlap.settings import NEAREST, Bounds, Part
+from heldout.overlap.settings import WHOLE as WHOLE_CORPUS
 from heldout.store import Dropped, Run, ShardResult, Stage, dropped_table, make_table
 
 # Near neighbours: the benchmark's pictures, in many views, against every saved row of a shard.

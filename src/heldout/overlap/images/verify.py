@@ -14,6 +14,7 @@ import numpy as np
 from PIL import Image, ImageOps
 
 from heldout.corpus import Corpus, CorpusItem
+from heldout.engine import moved
 from heldout.image import ImageRef, byte_digest, decode, image_error, to_rgb
 from heldout.overlap.images.exact import Place, thumbnail
 from heldout.overlap.images.features import PictureFeatures, cheap_features
@@ -217,6 +218,7 @@ def verify_shard(
             counts["missing"] += problem.reason in MAY_PASS
             for name in ("unverified_pairs", "failed_pairs"):
                 counts[name] += len(candidates) - done
+        moved("pairs", len(candidates))
         if not pending:
             break
     if cut is not None and pending:  # it could be read before
@@ -237,7 +239,7 @@ def verify_shard(
 
 def _is_mere_neighbour(candidate: Candidate, judged: PairVerdict) -> bool:
     return judged.relation not in POSSIBLE_COPIES and not any(
-        origin.method in RADII for origin in candidate.found
+        origin.method in RADII for origin in candidate.origins
     )
 
 
@@ -294,8 +296,8 @@ def _rows(
     registered = judged.registration
     is_copy = registered is not None and registered.is_copy
     registration = registered.as_json() if registered else None
-    found_by = [origin._asdict() for origin in candidate.found]
-    first = candidate.found[0]
+    found_by = [origin._asdict() for origin in candidate.origins]
+    first = candidate.origins[0]
     for place in places:
         text = relate_text(place.question, place.answer, item)
         evidence = {
