@@ -294,6 +294,49 @@ def small(half: str, folder: Path, images: int, seed: int) -> Iterator[tuple[str
     yield "32 pixels", planting
 
 
+def small_strangers(count: int) -> None:
+    """Different films at 32 pixels, each with the two of the other half whose detail correlates most with
+    its own: half of all neighbouring slices, and pairs that no threshold was settled on."""
+    from heldout.overlap import cheap_features, register
+
+    once = {digest: path for path, digest in real_pictures().items()}
+    own = list(once.values())
+    side = np.array([int(digest[:4], 16) % 2 for digest in once])
+    tiny = [
+        Image.open(path).convert("RGB").resize((32, 32), Image.Resampling.LANCZOS) for path in own
+    ]
+    detail = np.stack([_detail(picture) for picture in tiny])
+    alike = detail @ detail.T
+    alike[side[:, None] == side] = -1.0
+    pairs = {
+        (min(first, second), max(first, second))
+        for first, row in enumerate(alike)
+        for second in np.argsort(-row)[:2].tolist()
+    }
+    hardest = sorted(pairs, key=lambda pair: -alike[pair])[:count]
+    features = [cheap_features(picture) for picture in tiny]
+    relations: dict[str, int] = defaultdict(int)
+    for first, second in hardest:
+        for theirs in (features[second], cheap_features(jpeg(tiny[second], 85))):
+            registration = register(features[first], theirs)
+            relations[str(registration.relation)] += 1
+            if registration.is_copy:
+                print(f"  false: {own[first].name} {own[second].name} {registration.transform}")
+    print(
+        f"\n**strangers at 32 pixels**: the {len(hardest):,} most alike pairs across halves of {len(own):,} films, "
+        f"each as it is and with one of the two compressed: {dict(relations)}",
+        flush=True,
+    )
+
+
+def _detail(picture: Image.Image) -> np.ndarray[Any, np.dtype[np.float32]]:
+    import cv2
+
+    grey = np.asarray(picture.convert("L"), np.float32)
+    values = (grey - cv2.GaussianBlur(grey, (0, 0), 4.0)).ravel()
+    return np.asarray(values / max(float(np.linalg.norm(values)), 1e-6))
+
+
 def charts(folder: Path, count: int, seed: int) -> Iterator[tuple[str, Planting]]:
     """Charts of four templates on both sides, a tenth of them the same."""
     planting = Planting(folder / "charts")
@@ -414,7 +457,18 @@ def speed(folder: Path, count: int) -> None:
         )
 
 
-SECTIONS = ("crops", "panels", "marks", "decoys", "worlds", "small", "charts", "strangers", "speed")
+SECTIONS = (
+    "crops",
+    "panels",
+    "marks",
+    "decoys",
+    "worlds",
+    "small",
+    "small strangers",
+    "charts",
+    "strangers",
+    "speed",
+)
 
 
 def main() -> None:
@@ -445,6 +499,8 @@ def main() -> None:
             parts.append(worlds(folder, options.images, seed))
         if "small" in kinds:
             parts.append(small(options.half, folder, options.images, seed))
+        if "small strangers" in kinds:
+            small_strangers(10 * options.images)
         if "charts" in kinds:
             parts.append(charts(folder, options.images, seed))
         if "strangers" in kinds:

@@ -342,10 +342,6 @@ FAR_WITNESSES = 8  # agreeing local features where the frames themselves do not 
 VIEW_CORRELATION = 0.8  # aligned greys, or shadings of whole frames
 VIEW_OVERLAP = 0.6
 SAME_CORRELATION = 0.98
-SMALL_WINDOWS = 4
-SMALL_CORRELATION = 0.93
-SMALL_RESIDUAL = 1e-4
-SMALL_SPREAD = 3e-4  # neighbouring slices of one study begin at 1e-3
 PLAIN_WINDOWS = 4
 PLAIN_CORRELATION = 0.995
 PLAIN_WITNESSES = 40
@@ -369,8 +365,7 @@ def relation(
         overlap = max(agreement.query_overlap, agreement.candidate_overlap)
         if alignment.small is not None:
             whole = min(agreement.query_overlap, agreement.candidate_overlap) >= COVERED
-            loose = (query.coloured and candidate.coloured) or _is_explained_small(agreement)
-            if whole and alignment.small.is_copy(loose):
+            if whole and alignment.small.is_copy(query.coloured and candidate.coloured):
                 return Relation.TRANSFORMED_COPY, ""
             if alignment.small.detail >= ALIKE_DETAIL:
                 return Relation.UNDECIDED, TOO_SMALL
@@ -431,16 +426,6 @@ def _proven_close(alignment: Alignment, contrast: float) -> bool:
         and agreement.apart <= CLOSE
         and contrast >= CLOSE_CONTRAST
         and min(agreement.query_overlap, agreement.candidate_overlap) >= CLOSE_OVERLAP
-    )
-
-
-def _is_explained_small(agreement: PixelAgreement) -> bool:
-    """Whether the few windows leave next to nothing unexplained, as those of slices never do."""
-    return (
-        agreement.windows >= SMALL_WINDOWS
-        and agreement.correlation >= SMALL_CORRELATION
-        and agreement.residual <= SMALL_RESIDUAL
-        and agreement.spread <= SMALL_SPREAD
     )
 
 
