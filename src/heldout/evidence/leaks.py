@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -39,7 +40,7 @@ from heldout.overlap import (
     read_text_matches,
     recognised,
 )
-from heldout.store import Run, empty_table
+from heldout.store import Run, empty_table, log_path
 
 # Rungs: how much a match, or the strongest match of an item, proves.
 
@@ -211,10 +212,34 @@ def leaks(run: Run) -> pl.DataFrame:
     * ``rung``: the highest that a match reaches;
     * ``corpus_id``: the corpus item that reaches it;
     * ``shown_by``: the surest that shows a copied picture: digest, registration or people; else empty.
+
+    Claims, verdict and page all ask for it: the last run's is kept until a file it is made of changes.
     """
-    scanned = run.table_path("matches").exists()
-    matches = read_matches(run) if scanned else pl.DataFrame(empty_table("matches"))
-    return join_leaks(matches, _texts(run))
+    state = [run.path.resolve(), *map(_version, _files(run))]
+    kept = _kept.get("leaks")
+    if kept is None or kept[0] != state:
+        scanned = run.table_path("matches").exists()
+        matches = read_matches(run) if scanned else pl.DataFrame(empty_table("matches"))
+        kept = _kept["leaks"] = state, join_leaks(matches, _texts(run))
+    return kept[1]
+
+
+_kept: dict[str, tuple[list[Any], pl.DataFrame]] = {}
+
+
+def _files(run: Run) -> list[Path]:
+    """What ``leaks`` is made of."""
+    names = ("matches", "text_matches", "text_queries", "items")
+    return [*map(run.table_path, names), log_path(run.path)]
+
+
+def _version(path: Path) -> tuple[int, int, int] | None:
+    """Changes whenever a file is written; None if there is none."""
+    try:
+        facts = path.stat()
+    except FileNotFoundError:
+        return None
+    return facts.st_ino, facts.st_size, facts.st_mtime_ns
 
 
 def join_leaks(matches: pl.DataFrame, texts: pl.DataFrame) -> pl.DataFrame:
