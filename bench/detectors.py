@@ -24,9 +24,9 @@ from heldout.detect import DetectSettings, ScoreTables, detectors
 from heldout.lab.power.conform import NullCalibration, null_calibration, power_by_dose
 from heldout.stats.grouping import trend_test
 from heldout.verdict import examine
+from heldout.verdict._published import orders_that_change_nothing, reread_cells, tied_columns
 from heldout.verdict.controls.inflation import overlap_inflation
 from heldout.verdict.controls.orders import trend_within_fields
-from published_tables import orders_that_change_nothing, reread_cells, tied_columns
 
 DOSES = (0.0, 0.5, 1.0, 2.0, 4.0)
 ITEMS, PERMUTATIONS = 7_000, 10_000

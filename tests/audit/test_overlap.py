@@ -45,13 +45,14 @@ def bench(tmp_path: Path, picture: Picture) -> Path:
     return folder
 
 
-def audit(bench: Path, run: Path, *against: str) -> list[tuple[str, str]]:
+def audit(bench: Path, run: Path, *against: str, **settings: Any) -> list[tuple[str, str]]:
     corpora = []
     for text in against:
         name, _, source = text.partition("=")
         corpora.append(open_corpus(source, name=name))
     with LocalEngine(1) as engine:
-        found = audit_overlap(read_benchmark(bench), corpora, run, engine, text=False, quiet=True)
+        settings = {"text": False, "replace": True, **settings}
+        found = audit_overlap(read_benchmark(bench), corpora, run, engine, quiet=True, **settings)
     return [(claim.cell.corpus or "", claim.status) for claim in found.conclusion.claims]
 
 
@@ -75,6 +76,25 @@ def test_a_run_speaks_of_the_corpora_of_its_last_call(
     assert audit(bench, run, leaky, other) == [("leaky", "survives"), ("other", "clean")]
     stages = Run.open(run).manifest()["stages"]
     assert [stage["reused"] for stage in stages.values()] == [1, 1]  # nothing was scanned again
+
+
+def test_a_narrower_search_does_not_replace_a_wider_one_unasked(
+    bench: Path, tmp_path: Path, picture: Picture
+) -> None:
+    write_tar(tmp_path / "leaky/0.tar", [picture(i) for i in range(3)])
+    write_tar(tmp_path / "other/0.tar", [picture(50 + i) for i in range(3)])
+    run, leaky, other = tmp_path / "run", f"leaky={tmp_path}/leaky", f"other={tmp_path}/other"
+    wide = {"text": True, "encoder": "pixels", "replace": False}
+    before = audit(bench, run, leaky, other, **wide)
+    for against, narrower in (
+        ([other], {}),
+        ([leaky, other], {"exact": True, "encoder": None}),
+        ([leaky, other], {"encoder": "none"}),
+        ([leaky, other], {"text": False}),
+    ):
+        with pytest.raises(InputError, match="replace: .* would lose"):
+            audit(bench, run, *against, **{**wide, **narrower})
+    assert audit(bench, run, leaky, other, **wide) == before
 
 
 def test_one_run_folder_holds_one_benchmark(bench: Path, tmp_path: Path, picture: Picture) -> None:
@@ -251,7 +271,7 @@ def test_the_recorded_call_makes_the_same_run(
         assert again[key] == manifest[key]
     assert again["inputs"]["benchmark"]["name"] == "mine" and kept.is_dir()
     # A run that is passed on records what was done with it, too.
-    heldout.overlap(named, "c", run, workers=1, exact=True, quiet=True, text=False)
+    heldout.overlap(named, "c", run, workers=1, exact=True, quiet=True, text=False, replace=True)
     assert "text=False" in run.manifest()["commands"][-1][2]
 
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+from heldout.engine import underway
 
 
 def square(number: int) -> int:
@@ -158,3 +161,14 @@ def hungry(task: tuple[str, int]) -> int:
 
 def visible_gpus(_: int) -> str | None:
     return os.environ.get("CUDA_VISIBLE_DEVICES")
+
+
+def long_shard(items: int) -> int:
+    """Counts its items as it goes; says so more than once."""
+    return sum(1 for _ in underway(iter_slowly(items)))
+
+
+def iter_slowly(items: int) -> Iterator[int]:
+    for number in range(items):
+        time.sleep(0.03)
+        yield number

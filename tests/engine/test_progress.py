@@ -11,10 +11,13 @@ import subprocess
 import sys
 import time
 
+import engine_tasks
 import pytest
 from rich.console import Console
 
+from heldout.engine import LocalEngine
 from heldout.engine.progress import Progress, progress
+from heldout.engine.underway import listening
 
 LINE = re.compile(r"scanning corpus: 3/10 shards · 12 items · [\d.,e+]+ items/s · \d+:\d\d left")
 
@@ -121,6 +124,32 @@ def test_a_terminal_gets_a_bar_on_standard_error_only(terminal: str, bar: bool) 
     assert "4/10 shards · 9 items" in shown
     assert ("━" in shown) is bar
     assert ("inner" in shown) is not bar  # bars do not write over each other; lines may follow
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_shard_that_takes_long_says_how_far_it_is(workers: int) -> None:
+    heard: list[tuple[str, int]] = []
+    with LocalEngine(workers) as engine, listening(lambda *moved: heard.append(moved)):
+        values = [outcome.value for outcome in engine.map(engine_tasks.long_shard, [60, 60])]
+    assert values == [60, 60]
+    assert {name for name, _ in heard} == {"items"}
+    assert len(heard) >= 2 and sum(count for _, count in heard) <= 120
+
+
+def test_items_of_shards_that_have_not_ended_count_once() -> None:
+    work = Progress("scanning", 3, "shards")
+    work.within("items", 40)
+    assert work.describe().startswith("0/3 shards · 40 items")
+    work.step(items=50)  # the shard that the 40 were of
+    assert work.describe().startswith("1/3 shards · 50 items")
+    work.within("items", 10)
+    work.step(items=25)
+    assert work.describe().startswith("2/3 shards · 75 items")
+    pairs = Progress("verifying", 10, "pairs")
+    pairs.within("pairs", 4)
+    assert pairs.describe().startswith("4/10 pairs")
+    pairs.step(10)
+    assert pairs.describe().startswith("10/10 pairs")
 
 
 def wait_for_output(file: io.StringIO, lines: int = 1) -> None:

@@ -16,7 +16,7 @@ from heldout.lab.power.planted_scores import PLANTED, planted_scores
 from heldout.report._first_screen import in_words
 from heldout.verdict import Claim, MeasuredRates, examine, read_rates, shipped_rates
 from heldout.verdict.measured import BenchmarkRate, FiringCount, MeasuredRate
-from published_cells import read_map
+from heldout.verdict.published_map import read_map
 
 DOCS = Path(__file__).parents[2] / "docs"
 QUICK = PLANTED.model_copy(update={"permutations": 1999})

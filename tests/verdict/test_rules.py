@@ -90,6 +90,7 @@ def test_every_control_that_code_makes_says_what_would_supply_it() -> None:
     made = {
         name
         for path in source.rglob("*.py")
+        if path.name != "published_map.py"  # reads other people's tables: nothing to supply
         for name in re.findall(r'Control\(\s*name="([^"]+)"', path.read_text())
     }
     assert len(made) >= 10

@@ -24,9 +24,10 @@ from heldout.errors import InputError, counted
 from heldout.evidence import count_kinds, leaks, text_kinds
 from heldout.overlap import (
     Calibration,
+    CondensedMatches,
     calibration_record,
     calibrations,
-    read_matches,
+    condensed_matches,
     read_text_matches,
 )
 from heldout.report import (
@@ -107,9 +108,8 @@ def conclude(
         raise InputError(f"{run.path} has no finished scan yet: run heldout overlap again")
     items = run.frame("items")
     scanned_once = run.table_path("matches").exists()
-    matches = (
-        read_matches(run) if scanned_once or not scored else pl.DataFrame(empty_table("matches"))
-    )
+    condensed = condensed_matches(run) if scanned_once or not scored else CondensedMatches.of([])
+    matches = condensed.table
     leaked = leaks(run)
     run.write_table("leaks", leaked.to_arrow().cast(SCHEMAS["leaks"]))
     benchmark = manifest["inputs"]["benchmark"]["name"]
@@ -119,7 +119,7 @@ def conclude(
     for scanned in manifest["stages"].values():
         image_findings = image_overlap(
             items,
-            matches,
+            condensed,
             leaked,
             benchmark=benchmark,
             corpus=scanned["corpus"],
@@ -267,7 +267,7 @@ def share_nearness(runs: Mapping[str, Run]) -> None:
 def _p_values(run: Run) -> list[float]:
     if not run.manifest().get("calibration"):
         return []
-    _, grouped = nearness_findings(run, run.frame("items"), read_matches(run))
+    _, grouped = nearness_findings(run, run.frame("items"), condensed_matches(run).table)
     return [finding.p for findings in grouped for finding in findings if finding.p is not None]
 
 

@@ -154,6 +154,7 @@ def audit_overlap(
     judge: Judge | JudgeEndpoint | Mapping[str, Any] | str | None = None,
     workers: int | None = None,
     seed: int = 0,
+    replace: bool = False,
     quiet: bool = False,
     command: Sequence[str] | None = None,
     notify: Callable[[str], None] | None = None,
@@ -178,6 +179,7 @@ def audit_overlap(
         judge: The setting of this name, or a judge of your own.
         workers: Processes; default: one per core.
         seed: Seed of every random draw.
+        replace: Allow the results of this search to replace those of a wider one in the run folder.
         quiet: Show no progress.
         command: What the run records as its command; default: this call.
         notify: Receives warnings before the search; default: standard error.
@@ -204,7 +206,7 @@ def audit_overlap(
             "against: no corpus was given: give what the benchmark may have leaked into"
         )
     corpora = [corpus for source in several for corpus in opened_corpora(source)]
-    mixture = any(not isinstance(source, Corpus) and is_recipe(source) for source in several)
+    recipes = [source for source in several if not isinstance(source, Corpus) and is_recipe(source)]
     opened = (
         open_engine(engine, workers) if isinstance(engine, str) else contextlib.nullcontext(engine)
     )
@@ -224,14 +226,16 @@ def audit_overlap(
         null=null_source,
         controls=listed,
     )
+    if lost := _lost_by(run, corpora, settings):
+        holds = f"{run.path} holds {', '.join(lost)}"
+        if not replace:
+            raise InputError(
+                f"replace: {holds}, which this search would lose: use another folder, or allow it"
+            )
+        notify(f"{holds}; they will be replaced by the results of this search")
     title = f"reading the images of {benchmark.name}"
     with progress(title, len(benchmark.images), "images", disabled=quiet) as step:
         benchmark.identify(step)
-    if replaced := replaced_by(run, corpora):
-        notify(
-            f"{run.path} holds results for {', '.join(replaced)}; they will be replaced by those of "
-            f"these corpora"
-        )
     if run.manifest().get(PART) and settings.part is None:
         raise InputError(f"{run.path} holds a part of a search: use another folder for the whole")
     if not settings.exact and settings.near_encoder is None and not can_register():
@@ -246,6 +250,7 @@ def audit_overlap(
                 run,
                 working,
                 settings,
+                sources=[_named_source(source) for source in several] if recipes else None,
                 null=null_source,
                 controls=listed,
                 quiet=quiet,
@@ -260,7 +265,7 @@ def audit_overlap(
             judge=ModelJudge.of(run, asker, quiet=quiet) if asker is not None else own,
             quiet=quiet,
         )
-        if mixture:
+        if recipes:
             write_sources(run, corpora)
         else:
             (run.path / SOURCES).unlink(missing_ok=True)
@@ -315,11 +320,15 @@ def search_part(
     engine: Engine,
     settings: OverlapSettings,
     *,
+    sources: Sequence[str] | None = None,
     null: str | None = None,
     controls: Sequence[str] = (),
     quiet: bool = False,
 ) -> PartResult:
-    """Compare the shards of the part that ``settings`` name. Call inside run.writing()."""
+    """Compare the shards of the part that ``settings`` name. Call inside run.writing().
+
+    ``sources``: what the corpora were opened from, where a recipe names them: they are opened by it again.
+    """
     use_cache(settings.cache, settings.cache_gb)
     part = Part.read(settings.part)
     known = run.manifest().get(PART, {}).get("part")
@@ -340,6 +349,7 @@ def search_part(
             }
             for corpus in corpora
         ],
+        "sources": list(sources) if sources is not None else None,
         "null": null,
         "controls": list(controls),
     }
@@ -426,6 +436,11 @@ def _control(text: str) -> ControlSet:
     return ControlSet(opened_corpus(source), _DOMAINS[domain])
 
 
+def _named_source(source: CorpusSource) -> str:
+    text = f"{source.name}={source.source}" if isinstance(source, Corpus) else str(source)
+    return without_credentials(text)
+
+
 def opened_corpora(source: CorpusSource) -> list[Corpus]:
     """The corpora at a source: one, or all that a recipe names."""
     if isinstance(source, Corpus) or not is_recipe(source):
@@ -454,6 +469,20 @@ def replaced_by(run: Run, corpora: Sequence[Corpus]) -> list[str]:
     kept = {(corpus.name, corpus.source) for corpus in corpora}
     known = [(stage["corpus"], stage["source"]) for stage in run.manifest()["stages"].values()]
     return [f"{name} ({source})" for name, source in known if (name, source) not in kept]
+
+
+def _lost_by(run: Run, corpora: Sequence[Corpus], settings: OverlapSettings) -> list[str]:
+    """What ``run`` holds now and would not hold after a search of these corpora with these settings."""
+    lost = [f"results for {corpus}" for corpus in replaced_by(run, corpora)]
+    manifest = run.manifest()
+    stages = manifest["stages"].values()
+    if settings.exact and any(stage.get("hashes") for stage in stages):
+        lost.append("copies that were re-encoded, resized or turned")
+    if settings.near_encoder is None and any(stage.get("encoder") for stage in stages):
+        lost.append("copies that were cropped, framed or marked")
+    if not settings.text and manifest.get("text"):
+        lost.append("texts")
+    return lost
 
 
 def _forget_what_rested_on_others(run: Run, corpora: Sequence[Corpus]) -> None:

@@ -9,7 +9,7 @@ import polars as pl
 from rich.table import Table
 from rich.text import Text
 
-from heldout.cli.show import console, plain, print_json
+from heldout.cli.show import CURES, console, plain, print_json
 from heldout.errors import percent
 from heldout.evaluate import (
     ALL,
@@ -93,7 +93,11 @@ def _print_model(evaluation: Evaluation, model: str) -> None:
     left = evaluation.dropped.get(model, {})
     if left:
         listed = ", ".join(f"{reason} {count:,}" for reason, count in left.items())
-        screen.print(Text(f"left out: {plain(listed)}", "yellow"))
+        cure = CURES.get(next(iter(left)))
+        screen.print(
+            Text(f"left out: {plain(listed)}{f'; cure: {cure}' if cure else ''}", "yellow"),
+            soft_wrap=True,
+        )
     if any(cell.subset != ALL for cell in mine):
         _print_subsets(mine)
     if scorers:

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from heldout.benchmark import read_benchmark
-from heldout.cli import lab_models
+from heldout.cli import lab_models, lab_published
 from heldout.cli.from_settings import Shown, command
 from heldout.cli.options import EngineName, Images, Json, Quiet, Workers
 from heldout.cli.show import console, print_json
@@ -42,6 +42,7 @@ app.command("onnx", epilog=lab_models.ONNX_EXAMPLE)(lab_models.onnx_command)
 app.command("power", epilog=lab_models.POWER_EXAMPLE)(lab_models.power_command)
 app.command("conform", epilog=lab_models.EXAMPLE)(lab_models.conform_command)
 app.command("leaderboard", epilog=lab_models.BOARD_EXAMPLE)(lab_models.leaderboard_command)
+app.command("published", epilog=lab_published.EXAMPLE)(lab_published.published_command)
 
 SHOWN = (
     Shown("encoders", "E", flag="--encoder"),

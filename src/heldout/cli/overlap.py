@@ -140,6 +140,13 @@ def overlap_command(
     engine: EngineName = "local",
     workers: Workers = None,
     seed: Seed = 0,
+    replace: Annotated[
+        bool,
+        typer.Option(
+            "--replace",
+            help="Replace the results of a wider search that RUN holds; default: refuse.",
+        ),
+    ] = False,
     annotate: Annotate = False,
     quiet: Quiet = False,
     verbose: Verbose = False,
@@ -165,6 +172,7 @@ def overlap_command(
         controls=controls,
         workers=workers,
         seed=seed,
+        replace=replace,
         quiet=quiet,
         command=["heldout", *sys.argv[1:]],
         notify=complain,

@@ -256,16 +256,17 @@ def print_sources(sources: pl.DataFrame) -> None:
 
 
 def print_dropped(
-    run: Run, stages: Collection[str], *, model: str | None = None, quiet: bool = False
+    run: Run, stages: Collection[str] = (), *, model: str | None = None, quiet: bool = False
 ) -> None:
-    """How much was left out, the commonest reason with an example, and its cure."""
+    """How much was left out (of all stages where none is named), the commonest reason with an example, and its
+    cure."""
     if quiet or not run.table_path("dropped").exists():
         return
     start = "" if model is None else f"{model}/"
     rows = [
         row
         for row in run.read_table("dropped").to_pylist()
-        if row["stage"] in stages and row["id"].startswith(start)
+        if (not stages or row["stage"] in stages) and row["id"].startswith(start)
     ]
     if not rows:
         return

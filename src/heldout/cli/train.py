@@ -10,7 +10,7 @@ from rich.text import Text
 
 from heldout.cli.from_settings import Shown, command, or_none, panel
 from heldout.cli.options import EngineName, Json, Quiet, Workers
-from heldout.cli.show import console, print_json
+from heldout.cli.show import console, print_dropped, print_json
 from heldout.train import TrainSettings
 
 GATE = "The gate"
@@ -111,6 +111,7 @@ def _show(result: Any, out: Path, to: str) -> None:
     screen = console()
     screen.print(Text(result.gate.verdict), soft_wrap=True)
     screen.print(Text(f"{result.rows:,} rows to train on"), soft_wrap=True)
+    print_dropped(result.run)
     if to:
         screen.print(
             Text(f"files for {to}: {out}/{to}; start with {out}/{to}/run.sh"), soft_wrap=True

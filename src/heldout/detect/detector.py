@@ -184,6 +184,13 @@ DEKONINCK = arxiv(
     "2405.16281",
     "Advances in Neural Information Processing Systems",
 )
+XU = arxiv(
+    "xu2024benchmarking",
+    "Benchmarking Benchmark Leakage in Large Language Models",
+    "Xu, Ruijie and Wang, Zengzhi and Fan, Run-Ze and Liu, Pengfei",
+    2024,
+    "2404.18824",
+)
 
 
 #: item scores, higher = more likely seen; or the reason why this model has none

@@ -24,6 +24,7 @@ from heldout.detect.behaviour import (
     fresh_drop,
     margins,
     multimodal_leakage,
+    ngram_accuracy,
     option_order,
     slot_guess,
     twin_consistency,
@@ -155,6 +156,7 @@ _BUILT_IN = (
     choice_confusion.DETECTOR,
     multimodal_leakage.DETECTOR,
     slot_guess.DETECTOR,
+    ngram_accuracy.DETECTOR,
     fresh_drop.DETECTOR,
     combined.DETECTOR,
 )
@@ -169,6 +171,7 @@ _ASKED = {
     "shuffle-*|rotation-[!0]*": "shuffle-1..3",
     "rotation-[!0]*": "rotation-all",
     "slot-*": "slot-paraphrase",
+    "ngram-*": "ngram-paraphrase",
 }
 
 

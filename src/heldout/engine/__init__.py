@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from heldout.engine.local import LocalEngine, open_engine
     from heldout.engine.progress import progress
     from heldout.engine.ray_engine import RayEngine
+    from heldout.engine.underway import moved, underway
 
 __all__ = [
     "PIECES",
@@ -23,8 +24,10 @@ __all__ = [
     "Salvage",
     "check_cluster",
     "map_salvaged",
+    "moved",
     "open_engine",
     "progress",
+    "underway",
     "usable_cores",
 ]
 

@@ -8,6 +8,8 @@ import pickle
 import signal
 import sys
 import threading
+import time
+from collections import Counter
 from collections.abc import Callable
 from multiprocessing import spawn
 from multiprocessing.connection import Connection
@@ -15,14 +17,17 @@ from queue import SimpleQueue
 from typing import Any
 
 from heldout.engine.engine import describe_error
+from heldout.engine.underway import listening
 
 _PARENT_CHECK_SECONDS = 1.0
+_MOVED_SECONDS = 0.5  # between two messages of how far a task is
 
 # Kinds of messages. To the worker: FUNCTION and TASK with a pickle each, STOP with nothing.
 # From the worker: READY, then for every task in turn VALUE (a pickle), ERROR or BROKEN (text
-# pickles; BROKEN means that the function itself cannot be loaded here).
+# pickles; BROKEN means that the function itself cannot be loaded here); before those of a long task MOVED (a
+# pickle of what it has done since the last).
 FUNCTION, TASK, STOP = b"F", b"T", b"S"
-READY, VALUE, ERROR, BROKEN = b"R", b"V", b"E", b"B"
+READY, VALUE, ERROR, BROKEN, MOVED = b"R", b"V", b"E", b"B", b"M"
 _UNGUARDED = (
     "worker processes import the script, because it defines what they run, and it calls heldout when it "
     'is imported: put its calls under if __name__ == "__main__":'
@@ -80,7 +85,26 @@ def work(connection: Connection, parent: int, main: dict[str, str]) -> None:
         elif function is None:
             connection.send_bytes(broken)
         else:
-            connection.send_bytes(_run(function, body, main))
+            with listening(_Sender(connection)):
+                reply = _run(function, body, main)
+            connection.send_bytes(reply)
+
+
+class _Sender:
+    """Sends what a task counts now and then. The rest of it is in the task's value."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._counts: Counter[str] = Counter()
+        self._sent = time.monotonic()
+
+    def __call__(self, name: str, count: int) -> None:
+        self._counts[name] += count
+        now = time.monotonic()
+        if now - self._sent >= _MOVED_SECONDS:
+            self._connection.send_bytes(MOVED + pickle.dumps(dict(self._counts)))
+            self._counts.clear()
+            self._sent = now
 
 
 def _run(function: Callable[[Any], Any], body: bytes, main: dict[str, str]) -> bytes:

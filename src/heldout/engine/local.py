@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from multiprocessing import connection, resource_tracker, spawn
 from typing import Any, Generic, Protocol, Self
 
-from heldout.engine._worker_main import BROKEN, FUNCTION, READY, STOP, TASK, VALUE, work
+from heldout.engine._worker_main import BROKEN, FUNCTION, MOVED, READY, STOP, TASK, VALUE, work
 from heldout.engine.engine import (
     TRIES,
     Engine,
@@ -28,6 +28,7 @@ from heldout.engine.engine import (
     usable_cores,
 )
 from heldout.engine.ray_engine import RayEngine
+from heldout.engine.underway import moved
 from heldout.errors import HeldoutError, InputError
 
 # Worker: the parent's handle on one worker process and the tasks it holds.
@@ -108,9 +109,13 @@ class Worker:
             while self.connection.poll():
                 message = self.connection.recv_bytes()
                 kind = message[:1]
-                if kind != READY:
+                if kind == MOVED:
+                    for name, count in pickle.loads(message[1:]).items():
+                        moved(name, count)
+                elif kind == READY:
+                    self.ready = True
+                else:
                     return kind, message[1:]
-                self.ready = True
         except OSError as error:
             raise EOFError from error
         if not self.process.is_alive() and not self.connection.poll():

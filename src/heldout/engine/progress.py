@@ -7,6 +7,7 @@ import contextlib
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import IO, Protocol, TextIO
 
@@ -15,6 +16,8 @@ from rich.progress import BarColumn, ProgressColumn, SpinnerColumn, TextColumn
 from rich.progress import Progress as Display
 from rich.progress import Task as Row
 from rich.text import Text
+
+from heldout.engine.underway import listening
 
 APPEARS_AFTER_SECONDS = 2.0
 LINE_EVERY_SECONDS = 10.0
@@ -57,7 +60,8 @@ def progress(
     )
     show.start()
     try:
-        yield work.step
+        with listening(work.within):
+            yield work.step
     finally:
         finished.set()
         show.join()
@@ -82,6 +86,7 @@ class Progress:
         self._unit = unit
         self._earlier = done
         self._extra: dict[str, int] = {}
+        self._underway: Counter[str] = Counter()  # done by tasks that have not ended
         self._started = time.monotonic()
         self._lock = threading.Lock()
 
@@ -90,6 +95,19 @@ class Progress:
             self.done += count
             for name, number in extra.items():
                 self._extra[name] = self._extra.get(name, 0) + number
+            for name, number in {self._unit: count, **extra}.items():
+                self._underway[name] = max(0, self._underway[name] - number)
+
+    def within(self, name: str, count: int) -> None:
+        """Tasks that have not ended did so much more."""
+        with self._lock:
+            self._underway[name] += count
+
+    @property
+    def completed(self) -> int:
+        """Units done, also by tasks that have not ended."""
+        most = self.done + self._underway[self._unit]
+        return most if self.total is None else min(most, self.total)
 
     def noted(self) -> bool:
         """Whether there is something to say besides counts."""
@@ -99,17 +117,23 @@ class Progress:
         """Count, rate and time left: "12/100 shards · 49,152 items · 1,024 items/s · 1:28 left"."""
         with self._lock:
             elapsed = max(time.monotonic() - self._started, 1e-9)
-            new = self.done - self._earlier
+            done = self.completed
+            new = done - self._earlier
             of_total = f"/{self.total:,}" if self.total is not None else ""
-            parts = [f"{self.done:,}{of_total} {self._unit}"]
-            parts += [f"{number:,} {name}" for name, number in self._extra.items()]
+            parts = [f"{done:,}{of_total} {self._unit}"]
+            within = {name: number for name, number in self._underway.items() if name != self._unit}
+            extra = {
+                name: self._extra.get(name, 0) + within.get(name, 0)
+                for name in {**self._extra, **within}
+            }
+            parts += [f"{number:,} {name}" for name, number in extra.items()]
             # The finer count moves more evenly, so its rate says more.
-            name, number = next(iter(self._extra.items()), (self._unit, new))
+            name, number = next(iter(extra.items()), (self._unit, new))
             if number:
                 rate = number / elapsed
                 parts.append(f"{rate:,.0f} {name}/s" if rate >= 10 else f"{rate:.2g} {name}/s")
-            if self.total is not None and new and self.done < self.total:
-                left = round((self.total - self.done) * elapsed / new)
+            if self.total is not None and new and done < self.total:
+                left = round((self.total - done) * elapsed / new)
                 parts.append(f"{_clock(left)} left")
             if self._note is not None and (message := self._note()):
                 parts.append(message)
@@ -178,7 +202,7 @@ def _draw(work: Progress, console: Console, finished: threading.Event) -> None:
     ) as display:
         row = display.add_task(work.title, total=work.total, completed=work.done)
         while not finished.wait(0.1):
-            display.update(row, completed=work.done)
+            display.update(row, completed=work.completed)
 
 
 def _clock(seconds: int) -> str:

@@ -17,6 +17,15 @@ if TYPE_CHECKING:
         open_chat,
         read_twins,
     )
+    from heldout.model.asking.forms import (
+        BOUND,
+        MOST_OPTIONS,
+        STAGE,
+        Question,
+        item_random,
+        original,
+        picture_digest,
+    )
     from heldout.model.asking.prompts import (
         Journal,
         ReplySet,
@@ -57,19 +66,7 @@ if TYPE_CHECKING:
         unchanged_twins,
         unread_of,
     )
-    from heldout.model.asking.variants import (
-        BOUND,
-        MOST_OPTIONS,
-        STAGE,
-        Question,
-        Variant,
-        expand,
-        is_twin,
-        item_random,
-        original,
-        parse_variants,
-        picture_digest,
-    )
+    from heldout.model.asking.variants import Variant, expand, is_twin, parse_variants
     from heldout.model.endpoint.capabilities import Capabilities, as_json, probe
     from heldout.model.endpoint.chat import FAILED, ChatEndpoint
     from heldout.model.endpoint.connection import (

@@ -180,8 +180,8 @@ class AskSettings(OneModel):
     """Answers made elsewhere: VLMEvalKit's xlsx or tsv, lmms-eval's samples, inspect_ai logs, csv, jsonl."""
     variants: tuple[str, ...] = ()
     """original, rotation-K, rotation-all, shuffle-K, no-image, no-question, confused-choices, twin=BENCH,
-    slot, slot-paraphrase[=COLUMN]; twin alone: the twins that this run holds, or of a recorded file of
-    answers to twins. Default: original and all rotations."""
+    slot, slot-paraphrase[=COLUMN], ngram, ngram-paraphrase[=COLUMN]; twin alone: the twins that this run
+    holds, or of a recorded file of answers to twins. Default: original and all rotations."""
     chain_of_thought: bool = False
     """Reason first, then <answer>…</answer>."""
     tolerance: Annotated[float, Field(ge=0, le=1)] = 0.0
@@ -191,7 +191,7 @@ class AskSettings(OneModel):
     choice_logprobs: bool = False
     """Keep the log-probabilities of the options' letters, where the model gives them."""
     paraphraser: ModelServer | None = None
-    """Server that rewords questions for slot-paraphrase."""
+    """Server that rewords questions for slot-paraphrase and ngram-paraphrase."""
 
     @field_validator("variants", mode="before")
     @classmethod

@@ -59,6 +59,8 @@ if TYPE_CHECKING:
     )
     from heldout.verdict.overlap_claims import overlap_claims
     from heldout.verdict.people import with_people, with_people_on_words
+    from heldout.verdict.published_claims import PublishedMap, published_map
+    from heldout.verdict.published_map import Reading
     from heldout.verdict.rules import ANSWERS, COPIES
     from heldout.verdict.text_claims import source_claim, text_claim, words_compared
 
@@ -92,6 +94,8 @@ __all__ = [
     "MeasuredRates",
     "Overall",
     "Provenance",
+    "PublishedMap",
+    "Reading",
     "Status",
     "actions",
     "against_baseline",
@@ -110,6 +114,7 @@ __all__ = [
     "nearness_claims",
     "overall_verdict",
     "overlap_claims",
+    "published_map",
     "read_rates",
     "recommend",
     "record_looks",

@@ -128,6 +128,15 @@ def test_a_paraphrase_that_masks_another_word_is_left_out() -> None:
     assert "same word" in none.reason
 
 
+def test_wordings_that_go_on_above_their_paraphrases_look_seen() -> None:
+    arms = {("m", "ngram"): "1" * 14 + "0" * 6, ("m", "ngram-paraphrase"): "0" * 20}
+    found = _of("ngram-accuracy", answers_of(arms), "m")
+    assert (found.n, found.direction) == (20, "seen")
+    assert found.effect.value == pytest.approx(0.7)
+    arms["m", "ngram-paraphrase"] = arms["m", "ngram"]
+    assert _of("ngram-accuracy", answers_of(arms), "m").direction != "seen"
+
+
 def test_a_form_nobody_asked_about_says_how_to_ask() -> None:
     tables = answers_of({("m", "original"): "1" * 9})
     for name in (
@@ -139,6 +148,7 @@ def test_a_form_nobody_asked_about_says_how_to_ask() -> None:
         "option-margin",
         "choice-confusion",
         "slot-guess",
+        "ngram-accuracy",
     ):
         found = _outcome(name, tables, "m")
         assert isinstance(found, NotTestable)
@@ -163,6 +173,7 @@ def test_detectors_of_scores_say_that_there_are_none() -> None:
         "option-margin",
         "choice-confusion",
         "slot-guess",
+        "ngram-accuracy",
         "multimodal-leakage",
         "fresh-drop",
     }

@@ -13,7 +13,8 @@ from heldout.benchmark.grading.choice import same
 from heldout.errors import InputError
 from heldout.image import ImageRef, InlineBytes
 from heldout.model.asking import Question, QuestionSet, expand, parse_variants, write
-from heldout.model.request import Text
+from heldout.model.asking.stage import graded
+from heldout.model.request import Reply, Text
 
 ORGANS = ("liver", "heart", "left lung", "spleen")
 
@@ -165,6 +166,37 @@ def test_slots_mask_a_telling_word_the_same_in_both_wordings(benchmark: Benchmar
     slots = asked(odd, "slot")
     assert [one.reason for one in slots.dropped] == ["no word to mask"] * 2
     assert by_variant(slots, "slot")[0].text == "A [MASK]; the [MASK] is round"
+
+
+def test_the_next_words_are_asked_for_in_both_wordings(benchmark: Benchmark) -> None:
+    made = asked(benchmark, "ngram-paraphrase=again")
+    first = {q.variant: q for q in made.questions if q.benchmark_id == "i0"}
+    assert (first["ngram"].text, first["ngram"].gold) == (
+        "Which organ carries the",
+        "arrow of slide",
+    )
+    again = first["ngram-paraphrase"]
+    assert (again.text, again.gold) == ("The arrow marks", "which organ (0)?")
+    assert first["ngram"].kind == "ngram" and not first["ngram"].options
+    short = Benchmark("short", (Example("q", (), "Is it a lung?", (), "yes"),))
+    assert [lost.reason for lost in asked(short, "ngram").dropped] == ["too few words"]
+
+
+@pytest.mark.parametrize(
+    ("reply", "outcome"),
+    [
+        ("arrow of slide", "right"),
+        ("Arrow of slide 0?", "right"),
+        ("Which organ carries the arrow of slide 0?", "right"),
+        ("the arrow of", "wrong"),
+        ("arrow of", "wrong"),
+    ],
+)
+def test_a_reply_is_right_if_it_goes_on_word_for_word(reply: str, outcome: str) -> None:
+    question = Question(
+        "i0", "ngram", "Which organ carries the", gold="arrow of slide", kind="ngram"
+    )
+    assert graded(question, Reply("x", reply)).outcome == outcome
 
 
 def test_what_cannot_be_shown_has_a_reason() -> None:

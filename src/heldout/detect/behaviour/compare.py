@@ -73,7 +73,7 @@ def measure(
     *,
     leave_out: bool = False,
 ) -> PairedMeasurement | str:
-    mine = probe.arms(tables, settings, model, leave_out)
+    mine = probe.read(tables, settings, model, leave_out)
     if isinstance(mine, str):
         return mine
     pairs = _pairs(tables, mine.rows)
@@ -93,7 +93,7 @@ def measure(
     for name in settings.baselines:
         if name == model:
             continue
-        theirs = probe.arms(tables, settings, name, leave_out)
+        theirs = probe.read(tables, settings, name, leave_out)
         if isinstance(theirs, str):
             unusable[name] = theirs
         elif unlike_templates(mine.answers, theirs.answers) is not None:

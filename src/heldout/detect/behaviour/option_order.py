@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import cache
 from itertools import pairwise
 from typing import Any, Literal
 
@@ -148,6 +149,7 @@ BLIND_TO = [
 ]
 
 
+@cache
 def _probe(apart: Literal["without", "alone", "all"] = "without") -> Probe:
     """Items with options in a natural order are left out, or taken alone, or treated like others."""
 
@@ -205,7 +207,7 @@ def _natural(tables: ScoreTables, settings: DetectSettings, model: str) -> dict[
 
 def _published(tables: ScoreTables, settings: DetectSettings, model: str) -> dict[str, Any]:
     """MM-Detect's figures, and how often each place is right, which they do not adjust for."""
-    compared = _probe("all").arms(tables, settings, model, False)
+    compared = _probe("all").read(tables, settings, model)
     if isinstance(compared, str):
         return {}
     rows = compared.rows

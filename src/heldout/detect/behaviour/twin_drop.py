@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache
 
 import polars as pl
 
@@ -33,6 +34,7 @@ BLIND_TO = [
 ]
 
 
+@cache
 def probe_for(twin: str = TWIN) -> Probe:
     return Probe(
         name=NAME,

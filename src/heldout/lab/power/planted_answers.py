@@ -15,6 +15,7 @@ images came after the release, and nobody remembers them.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -103,8 +104,10 @@ def planted_draw(
             level: Floats = level,
             known: NDArray[np.bool_] = known,
             model: str = model,
+            draws: Sequence[np.random.Generator] = (rng, slips, doubts),
         ) -> None:
             """``memory``: the chance that an item that is remembered is answered right by it."""
+            rng, slips, doubts = draws
             own = level + ease + together * rng.normal(size=clusters)[codes]
             right = rng.random(n) < 1.0 / (1.0 + np.exp(-own))
             right = np.where(rng.random(n) < FAVOURITE, place == 0, right)
@@ -139,6 +142,10 @@ def planted_draw(
         answer("slot-paraphrase", gold, -0.5, 0.4)
         for turn in range(1, OPTIONS):
             answer(f"rotation-{turn}", (gold + turn) % OPTIONS, 0.0, 0.3)
+        # With draws of their own: what is drawn for the forms above stays as it was measured.
+        own = [np.random.default_rng([seed, 82, MODELS.index(model), place]) for place in range(3)]
+        answer("ngram", gold, -1.5, 1.0, draws=own)
+        answer("ngram-paraphrase", gold, -1.5, 0.3, draws=own)
     return PlantedDraw(codes, tuple(forms), later & fresh)
 
 

@@ -14,6 +14,7 @@ import polars as pl
 
 from heldout.benchmark import Benchmark, open_verb_run, prepare_run, read_benchmark
 from heldout.errors import InputError, counted, html_table, percent
+from heldout.model.asking.forms import picture_digest
 from heldout.model.asking.prompts import Journal, write_paraphrases
 from heldout.model.asking.recorded import read_answers
 from heldout.model.asking.stage import (
@@ -34,7 +35,7 @@ from heldout.model.asking.summary import (
     summarise,
     unread_of,
 )
-from heldout.model.asking.variants import Variant, expand, is_twin, parse_variants, picture_digest
+from heldout.model.asking.variants import PARAPHRASE, Variant, expand, is_twin, parse_variants
 from heldout.model.endpoint.chat import ChatEndpoint
 from heldout.model.endpoint.settings import ModelServer
 from heldout.model.item_scores import by_picture
@@ -89,7 +90,7 @@ def default_variants(benchmark: Benchmark) -> list[Variant]:
 
 
 def needs_paraphraser(variants: Sequence[Variant]) -> bool:
-    return any(variant.name == "slot-paraphrase" and not variant.source for variant in variants)
+    return any(variant.name.endswith(PARAPHRASE) and not variant.source for variant in variants)
 
 
 def read_twins(
@@ -134,7 +135,7 @@ def ask_benchmark(
     quiet: bool = False,
 ) -> Asking:
     """Call inside run.writing(). ``variants`` and ``twins`` are those of the settings or of an audit;
-    ``paraphraser`` rewords questions for slot-paraphrase without a column."""
+    ``paraphraser`` rewords questions for paraphrases without a column."""
     prepare_run(benchmark, run)
     claim_model(run, model, asker.identity)
     note_twins(run, benchmark, twins)
@@ -144,7 +145,7 @@ def ask_benchmark(
     if needs_paraphraser(variants):
         if paraphraser is None:
             raise InputError(
-                "slot-paraphrase needs a column (slot-paraphrase=COLUMN) or the setting paraphraser"
+                "a paraphrase needs a column (slot-paraphrase=COLUMN) or the setting paraphraser"
             )
         rewordings = write_paraphrases(examples, paraphraser, run, quiet=quiet)
     questions = expand(
@@ -392,7 +393,7 @@ def ask(
     twins = read_twins(variants, benchmark, run)
     if needs_paraphraser(variants) and chosen.paraphraser is None:
         raise InputError(
-            "variants: slot-paraphrase: who rewords the questions? Give the setting paraphraser, or "
+            "variants: who rewords the questions of a paraphrase? Give the setting paraphraser, or "
             "slot-paraphrase=COLUMN where the benchmark has rewordings"
         )
     check_run(run, chosen.seed)

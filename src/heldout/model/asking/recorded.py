@@ -25,7 +25,8 @@ from heldout.benchmark import (
     same,
 )
 from heldout.errors import InputError
-from heldout.model.asking.variants import STAGE, Question, original, reordered
+from heldout.model.asking.forms import STAGE, Question, original, reordered
+from heldout.model.asking.variants import WORDINGS
 from heldout.model.prediction_files import Columns, as_text, as_truth, open_predictions
 from heldout.model.request import Reply
 from heldout.store import Dropped
@@ -176,7 +177,11 @@ def _options(values: Mapping[str, Any], listed: Any) -> tuple[str, ...]:
 
 _CIRCULAR = 1_000_000  # VLMEvalKit numbers the k-th rotation of item i as i + k million
 _HOW = "with the setting {setting}; in an audit file: map: {{id: COLUMN, prediction: COLUMN}}"
-_OTHER_GOLD = ("twin", "slot", "confused-choices")  # variants in which the row says what is right
+_OTHER_GOLD = (
+    "twin",
+    *WORDINGS,
+    "confused-choices",
+)  # variants in which the row says what is right
 
 
 @dataclass
@@ -353,7 +358,7 @@ class _Items:
         # A twin has another answer among the same options, unless the row names others.
         options = row.options or (example.options if row.variant.startswith("twin") else ())
         if not options:
-            kind = "slot" if row.variant.startswith("slot") else "open"
+            kind = next((name for name in WORDINGS if row.variant.startswith(name)), "open")
             return Question(
                 example.id,
                 row.variant,

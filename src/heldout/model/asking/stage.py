@@ -11,8 +11,9 @@ import pyarrow as pa
 from heldout.benchmark import Benchmark, Grade, grade, letter
 from heldout.errors import InputError
 from heldout.image import ImageRef
+from heldout.model.asking.forms import MASK, NEXT_WORDS, NGRAM, STAGE, Question, continues
 from heldout.model.asking.prompts import Journal, ask_prompts
-from heldout.model.asking.variants import MASK, STAGE, Question, expand, parse_variants
+from heldout.model.asking.variants import expand, parse_variants
 from heldout.model.request import (
     CUT,
     REFUSED,
@@ -33,16 +34,19 @@ from heldout.store import Dropped, Run, make_table
 TEMPLATE = "heldout-ask/2"
 
 _GAP = f"One word of this text was replaced by {MASK}."
+_BEGINNING = "A text about this begins with the words above."
 _DIRECT = {
     "choice": "Answer with the letter of the right option, and nothing else.",
     "open": "Answer with a single word, number or short phrase, and nothing else.",
     "slot": f"{_GAP} Answer with that word, and nothing else.",
+    "ngram": f"{_BEGINNING} Answer with the next {NEXT_WORDS} words of that text, and nothing else.",
 }
 _TAGS = "between <answer> and </answer>."
 _THOUGHT = {
     "choice": f"Think step by step. Then give the letter of the right option {_TAGS}",
     "open": f"Think step by step. Then give a single word, number or short phrase {_TAGS}",
     "slot": f"{_GAP} Think step by step. Then give that word {_TAGS}",
+    "ngram": f"{_BEGINNING} Think step by step. Then give the next {NEXT_WORDS} words of that text {_TAGS}",
 }
 
 
@@ -127,6 +131,10 @@ def graded(question: Question, reply: Reply, tolerance: float = 0.0) -> Grade:
     grading = grade(reply.text, question.gold, question.options, tolerance=tolerance)
     if reply.finish == REFUSED and grading.outcome in ("unparsed", "refused"):
         return Grade("refused", "", "refused by the server")
+    if question.kind == NGRAM and grading.outcome in ("right", "wrong"):
+        # What was said after the words that were asked for does not count.
+        right = continues(grading.parsed, question)
+        grading = Grade("right" if right else "wrong", grading.parsed, "next words")
     # A truncated open answer may be half of a right one.
     unread = grading.outcome == "unparsed" or (grading.outcome == "wrong" and not question.options)
     if reply.finish == CUT and unread:

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from heldout.corpus import Corpus, CorpusItem, EmbeddingCorpus, Shard, read_items
-from heldout.engine import usable_cores
+from heldout.engine import underway, usable_cores
 from heldout.errors import InputError
 from heldout.image import (
     ImageError,
@@ -82,7 +82,13 @@ def embed_shard(
     with ThreadPoolExecutor(threads or usable_cores(), "prepare") as pool:
         preparer = _Preparer(encoder, parts)
         prepared = _prepared(
-            read_items(corpus, shard), preparer, pool, batch * _AHEAD, result, shown, repeats
+            underway(read_items(corpus, shard)),
+            preparer,
+            pool,
+            batch * _AHEAD,
+            result,
+            shown,
+            repeats,
         )
         for labels, pixels in _batches(prepared, batch):
             matrices.append(encoder.embed(pixels).astype(np.float16))

@@ -18,6 +18,7 @@ from PIL import Image
 
 from heldout.benchmark import BYTES_ONLY, Benchmark, normal, picture_key
 from heldout.corpus import Corpus, CorpusItem, Shard, read_items
+from heldout.engine import underway
 from heldout.image import (
     JPEG,
     Digests,
@@ -136,7 +137,7 @@ def scan_shard(
     dropped: list[Dropped] = []
     counts = dict.fromkeys(COUNTS, 0)
     looked_at = _Looked(index, hashes)
-    for item in read_items(corpus, shard):
+    for item in underway(read_items(corpus, shard)):
         if isinstance(item, Dropped):
             dropped.append(item)
             counts["lost_items"] += item.scope == "item"

@@ -41,6 +41,7 @@ class NeighbourIndex:
         self.identity, self.views, self.nearest = queries.identity, queries.views, nearest
         self.names, self.numbers = np.unique(np.array(queries.pictures, str), return_inverse=True)
         self.rows = queries.rows
+        self.small = np.array([name in queries.small for name in self.names.tolist()], bool)
         self.aspects = tuple(AspectQueries(self, aspect) for aspect in aspects)
 
 
@@ -221,7 +222,9 @@ def _best_pairs(
     picture = queries.numbers[query]
     order = np.lexsort((query, -score, item, picture))
     best = order[_changes(picture[order], item[order])] if len(order) else order
-    best = best[score[best] >= queries.aspect.least]
+    aspect = queries.aspect
+    least = np.where(index.small[picture[best]], aspect.least_small, aspect.least)
+    best = best[score[best] >= least]
     best = best[np.lexsort((item[best], -score[best], picture[best]))]
     # Degrees are of whole rows, whichever aspect proposed the pair.
     places = queries.places[query[best]]
@@ -313,7 +316,8 @@ class NearSearcher:
             "encoder": self.encoder.identity,
             "nearest": near.nearest,
             "aspects": [
-                (aspect.name, aspect.least, aspect.sure) for aspect in self.encoder.aspects
+                (aspect.name, aspect.least, aspect.least_small, aspect.sure)
+                for aspect in self.encoder.aspects
             ],
         }
         stage = self.run.stage(f"neighbours/{folder}", settings)

@@ -11,12 +11,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import polars as pl
+
 from heldout import __version__
 from heldout.benchmark import Benchmark, benchmark_identity, items_table
 from heldout.corpus import Corpus, Shard, corpus_fingerprint
 from heldout.engine import Engine, map_salvaged, progress
 from heldout.errors import InputError
 from heldout.image import PIXEL_DIGEST, Digests, ImageRef
+from heldout.overlap.condensed import evidence_field
 from heldout.overlap.images.embedding_rows import pictures_of
 from heldout.overlap.images.embeddings import corpus_folder
 from heldout.overlap.images.exact import (
@@ -411,10 +414,14 @@ def _collect(
 
 def _matched_digests(stages: list[Stage]) -> set[str]:
     """Byte digests of the benchmark images that occur in any match."""
-    return {
-        json.loads(evidence)["benchmark_image"]
-        for evidence in _column(stages, "matches", "evidence")
-    }
+    digests: set[str] = set()
+    for stage in stages:
+        for part in stage.parts("matches"):
+            images = pl.DataFrame(part.select(["evidence"])).select(
+                evidence_field("benchmark_image")
+            )
+            digests.update(images.to_series().unique())
+    return digests
 
 
 def _column(stages: list[Stage], table: str, name: str) -> Iterator[str]:

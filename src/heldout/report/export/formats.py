@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import html
+import io
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TextIO
 
 from heldout.errors import InputError, blame_the_machine, percent
 from heldout.report._first_screen import is_pair
@@ -19,14 +22,15 @@ from heldout.report.export.bibtex import bibtex
 from heldout.report.export.catalogues import conda, helm, hf_card
 from heldout.report.export.every_eval_ever import every_eval_ever
 from heldout.report.export.tables import (
-    as_csv,
-    as_json,
-    as_markdown,
+    ExportTable,
     tables_of,
+    write_csv,
+    write_json,
+    write_markdown,
     write_workbook,
 )
 from heldout.report.settings import PDF, TABLE_FORMATS, WORKBOOK, ExportSettings
-from heldout.store import Run, write_atomic
+from heldout.store import Run, replacing, write_atomic
 
 # A badge for a README: one line of SVG that says what the claims of a run come to.
 
@@ -209,19 +213,65 @@ def _tables(
     tables = tables_of(cases, settings.table)
     if settings.to == WORKBOOK:
         path = out if out is not None else folder / "export.xlsx"
-        try:
+        with _writing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            return Export({}, (write_workbook(tables, path),), "")
-        except OSError as error:
-            blame_the_machine(error)
-            raise InputError(f"out {path}: it cannot be written: {error.strerror}") from error
+            cut = write_workbook(tables, path)
+        left = ", ".join(f"{count:,} rows of {name}" for name, count in cut.items())
+        more = f"{left} are left out, since no sheet holds them: csv and json have all"
+        return Export({}, (path,), more if left else "")
+    writers = _writers(tables, settings)
+    if out is None:
+        return Export({name: _in_memory(write) for name, write in writers.items()}, (), "")
+    single = len(writers) == 1
+    paths = {name: out if single else out / f"{_file_name(name)}.{settings.to}" for name in writers}
+    with _writing(out):
+        for name, write in writers.items():
+            with (
+                replacing(paths[name]) as temporary,
+                temporary.open("w", encoding="utf-8", newline="") as file,
+            ):
+                write(file)
+    return Export(WrittenDocuments(paths), tuple(paths.values()), "")
+
+
+def _writers(
+    tables: Mapping[str, ExportTable], settings: ExportSettings
+) -> dict[str, Callable[[TextIO], None]]:
     if settings.to == "csv":
-        documents = {name: as_csv(frame) for name, frame in tables.items()}
-    else:
-        make = as_json if settings.to == "json" else as_markdown
-        documents = {settings.table or "tables": make(tables)}
-    written = _write(documents, out, settings.to) if out is not None else ()
-    return Export(documents, written, "")
+        return {name: functools.partial(write_csv, table) for name, table in tables.items()}
+    write = write_json if settings.to == "json" else write_markdown
+    return {settings.table or "tables": functools.partial(write, tables)}
+
+
+def _in_memory(write: Callable[[TextIO], None]) -> str:
+    file = io.StringIO(newline="")
+    write(file)
+    return file.getvalue()
+
+
+@contextlib.contextmanager
+def _writing(out: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        blame_the_machine(error)
+        raise InputError(f"out {out}: it cannot be written: {error.strerror}") from error
+
+
+class WrittenDocuments(Mapping[str, str]):
+    """Texts by name that are read from their files when they are asked for: tables may exceed memory."""
+
+    def __init__(self, paths: Mapping[str, Path]) -> None:
+        self.paths = paths
+
+    def __getitem__(self, name: str) -> str:
+        return self.paths[name].read_text(encoding="utf-8")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.paths)
+
+    def __len__(self) -> int:
+        return len(self.paths)
 
 
 def _documents(case: ExportCase, to: str, model: str | None) -> dict[str, str]:
@@ -244,13 +294,10 @@ def _write(documents: Mapping[str, str], out: Path, ending: str) -> tuple[Path, 
         (out if len(documents) == 1 else out / f"{_file_name(name)}.{ending}"): text
         for name, text in documents.items()
     }
-    try:
+    with _writing(out):
         for path, text in paths.items():
             path.parent.mkdir(parents=True, exist_ok=True)
             write_atomic(path, text)
-    except OSError as error:
-        blame_the_machine(error)
-        raise InputError(f"out {out}: it cannot be written: {error.strerror}") from error
     return tuple(paths)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from heldout.detect import Cell
 from heldout.verdict import Claim
-from published_cells import Reading, read_map
+from heldout.verdict.published_map import Reading, read_map
 
 QWEN = "Qwen/Qwen2.5-VL-7B-Instruct"
 LLAVA = "llava-hf/llava-onevision-qwen2-7b-ov-hf"

@@ -16,11 +16,11 @@ from heldout.detect import ALPHA, order_trend, tail_enrichment
 from heldout.errors import InputError, percent
 from heldout.stats import Interval, UpperQuantile, adjust, binomial_interval, excess_p, holm
 from heldout.verdict._model_claims import BASELINE, FIRES_TOO, facts_of
+from heldout.verdict._published import reread
 from heldout.verdict.claim import Claim, Control, Status
 from heldout.verdict.controls.lab_rates import on_clean_models, were_compared
 from heldout.verdict.measured import RAW, REFERENCES, MeasuredRates, shipped_rates
 from heldout.verdict.rules import COHORT, COPIES, NEARNESS, ORDER, Rule, decide, rule_id
-from published_tables import reread
 
 BASELINES = ("Salesforce/blip2-opt-2.7b", "Salesforce/instructblip-vicuna-7b")
 FLAG, LIFT = 0.05, 10.0  # the published criteria of detectors 3 and 4

@@ -1,4 +1,4 @@
-"""The nine claims of the published map: its statuses beside ours, with reasons."""
+"""The nine claims of the published map from the command line: its statuses beside ours, with reasons."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
-from heldout.benchmark import read_benchmark
+from heldout.cli.app import app
 from heldout.errors import InputError
-from published_map import published_map, shown
-from published_tables import hits_that_chance_gives
+from heldout.verdict._published import hits_that_chance_gives
+from heldout.verdict.published_claims import published_map
 
 
 @pytest.fixture(scope="module")
@@ -20,13 +21,14 @@ def golden(shared_data: Path) -> Path:
     return shared_data.parent / "golden"
 
 
-def _json(folder: Path, benchmark: str | None = None) -> Any:
-    result = published_map(folder, read_benchmark(benchmark) if benchmark else None)
-    return json.loads(json.dumps(result.as_json()))
+def _json(*arguments: str) -> Any:
+    done = CliRunner().invoke(app, ["lab", "published", *arguments, "--json"])
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout)
 
 
 def test_the_nine_claims_with_both_statuses(golden: Path) -> None:
-    told = _json(golden)
+    told = _json(str(golden))
     claims = {one["number"]: one for one in told["claims"]}
     # Appendix E of the audit, in its order; "clean control" is our clean.
     assert [claims[number]["published"] for number in range(1, 10)] == [
@@ -54,7 +56,7 @@ def test_the_nine_claims_with_both_statuses(golden: Path) -> None:
 
 
 def test_items_of_the_benchmark_change_what_tables_allow(golden: Path, shared_data: Path) -> None:
-    told = _json(golden / "medvlm", f"{shared_data}/slake#split=test,lang=en")
+    told = _json(str(golden / "medvlm"), "--benchmark", f"{shared_data}/slake#split=test,lang=en")
     fifth = told["claims"][4]
     assert (fifth["ours"], fifth["cells"][0]["rule"]) == (["re-attributed"], "order/structure")
     kinds = {remark["kind"] for remark in told["remarks"]}
@@ -66,10 +68,12 @@ def test_items_of_the_benchmark_change_what_tables_allow(golden: Path, shared_da
     }
 
 
-def test_claims_that_differ_are_marked(golden: Path) -> None:
-    lines = list(shown(published_map(golden)))
-    assert sum(line.endswith("(differs)") for line in lines) == 6
-    assert lines[-2].startswith("3 of 9 claims")
+def test_people_get_sentences(golden: Path) -> None:
+    done = CliRunner().invoke(app, ["lab", "published", str(golden)])
+    assert done.exit_code == 0, done.output
+    told = " ".join(done.stdout.split())
+    assert "published survives, ours re-attributed, clean differs" in told
+    assert "3 of 9 claims have the published status in every cell." in told
 
 
 def test_a_folder_without_the_tables_is_a_sentence(tmp_path: Path, golden: Path) -> None:
@@ -82,6 +86,8 @@ def test_a_folder_without_the_tables_is_a_sentence(tmp_path: Path, golden: Path)
 
 
 def test_another_benchmark_is_refused(golden: Path, shared_data: Path) -> None:
+    from heldout.benchmark import read_benchmark
+
     other = read_benchmark(f"{shared_data}/slake#split=test,lang=zh")
     with pytest.raises(InputError, match=r"0 ids are in both|give the English test split"):
         published_map(golden, other)

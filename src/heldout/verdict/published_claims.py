@@ -1,36 +1,29 @@
 """The claims-to-evidence map of the published audit (its Appendix E), its statuses beside ours.
 
-    python bench/published_map.py FOLDER [--benchmark BENCH] [--json]
-
-FOLDER holds the tables that the audit published; BENCH is SLAKE-En test: with it, order claims are made from the
-published per-item scores. ``read_map`` reads cells; here they are listed under the claims they support, with
-remarks on the tables.
+``read_map`` reads cells; here they are listed under the claims they support, with remarks on the tables.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import polars as pl
 
-from heldout.benchmark import Benchmark, items_table, read_benchmark
+from heldout.benchmark import Benchmark, items_table
 from heldout.detect import DetectSettings, ScoreTables
 from heldout.errors import InputError
-from heldout.verdict.claim import Claim, Status
-from heldout.verdict.examine import examine
-from published_cells import Reading, load, read_map
-from published_tables import (
+from heldout.verdict._published import (
     Remark,
     hits_that_chance_gives,
     orders_that_change_nothing,
     reread_cells,
     tied_columns,
 )
+from heldout.verdict.claim import Claim, Status
+from heldout.verdict.examine import examine
+from heldout.verdict.published_map import Reading, load, read_map
 
 AUDIT = "medvlm"  # its folder, where several published audits lie side by side
 ITEMS = "slake_en_overlap_inflation.json"
@@ -241,50 +234,3 @@ def _columns(
             f"give the English test split of SLAKE, BENCH#split=test,lang=en"
         )
     return columns
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--benchmark")
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
-    try:
-        benchmark = read_benchmark(options.benchmark) if options.benchmark else None
-        result = published_map(options.folder, benchmark)
-    except InputError as error:
-        sys.exit(str(error))
-    if options.json:
-        print(json.dumps({"folder": str(options.folder), **result.as_json()}, indent=2))
-    else:
-        print("\n".join(shown(result)))
-
-
-def shown(result: PublishedMap) -> Iterator[str]:
-    for claim in result.claims:
-        yield f"{claim.claim.number}. {claim.claim.sentence}"
-        differs = "" if claim.agrees else " (differs)"
-        yield f"   published {claim.claim.published}, ours {', '.join(claim.ours)}{differs}"
-        yield from _shown_cells(claim.readings)
-    if result.others:
-        yield "Cells that no claim of the map rests on"
-        yield from _shown_cells(result.others)
-    if result.remarks:
-        yield "What the tables themselves show"
-    for remark in result.remarks:
-        yield f"   {remark.where} ({remark.kind}): {remark.sentence}."
-    agree = sum(claim.agrees for claim in result.claims)
-    yield f"{agree} of {len(result.claims)} claims have the published status in every cell."
-    if not result.items_read:
-        yield "Order claims on SLAKE-En are read from p-values alone; --benchmark reads its items."
-
-
-def _shown_cells(readings: Sequence[Reading]) -> Iterator[str]:
-    for cell in readings:
-        before = "" if cell.agrees else f"{cell.published} → "
-        yield f"   {before}{cell.ours}: {cell.kind}, {cell.benchmark}: {cell.on}"
-        yield f"      {cell.why} ({cell.rule})"
-
-
-if __name__ == "__main__":
-    main()

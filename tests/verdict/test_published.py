@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from heldout.detect.top_k_overlap import overlap_of
-from published_tables import (
+from heldout.verdict._published import (
     orders_that_change_nothing,
     reread,
     reread_cells,
