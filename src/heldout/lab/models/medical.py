@@ -27,7 +27,7 @@ CHANNELS = 320  # of EfficientNet-lite0's last block
 LANGUAGE_FILE, SCALE_FILE = "language.pt", "scale.npy"
 
 
-class Parts(torch.nn.Module):  # type: ignore[misc]
+class JoinedParts(torch.nn.Module):  # type: ignore[misc]
     """Called as in transformers' own vision–language models, so that modes of training find them."""
 
     def __init__(self, language: Any, channels: int) -> None:
@@ -47,7 +47,7 @@ class JoinedModel(torch.nn.Module):  # type: ignore[misc]
 
     def __init__(self, language: Any, scale: NDArray[np.float32]) -> None:
         super().__init__()
-        self.model = Parts(language, len(scale))
+        self.model = JoinedParts(language, len(scale))
         self.register_buffer("scale", torch.from_numpy(scale.astype(np.float32)))
 
     def look(self, features: Any) -> Any:

@@ -175,7 +175,7 @@ def resplit(
 # the answer names a side and the question does not. Of questions with few answers each is as often new as old.
 
 
-class Asked(NamedTuple):
+class AskedTwin(NamedTuple):
     answer: str
     options: tuple[str, ...]
     content_type: str
@@ -199,7 +199,7 @@ def twin_rows(
             if normal(other["answer"]) != normal(row["answer"])
             and (not offered or normal(other["answer"]) in offered)
         ]
-        asked = Asked(normal(row["answer"]), options, normal(row["question"]))
+        asked = AskedTwin(normal(row["answer"]), options, normal(row["question"]))
         if candidates:
             rng = np.random.default_rng((seed, 52, int(row["id"])))
             other = candidates[int(rng.integers(len(candidates)))]
