@@ -7,10 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import servers
 from test_remote_corpora import contents, parquet
 
 from heldout.corpus import open_corpus
+from heldout.remote import located
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 PROGRAM = """
@@ -49,6 +51,11 @@ def test_a_dataset_on_the_hub_is_read_by_range_and_pinned(tmp_path: Path, pictur
     files = [(path, span) for path, span in hub.seen if "resolve" in path]
     assert files
     assert all(COMMIT in path and span for path, span in files)
+
+
+def test_the_folder_of_an_owner_is_not_asked_for_again_and_again() -> None:
+    with pytest.raises(FileNotFoundError, match="datasets of an owner"):
+        list(located("hf://datasets/owner").iterdir())
 
 
 def test_a_snapshot_in_the_hubs_cache_on_disk_reads_through_its_links(

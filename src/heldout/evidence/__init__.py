@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     )
     from heldout.evidence.rungs import OPEN, PICTURED, PROVEN, UNPROVEN_WORDS, Rung
     from heldout.evidence.text_kinds import KINDS, QUESTION_OTHER_IMAGE, count_kinds, text_kinds
-    from heldout.overlap.relations import (
+    from heldout.overlap import (
         BY_DIGEST,
         CHANGED,
         COPIES,

@@ -351,9 +351,8 @@ def _waiting(frame: pl.DataFrame) -> pl.Series:
     if not judged.any():
         return pl.Series("waits", [""], pl.String).new_from_index(0, len(frame))
     rows = zip(judged, frame.select("relation", "evidence").iter_rows(named=True), strict=True)
-    return pl.Series(
-        "waits", [_not_agreed(row) if people else "" for people, row in rows], pl.String
-    )
+    waits = [_not_agreed(row) if people else "" for people, row in rows]
+    return pl.Series("waits", waits, pl.String)
 
 
 def _with_image(row: Mapping[str, Any], item: ItemLeaks) -> Leak | None:
@@ -435,8 +434,7 @@ def undecided_because(row: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _similarity(row: Mapping[str, Any]) -> float:
-    value = row.get("similarity")
-    return float(value) if value is not None else 0.0
+    return float(row.get("similarity") or 0.0)
 
 
 def _label(relation: pl.Expr) -> pl.Expr:

@@ -61,13 +61,17 @@ if TYPE_CHECKING:
     from heldout.overlap.nearness.measure import COPIES_SEEN, LIGHT_COPY, CalibrationPlan, calibrate
     from heldout.overlap.nearness.nearest import ControlSet, Domain
     from heldout.overlap.nearness.threshold import ALPHAS, Threshold, degrees_of, flag_p
-    from heldout.overlap.part import Part
     from heldout.overlap.relations import (
         BY_DIGEST,
+        CHANGED,
         COPIES,
         GRAVEST,
+        IN_PART,
         POSSIBLE_COPIES,
+        RECOLOURED,
         SUREST,
+        TOO_PLAIN,
+        TOO_SMALL,
         Modality,
         Relation,
     )
@@ -78,6 +82,7 @@ if TYPE_CHECKING:
         Bounds,
         JudgeEndpoint,
         OverlapSettings,
+        Part,
         parse_bounds,
     )
     from heldout.overlap.texts.edits import EDITED, RENUMBERED, SAME, compare_wording
@@ -112,6 +117,7 @@ __all__ = [
     "ANOTHER",
     "BESIDE",
     "BY_DIGEST",
+    "CHANGED",
     "CONTAINED",
     "COPIES",
     "COPIES_SEEN",
@@ -120,6 +126,7 @@ __all__ = [
     "DISMISSED_ALONE",
     "EDITED",
     "GRAVEST",
+    "IN_PART",
     "JUDGED_DIFFERENT",
     "KINDS",
     "LIGHT_COPY",
@@ -134,6 +141,7 @@ __all__ = [
     "POSSIBLE_COPIES",
     "RADII",
     "RAISED_ALONE",
+    "RECOLOURED",
     "RELATIONS",
     "RENUMBERED",
     "ROWS",
@@ -144,6 +152,8 @@ __all__ = [
     "SUREST",
     "TEMPLATE",
     "TEXT_RELATIONS",
+    "TOO_PLAIN",
+    "TOO_SMALL",
     "UNCOMPARED",
     "Bounds",
     "Calibration",

@@ -1,4 +1,4 @@
-"""RemotePath: an address that readers use as they use a path."""
+"""RemotePath: an address that readers use as they use a path; copies and matrices of remote files."""
 
 from __future__ import annotations
 
@@ -10,16 +10,30 @@ import io
 import itertools
 import os
 import stat
+import time
 from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PosixPath
 from typing import Any, Self, cast
 
-from heldout.remote import _cache
-from heldout.remote._transfer import RemoteFile, facts_of, fetch_whole, forget_bytes, persist, split
-from heldout.remote.access import SCHEMES, is_remote
-from heldout.remote.stores import Child, Facts, RemoteError, open_store
+import numpy as np
+from numpy.typing import NDArray
+
+from heldout.errors import blame_the_machine
+from heldout.remote._transfer import (
+    BLOCK,
+    RemoteFile,
+    facts_of,
+    fetch,
+    fetch_whole,
+    forget_bytes,
+    persist,
+    split,
+)
+from heldout.remote.access import SCHEMES, access, is_remote
+from heldout.remote.stores import NO_RANGES, Child, Facts, RemoteError, open_store
+from heldout.store import exclusive
 
 _REMEMBERED = 20_000  # addresses whose facts are kept
 _BUFFER = 1 << 16
@@ -170,7 +184,7 @@ class RemotePath(PosixPath):
             raise FileNotFoundError(2, "there is no such file", str(self))
         if facts is _FOLDER:
             raise IsADirectoryError(21, "it is a folder", str(self))
-        if (copy := _cache.copy_of(str(self), facts)) is not None:
+        if (copy := copy_of(str(self), facts)) is not None:
             return copy
         raw = RemoteFile(str(self), facts, ahead=ahead)
         return io.BufferedReader(raw, _BUFFER) if ahead else raw
@@ -179,7 +193,7 @@ class RemotePath(PosixPath):
         address = self._address()
         if address is None:
             raise FileNotFoundError(2, "there is no such file", str(self))
-        if _cache.is_on():
+        if is_on():
             with self.open("rb") as file:
                 return bytes(file.read())
         data = fetch_whole(address, LARGEST)
@@ -251,3 +265,166 @@ def bare_name(path: Path) -> str:
 def number_of(mark: str) -> int:
     """A mark as a number, where a time of modification is expected."""
     return int.from_bytes(hashlib.blake2b(mark.encode(), digest_size=7).digest(), "big")
+
+
+# Whole copies of remote files in a folder of bounded size, shared by runs and by processes.
+#
+# A copy is called after its address and the mark of its content, so it is never out of date. It is written
+# under another name and renamed; an unfinished one is continued. When the folder is full, the copies used
+# longest ago go. A file that is open when it is removed stays readable.
+
+
+_COPY, _PART = ".copy", ".part"
+_WHOLE = 2 << 30  # of a server that sends no ranges, at once
+_ABANDONED = 3600.0  # seconds without a new byte, after which an unfinished copy may go
+
+
+class CopyFile(io.FileIO):
+    """A copy opened for reading. Arrow's readers do not close the files they are given."""
+
+    def _dealloc_warn(self, source: object) -> None:
+        self.close()
+
+
+def is_on() -> bool:
+    return access().cache is not None
+
+
+def copy_of(address: str, facts: Facts) -> Any:
+    """The file, opened, from its copy, which is made now if there is none; None without a cache folder, and
+    for a file that is larger than it."""
+    chosen = access()
+    if chosen.cache is None or facts.size > chosen.cache_bytes:
+        return None
+    folder = Path(chosen.cache)
+    name = hashlib.sha256(f"{address}\0{facts.size}\0{facts.mark}".encode()).hexdigest()[:40]
+    copy = folder / f"{name}{_COPY}"
+    for _ in range(2):  # another process may remove it before it is opened
+        if not copy.exists():
+            folder.mkdir(parents=True, exist_ok=True)
+            with exclusive(folder / f".{name[:3]}.lock"):
+                if not copy.exists():
+                    _make_room(folder, chosen.cache_bytes - facts.size, keep=name)
+                    _download(address, facts, folder / f"{name}{_PART}", copy)
+        with contextlib.suppress(FileNotFoundError):
+            os.utime(copy)  # used now
+            return io.BufferedReader(CopyFile(copy))
+    return None
+
+
+def _download(address: str, facts: Facts, part: Path, copy: Path) -> None:
+    try:
+        with part.open("ab") as file:
+            done = file.seek(0, os.SEEK_END)
+            if done > facts.size:
+                done = file.truncate(0)
+            while done < facts.size:
+                try:
+                    data = fetch(address, done, min(done + BLOCK, facts.size), facts)
+                except RemoteError as error:
+                    if error.reason != NO_RANGES:
+                        raise
+                    file.truncate(0)
+                    data = fetch_whole(address, min(_WHOLE, facts.size))
+                    done = 0
+                file.write(data)
+                done += len(data)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        blame_the_machine(error)
+        raise
+    part.replace(copy)
+
+
+def _make_room(folder: Path, left: int, keep: str) -> None:
+    """Remove the copies used longest ago until what remains fits into ``left`` bytes."""
+    with exclusive(folder / ".room.lock"):
+        held: list[tuple[float, int, Path]] = []
+        for entry in os.scandir(folder):
+            if entry.name.endswith((_COPY, _PART)) and not entry.name.startswith(keep):
+                with contextlib.suppress(FileNotFoundError):
+                    facts = entry.stat()
+                    held.append((facts.st_mtime, facts.st_size, Path(entry.path)))
+        total = sum(size for _, size, _ in held)
+        for used, size, path in sorted(held):
+            if total <= left:
+                return
+            if path.suffix == _PART and used > time.time() - _ABANDONED:
+                continue  # another process writes it
+            path.unlink(missing_ok=True)
+            total -= size
+
+
+# A .npy matrix elsewhere: its rows are read by range when they are sliced.
+
+
+_SPREAD = 4  # rows read for each row wanted, at most
+
+
+class RemoteMatrix:
+    """The part of a memory-mapped matrix that readers use: its shape, and rows by slice or by number."""
+
+    def __init__(self, path: RemotePath) -> None:
+        self._path = path
+        with path.open("rb") as file:
+            version = np.lib.format.read_magic(file)
+            read = {
+                (1, 0): np.lib.format.read_array_header_1_0,
+                (2, 0): np.lib.format.read_array_header_2_0,
+            }.get(version)
+            if read is None:
+                raise ValueError(f"unknown version {version} of the .npy format")
+            self.shape, columns_first, self.dtype = read(file)
+            self.offset = file.tell()
+        if self.dtype.hasobject:
+            raise ValueError("it holds Python objects, whose loading runs code")
+        if columns_first:
+            raise ValueError("its columns lie together, not its rows; save it in C order")
+        self.ndim = len(self.shape)
+        width = int(np.prod(self.shape[1:], dtype=np.int64)) * self.dtype.itemsize
+        self.strides = (width, self.dtype.itemsize)
+        if path.stat().st_size < self.offset + len(self) * width:
+            raise ValueError("the file ends before its last row")
+
+    def __len__(self) -> int:
+        return int(self.shape[0])
+
+    def __getitem__(self, rows: Any) -> NDArray[Any]:
+        if isinstance(rows, tuple):
+            return self[rows[0]][(slice(None), *rows[1:])]
+        if isinstance(rows, slice):
+            first, stop, step = rows.indices(len(self))
+            return self._rows(first, max(first, stop))[::step] if step > 0 else self[:][rows]
+        if isinstance(rows, int | np.integer):
+            row: NDArray[Any] = self._rows(int(rows) % len(self), int(rows) % len(self) + 1)[0]
+            return row
+        numbers = np.arange(len(self))[np.asarray(rows)]
+        if not len(numbers):
+            return np.empty((0, *self.shape[1:]), self.dtype)
+        first, stop = int(numbers.min()), int(numbers.max()) + 1
+        if stop - first <= _SPREAD * len(numbers):  # one range is cheaper than many
+            chosen: NDArray[Any] = self._rows(first, stop)[numbers - first]
+            return chosen
+        return np.stack([self._rows(int(number), int(number) + 1)[0] for number in numbers])
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        return np.asarray(self._rows(0, len(self)), dtype)
+
+    def _rows(self, first: int, stop: int) -> NDArray[Any]:
+        width = self.strides[0]
+        with self._path.open("rb") as file:
+            file.seek(self.offset + first * width)
+            data = file.read((stop - first) * width)
+        return np.frombuffer(data, self.dtype).reshape(stop - first, *self.shape[1:])
+
+
+def open_rows(path: Path) -> Any:
+    """A .npy matrix, mapped where it lies on this machine. Plain arrays only: pickles run code.
+
+    Raises:
+        OSError, ValueError, EOFError, SyntaxError: It is no such matrix.
+    """
+    if isinstance(path, RemotePath):
+        return RemoteMatrix(path)
+    return np.lib.format.open_memmap(path, mode="r")

@@ -415,6 +415,8 @@ class FileSystem:
         return bytes(self._system.cat_file(place, start=0, end=limit + 1))
 
     def children(self, place: str, token: str) -> tuple[list[Child], str]:
+        if self._scheme == "hf" and place.strip("/").count("/") < 2:
+            raise FileNotFoundError(2, "datasets of an owner are not listed", f"hf://{place}")
         children = []
         for record in self._system.ls(place, detail=True):
             path = str(record["name"]).rstrip("/")

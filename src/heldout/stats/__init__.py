@@ -15,8 +15,13 @@ if TYPE_CHECKING:
         FEW,
         Contrast,
         Estimate,
+        Rank,
+        adjust,
         cluster_contrast,
         cluster_mean,
+        kendall_tau_b,
+        rank_intervals,
+        ranks_of,
         subset_difference,
         subset_mean,
     )
@@ -53,11 +58,9 @@ if TYPE_CHECKING:
         cluster_mean_test,
         cluster_rate_interval,
         draws_needed,
-        exceedance,
         excess_p,
         upper_quantile,
     )
-    from heldout.stats.jonckheere import Jonckheere, jonckheere_blocks
     from heldout.stats.paired import (
         McNemar,
         PairedTable,
@@ -73,13 +76,14 @@ if TYPE_CHECKING:
     from heldout.stats.permutation import (
         PERMUTATIONS,
         Design,
+        Jonckheere,
         Permuted,
         flip_test,
+        jonckheere_blocks,
         product_design,
         shuffle_test,
         staged,
     )
-    from heldout.stats.ranks import Rank, adjust, kendall_tau_b, rank_intervals, ranks_of
 
 __all__ = [
     "FEW",
@@ -118,7 +122,6 @@ __all__ = [
     "deal",
     "draws_needed",
     "equal_sizes",
-    "exceedance",
     "excess_p",
     "expected_meeting",
     "flip_test",

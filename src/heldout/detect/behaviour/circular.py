@@ -10,8 +10,16 @@ from __future__ import annotations
 import polars as pl
 
 from heldout.detect.behaviour.compare import probe_detector
-from heldout.detect.behaviour.probe import ORIGINAL, Arms, Probe, asked, made_arms, with_options
-from heldout.detect.citations import LIU
+from heldout.detect.behaviour.probe import (
+    ORIGINAL,
+    Arms,
+    Probe,
+    asked,
+    made_arms,
+    readable,
+    with_options,
+)
+from heldout.detect.detector import LIU
 from heldout.detect.finding import NotRecorded
 from heldout.detect.settings import DetectSettings
 from heldout.detect.tables import ScoreTables
@@ -39,7 +47,7 @@ def arms(tables: ScoreTables, settings: DetectSettings, model: str, leave_out: b
     everything = asked(tables, model, wanted)
     if everything.is_empty() or everything["variant"].n_unique() < 2:
         return LACKING
-    mine = asked(tables, model, wanted, leave_out=leave_out)
+    mine = readable(everything) if leave_out else everything
     whole = mine.group_by("benchmark_id", "draw", maintain_order=True).agg(
         pl.col("right").min(),
         pl.col("variant").n_unique().alias("asked"),

@@ -26,7 +26,7 @@ from heldout.detect.behaviour.probe import (
     unlike_templates,
 )
 from heldout.detect.behaviour.twin_drop import TWIN, of_twins, twins_of
-from heldout.detect.citations import PARK, SONG, YAO
+from heldout.detect.detector import PARK, SONG, YAO
 from heldout.detect.finding import NotRecorded, Outcome, model_finding, not_testable
 from heldout.detect.settings import DetectSettings
 from heldout.detect.tables import Floats, ScoreTables
@@ -60,9 +60,9 @@ def _probes(tables: ScoreTables, settings: DetectSettings, model: str) -> list[P
     for choices in changes:
         counted = choices[-1]
         for probe in choices:
-            arms = _arms(probe, tables, settings, model)
+            arms = probe.read(tables, settings, model)
             everybody = all(
-                isinstance(_arms(probe, tables, settings, name), Arms) for name in references
+                isinstance(probe.read(tables, settings, name), Arms) for name in references
             )
             # A margin is of choice items alone: right and wrong of all items may be worth more.
             if probe is not counted and not (
@@ -79,21 +79,10 @@ def _probes(tables: ScoreTables, settings: DetectSettings, model: str) -> list[P
 def _covers(
     arms: Arms | str, counted: Probe, tables: ScoreTables, settings: DetectSettings, model: str
 ) -> bool:
-    other = _arms(counted, tables, settings, model)
+    other = counted.read(tables, settings, model)
     if isinstance(arms, str) or isinstance(other, str):
         return False
     return arms.rows["benchmark_id"].n_unique() >= 0.9 * other.rows["benchmark_id"].n_unique()
-
-
-def _arms(
-    probe: Probe, tables: ScoreTables, settings: DetectSettings, model: str, leave_out: bool = False
-) -> Arms | str:
-    """A probe's arms, read once: every model of a run is compared with the same references."""
-    key = ("arms", probe.name, probe.second, model, leave_out)
-    if key not in tables.memo:
-        tables.memo[key] = probe.arms(tables, settings, model, leave_out)
-    known: Arms | str = tables.memo[key]
-    return known
 
 
 # One change: what each image adds to its difference.
@@ -217,7 +206,7 @@ def measure(
     probes = _probes(tables, settings, model)
     if len(probes) < LEAST:
         return TOO_FEW
-    mine = {probe.name: _arms(probe, tables, settings, model, leave_out) for probe in probes}
+    mine = {probe.name: probe.read(tables, settings, model, leave_out) for probe in probes}
     arms = {name: side for name, side in mine.items() if isinstance(side, Arms)}
     if len(arms) < LEAST:
         return next(str(side) for side in mine.values() if isinstance(side, str))
@@ -228,7 +217,7 @@ def measure(
     for name in settings.baselines:
         if name == model:
             continue
-        theirs = {probe.name: _arms(probe, tables, settings, name, leave_out) for probe in kept}
+        theirs = {probe.name: probe.read(tables, settings, name, leave_out) for probe in kept}
         reason = _why_unusable(name, arms, theirs)
         if reason:
             unusable[name] = reason
@@ -375,7 +364,7 @@ def _ahead(
     records = {}
     twins = measured.arms[probe.name].rows.filter(~pl.col("released"))
     for name in measured.references:
-        arms = _arms(probe, tables, settings, name)
+        arms = probe.read(tables, settings, name)
         assert isinstance(arms, Arms)  # it was compared
         theirs = arms.rows.filter(~pl.col("released")).select("benchmark_id", their="right")
         known = tables.items.select("benchmark_id", "cluster", "position")

@@ -11,8 +11,7 @@ import numpy as np
 import polars as pl
 
 from heldout.detect.behaviour.probe import ACCURACY, Arms, Probe, pairs_recorded, unlike_templates
-from heldout.detect.citations import Citation
-from heldout.detect.detector import Detector, Need
+from heldout.detect.detector import Citation, Detector, Need
 from heldout.detect.finding import Outcome, direction_of, model_finding, not_testable
 from heldout.detect.settings import DetectSettings
 from heldout.detect.tables import Floats, ScoreTables, metadata_column
@@ -74,7 +73,7 @@ def measure(
     *,
     leave_out: bool = False,
 ) -> PairedMeasurement | str:
-    mine = probe.arms(tables, settings, model, leave_out)
+    mine = probe.read(tables, settings, model, leave_out)
     if isinstance(mine, str):
         return mine
     pairs = _pairs(tables, mine.rows)
@@ -94,7 +93,7 @@ def measure(
     for name in settings.baselines:
         if name == model:
             continue
-        theirs = probe.arms(tables, settings, name, leave_out)
+        theirs = probe.read(tables, settings, name, leave_out)
         if isinstance(theirs, str):
             unusable[name] = theirs
         elif unlike_templates(mine.answers, theirs.answers) is not None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -22,11 +23,18 @@ import polars as pl
 from heldout.benchmark import letter
 from heldout.detect.behaviour import option_order, twin_drop
 from heldout.detect.behaviour.compare import FEW, compare, probe_detector, test_record
-from heldout.detect.behaviour.probe import COLUMNS, ORIGINAL, UNREAD, Arms, ArmsOf, Probe, asked
+from heldout.detect.behaviour.probe import (
+    COLUMNS,
+    ORIGINAL,
+    Arms,
+    ArmsOf,
+    Probe,
+    asked,
+    readable,
+)
 from heldout.detect.behaviour.twin_drop import TWIN, of_twins, twins_of
 from heldout.detect.behaviour.twin_memory import LEAST_OPTIONS, old_answers, place_of
-from heldout.detect.citations import PARK, SONG
-from heldout.detect.detector import Need
+from heldout.detect.detector import PARK, SONG, Need
 from heldout.detect.finding import Finding, NotRecorded, Outcome
 from heldout.detect.settings import DetectSettings
 from heldout.detect.tables import Floats, ScoreTables
@@ -85,19 +93,10 @@ def _rows(answers: pl.DataFrame, places: Places) -> pl.DataFrame:
     )
 
 
-def _graded(name: str, counted: ArmsOf, places: Callable[[ScoreTables], Places]) -> ArmsOf:
+def _graded(counted: ArmsOf, places: Callable[[ScoreTables], Places]) -> ArmsOf:
     """The arms of a probe that counts right answers, with probabilities instead."""
 
     def arms(
-        tables: ScoreTables, settings: DetectSettings, model: str, leave_out: bool
-    ) -> Arms | str:
-        key = (name, model, leave_out)
-        if key not in tables.memo:
-            tables.memo[key] = read(tables, settings, model, leave_out)
-        known: Arms | str = tables.memo[key]
-        return known
-
-    def read(
         tables: ScoreTables, settings: DetectSettings, model: str, leave_out: bool
     ) -> Arms | str:
         both = counted(tables, settings, model, leave_out)
@@ -111,7 +110,7 @@ def _graded(name: str, counted: ArmsOf, places: Callable[[ScoreTables], Places])
             return NOT_OFFERED
         answers = both.answers.filter(pl.col("benchmark_id").is_in(list(offered)))
         if leave_out:
-            answers = answers.filter(~pl.col("outcome").is_in(UNREAD))
+            answers = readable(answers)
         rows = both.rows.drop("right", "place").join(
             _rows(answers, at), on=["benchmark_id", "variant"]
         )
@@ -164,11 +163,10 @@ def _places_of_twins(tables: ScoreTables, twin: str) -> Places:
     return places
 
 
+@cache
 def probe_for(twin: str = TWIN) -> Probe:
     counted = twin_drop.probe_for(twin)
-    arms = _graded(
-        f"{TWIN_NAME}/{twin}", counted.arms, lambda tables: _places_of_twins(tables, twin)
-    )
+    arms = _graded(counted.read, lambda tables: _places_of_twins(tables, twin))
     return replace(
         counted,
         name=TWIN_NAME,
@@ -300,7 +298,7 @@ OPTION_PROBE = replace(
     option_order.PROBE,
     name=OPTION_NAME,
     effect="probability gained by the released order, adjusted for answer position",
-    arms=_graded(OPTION_NAME, option_order.PROBE.arms, lambda tables: _places_of_options),
+    arms=_graded(option_order.PROBE.read, lambda tables: _places_of_options),
     measures="probability",
 )
 OPTION_MARGIN = probe_detector(

@@ -48,7 +48,7 @@ def asked(
             f"{', '.join(OUTCOMES)}"
         )
     if leave_out:
-        mine = mine.filter(~pl.col("outcome").is_in(UNREAD))
+        mine = readable(mine)
     return mine.with_columns(
         (pl.col("outcome") == "right").cast(pl.Float64).alias("right"),
         pl.when(pl.col("options").list.len() > 0)
@@ -57,6 +57,11 @@ def asked(
         .fill_null("open")
         .alias("place"),
     )
+
+
+def readable(answers: pl.DataFrame) -> pl.DataFrame:
+    """Without replies that could not be read."""
+    return answers if answers.is_empty() else answers.filter(~pl.col("outcome").is_in(UNREAD))
 
 
 def _pole() -> pl.Expr:
@@ -85,6 +90,9 @@ def templates(answers: pl.DataFrame) -> pl.DataFrame:
 
 def unlike_templates(first: pl.DataFrame, second: pl.DataFrame) -> str | None:
     """Why two arms may not be compared: both have to see the identical prompt."""
+    names = {*first["template"].unique(), *second["template"].unique()} - {None, ""}
+    if len(names) < 2:
+        return None
     both = templates(first).join(templates(second), on="benchmark_id", suffix="_other")
     unlike = both.filter(pl.col("template") != pl.col("template_other")).sort("benchmark_id")
     if unlike.is_empty():
@@ -147,6 +155,16 @@ class Probe:
     #: what either arm is the mean of
     measures: str = ACCURACY
 
+    def read(
+        self, tables: ScoreTables, settings: DetectSettings, model: str, leave_out: bool = False
+    ) -> Arms | str:
+        """Its arms, read once: every model of a run is compared with the same references."""
+        key = ("arms", self.arms, settings, model, leave_out)
+        if key not in tables.memo:
+            tables.memo[key] = self.arms(tables, settings, model, leave_out)
+        known: Arms | str = tables.memo[key]
+        return known
+
 
 def two_variants(first: str, wanted: Callable[[str], bool], lacking: str) -> ArmsOf:
     """The item in one form, and in any of some others."""
@@ -155,7 +173,7 @@ def two_variants(first: str, wanted: Callable[[str], bool], lacking: str) -> Arm
         tables: ScoreTables, settings: DetectSettings, model: str, leave_out: bool
     ) -> Arms | str:
         everything = asked(tables, model, lambda name: name == first or wanted(name))
-        mine = asked(tables, model, lambda name: name == first or wanted(name), leave_out=leave_out)
+        mine = readable(everything) if leave_out else everything
         return made_arms(everything, mine, pl.col("variant") == first, lacking)
 
     return arms
@@ -230,7 +248,7 @@ def with_options(tables: ScoreTables) -> frozenset[str]:
 
 
 def _everybody(probe: Probe, tables: ScoreTables, settings: DetectSettings) -> _Everybody:
-    answered = [(name, probe.arms(tables, settings, name, False)) for name in tables.answering]
+    answered = [(name, probe.read(tables, settings, name)) for name in tables.answering]
     arms_of = {name: arms for name, arms in answered if isinstance(arms, Arms)}
     mine = frozenset(tables.items["benchmark_id"])
     pairs = {}

@@ -11,8 +11,8 @@ from dataclasses import replace
 import polars as pl
 
 from heldout.detect.behaviour.compare import probe_detector
-from heldout.detect.behaviour.probe import Arms, Probe, asked, made_arms
-from heldout.detect.citations import DENG, SONG
+from heldout.detect.behaviour.probe import Arms, Probe, asked, made_arms, readable
+from heldout.detect.detector import DENG, SONG
 from heldout.detect.finding import NotRecorded
 from heldout.detect.settings import DetectSettings
 from heldout.detect.tables import ScoreTables
@@ -36,7 +36,7 @@ def arms(tables: ScoreTables, settings: DetectSettings, model: str, leave_out: b
     masked = everything.filter(pl.col("variant") == SLOT).select(
         "benchmark_id", word.alias("masked")
     )
-    mine = asked(tables, model, wanted, leave_out=leave_out)
+    mine = readable(everything) if leave_out else everything
     kept = mine.join(masked.unique(), on="benchmark_id").filter(word == pl.col("masked"))
     if kept["variant"].n_unique() < 2:
         return OTHER_WORD if everything["variant"].n_unique() > 1 else LACKING

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache
 
 import polars as pl
 
 from heldout.detect.behaviour.compare import compare, probe_detector
 from heldout.detect.behaviour.probe import ORIGINAL, Arms, ArmsOf, Probe, two_variants
-from heldout.detect.citations import PARK
+from heldout.detect.detector import PARK
 from heldout.detect.finding import Finding, NotRecorded, Outcome
 from heldout.detect.settings import DetectSettings
 from heldout.detect.tables import ScoreTables
@@ -33,6 +34,7 @@ BLIND_TO = [
 ]
 
 
+@cache
 def probe_for(twin: str = TWIN) -> Probe:
     return Probe(
         name=NAME,

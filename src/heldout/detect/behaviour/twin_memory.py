@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -22,17 +22,17 @@ from heldout.detect.behaviour.compare import FEW, probe_detector, test_record
 from heldout.detect.behaviour.probe import (
     ORIGINAL,
     POLES,
-    UNREAD,
     Arms,
     ArmsOf,
     Probe,
     asked,
     pairs_recorded,
+    readable,
     unlike_templates,
     unread,
 )
 from heldout.detect.behaviour.twin_drop import TWIN, of_twins, twins_of
-from heldout.detect.citations import PARK
+from heldout.detect.detector import PARK
 from heldout.detect.finding import NotRecorded, Outcome, model_finding, not_testable
 from heldout.detect.settings import DetectSettings
 from heldout.detect.tables import Floats, ScoreTables
@@ -56,6 +56,7 @@ BLIND_TO = [
 ]
 
 
+@cache
 def probe_for(twin: str = TWIN) -> Probe:
     return Probe(
         name=NAME,
@@ -77,13 +78,6 @@ def _arms(twin: str) -> ArmsOf:
     def arms(
         tables: ScoreTables, settings: DetectSettings, model: str, leave_out: bool
     ) -> Arms | str:
-        key = (NAME, twin, model, leave_out)
-        if key not in tables.memo:
-            tables.memo[key] = read(tables, model, leave_out)
-        known: Arms | str = tables.memo[key]
-        return known
-
-    def read(tables: ScoreTables, model: str, leave_out: bool) -> Arms | str:
         everything = asked(tables, model, lambda name: name == twin)
         if everything.is_empty():
             return LACKING
@@ -98,7 +92,7 @@ def _arms(twin: str) -> ArmsOf:
         known = offered.filter(~is_wrong | (pl.col("parsed").fill_null("") != ""))
         if len(known) < len(offered) and known.filter(is_wrong).is_empty():
             return NO_REPLIES
-        kept = known.filter(~pl.col("outcome").is_in(UNREAD)) if leave_out else known
+        kept = readable(known) if leave_out else known
         if kept.is_empty():
             return "no reply to a twin can be read"
         draws = _draws(kept, old_answers(tables)).with_columns(released=pl.lit(False))
@@ -234,7 +228,7 @@ class OldAnswers:
 def measure(
     probe: Probe, tables: ScoreTables, settings: DetectSettings, model: str, leave_out: bool = False
 ) -> OldAnswers | str:
-    mine = probe.arms(tables, settings, model, leave_out)
+    mine = probe.read(tables, settings, model, leave_out)
     if isinstance(mine, str):
         return mine
     own = _own(tables, mine.rows, settings)
@@ -247,7 +241,7 @@ def measure(
     for name in settings.baselines:
         if name == model:
             continue
-        theirs = probe.arms(tables, settings, name, leave_out)
+        theirs = probe.read(tables, settings, name, leave_out)
         if isinstance(theirs, str):
             unusable[name] = theirs
             continue

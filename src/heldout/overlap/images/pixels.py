@@ -188,8 +188,8 @@ def find_pieces(picture: Image.Image, *, closer: float = 1.0) -> Pieces:
         nothing = np.zeros((0, WORDS_FREQUENCIES), np.float32)
         return Pieces(nothing[:, :2], nothing[:, 0], nothing, words_of(nothing))
     order = np.argsort([-point.response for point in keypoints], kind="stable")
-    points = np.array([keypoints[index].pt for index in order], np.float32)
-    sizes = np.array([keypoints[index].size for index in order], np.float32)
+    points = finding.KeyPoint_convert(keypoints)[order]
+    sizes = np.array([point.size for point in keypoints], np.float32)[order]
     basis, _, _ = _frequencies()
     # Square roots of shares: a few strong gradients do not decide alone (RootSIFT).
     shares = raw[order] / np.maximum(raw[order].sum(axis=1, keepdims=True), 1e-6)
@@ -294,16 +294,17 @@ class PixelsEncoder(Encoder):
     dimension = LAYOUT_DIMENSION + WORDS_DIMENSION
     # A crop of a radiograph has the layout of many others: its words alone tell it.
     aspects = (
-        Aspect("whole", slice(None), least=0.44, sure=0.6, outstanding=1.12),
+        Aspect("whole", slice(None), least=0.44, least_small=0.3, sure=0.6, outstanding=1.12),
         Aspect(
             "words",
             slice(LAYOUT_DIMENSION, None),
             least=0.17,
+            least_small=0.17,
             sure=0.33,
             outstanding=1.04,
             worth=0.2,
         ),
-        Aspect("layout", slice(0, LAYOUT_DIMENSION), least=0.85, outstanding=1.12),
+        Aspect("layout", slice(0, LAYOUT_DIMENSION), least=0.85, least_small=0.7, outstanding=1.12),
     )
 
     def __init__(self) -> None:

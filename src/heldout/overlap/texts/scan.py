@@ -20,7 +20,7 @@ from heldout.overlap.condensed import matches_of
 from heldout.overlap.images.embeddings import corpus_folder
 from heldout.overlap.images.salvage import ShardSalvage, joined_results
 from heldout.overlap.images.scan import CorpusScan, stage_settings
-from heldout.overlap.part import WHOLE, Part
+from heldout.overlap.settings import WHOLE, Part
 from heldout.overlap.texts.edits import RUN, same_words
 from heldout.overlap.texts.fields import (
     COMPARABLE,
