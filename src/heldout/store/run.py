@@ -9,7 +9,7 @@ import json
 import platform
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -20,7 +20,7 @@ import pyarrow as pa
 from heldout.errors import InputError, blame_the_machine
 from heldout.store.invocation import invocation
 from heldout.store.lock import exclusive, write_json
-from heldout.store.schema import read_batches, read_table, write_table
+from heldout.store.schema import read_batches, read_table, write_batches, write_table
 from heldout.store.stage import Stage
 
 if TYPE_CHECKING:
@@ -188,6 +188,10 @@ class Run:
 
     def write_table(self, name: str, table: pa.Table) -> None:
         write_table(self.table_path(name), table)
+
+    def write_batches(self, name: str, tables: Iterable[pa.Table]) -> None:
+        """A table in pieces; they may be read from the table that this one replaces."""
+        write_batches(self.table_path(name), tables)
 
     def read_table(self, name: str) -> pa.Table:
         return read_table(self.table_path(name))
