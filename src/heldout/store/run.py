@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import json
 import platform
@@ -218,7 +219,12 @@ def _now() -> str:
 def _versions() -> dict[str, str]:
     from heldout import __version__
 
-    versions = {"heldout": __version__}  # also of a source tree that is not installed
+    return {"heldout": __version__, **_packages()}  # also of a source tree that is not installed
+
+
+@functools.cache
+def _packages() -> dict[str, str]:
+    versions = {}
     for package in _PACKAGES:
         with contextlib.suppress(metadata.PackageNotFoundError):
             versions[package] = metadata.version(package)
