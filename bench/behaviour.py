@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from heldout.detect import DetectSettings, Finding, Need, ScoreTables, detectors
-from heldout.lab.power.conformance import target_finding
+from heldout.lab.power.conform import target_finding
 from heldout.lab.power.planted_answers import ASKED, planted_answers
 from heldout.stats.intervals import binomial_band
 from heldout.verdict import examine

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from heldout.detect import detectors
 from heldout.detect.behaviour.combined import combine
-from heldout.lab.power.conformance import target_finding
+from heldout.lab.power.conform import target_finding
 from heldout.lab.power.planted_answers import (
     ASKED,
     BASELINE,

@@ -19,10 +19,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from heldout.lab.demo.data import TABLE, WORLD, DemoSize
-from heldout.lab.demo.models import CLEAN, CONTAMINATED, OUTSIDERS, RECIPE, WEIGHTS
+from demo_grid import DEMO_DOSE
+from heldout.lab.demo.data import (
+    CLEAN,
+    CONTAMINATED,
+    OUTSIDERS,
+    RECIPE,
+    TABLE,
+    WEIGHTS,
+    WORLD,
+    DemoSize,
+)
 from heldout.lab.models.onnx_export import export_onnx
-from heldout.lab.models.planting import DEMO_DOSE
 from heldout.lab.models.releases import write_release
 from heldout.model.onnx.graphs import CARD, file_sha256
 from heldout.store import write_json

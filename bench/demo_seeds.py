@@ -18,9 +18,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from demo_grid import DEMO_DOSE
 from heldout.audit.demo import CHANGED, DECOY, EXACT, WORDS, DemoResult, run_demo
-from heldout.lab.demo.models import CLEAN, CONTAMINATED, OUTSIDERS
-from heldout.lab.models.planting import DEMO_DOSE
+from heldout.lab.demo.data import CLEAN, CONTAMINATED, OUTSIDERS
 from heldout.store import write_json
 
 BASELINES = ("demo-mixed", "demo-scenes", "demo-mostly-scenes")

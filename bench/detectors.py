@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from heldout.benchmark import items_table, read_benchmark
 from heldout.detect import DetectSettings, ScoreTables, detectors
-from heldout.lab.power.conformance import NullCalibration, null_calibration, power_by_dose
+from heldout.lab.power.conform import NullCalibration, null_calibration, power_by_dose
 from heldout.stats.grouping import trend_test
 from heldout.verdict import examine
 from heldout.verdict._published import orders_that_change_nothing, reread_cells, tied_columns

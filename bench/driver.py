@@ -26,6 +26,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 OUT = ROOT / "bench" / "out" / "driver.json"
 PARTS = 64
+PARTS_OF_MATCHES = 4
 SYNCED = 1000
 
 
@@ -130,69 +131,279 @@ def disk(folder: Path) -> dict[str, Any]:
 # Tables of many matches, and what is concluded from them.
 
 
-def made_run(folder: Path, count: int) -> dict[str, Any]:
-    """A run whose shards hold ``count`` matches, and the table of them."""
-    from heldout.store import Run, Stage
+ITEMS, PICTURES, PER_SHARD = 5000, 1000, 10_000
+CORPORA = ("crawl", "web")
+ENCODER = "made | 512 numbers"
 
-    run = Run.create(folder, command=["bench/driver.py"])
+
+def digests(numbers: Any) -> Any:
+    import polars as pl
+
+    return numbers.cast(pl.String).str.pad_start(64, "0")
+
+
+def many_matches(corpus: str, index: int, pictures: list[str]) -> Any:
+    """PER_SHARD rows of the table matches as a search writes them: few pictures have most copies, a third of the
+    rows are look-alikes, and every hundredth corpus picture is one that stands everywhere."""
+    import numpy as np
+    import polars as pl
+
+    draw = np.random.default_rng([CORPORA.index(corpus), index])
+    number = index * PER_SHARD + np.arange(PER_SHARD)
+    item = (ITEMS * draw.random(PER_SHARD) ** 3).astype(np.int64)
+    method = draw.choice(4, PER_SHARD, p=(0.3, 0.1, 0.25, 0.35))
+    kind = draw.random(PER_SHARD)
+    copy = (method < 2) | (kind < 0.25)
+    theirs = np.where(draw.random(PER_SHARD) < 0.01, 10**12 + item % PICTURES, number)
+    frame = pl.DataFrame(
+        {
+            "item": item,
+            "number": number,
+            "theirs": theirs + 10**9 * CORPORA.index(corpus),
+            "picture": np.array(pictures)[item % PICTURES],
+            "method": np.array(["bytes", "pixels", "pdq", ENCODER])[method],
+            "similarity": np.where(method < 2, 1.0, (80 + 20 * kind).round() / 100),
+            "copy": copy,
+            "digest": method < 2,
+            "open": ~copy & (kind < 0.35),
+            "modality": draw.choice(3, PER_SHARD, p=(0.2, 0.1, 0.7)),
+            "transform": np.array(["resized", "cropped, resized", "re-compressed"])[number % 3],
+        }
+    )
+    words = ("full", "image and question", "image only")
+    relation = (
+        pl.when("digest")
+        .then(pl.lit("same image"))
+        .when("copy")
+        .then(pl.lit("transformed copy"))
+        .when("open")
+        .then(pl.lit("undecided"))
+        .otherwise(pl.lit("look-alike"))
+    )
+    picture = pl.col("picture")
+    answer = pl.when(pl.col("modality") == 0).then("item").otherwise(pl.col("item") + 1)
+    registration = (
+        pl.when("digest")
+        .then(pl.lit(""))
+        .otherwise(
+            pl.concat_str(
+                pl.lit(
+                    ', "view": "whole", "found_by": [{"method": "pdq", "similarity": 0.9, "view": "whole"}], '
+                ),
+                pl.lit(
+                    '"registration": {"warp": [[0.5, 0.0, 0.0], [0.0, 0.5, 0.0], [0.0, 0.0, 1.0]], "inverted": false, '
+                ),
+                pl.lit(
+                    '"inliers": 128, "residual": 0.02, "detail": 0.8, "reason": "agrees in part"}, '
+                ),
+                pl.lit('"unverified": null'),
+            )
+        )
+    )
+    evidence = pl.concat_str(
+        pl.lit('{"benchmark_image": "'),
+        picture,
+        pl.lit('", "benchmark_pixels": "'),
+        picture,
+        pl.lit('", "corpus_image": "'),
+        digests(pl.col("theirs")),
+        pl.lit(
+            f'", "corpus_source": "{corpus}/{index:06d}.tar", "corpus_text": "A caption of picture '
+        ),
+        "number",
+        pl.lit('", "corpus_question": "What is shown in picture '),
+        "item",
+        pl.lit('?", "corpus_answer": "answer '),
+        answer,
+        pl.lit('"'),
+        registration,
+        pl.lit("}"),
+    )
+    return frame.select(
+        pl.format("q{}", "item").alias("benchmark_id"),
+        pl.lit(0, pl.Int32).alias("image_index"),
+        pl.lit(corpus).alias("corpus"),
+        pl.format(f"{index:06d}/{{}}", pl.col("number") % PER_SHARD).alias("corpus_id"),
+        "method",
+        "similarity",
+        pl.when("copy")
+        .then(pl.lit("hard"))
+        .when(pl.col("similarity") > 0.9)
+        .then(pl.lit("soft"))
+        .otherwise(pl.lit("none"))
+        .alias("degree"),
+        relation.alias("relation"),
+        pl.when(pl.col("digest") | ~pl.col("copy"))
+        .then(pl.lit(""))
+        .otherwise("transform")
+        .alias("transform"),
+        pl.when("copy")
+        .then(pl.col("modality").replace_strict(dict(enumerate(words)), return_dtype=pl.String))
+        .otherwise(pl.lit("none"))
+        .alias("modality"),
+        pl.when(pl.col("copy") & (pl.col("modality") == 0))
+        .then(pl.lit("same"))
+        .when(pl.col("copy") & (pl.col("modality") == 1))
+        .then(pl.lit("different"))
+        .otherwise(pl.lit("unknown"))
+        .alias("label_relation"),
+        evidence.alias("evidence"),
+    )
+
+
+def shard_of_matches(corpus: str, index: int, pictures: list[str], stamp: bytes) -> Any:
+    import polars as pl
+
+    from heldout.store import SCHEMAS, ShardResult
+
+    matches = many_matches(corpus, index, pictures)
+    shown = matches.filter(pl.col("relation") != "look-alike")["evidence"]
+    thumbnails = pl.DataFrame(
+        {"digest": shown.str.extract('"corpus_image": "([^"]*)"').unique(maintain_order=True)}
+    )
+    thumbnails = thumbnails.with_columns(
+        pl.lit(8, pl.Int32).alias("width"),
+        pl.lit(8, pl.Int32).alias("height"),
+        pl.lit(stamp).alias("webp"),
+    )
+    tables = {
+        "matches": matches.to_arrow().cast(SCHEMAS["matches"]),
+        "thumbnails": thumbnails.to_arrow().cast(SCHEMAS["thumbnails"]),
+    }
+    return ShardResult(tables, {"items": 10**6, "images": 10**6})
+
+
+def write_bench(folder: Path) -> Path:
+    """A benchmark of ITEMS questions about PICTURES small pictures."""
+    from memory import bitmap
+
+    bench = folder / "bench"
+    bench.mkdir(parents=True)
+    for number in range(PICTURES):
+        (bench / f"{number}.bmp").write_bytes(bitmap(8))
+    rows = (
+        {
+            "id": f"q{number}",
+            "image": f"{number % PICTURES}.bmp",
+            "question": f"What is shown in picture {number}?",
+            "answer": f"answer {number}",
+        }
+        for number in range(ITEMS)
+    )
+    (bench / "test.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return bench
+
+
+def made_run(folder: Path, count: int) -> dict[str, Any]:
+    """A benchmark, and PARTS_OF_MATCHES run folders with shards that hold ``count`` matches of it."""
+    import io
+
+    from PIL import Image
+
+    from heldout.benchmark import read_benchmark
+    from heldout.image import Digests
+    from heldout.store import Stage
+
+    benchmark = read_benchmark(str(write_bench(folder)))
+    known = (benchmark.digests[ref] for ref in benchmark.images)
+    pictures = [digests.pixels for digests in known if isinstance(digests, Digests)]
+    buffer = io.BytesIO()
+    Image.new("RGB", (8, 8), (120, 90, 40)).save(buffer, "WEBP")
     os.fsync = lambda _: None  # type: ignore[assignment]
-    stage = run.stage("overlap/made", {})
-    per_shard = 10_000
-    for index in range(count // per_shard):
-        stage.plan(index, key(index))
-        stage.save(index, result(index, per_shard))
+    per_corpus = count // PER_SHARD // len(CORPORA)
+    for corpus in CORPORA:
+        stages = [Stage(folder / f"part{part}" / corpus, {}) for part in range(PARTS_OF_MATCHES)]
+        for index in range(per_corpus):
+            stage = stages[index % PARTS_OF_MATCHES]
+            stage.plan(index, key(index))
+            stage.save(index, shard_of_matches(corpus, index, pictures, buffer.getvalue()))
+    return {"matches": per_corpus * PER_SHARD * len(CORPORA)}
+
+
+def merged(folder: Path, count: int) -> dict[str, Any]:
+    """What a merge does with the finished shards of its parts: take them over, and write the tables."""
+    from heldout.benchmark import benchmark_identity, check, items_table, read_benchmark
+    from heldout.overlap.images.exact import COUNTS
+    from heldout.overlap.images.scan import _collect
+    from heldout.store import Run, adopt_shards
+
+    benchmark = read_benchmark(str(folder / "bench"))
+    run = Run.create(folder / "run", command=["bench/driver.py"])
+    run.claim_benchmark(benchmark_identity(benchmark))
+    run.write_table("items", items_table(benchmark))
+    run.write_json("check.json", check(benchmark).model_dump(mode="json"))
     begun = time.perf_counter()
-    rows = Stage.merge_all([stage], "matches", run.table_path("matches"))
-    return {"written_s": time.perf_counter() - begun, "rows": rows}
+    stages = []
+    for corpus in CORPORA:
+        parts = [folder / f"part{part}" / corpus for part in range(PARTS_OF_MATCHES)]
+        adopt_shards(parts, run.path / "stages" / "overlap" / corpus)
+        stage = run.stage(f"overlap/{corpus}", {})
+        for index in range(count // PER_SHARD // len(CORPORA)):
+            stage.plan(index, key(index))
+        counts = dict.fromkeys(COUNTS, 0) | stage.counts()
+        facts = {
+            "corpus": corpus,
+            "source": corpus,
+            "reader": "made",
+            "fingerprint": corpus,
+            "shards": 1,
+        }
+        facts |= {
+            "reused": 0,
+            "counts": counts,
+            "failed": {},
+            "hashes": True,
+            "encoder": ENCODER,
+            "nearest": 5,
+        }
+        run.update("stages", {f"overlap:{corpus}": facts})
+        stages.append(stage)
+    _collect(run, benchmark, stages, [], [])
+    return {"seconds": time.perf_counter() - begun}
+
+
+def timed(work: Callable[[], Any]) -> dict[str, Any]:
+    begun = time.perf_counter()
+    work()
+    return {"seconds": time.perf_counter() - begun}
 
 
 def concluded(folder: Path, _: int) -> dict[str, Any]:
     from heldout.audit import conclude
-    from heldout.benchmark import Benchmark, Example, benchmark_identity, check, items_table
-    from heldout.image import ImageRef, InlineBytes
-    from heldout.store import Run, empty_table
-    from memory import bitmap
+    from heldout.store import Run
 
-    run = Run.open(folder)
-    benchmark = Benchmark(
-        "made",
-        tuple(
-            Example(
-                f"q{number}",
-                (ImageRef(f"{number}.bmp", InlineBytes(bitmap(4), f"{number}.bmp")),),
-                f"What is shown in picture {number}?",
-                answer="a",
-            )
-            for number in range(5000)
-        ),
-    )
-    run.claim_benchmark(benchmark_identity(benchmark))
-    run.write_table("items", items_table(benchmark))
-    for name in ("dropped", "thumbnails"):
-        run.write_table(name, empty_table(name))
-    from heldout.overlap.images.exact import COUNTS
+    return timed(lambda: conclude(Run.open(folder / "run"), quiet=True))
 
-    counts = dict.fromkeys(COUNTS, 0) | {"items": 10**8, "images": 10**8}
-    facts = {
-        "corpus": "made",
-        "source": "made",
-        "reader": "made",
-        "fingerprint": "",
-        "shards": 1000,
-    }
-    facts |= {"reused": 0, "counts": counts, "failed": {}, "hashes": True, "encoder": None}
-    run.update("stages", {"overlap:made": {**facts, "nearest": 0}})
-    run.write_json("check.json", check(benchmark).model_dump(mode="json"))
-    begun = time.perf_counter()
-    conclusion = conclude(run, quiet=True)
-    return {"seconds": time.perf_counter() - begun, "claims": len(conclusion.claims)}
+
+def sanitized(folder: Path, _: int) -> dict[str, Any]:
+    import heldout
+
+    bench, out = str(folder / "bench"), folder / "clean"
+    # Of a benchmark that is in the corpora as a whole, nothing proven can be removed and leave something.
+    return timed(lambda: heldout.sanitize(bench, run=folder / "run", out=out, policy="down-weight"))
+
+
+def gated(folder: Path, _: int) -> dict[str, Any]:
+    import heldout
+
+    return timed(lambda: heldout.gate(folder / "run", folder / "gate"))
+
+
+def exported(folder: Path, _: int) -> dict[str, Any]:
+    import heldout
+
+    return timed(lambda: heldout.export(folder / "run", "csv", out=folder / "csv"))
 
 
 STEPS: dict[str, Callable[..., dict[str, Any]]] = {
     "resume": resume,
     "tables": tables,
-    "matches": made_run,
+    "made": made_run,
+    "merged": merged,
     "concluded": concluded,
+    "sanitized": sanitized,
+    "gated": gated,
+    "exported": exported,
 }
 
 
@@ -242,8 +453,10 @@ def shards(count: int, folder: Path) -> list[dict[str, Any]]:
 
 
 def matches(count: int, folder: Path) -> list[dict[str, Any]]:
-    records = [apart("matches", folder / "run", count), apart("concluded", folder / "run", count)]
-    return [{"matches": count, **record} for record in records]
+    steps = ("made", "merged", "concluded", "gated", "sanitized", "exported")
+    records = [apart(step, folder, count) for step in steps]
+    sizes = {"table_mb": (folder / "run/tables/matches.parquet").stat().st_size / 1e6}
+    return [{"matches": count, **record, **sizes} for record in records]
 
 
 def main() -> None:

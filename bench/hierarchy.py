@@ -24,7 +24,7 @@ from scipy import special
 from heldout.stats import binomial_interval
 from heldout.verdict import Claim
 from heldout.verdict._model_claims import BASELINE
-from heldout.verdict.controls.families import SPREAD
+from heldout.verdict.controls.behaviour import SPREAD
 from verdict_recipes import (
     MODEL,
     Recipe,

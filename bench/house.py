@@ -2,6 +2,11 @@
 
     python bench/house.py [TREE]        # TREE: a checkout; default: this one
 
+A text names an option where it tells somebody to set one. Commands to copy name options as well, heldout's or
+another program's ("heldout ask --variants …", "ray start --head"): a text is counted by the first option that
+stands before any command. A variable is vague where its name says nothing of what it holds; fields of classes
+are named in files, and do not count.
+
 A walk runs a command on a rendered benchmark and counts the modules of each room whose functions were
 called after they were imported: the files to open when following it.
 """
@@ -18,10 +23,15 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
+# Not variables of CSS: var(--ink), {--ink:…;--soft:…}
+FLAG = re.compile(r"(?<![\w{;-])(?<!var\()--[a-z][a-z-]+")
+COMMAND = re.compile(
+    r"\b(?:heldout|hf|inspect|python -m [\w.]+|ray|vllm) [a-z]+\b|\bpython -m [\w.]+"
+)
 VAGUE = {"one", "found", "given", "told"}  # names of variables that name nothing
 # Runs in the tree that is measured. The command line is the same in all of them.
 WALK = """
@@ -75,29 +85,69 @@ output: audit
 """
 
 
+def option_texts(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Options that texts name outside commands, with their lines; an f-string is one text."""
+    parts = set()
+    for node in ast.walk(tree):  # outer nodes come first
+        if isinstance(node, ast.JoinedStr):
+            parts |= {id(part) for part in node.values}
+            values = [part.value if isinstance(part, ast.Constant) else "…" for part in node.values]
+            text = "".join(map(str, values))
+        elif (
+            isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in parts
+        ):
+            text = node.value
+        else:
+            continue
+        flag = FLAG.search(text)
+        if flag is not None and COMMAND.search(text[: flag.start()]) is None:
+            yield node.lineno, flag[0]
+
+
+def variables(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Every use of a variable or parameter with its line; fields of classes are left out."""
+    fields = {
+        id(statement.target)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef)
+        for statement in node.body
+        if isinstance(statement, ast.AnnAssign)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.arg):
+            yield node.lineno, node.arg
+        elif isinstance(node, ast.Name) and id(node) not in fields:
+            yield node.lineno, node.id
+
+
+def class_names(source: Path) -> Counter[str]:
+    """How often each public class name occurs below a folder."""
+    return Counter(
+        node.name
+        for path in source.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    )
+
+
 def numbers(tree: Path) -> dict[str, object]:
     source = tree / "src/heldout"
     rooms = {path.parent.name for path in source.glob("*/__init__.py")}
-    sizes, classes, flags, vague = [], Counter[str](), 0, 0
-    entered = bypassed = 0
+    sizes: list[int] = []
+    entered = bypassed = flags = vague = 0
     for path in source.rglob("*.py"):
         text = path.read_text()
         sizes.append(text.count("\n"))
         room = path.relative_to(source).parts[0]
-        for node in ast.walk(ast.parse(text)):
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                classes[node.name] += 1
-            elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("heldout."):
+        module = ast.parse(text)
+        vague += sum(name in VAGUE for _, name in variables(module))
+        flags += sum(1 for _ in option_texts(module)) if room != "cli" else 0
+        for node in ast.walk(module):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("heldout."):
                 parts = (node.module or "").split(".")
                 if parts[1] in rooms - {room}:
                     entered += 1
                     bypassed += len(parts) > 2
-            elif isinstance(node, ast.Constant) and isinstance(node.value, str) and room != "cli":
-                flags += bool(FLAG.search(node.value))
-            elif isinstance(node, ast.arg):
-                vague += node.arg in VAGUE
-            elif isinstance(node, ast.Name):
-                vague += node.id in VAGUE
     return {
         "files": len(sizes),
         "lines": sum(sizes),
@@ -105,7 +155,7 @@ def numbers(tree: Path) -> dict[str, object]:
         "longest": max(sizes),
         "imports of other rooms": entered,
         "that bypass the __init__": bypassed,
-        "class names that occur twice": sum(count > 1 for count in classes.values()),
+        "class names that occur twice": sum(count > 1 for count in class_names(source).values()),
         "texts below cli that name an option": flags,
         "uses of variables called one, found, given or told": vague,
     }

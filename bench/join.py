@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from heldout.engine import open_engine
 from heldout.overlap.images.join import Hits
 from heldout.overlap.images.join_index import JoinIndex
-from heldout.overlap.images.join_stream import join
+from join_stream import join
 
 THRESHOLD = 0.95
 K = 5

@@ -30,7 +30,7 @@ STEP = 65536  # rows per product of the two baselines
 
 
 def light_import() -> None:
-    """Make heldout.overlap.images.join_torch importable where only torch is installed: skip the outer rooms."""
+    """Make what join_torch imports importable where only torch is installed: skip the outer rooms."""
     for name, folder in (("heldout", SOURCE), ("heldout.overlap", SOURCE / "overlap")):
         package = types.ModuleType(name)
         package.__path__ = [str(folder)]
@@ -105,7 +105,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     light_import()
-    from heldout.overlap.images.join_torch import TorchJoinIndex
+    from join_torch import TorchJoinIndex
 
     device, k = options.device, options.k
     rows = embeddings(options.rows, options.width, device, 1)
@@ -135,7 +135,7 @@ def main() -> None:
 
     tiles: list[Any] = [None]
     if device == "cuda":
-        from heldout.overlap.images.join_triton import TILES, maxima
+        from join_triton import TILES, maxima
 
         tiles = list(TILES)
     check = torch.arange(0, options.queries, max(1, options.queries // 64), device=device)

@@ -20,7 +20,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from heldout.lab.models.planting import DEMO_DOSE
+from demo_grid import DEMO_DOSE
 
 DEMO_SEEDS = 10
 
@@ -89,7 +89,7 @@ def releases(args: Any) -> None:
 
 
 def one_release(job: Any) -> None:
-    from heldout.lab.demo._sheets import prepare_demo
+    from demo_grid import prepare_demo
 
     folder, size, seed, images = job
     prepare_demo(folder, size, seeds=[seed], images=images, tell=say)
@@ -109,14 +109,9 @@ def paint(args: Any) -> None:
 def train(args: Any) -> None:
     import torch
 
+    from demo_grid import demo_arms, demo_bases, demo_reads
     from heldout.lab.models.grid import Grid, PreparedGrid, reads_of, standing_recipe
-    from heldout.lab.models.planting import (
-        demo_arms,
-        demo_bases,
-        demo_reads,
-        standing_arms,
-        standing_bases,
-    )
+    from heldout.lab.models.planting import standing_arms, standing_bases
     from heldout.lab.models.training import clock
 
     started = clock("cpu")

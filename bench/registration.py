@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from heldout.overlap.images.aligned_panel import aligned_panel
+from aligned_panel import aligned_panel
 from heldout.overlap.images.features import PictureFeatures, cheap_features
 from heldout.overlap.images.register import register
 from heldout.stats import binomial_interval

@@ -21,7 +21,7 @@ import numpy as np
 from heldout.benchmark.grading import grade, letter
 from heldout.evaluate.published import study_published
 from heldout.evaluate.scorers import SCORERS, llava_choice
-from heldout.model.asking.question import Question
+from heldout.model.asking.forms import Question
 from heldout.model.prediction_files import open_predictions
 from heldout.stats.paired import cluster_sums, paired_bounds
 

@@ -48,8 +48,8 @@ def speeds(
     """Cold, MB/s: plain reading, and the threshold join with each number of queries."""
     from heldout.engine import open_engine
     from heldout.overlap.images.join_index import JoinIndex
-    from heldout.overlap.images.join_stream import join
     from join import THRESHOLD
+    from join_stream import join
 
     asked = np.load(queries)
     megabytes = path.stat().st_size / 1e6
@@ -74,8 +74,8 @@ def speeds(
 
 def main(path: str, queries: str, count: str, memory: str) -> None:
     from heldout.overlap.images.join_index import JoinIndex
-    from heldout.overlap.images.join_stream import join
     from join import THRESHOLD
+    from join_stream import join
     from memory import peak_mib
 
     asked = np.load(queries)[: int(count)]

@@ -682,7 +682,7 @@ def _opened(loop: Loop, name: str) -> tuple[Any, Any]:
 
 def _batches(loop: Loop, processor: Any, rows: str, opened: str) -> Iterator[tuple[Any, Any]]:
     """Items with their prompts, left padded; ``opened`` is how the reply begins."""
-    from heldout.train._rows import pictures
+    from heldout.train._trainers import pictures
     from heldout.train._training_set import read_training_set
     from heldout.train.prompts import messages
 

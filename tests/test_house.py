@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+import house
+
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "heldout"
 # Top to bottom, as in docs/architecture.md.
@@ -72,8 +74,8 @@ def test_a_room_is_entered_through_its_door() -> None:
     for path in sorted(SOURCE.rglob("*.py")):
         place = path.relative_to(SOURCE)
         for node in ast.walk(ast.parse(path.read_text())):
-            if path.name == "__init__.py" or not isinstance(node, ast.ImportFrom):
-                continue  # a door may show what a room below holds
+            if not isinstance(node, ast.ImportFrom):
+                continue
             parts = (node.module or "").split(".")
             if (
                 parts[0] == "heldout"
@@ -141,81 +143,35 @@ def test_the_check_page_lists_every_rule() -> None:
         assert rule in listed, rule
 
 
-VAGUE = {"one", "found", "given", "told", "made", "said"}
+VAGUE = {*house.VAGUE, "made", "said"}
 
 
 def test_variables_have_the_name_of_what_they_hold() -> None:
     """Fields of classes may be called ``found``: in files they count what was found."""
     for path in sorted(SOURCE.rglob("*.py")):
-        if path.relative_to(SOURCE).parts[0] == "overlap":
-            continue
-        tree = ast.parse(path.read_text())
-        fields = {
-            id(statement.target)
-            for node in ast.walk(tree)
-            if isinstance(node, ast.ClassDef)
-            for statement in node.body
-            if isinstance(statement, ast.AnnAssign)
-        }
-        for node in ast.walk(tree):
-            name = None
-            if isinstance(node, ast.arg):
-                name = node.arg
-            elif isinstance(node, ast.Name) and id(node) not in fields:
-                name = node.id
-            assert name not in VAGUE, f"{path.relative_to(SOURCE)}:{node.lineno}: {name}"
+        for line, name in house.variables(ast.parse(path.read_text())):
+            assert name not in VAGUE, f"{path.relative_to(SOURCE)}:{line}: {name}"
 
 
-FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
-WHOLE_COMMAND = re.compile(r"\bheldout [a-z]+\b")
-# Where options below cli/ are no advice to set one.
-OPTIONS = {
-    "benchmark/writers/base.py": "a command of the hub's client",
-    "cure/sanitize.py": "parts of a whole command of heldout",
-    "engine/ray_engine.py": "a command of Ray",
-    "lab/leaks/page.py": "parts of a whole command of heldout",
-    "model/endpoint/endpoint.py": "a command of vLLM",
-    "model/_inspect_log.py": "a command of inspect",
-    "model/prediction_files.py": "an option of lmms-eval",
-    "report/_pdf.py": "options of a browser",
-    "report/figures/svg.py": "variables of CSS",
-    "report/_next_steps.py": "parts of a whole command of heldout",
-    "report/_reproduce.py": "recorded commands are read",
-    "train/_verl.py": "a command of verl",
-}
-
-
-def _texts(tree: ast.AST) -> list[tuple[int, str]]:
-    """Texts with their lines; an f-string is one text, with … for what is filled in."""
-    texts, parts = [], set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.JoinedStr):
-            parts |= {id(part) for part in node.values}
-            text = "".join(
-                str(part.value) if isinstance(part, ast.Constant) else "…" for part in node.values
-            )
-            texts.append((node.lineno, text))
-        elif (
-            isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in parts
-        ):
-            texts.append((node.lineno, node.value))
-    return texts
+def test_no_two_classes_have_one_name() -> None:
+    assert not [name for name, count in house.class_names(SOURCE).items() if count > 1]
 
 
 def test_below_cli_options_occur_in_whole_commands_alone() -> None:
     """The library speaks of settings; the command line turns them into options."""
-    used = set()
     for path in sorted(SOURCE.rglob("*.py")):
-        place = path.relative_to(SOURCE).as_posix()
-        if place.split("/")[0] == "cli":
+        place = path.relative_to(SOURCE)
+        if place.parts[0] == "cli":
             continue
-        for line, text in _texts(ast.parse(path.read_text())):
-            flag = FLAG.search(text)
-            if flag is None or WHOLE_COMMAND.search(text[: flag.start()]):
-                continue
-            assert place in OPTIONS, f"{place}:{line} names {flag[0]}: name the setting"
-            used.add(place)
-    assert used == set(OPTIONS)
+        for line, flag in house.option_texts(ast.parse(path.read_text())):
+            pytest.fail(f"{place}:{line} names {flag}: name the setting, or the whole command")
+
+
+def test_an_option_counts_where_no_command_stands_before_it() -> None:
+    texts = ["set --alpha", "'ray start --head' there", "heldout ask --variants x, or --alpha"]
+    flags = [[flag for _, flag in house.option_texts(ast.parse(repr(text)))] for text in texts]
+    assert flags == [["--alpha"], [], []]
+    assert not list(house.option_texts(ast.parse("f'heldout gate {run} --out {folder}'")))
 
 
 def test_files_are_finished_in_one_sitting() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import html
+from collections.abc import Iterable, Sequence
 
 
 class HeldoutError(Exception):
@@ -114,3 +116,15 @@ def _as_if_whole(value: float, shown: str) -> bool:
 def counted(count: int, text: str, many: str) -> str:
     """ "1 item stands" or "2 items stand": the noun agrees with its number."""
     return f"{count:,} {text if count == 1 else many}"
+
+
+def html_table(names: Sequence[str], rows: Iterable[Sequence[object]], note: str = "") -> str:
+    """A table for notebooks, with a sentence below it; everything is escaped, whole numbers have separators."""
+
+    def cell(value: object) -> str:
+        text = f"{value:,}" if isinstance(value, int) else "" if value is None else str(value)
+        return f"<td style='text-align:left'>{html.escape(text)}</td>"
+
+    head = "".join(f"<th>{html.escape(name)}</th>" for name in names)
+    body = "".join(f"<tr>{''.join(map(cell, row))}</tr>" for row in rows)
+    return f"<table><tr>{head}</tr>{body}</table>" + (f"<p>{html.escape(note)}</p>" if note else "")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import difflib
 import re
+import shlex
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Self, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -67,6 +68,15 @@ def nested_settings(annotation: Any) -> type[Settings] | None:
     if isinstance(annotation, type) and issubclass(annotation, Settings):
         return annotation
     return next(filter(None, map(nested_settings, get_args(annotation))), None)
+
+
+def command_line(verb: str, *arguments: str, **settings: str | Sequence[str]) -> str:
+    """The command that calls a verb with these settings, for people to copy; of a list, one option each."""
+    words = ["heldout", verb, *arguments]
+    for name, value in settings.items():
+        for text in [value] if isinstance(value, str) else value:
+            words += [f"--{name.replace('_', '-')}", text]
+    return shlex.join(words)
 
 
 def plain_words(message: str) -> str:

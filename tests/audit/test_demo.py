@@ -14,16 +14,22 @@ from heldout.audit.demo import DemoResult, _not_installed, run_demo
 from heldout.audit.reader import read_audit
 from heldout.cli import demo as command
 from heldout.errors import InputError
-from heldout.lab.demo.data import BENCHMARK, CORPUS, FILE, MODELS, TABLE, WHO, DemoSize
-from heldout.lab.demo.models import (
+from heldout.lab.demo.data import (
+    BENCHMARK,
     CLEAN,
     CONTAMINATED,
+    CORPUS,
+    FILE,
+    MODELS,
     OUTSIDERS,
     RECIPE,
     ROLES,
     SUSPECTS,
+    TABLE,
     WEIGHTS,
+    WHO,
     DemoModels,
+    DemoSize,
     models_for,
     open_models,
     shipped_models,

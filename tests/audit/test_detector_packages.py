@@ -19,7 +19,7 @@ from small_grid import write_small_grid
 from command_line import run_inside
 from heldout.detect import DetectSettings, detectors
 from heldout.errors import InputError
-from heldout.lab.power.conformance import null_calibration, power_by_dose
+from heldout.lab.power.conform import null_calibration, power_by_dose
 from heldout.lab.power.planted_scores import planted_scores
 from heldout.store import Run, make_table
 from heldout.verdict import examine

@@ -19,7 +19,7 @@ from heldout.audit.reader import read_audit
 from heldout.audit.runner import run_audit
 from heldout.cli.app import app
 from heldout.errors import InputError
-from heldout.stats.ranks import benjamini_yekutieli
+from heldout.stats.contrast import benjamini_yekutieli
 from heldout.store import Run
 
 

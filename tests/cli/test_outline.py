@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from heldout.audit import conclude
-from heldout.cli.outline_show import CURES, print_dropped, print_outline, with_cure
+from heldout.cli.show import CURES, print_dropped, print_outline, with_cure
 from heldout.report import outline_of
 from heldout.store import Run
 from heldout.store.schema import make_table

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import yaml
 
+import heldout
 from command_line import run_inside
 from heldout.audit import audit_overlap
 from heldout.corpus import CorpusItem, open_recipe
@@ -89,6 +90,20 @@ def test_a_search_reports_by_source_with_weights(mixture: Path, tmp_path: Path) 
     assert sources["coco"]["exposures"] == 4
     assert sources["vg"]["share"] == pytest.approx(15 / (8 * 5 + 15 + 0.5))
     assert set(result.leaks["corpus"]) == {"coco", "vg"}
+
+
+def test_parts_of_a_mixture_are_merged_by_source(mixture: Path, tmp_path: Path) -> None:
+    quick = {"exact": True, "text": False, "workers": 1, "quiet": True}
+    audit_overlap(tmp_path / "bench", mixture, tmp_path / "whole", **quick)
+    parts = [tmp_path / f"part{number}" for number in (1, 2)]
+    for number, run in enumerate(parts, start=1):
+        audit_overlap(tmp_path / "bench", mixture, run, part=f"{number}/2", **quick)
+    merged = heldout.merge(parts, tmp_path / "run", workers=1, quiet=True)
+    written = [
+        (each / "sources.json").read_bytes() for each in (tmp_path / "whole", merged.run.path)
+    ]
+    assert written[0] == written[1]
+    assert dict(merged.sources.select("name", "exposures").iter_rows())["vg"] == 3
 
 
 def test_the_command_line_prints_sources(mixture: Path, tmp_path: Path) -> None:

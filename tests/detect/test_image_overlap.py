@@ -8,6 +8,7 @@ import pytest
 
 from heldout.detect import POSSIBLE_IMAGES, Finding, image_overlap
 from heldout.evidence import join_leaks
+from heldout.overlap import CondensedMatches
 from heldout.stats import binomial_interval
 from heldout.store import empty_table, make_table
 
@@ -74,10 +75,11 @@ def findings(
             for picture, reason in (undecided or {}).items()
         ],
     )
+    condensed = CondensedMatches.of([matches])
     found = image_overlap(
         table,
-        matches,
-        join_leaks(matches, pl.DataFrame(empty_table("text_matches"))),
+        condensed,
+        join_leaks(condensed, pl.DataFrame(empty_table("text_matches"))),
         benchmark="b",
         corpus="web",
         corpus_images=9,

@@ -6,7 +6,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from heldout.detect.self_checks import self_checks
+from heldout.detect.registry import self_checks
 from heldout.lab.power.planted_scores import TARGET, planted_scores
 
 

@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from heldout.engine import LocalEngine
-from heldout.engine.cores import CORES, THREAD_VARIABLES
+from heldout.engine.engine import CORES, THREAD_VARIABLES
 from heldout.errors import InputError
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from heldout.benchmark import Benchmark, Example, read_benchmark
-from heldout.evaluate._closed import alternatives, closed_as_choices, only_choices
+from heldout.evaluate.opening import alternatives, closed_as_choices, only_choices
 
 
 @pytest.mark.parametrize(

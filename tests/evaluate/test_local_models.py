@@ -10,7 +10,7 @@ import heldout
 from heldout.engine import LocalEngine
 from heldout.errors import InputError
 from heldout.evaluate import evaluate
-from heldout.evaluate._remote import EngineAsker, LocalModelSpec
+from heldout.evaluate._answers import EngineAsker, LocalModelSpec
 from heldout.scenes import write_benchmark
 
 pytest.importorskip("onnxruntime", reason="the extra 'onnx' is not installed")

@@ -6,7 +6,7 @@ import pytest
 
 from heldout.benchmark.grading import grade
 from heldout.evaluate.scorers import SCORERS, llava_choice
-from heldout.model.asking.question import Question
+from heldout.model.asking.forms import Question
 
 OPTIONS = ("No", "Left lung", "Right lung")
 QUESTION = Question("1", "original", "Where?", (), OPTIONS, (0, 1, 2), "B")

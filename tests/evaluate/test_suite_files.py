@@ -152,7 +152,7 @@ def test_prompts_word_for_word() -> None:
     from heldout.benchmark import Example
     from heldout.evaluate.suite import SuitePrompt
     from heldout.image import ImageRef, InlineBytes
-    from heldout.model.asking.question import Question, original
+    from heldout.model.asking.forms import Question, original
 
     picture = ImageRef("1.png", InlineBytes(b"", "1.png"))
     released = "Where is it?\nOptions: A: left, B: right"
@@ -202,7 +202,7 @@ def test_prompts_word_for_word() -> None:
 def test_the_official_prompts_show_the_question_as_released(tmp_path: Path) -> None:
     import json
 
-    from heldout.model.asking.question import Question, original
+    from heldout.model.asking.forms import Question, original
 
     pictures = tmp_path / "images"
     pictures.mkdir()
@@ -242,7 +242,7 @@ def test_the_official_prompts_show_the_question_as_released(tmp_path: Path) -> N
 def test_a_trained_model_is_evaluated_with_the_prompt_of_its_training() -> None:
     from heldout.benchmark import Example
     from heldout.evaluate.suite import SuitePrompt
-    from heldout.model.asking.question import Question, original
+    from heldout.model.asking.forms import Question, original
     from heldout.train._training_set import TrainingItem
     from heldout.train.prompts import asked
     from heldout.train.reward import Solution

@@ -12,6 +12,7 @@ import pytest
 
 from heldout.detect import joined_leakage
 from heldout.evidence import PROVEN, ItemLeaks, Leak, Rung, join_leaks, leaks
+from heldout.overlap import CondensedMatches
 from heldout.store import Run, make_table
 
 
@@ -45,10 +46,9 @@ def text(item: str, corpus_id: str, relation: str = "same item", **more: Any) ->
 
 
 def table(matches: list[dict[str, Any]], texts: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    found = join_leaks(
-        pl.DataFrame(make_table("matches", matches)),
-        pl.DataFrame(make_table("text_matches", texts)),
-    )
+    words = pl.DataFrame(make_table("text_matches", texts))
+    pictures = pl.DataFrame(make_table("matches", matches))
+    found = join_leaks(CondensedMatches.of([pictures], words), words)
     return {row["benchmark_id"]: row for row in found.to_dicts()}
 
 
@@ -182,7 +182,9 @@ def test_what_is_proven_speaks_for_an_item_before_what_is_not_and_pictures_befor
 def test_the_finding_counts_what_is_proven_by_cluster_and_names_items_hit_often() -> None:
     items = pl.DataFrame({"benchmark_id": ["a", "b", "c", "d"], "cluster": ["1", "1", "2", "3"]})
     rows = join_leaks(
-        pl.DataFrame(make_table("matches", [match("a", "1", "full"), match("a", "2")])),
+        CondensedMatches.of(
+            [pl.DataFrame(make_table("matches", [match("a", "1", "full"), match("a", "2")]))]
+        ),
         pl.DataFrame(
             make_table(
                 "text_matches",

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image, ImageDraw, ImageFont
 
 from heldout.benchmark import Benchmark, Example, check
-from heldout.benchmark.check.identifying import identifying
+from heldout.benchmark.check.pictures import identifying
 from heldout.corpus import open_corpus
 from heldout.errors import PrerequisiteError
 from heldout.image import FileOnDisk, ImageRef, picture_lines

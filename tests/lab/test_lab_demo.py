@@ -12,9 +12,8 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from heldout.lab.demo._sheets import prepare_demo, short_sheet  # noqa: E402
+from demo_grid import DEMO, demo_arms, demo_bases, demo_reads, prepare_demo, short_sheet  # noqa: E402  # noqa: E402
 from heldout.lab.models.grid import Grid, PreparedGrid, standing_recipe  # noqa: E402
-from heldout.lab.models.planting import DEMO, demo_arms, demo_bases, demo_reads  # noqa: E402
 from heldout.lab.models.releases import write_release  # noqa: E402
 from heldout.lab.models.sheet import Sheet  # noqa: E402
 from heldout.lab.models.tables import prepare_grid  # noqa: E402

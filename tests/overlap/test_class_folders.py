@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 import heldout
-from heldout.overlap.judgements import labelled_by_folder
+from heldout.overlap.judgements import FolderLabels
 from heldout.store import make_table
 
 
@@ -43,7 +43,9 @@ def labelled(
         }
         for n, name in enumerate(corpus_ids)
     ]
-    found = labelled_by_folder(frame("matches", matches), frame("items", items))
+    labels = FolderLabels.of(frame("items", items))
+    labels.look(frame("matches", matches))
+    found = labels.give(frame("matches", matches))
     assert all(
         (row["modality"] == "full") == (row["label_relation"] == "same")
         for row in found.iter_rows(named=True)

@@ -75,9 +75,9 @@ def test_a_changed_file_has_a_copy_of_its_own(files: list[str], web, tmp_path: P
 def test_an_unfinished_copy_is_continued(
     files: list[str], web, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from heldout.remote import _cache
+    from heldout.remote import path
 
-    monkeypatch.setattr(_cache, "BLOCK", 300_000)
+    monkeypatch.setattr(path, "BLOCK", 300_000)
     folder = tmp_path / "copies"
     use_cache(folder, 1)
     read(files[2])

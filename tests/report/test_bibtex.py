@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from heldout.detect import Citation, citations
+from heldout.detect import Citation, detector
 from heldout.report.export import bibtex as methods
 from heldout.report.export._case import ExportCase
 from heldout.report.export.bibtex import bibtex
@@ -104,7 +104,7 @@ def test_pairs_that_could_not_be_verified_cite_no_registration(tmp_path: Path) -
 def test_every_entry_has_the_fields_that_bibtex_asks_for() -> None:
     entries = {
         value.key: value
-        for module in (citations, methods)
+        for module in (detector, methods)
         for value in vars(module).values()
         if isinstance(value, Citation)
     }

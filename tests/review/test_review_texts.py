@@ -15,7 +15,8 @@ from heldout.audit import conclude
 from heldout.cure.gate import write_gate
 from heldout.errors import InputError
 from heldout.evidence import Rung, leaks_of
-from heldout.overlap.judgements import TEXT_RELATIONS, read_text_matches, text_majority
+from heldout.overlap import read_text_matches
+from heldout.overlap.judgements import TEXT_RELATIONS, text_majority
 from heldout.review import Desk, open_desks
 from heldout.review._matches import marked_words
 from heldout.store import Run, make_table

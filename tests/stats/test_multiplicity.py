@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from heldout.stats.ranks import METHODS, adjust, benjamini_yekutieli
+from heldout.stats.contrast import METHODS, adjust, benjamini_yekutieli
 
 
 @pytest.mark.parametrize(("method", "name"), [("bh", "bh"), ("by", "by")])

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from heldout.stats import binomial_interval
-from heldout.stats.intervals import draws_needed, exceedance, excess_p, upper_quantile
+from heldout.stats.intervals import draws_needed, excess_p, upper_quantile
 
 
 @pytest.mark.parametrize(("n", "alpha"), [(100, 0.05), (500, 0.01), (5000, 0.001), (777, 0.1)])
@@ -69,15 +69,6 @@ def test_a_sample_too_small_for_alpha_is_refused() -> None:
         upper_quantile(np.zeros(4999), 0.001)
     with pytest.raises(ValueError, match="between 0 and 1"):
         upper_quantile(np.zeros(10), 1.0)
-
-
-def test_exceedance_is_a_valid_p_value() -> None:
-    assert exceedance([1.0, 2.0, 3.0], [0.0, 2.0, 4.0]).tolist() == [1.0, 0.75, 0.25]
-    rng = np.random.default_rng(3)
-    p = np.array([exceedance(rng.normal(size=99), [rng.normal()])[0] for _ in range(2000)])
-    for alpha in (0.01, 0.05, 0.2):
-        low, high = stats.binom.interval(0.999, len(p), alpha)
-        assert low <= (p <= alpha).sum() <= high
 
 
 def test_excess_p_is_beta_binomial() -> None:

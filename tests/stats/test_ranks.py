@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from heldout.stats.ranks import kendall_tau_b, rank_intervals
+from heldout.stats.contrast import kendall_tau_b, rank_intervals
 
 
 def test_a_clear_winner_has_a_narrow_interval_and_equals_share_theirs() -> None:

@@ -13,10 +13,9 @@ import pytest
 from PIL import Image, ImageDraw
 
 from heldout.errors import InputError
-from heldout.twin._flux_settings import FluxSettings, drawing_size
 from heldout.twin.edges import canny
 from heldout.twin.flux_renderer import FluxRenderer
-from heldout.twin.renderers import Renderer, RenderError, RenderTask
+from heldout.twin.renderers import FluxSettings, Renderer, RenderError, RenderTask, drawing_size
 
 STEPS = 7
 

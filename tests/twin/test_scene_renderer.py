@@ -14,8 +14,7 @@ from heldout.image import decode, to_rgb
 from heldout.scenes import SceneQuestion, WrittenBenchmark, twin_scene, write_benchmark
 from heldout.scenes import render as draw
 from heldout.twin.edges import canny
-from heldout.twin.renderers import Renderer, RenderError, RenderTask
-from heldout.twin.scene_renderer import SceneRenderer
+from heldout.twin.renderers import Renderer, RenderError, RenderTask, SceneRenderer
 
 
 @pytest.fixture(scope="module")

@@ -13,10 +13,10 @@ from heldout.benchmark import Benchmark, Example, items_table
 from heldout.corpus import open_corpus
 from heldout.detect import joined_leakage, text_overlap
 from heldout.evidence import join_leaks
+from heldout.overlap import CondensedMatches
 from heldout.overlap.texts.index import METHODS, TextSearch, build_text_index
 from heldout.overlap.texts.normalise import settle_degrees
 from heldout.overlap.texts.scan import scan_text_shard
-from heldout.store import SCHEMAS
 from heldout.verdict import Claim, is_leak, source_claim, text_claim
 
 LONG = [
@@ -81,7 +81,7 @@ def claim(
         documents=result.counts["text_documents"],
         answered=result.counts["text_answers"] > 0,
     )
-    leaked = join_leaks(frame(SCHEMAS["matches"].empty_table()), matches)
+    leaked = join_leaks(CondensedMatches.of([]), matches)
     joined = joined_leakage(items, leaked, benchmark="bench", corpus="web")
     by_modality = {**joined.details["by_modality"], "full": whole}
     joined = joined.model_copy(update={"details": {**joined.details, "by_modality": by_modality}})

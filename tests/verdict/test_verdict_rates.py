@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from heldout.cli.app import app
-from heldout.detect.behaviour.natural_order import in_natural_order
+from heldout.detect.behaviour.option_order import in_natural_order
 from heldout.verdict import detect_run
 from heldout.verdict.required import settled_by
 from verdict_recipes import (

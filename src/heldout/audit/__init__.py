@@ -6,12 +6,12 @@ from heldout.lazy import load_on_first_use
 
 if TYPE_CHECKING:
     from heldout.audit.audit_file import parse_gate, shut
-    from heldout.audit.cases import folder_name, open_cases
-    from heldout.audit.conclusion import Conclusion, conclude
+    from heldout.audit.cases import folder_name, open_cases, renew_corrections
+    from heldout.audit.conclusion import Conclusion, Report, conclude, report_run
     from heldout.audit.costs import (
         CostPlan,
         MachineSpec,
-        StageCost,
+        SearchCost,
         StageRates,
         plan_search,
         read_machines,
@@ -26,14 +26,12 @@ if TYPE_CHECKING:
         Suspect,
         run_demo,
     )
-    from heldout.audit.family import renew_corrections
     from heldout.audit.init_file import write_init
     from heldout.audit.matrix import MatrixSettings, leak_rates
     from heldout.audit.overlap import OverlapResult, PartResult, audit_overlap
     from heldout.audit.parts import MergeSettings, merge_runs
     from heldout.audit.plan import Plan, make_plan
     from heldout.audit.reader import Audit, read_audit
-    from heldout.audit.reporting import Report, report_run
     from heldout.audit.runner import AuditResult, run_audit
     from heldout.audit.verbs import (
         evaluate_suite,
@@ -61,7 +59,7 @@ __all__ = [
     "PartResult",
     "Plan",
     "Report",
-    "StageCost",
+    "SearchCost",
     "StageRates",
     "Suspect",
     "audit_overlap",

@@ -70,7 +70,7 @@ class MachineSpec(Settings):
 
 
 @dataclass(frozen=True)
-class StageCost:
+class SearchCost:
     """One stage on one corpus. ``limited_by``: cores, GPUs or reading."""
 
     corpus: str
@@ -90,7 +90,7 @@ class CostPlan:
 
     benchmark: str
     machines: MachineSpec
-    stages: tuple[StageCost, ...]
+    stages: tuple[SearchCost, ...]
     samples: Mapping[str, SearchSample]
 
     @property
@@ -161,7 +161,7 @@ def plan_search(
     )
     near, text = near_search(chosen), text_search(chosen)
     benchmark.identify(lambda: None)
-    stages: list[StageCost] = []
+    stages: list[SearchCost] = []
     samples = {}
     for source in several:
         corpus = opened_corpus(source)
@@ -203,7 +203,7 @@ def _checked(values: Mapping[str, Any]) -> MachineSpec:
     return spec
 
 
-def costs_of(corpus: str, sample: SearchSample, machines: MachineSpec) -> Iterator[StageCost]:
+def costs_of(corpus: str, sample: SearchSample, machines: MachineSpec) -> Iterator[SearchCost]:
     """The stages of one corpus on ``machines``, from what a sample took."""
     items = machines.items or sample.total_items
     growth = items / max(1e-9, sample.total_items)
@@ -227,7 +227,7 @@ def costs_of(corpus: str, sample: SearchSample, machines: MachineSpec) -> Iterat
         if machines.price_per_hour is not None:
             dollars = seconds / 3600 * machines.machines * machines.price_per_hour
             dollars += read / 1e9 * machines.price_per_gb
-        yield StageCost(
+        yield SearchCost(
             corpus,
             stage,
             units,

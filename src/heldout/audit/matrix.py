@@ -10,7 +10,7 @@ import polars as pl
 from pydantic import Field
 
 from heldout.errors import InputError
-from heldout.overlap import MatrixRun, leakage_matrix, read_matches
+from heldout.overlap import MatrixRun, condensed_matches, leakage_matrix
 from heldout.settings import Settings
 from heldout.store import Run
 
@@ -71,7 +71,7 @@ def _searched(run: Run) -> tuple[MatrixRun, dict[str, str]]:
     searched = MatrixRun(
         benchmark["name"],
         run.frame("items"),
-        read_matches(run),
+        condensed_matches(run).table,
         [stage["corpus"] for stage in stages],
         "; ".join(sorted(encoders)),
     )

@@ -206,7 +206,7 @@ def audit_overlap(
             "against: no corpus was given: give what the benchmark may have leaked into"
         )
     corpora = [corpus for source in several for corpus in opened_corpora(source)]
-    mixture = any(not isinstance(source, Corpus) and is_recipe(source) for source in several)
+    recipes = [source for source in several if not isinstance(source, Corpus) and is_recipe(source)]
     opened = (
         open_engine(engine, workers) if isinstance(engine, str) else contextlib.nullcontext(engine)
     )
@@ -250,6 +250,7 @@ def audit_overlap(
                 run,
                 working,
                 settings,
+                sources=[_named_source(source) for source in several] if recipes else None,
                 null=null_source,
                 controls=listed,
                 quiet=quiet,
@@ -264,7 +265,7 @@ def audit_overlap(
             judge=ModelJudge.of(run, asker, quiet=quiet) if asker is not None else own,
             quiet=quiet,
         )
-        if mixture:
+        if recipes:
             write_sources(run, corpora)
         else:
             (run.path / SOURCES).unlink(missing_ok=True)
@@ -319,11 +320,15 @@ def search_part(
     engine: Engine,
     settings: OverlapSettings,
     *,
+    sources: Sequence[str] | None = None,
     null: str | None = None,
     controls: Sequence[str] = (),
     quiet: bool = False,
 ) -> PartResult:
-    """Compare the shards of the part that ``settings`` name. Call inside run.writing()."""
+    """Compare the shards of the part that ``settings`` name. Call inside run.writing().
+
+    ``sources``: what the corpora were opened from, where a recipe names them: they are opened by it again.
+    """
     use_cache(settings.cache, settings.cache_gb)
     part = Part.read(settings.part)
     known = run.manifest().get(PART, {}).get("part")
@@ -344,6 +349,7 @@ def search_part(
             }
             for corpus in corpora
         ],
+        "sources": list(sources) if sources is not None else None,
         "null": null,
         "controls": list(controls),
     }
@@ -428,6 +434,11 @@ def _control(text: str) -> ControlSet:
             f"example rad=data/vqa_rad/images:in-domain"
         )
     return ControlSet(opened_corpus(source), _DOMAINS[domain])
+
+
+def _named_source(source: CorpusSource) -> str:
+    text = f"{source.name}={source.source}" if isinstance(source, Corpus) else str(source)
+    return without_credentials(text)
 
 
 def opened_corpora(source: CorpusSource) -> list[Corpus]:

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from heldout.audit.conclusion import PART
-from heldout.audit.overlap import CorpusSource, OverlapResult, audit_overlap, opened_corpus
+from heldout.audit.overlap import CorpusSource, OverlapResult, audit_overlap, opened_corpora
 from heldout.benchmark import Benchmark, benchmark_identity, read_benchmark
-from heldout.corpus import Corpus, corpus_fingerprint
+from heldout.corpus import Corpus, corpus_fingerprint, is_recipe
 from heldout.engine import Engine, progress
 from heldout.errors import InputError
 from heldout.overlap import OverlapSettings, Part
@@ -83,8 +83,9 @@ def merge_runs(
     elif not isinstance(benchmark, Benchmark):
         benchmark = read_benchmark(benchmark)
     if against is None:
-        against = [f"{each['name']}={each['source']}" for each in record["corpora"]]
-    corpora = [opened_corpus(source) for source in against]
+        named = [f"{each['name']}={each['source']}" for each in record["corpora"]]
+        against = record.get("sources") or named
+    corpora = [corpus for source in against for corpus in opened_corpora(source)]
     _same_inputs(benchmark, corpora, identity, record, quiet=quiet)
     if command is None:
         command = python_command("merge", repr([str(each.path) for each in parts]))
@@ -98,9 +99,10 @@ def merge_runs(
     run.claim_benchmark(benchmark_identity(benchmark))
     with run.writing(), progress("taking over the parts", None, "files", disabled=quiet) as step:
         _take_over(parts, run, step)
+    recipes = any(not isinstance(source, Corpus) and is_recipe(source) for source in against)
     return audit_overlap(
         benchmark,
-        corpora,
+        against if recipes else corpora,  # what a recipe names is reported by source
         run,
         engine,
         settings=OverlapSettings.read(record["settings"]),

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from heldout.audit.audit_file import AuditFile, Budget
-from heldout.audit.cases import AuditCase, Recording
-from heldout.audit.family import Test, family_of_tests, planned_claims
+from heldout.audit.cases import AuditCase, Recording, Test, family_of_tests, planned_claims
 from heldout.benchmark import Example
 from heldout.corpus import Corpus, CorpusItem
 from heldout.detect import ALPHA, detectors

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import html
 import shutil
 from collections import Counter
 from collections.abc import Callable
@@ -13,12 +12,18 @@ from typing import Any
 
 import polars as pl
 
-from heldout.audit._ledger import AuditLedger, file_digest, fingerprint, refuse_changed
-from heldout.audit._recording import forget_loaded, inputs_of, record
+from heldout.audit._recording import (
+    AuditLedger,
+    file_digest,
+    fingerprint,
+    forget_loaded,
+    inputs_of,
+    record,
+    refuse_changed,
+)
 from heldout.audit.audit_file import Search
-from heldout.audit.cases import AuditCase, open_cases, open_controls
+from heldout.audit.cases import CORRECTED, AuditCase, open_cases, open_controls, write_corrections
 from heldout.audit.conclusion import conclude, share_nearness
-from heldout.audit.family import CORRECTED, write_corrections
 from heldout.audit.overlap import calibration_plan, open_judge, search_corpora
 from heldout.audit.plan import Plan, make_plan, refuse_over_budget
 from heldout.audit.reader import Audit, read_audit
@@ -27,6 +32,7 @@ from heldout.benchmark import CheckSettings
 from heldout.corpus import corpus_fingerprint
 from heldout.detect import DetectSettings, Finding, ScoreTables, detectors
 from heldout.engine import Engine, open_engine
+from heldout.errors import html_table
 from heldout.evidence import keep_leak_labels
 from heldout.model import note_twins
 from heldout.overlap import ModelJudge, can_register
@@ -101,14 +107,9 @@ class AuditResult:
         return f"<Audit of {', '.join(self.runs)}: {cells}, {self.verdict.parent}>"
 
     def _repr_html_(self) -> str:
-        rows = "".join(
-            f"<tr><td>{html.escape(row['audited'])}</td><td>{html.escape(row['status'])}</td>"
-            f"<td>{html.escape(row['sentence'])}</td></tr>"
-            for row in self.claims.to_dicts()
-        )
-        header = "<tr><th>benchmark</th><th>status</th><th>claim</th></tr>"
-        page = html.escape(str(self.verdict.parent / "report.html"))
-        return f"<table>{header}{rows}</table><p>report: {page}</p>"
+        rows = ((row["audited"], row["status"], row["sentence"]) for row in self.claims.to_dicts())
+        page = self.verdict.parent / "report.html"
+        return html_table(("benchmark", "status", "claim"), rows, f"report: {page}")
 
     def as_json(self) -> dict[str, Any]:
         return {

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from heldout.audit._ledger import file_digest
+from heldout.audit._recording import file_digest
 from heldout.audit.cases import AuditCase, folder_name
 from heldout.audit.plan import COUNTED, PlanStep
 from heldout.audit.reader import Audit

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import functools
 import hashlib
-import html
 import json
 import math
 import re
@@ -16,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
+from heldout.errors import html_table
 from heldout.image import Digests, ImageError, ImageRef, byte_digest, dicom_ids, digest_image
 from heldout.store import Dropped
 
@@ -141,22 +141,14 @@ class Benchmark:
         return f"<Benchmark {self.name}: {len(self):,} items on {len(self.images):,} images{split}>"
 
     def _repr_html_(self) -> str:
-        rows = "".join(
-            "<tr>"
-            + "".join(
-                f"<td>{html.escape((text or '')[:200])}</td>"
-                for text in (
-                    example.id,
-                    example.question,
-                    ", ".join(example.options),
-                    example.answer,
-                )
-            )
-            + "</tr>"
-            for example in self.examples[:_ROWS_SHOWN]
+        rows = (
+            [
+                (text or "")[:200]
+                for text in (item.id, item.question, ", ".join(item.options), item.answer)
+            ]
+            for item in self.examples[:_ROWS_SHOWN]
         )
-        head = "<tr><th>id</th><th>question</th><th>options</th><th>answer</th></tr>"
-        return f"<p>{html.escape(repr(self)[1:-1])}</p><table>{head}{rows}</table>"
+        return html_table(("id", "question", "options", "answer"), rows, repr(self)[1:-1])
 
     def __len__(self) -> int:
         return len(self.examples)

@@ -10,14 +10,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from heldout.benchmark._natural import is_group, natural_bench, natural_twins
 from heldout.benchmark._option_values import UnreadableOptionsError
 from heldout.benchmark.benchmark import Benchmark, Example, canonical_value
 from heldout.benchmark.fields import FieldMap
 from heldout.benchmark.hub import hub_name, hub_rows
 from heldout.benchmark.image_finder import ImageFinder
 from heldout.benchmark.locate import DataFile, locate, unreadable
-from heldout.benchmark.presets import Preset, find_preset
+from heldout.benchmark.presets import Preset, find_preset, is_group, natural_bench, natural_twins
 from heldout.benchmark.readers import FileRow
 from heldout.benchmark.readers.delimited import DelimitedReader
 from heldout.benchmark.source import ALIASES, BenchmarkSource, parse_source, split_of

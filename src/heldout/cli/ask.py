@@ -28,8 +28,7 @@ from heldout.cli.options import (
     parse_prices,
     shared_server,
 )
-from heldout.cli.outline_show import print_dropped, with_cure
-from heldout.cli.show import console, plain, print_json
+from heldout.cli.show import console, plain, print_dropped, print_json, with_cure
 from heldout.errors import InputError, percent
 from heldout.model import Accuracy, Asking, AskSettings, ask
 from heldout.store import Run

@@ -2,25 +2,187 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.table import Table
 from rich.text import Text
 
-from heldout.cli.behaviour import show_behaviour
-from heldout.cli.detectors import list_detectors, show_measured
 from heldout.cli.from_settings import Shown, command, panel, with_options
 from heldout.cli.options import Json, Quiet, Verbose
-from heldout.cli.outline_show import print_outline
-from heldout.cli.show import console, plain, print_claims, print_json
-from heldout.detect import DetectSettings, TripleHits
+from heldout.cli.show import console, plain, print_claims, print_json, print_outline
+from heldout.detect import DetectSettings, Finding, TripleHits, detectors
 from heldout.errors import InputError, counted
 from heldout.report import outline_of
 from heldout.stats import Contrast
 from heldout.store import Run
-from heldout.verdict import Examination, detect_run, read_rates, shipped_rates
+from heldout.verdict import (
+    RAW,
+    REFERENCES,
+    Examination,
+    MeasuredRate,
+    MeasuredRates,
+    detect_run,
+    read_rates,
+    shipped_rates,
+)
+
+# How `heldout detect` shows answers: both accuracies of every pair of forms, side by side.
+
+
+def show_behaviour(findings: Sequence[Finding]) -> None:
+    paired = [
+        finding
+        for finding in findings
+        if finding.table == "answers" and "accuracy" in finding.details
+    ]
+    if not paired:
+        return
+    out = console()
+    out.print(Text("\nthe same items in two forms", "dim"))
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    for name in (
+        "detector",
+        "model",
+        "first",
+        "second",
+        "Δ",
+        "McNemar",
+        "mid-p",
+        "unread",
+        "pairs",
+    ):
+        left = name in ("detector", "model", "first", "second")
+        table.add_column(name, justify="left" if left else "right")
+    for finding in paired:
+        first, second = finding.details["accuracy"].items()
+        unread = sum(sum(kinds.values()) for kinds in finding.details["unread"].values())
+        table.add_row(
+            finding.detector,
+            Text(plain(finding.cell.model or "")),
+            _rate(first),
+            _rate(second),
+            f"{100 * (second[1]['value'] - first[1]['value']):+.2f}",
+            _p(finding.details["mcnemar"], "exact"),
+            _p(finding.details["mcnemar"], "mid_p"),
+            f"{unread:,} of {finding.details['replies']:,}",
+            f"{finding.details['pairs_needed']['0.05']:,}",
+        )
+    out.print(table)
+    note = "pairs: to see a difference of .05 in 4 of 5 studies"
+    if any(
+        not (finding.details["mcnemar"] or {}).get("items_independent", True) for finding in paired
+    ):
+        note += (
+            "; p in brackets: as if items that share an image were independent, which they are not"
+        )
+    out.print(Text(note, "dim"))
+    for finding in paired:
+        _show_categories(finding)
+
+
+def _show_categories(finding: Finding) -> None:
+    parts: Mapping[str, Mapping[str, Any]] = finding.details["categories"]
+    if not parts:
+        return
+    out = console()
+    out.print(Text(f"\n{plain(finding.cell.model or '')}: own drop by category", "dim"))
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    for name in ("category", "drop", "95 %", "adjusted p", "n", "clusters"):
+        table.add_column(name, justify="left" if name == "category" else "right")
+    for label, part in parts.items():
+        known = "value" in part
+        table.add_row(
+            Text(plain(label)),
+            f"{part['value']:+.3f}" if known else "too few",
+            f"[{part['low']:+.3f}, {part['high']:+.3f}]" if known else "",
+            f"{part['p_adjusted']:.2g}" if known else "",
+            f"{part['n']:,}",
+            f"{part['clusters']:,}",
+        )
+    out.print(table)
+
+
+def _rate(arm: tuple[str, Mapping[str, float]]) -> str:
+    return f"{arm[0]} {100 * arm[1]['value']:.2f}"
+
+
+def _p(test: Mapping[str, Any] | None, which: str) -> str:
+    if test is None:
+        return "–"
+    return f"{test[which]:.2g}" if test["items_independent"] else f"({test[which]:.2g})"
+
+
+# heldout detect --list: every detector, and how often it fires on models whose contamination is known.
+
+
+WAYS = (RAW, REFERENCES)
+
+
+def list_detectors(rates: MeasuredRates, *, as_json: bool) -> None:
+    known = detectors().values()
+    if as_json:
+        print_json(
+            [
+                {
+                    "name": detector.name,
+                    "family": detector.family,
+                    "summary": detector.summary,
+                    "measured": [
+                        rate.model_dump(mode="json")
+                        for way in WAYS
+                        if (rate := rates.of(detector.name, way))
+                    ],
+                }
+                for detector in known
+            ]
+        )
+        return
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    for name in ("detector", "family", "asks"):
+        table.add_column(name)
+    for name in ("clean,\nitself", "seen,\nitself", "clean,\nreferences", "seen,\nreferences"):
+        table.add_column(name, justify="right")
+    for detector in known:
+        rates_shown = [text for way in WAYS for text in _counts(rates.of(detector.name, way))]
+        table.add_row(detector.name, detector.family, detector.summary, *rates_shown)
+    console().print(table)
+    console().print(Text(f"\n{_where(rates)}", "dim"))
+
+
+def show_measured(measured: Mapping[str, Any]) -> None:
+    """Method notes: which detectors of this run were not measured, and which are off."""
+    off = [
+        f"{rate['detector']} ({rate['way']})" for rate in measured.get("rates", ()) if rate["off"]
+    ]
+    if off:
+        message = f"fire on clean lab models more often than their level: {', '.join(off)}"
+        console().print(Text(f"\n{message}", "dim"))
+    if unknown := measured.get("not_measured"):
+        message = f"false positives and power not measured: {', '.join(unknown)}"
+        console().print(Text(message if off else f"\n{message}", "dim"))
+
+
+def _counts(rate: MeasuredRate | None) -> tuple[Text, Text]:
+    if rate is None:
+        return Text("–", "dim"), Text("–", "dim")
+    clean, bad = rate.clean, rate.contaminated
+    style = "red" if rate.off else ""
+    return Text(f"{clean.fired}/{clean.n}" + " off" * rate.off, style), Text(f"{bad.fired}/{bad.n}")
+
+
+def _where(rates: MeasuredRates) -> str:
+    size = rates.provenance.weights
+    weights = "" if size is None else f" of {size / 1e6:.1f} million weights"
+    return (
+        f"Tests of clean and of contaminated (seen) lab models{weights} in which each fires, by itself and "
+        f"compared with clean references; – is not measured. Off: surely more clean ones than its level of "
+        f".05 allows, of all or of one benchmark; a claim that rests on it is at most qualified. Small "
+        f"models prove none."
+    )
+
 
 EXAMPLE = "Example: heldout detect runs/slake --baseline blip2 --detector order-trend"
 

@@ -9,8 +9,7 @@ import polars as pl
 from rich.table import Table
 from rich.text import Text
 
-from heldout.cli.outline_show import CURES
-from heldout.cli.show import console, plain, print_json
+from heldout.cli.show import CURES, console, plain, print_json
 from heldout.errors import percent
 from heldout.evaluate import (
     ALL,

@@ -22,14 +22,6 @@ Map = Annotated[
         "Several columns: options=A+B+C+D.",
     ),
 ]
-MapRecorded = Annotated[
-    list[str],
-    typer.Option(
-        "--map-recorded",
-        metavar="FIELD=COLUMN",
-        help="Of --recorded: name a column yourself (id, prediction, correct, answer, model, …).",
-    ),
-]
 Images = Annotated[
     Path | None, typer.Option("--images", metavar="DIR", help="Folder that holds the images.")
 ]

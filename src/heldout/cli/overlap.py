@@ -28,8 +28,15 @@ from heldout.cli.options import (
     parse_map,
     per_second,
 )
-from heldout.cli.outline_show import print_dropped, print_outline, print_sources
-from heldout.cli.show import complain, console, print_claims, print_json
+from heldout.cli.show import (
+    complain,
+    console,
+    print_claims,
+    print_dropped,
+    print_json,
+    print_outline,
+    print_sources,
+)
 from heldout.cure import GateResult, write_gate
 from heldout.errors import InputError, counted
 from heldout.overlap import OverlapSettings

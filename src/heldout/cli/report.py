@@ -10,8 +10,7 @@ import typer
 from heldout.audit import report_run
 from heldout.cli.from_settings import Shown, command
 from heldout.cli.options import Json, Quiet, Verbose
-from heldout.cli.outline_show import print_outline
-from heldout.cli.show import console, print_claims, print_json
+from heldout.cli.show import console, print_claims, print_json, print_outline
 from heldout.report import ReportSettings, outline_of
 
 EXAMPLE = "Example: heldout report runs/slake"

@@ -22,8 +22,7 @@ from heldout.cli.options import (
     parse_map_beside,
     shared_server,
 )
-from heldout.cli.outline_show import print_dropped
-from heldout.cli.show import complain, console, plain, print_json
+from heldout.cli.show import complain, console, plain, print_dropped, print_json
 from heldout.model import ScoreSettings, Scoring, score
 from heldout.store import Run
 

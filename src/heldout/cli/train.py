@@ -10,8 +10,7 @@ from rich.text import Text
 
 from heldout.cli.from_settings import Shown, command, or_none, panel
 from heldout.cli.options import EngineName, Json, Quiet, Workers
-from heldout.cli.outline_show import print_dropped
-from heldout.cli.show import console, print_json
+from heldout.cli.show import console, print_dropped, print_json
 from heldout.train import TrainSettings
 
 GATE = "The gate"

@@ -1,21 +1,31 @@
-"""Folders of images, any depth. A caption lies beside its image as .txt, its metadata as .json."""
+"""Folders of images, any depth, with captions beside each image or in one large file."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
+import sqlite3
 import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from heldout.benchmark import too_deep
+from heldout.benchmark import FileRow, find_reader, too_deep
 from heldout.corpus._columns import Words, decode_words, find_columns
-from heldout.corpus._listing import HIDDEN, RUN_FOLDER, UNREADABLE, FolderEntry, walk
+from heldout.corpus._listing import (
+    HIDDEN,
+    RUN_FOLDER,
+    UNREADABLE,
+    FolderEntry,
+    digest,
+    file_key,
+    walk,
+)
 from heldout.corpus.corpus import FILE_WORK, CorpusItem, Shard, shard_work
-from heldout.errors import blame_the_machine
+from heldout.corpus.parquet_corpus import FAILURES, open_parquet, read_columns, rows
+from heldout.errors import InputError, blame_the_machine
 from heldout.image import (
     HEAD,
     IMAGE_ENDINGS,
@@ -26,8 +36,8 @@ from heldout.image import (
     looks_like_image,
     readable,
 )
-from heldout.remote import RemoteError, RemotePath, files_beside, located, reason_of
-from heldout.store import Dropped
+from heldout.remote import RemoteError, RemotePath, cache_folder, files_beside, located, reason_of
+from heldout.store import Dropped, exclusive, replacing
 
 FILES_PER_SHARD = 4096
 MAX_TEXT = 16 << 20  # a longer file is not a caption or metadata
@@ -263,3 +273,120 @@ def _update(hasher: Any, entries: list[FolderEntry]) -> None:
 def _shard(index: int, names: list[str], hasher: Any, runs: list[str]) -> Shard:
     payload = (tuple(names), tuple(runs))
     return Shard(index, f"{index:06d} {readable(names[0])}", hasher.hexdigest(), payload)
+
+
+# Captions that lie in one large file beside their images, joined by name in constant memory.
+#
+# The file becomes an SQLite table once per machine, under ``$HELDOUT_CACHE`` (else
+# ``$XDG_CACHE_HOME/heldout``, else ``~/.cache/heldout``) in ``captions/``, called after the file's
+# path, size and modification time. It may be deleted at any time; the next run builds it again.
+
+
+ENDINGS = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet")
+
+
+def caption_files(folder: Path) -> list[Path]:
+    """Files beside an archive that may describe its members, in name order."""
+    return sorted(p for p in folder.iterdir() if p.is_file() and p.suffix.lower() in ENDINGS)
+
+
+class Captions:
+    """Words and metadata by image name, from the first file that names images."""
+
+    def __init__(self, path: Path, mapping: tuple[tuple[str, str], ...] = ()) -> None:
+        table = _table(path, mapping)
+        self._connection = sqlite3.connect(f"{table.as_uri()}?mode=ro&immutable=1", uri=True)
+
+    def find(self, *names: str) -> tuple[Words, dict[str, Any]]:
+        """The caption of the first of ``names`` that has one."""
+        for name in names:
+            query = "SELECT text, asked, metadata FROM captions WHERE name = ?"
+            row = self._connection.execute(query, (name,)).fetchone()
+            if row is not None:
+                pairs = [(q, a) for q, a in map(json.loads, (row[1] or "").splitlines())]
+                question, answer = pairs[0] if pairs else (None, None)
+                words = Words(row[0], question, answer, tuple(pairs[1:]))
+                return words, json.loads(row[2])
+        return Words(), {}
+
+    def dropped(self) -> Iterator[Dropped]:
+        """Rows of the caption file that could not be read."""
+        rows = self._connection.execute("SELECT id, reason, detail FROM dropped")
+        for identifier, reason, detail in rows:
+            yield Dropped("corpus", identifier, reason, detail, scope="words")
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def _table(path: Path, mapping: tuple[tuple[str, str], ...]) -> Path:
+    folder = cache_folder() / "captions"
+    folder.mkdir(parents=True, exist_ok=True)
+    target = folder / f"{digest(path.resolve(), file_key(path), mapping)[:32]}.sqlite"
+    if not target.exists():
+        with exclusive(folder / f".{target.stem}.lock"):
+            if not target.exists():  # another worker may have built it while we waited
+                with replacing(target) as temporary:
+                    _build(path, mapping, temporary)
+    return target.resolve()
+
+
+def _build(path: Path, mapping: tuple[tuple[str, str], ...], target: Path) -> None:
+    connection = sqlite3.connect(target)
+    try:
+        connection.executescript(
+            "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA cache_size = -32768;"
+            "CREATE TABLE captions (name TEXT PRIMARY KEY, text, asked, metadata)"
+            " WITHOUT ROWID; CREATE TABLE dropped (id, reason, detail);"
+        )
+        with connection:
+            for row in _rows(path):
+                if isinstance(row, Dropped):
+                    fields = (row.id, row.reason, row.detail)
+                    connection.execute("INSERT INTO dropped VALUES (?, ?, ?)", fields)
+                    continue
+                columns = find_columns(tuple(row), mapping, path.name)
+                name = row.get(columns.image[0]) if columns.image else None
+                if not isinstance(name, str):
+                    continue  # not about an image of the archive
+                words = columns.words(row)
+                used = {*columns.image, *columns.text, *columns.talk}
+                rest = {key: value for key, value in row.items() if key not in used}
+                connection.execute(
+                    # Several rows about one image: their texts are joined, and so are the
+                    # questions asked of it, one [question, answer] per line.
+                    "INSERT INTO captions VALUES (?, ?, ?, ?) ON CONFLICT (name) DO UPDATE SET"
+                    " text = coalesce(text || char(10), '') || coalesce(excluded.text, ''),"
+                    " asked = coalesce(asked || char(10), '') || coalesce(excluded.asked, '')",
+                    (name, words.text, _asked(words), json.dumps(rest, default=str)),
+                )
+    finally:
+        connection.close()
+
+
+def _asked(words: Words) -> str | None:
+    pairs = [(words.question, words.answer), *words.also]
+    lines = [json.dumps(pair) for pair in pairs if pair[0] or pair[1]]
+    return "\n".join(lines) or None
+
+
+def _rows(path: Path) -> Iterator[dict[str, Any] | Dropped]:
+    if path.suffix.lower() == ".parquet":
+        try:
+            with open_parquet(path) as file:
+                columns = find_columns(tuple(file.schema_arrow.names))
+                groups = list(range(file.metadata.num_row_groups))
+                yield from rows(file, groups, read_columns(file.schema_arrow, columns, {}))
+        except FAILURES as error:
+            yield Dropped("corpus", path.name, "unreadable Parquet file", str(error), scope="words")
+        return
+    reader = find_reader(path)
+    if reader is None:
+        why = "no reader recognises it" if path.stat().st_size else "it is empty"
+        yield Dropped("corpus", path.name, "unreadable caption file", why, scope="words")
+        return
+    try:
+        for row in reader.rows(path):
+            yield row.values if isinstance(row, FileRow) else row
+    except InputError as error:
+        yield Dropped("corpus", path.name, "unreadable caption file", str(error), scope="words")

@@ -49,7 +49,7 @@ class RecipeSource(Settings):
     """Use this reader; default: the first that recognises the files."""
 
 
-class Recipe(Settings):
+class TrainingMixture(Settings):
     """A training mixture."""
 
     corpora: Annotated[tuple[RecipeSource, ...], Field(min_length=1)]
@@ -130,7 +130,7 @@ def open_recipe(source: str | Path, prefix: str = "") -> list[Corpus]:
     return [_opened(entry, path, prefix) for entry in recipe.corpora]
 
 
-def read_recipe(path: Path) -> Recipe:
+def read_recipe(path: Path) -> TrainingMixture:
     """Read and check a recipe."""
     try:
         with path.open("rb") as file:
@@ -145,7 +145,7 @@ def read_recipe(path: Path) -> Recipe:
     if not isinstance(record, Mapping) or "corpora" not in record:
         raise InputError(f"{path}: expected a recipe: corpora: and a list of name and source")
     try:
-        return Recipe.read({str(key): value for key, value in record.items()})
+        return TrainingMixture.read({str(key): value for key, value in record.items()})
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
 

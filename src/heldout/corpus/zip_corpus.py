@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from heldout.corpus._captions import Captions
 from heldout.corpus._columns import Words
 from heldout.corpus._listing import FileSet, digest, file_key
 from heldout.corpus.corpus import FILE_WORK, CorpusItem, Shard, shard_work, unique_ids
+from heldout.corpus.folder import Captions
 from heldout.errors import HeldoutError, blame_the_machine
 from heldout.image import (
     HEAD,

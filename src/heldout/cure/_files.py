@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from heldout.benchmark import (
     Benchmark,
@@ -26,7 +27,7 @@ from heldout.benchmark import (
 from heldout.cure.policy import Decision
 from heldout.errors import InputError, blame_the_machine
 from heldout.image import Digests, ImageRef
-from heldout.store import Dropped, replacing, write_table
+from heldout.store import Dropped, replacing
 
 _DECIDED = [
     ("benchmark_id", pa.string()),
@@ -81,16 +82,37 @@ _COLUMNS = {
 
 def write_list(folder: Path, name: str, rows: Iterable[Mapping[str, Any]]) -> None:
     """``name``.parquet for programs and ``name``.csv for people, with the same rows."""
-    schema = pa.schema(_COLUMNS[name], metadata={"heldout.table": f"{name}/1"})
-    table = pa.Table.from_pylist([dict(row) for row in rows], schema=schema)
-    write_table(folder / f"{name}.parquet", table)
-    with (
-        replacing(folder / f"{name}.csv") as temporary,
-        temporary.open("w", encoding="utf-8", errors="backslashreplace", newline="") as file,
-    ):
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(schema.names)
-        writer.writerows([row[column] for column in schema.names] for row in table.to_pylist())
+    with ListWriter(folder, name) as writer:
+        writer.write([dict(row) for row in rows])
+
+
+class ListWriter:
+    """``write_list`` piece by piece."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self.schema = pa.schema(_COLUMNS[name], metadata={"heldout.table": f"{name}/1"})
+        self._files = contextlib.ExitStack()
+        self._paths = folder / f"{name}.parquet", folder / f"{name}.csv"
+
+    def __enter__(self) -> ListWriter:
+        table, text = (self._files.enter_context(replacing(path)) for path in self._paths)
+        self._table = self._files.enter_context(
+            pq.ParquetWriter(table, self.schema, compression="zstd")
+        )
+        file = self._files.enter_context(
+            text.open("w", encoding="utf-8", errors="backslashreplace", newline="")
+        )
+        self._csv = csv.writer(file, lineterminator="\n")
+        self._csv.writerow(self.schema.names)
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._files.__exit__(*error)
+
+    def write(self, rows: list[dict[str, Any]]) -> None:
+        if rows:
+            self._table.write_table(pa.Table.from_pylist(rows, schema=self.schema))
+        self._csv.writerows([row.get(column) for column in self.schema.names] for row in rows)
 
 
 def decided_rows(

@@ -4,21 +4,90 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
 import polars as pl
 
-from heldout.cure._cleaned import CLEAN, CleanedSet, write_cleaned
-from heldout.cure._files import write_list
+from heldout.benchmark import open_tables
+from heldout.cure._files import ListWriter, chosen_by_table, entries, write_file
 from heldout.cure.sanitize import incomplete
 from heldout.errors import InputError, counted
-from heldout.evidence import PROVEN, Leak, Rung, leaks_of
+from heldout.evidence import PROVEN, Leak, Rung, leak_batches
+from heldout.image import readable
 from heldout.settings import Settings
-from heldout.store import Run, new_folder, write_atomic, write_json
+from heldout.store import Run, new_folder, replacing, sorted_frames, write_atomic, write_json
+
+# Training sets without the rows that hold a benchmark, in their own format.
+
+
+CLEAN = "clean"
+_FURTHER = re.compile(r"/\d+$")  # the second image of row R is R/1
+
+
+@dataclass(frozen=True)
+class CleanedSet:
+    """A training set that was written again, or the reason why it was not."""
+
+    corpus: str
+    path: Path | None = None
+    kept: int = 0
+    removed: int = 0
+    reason: str = ""
+
+
+def write_cleaned(stage: Mapping[str, Any], ids: Collection[str], folder: Path) -> CleanedSet:
+    """Write one training set without some of its rows; what stays is written verbatim.
+
+    Args:
+        stage: What the manifest of the run says about the corpus.
+        ids: Items to leave out. Rows of one conversation go together.
+        folder: Folder of all training sets that are written.
+    """
+    name = stage["corpus"]
+    try:
+        opened = open_tables(stage["source"])
+    except InputError as error:
+        return CleanedSet(
+            name, reason=f"{stage['source']} is no table or folder of images ({error})"
+        )
+    several = len(opened.tables) > 1
+    wanted = set(ids)
+    further: dict[str, set[str]] = {}
+    for entry in wanted:
+        further.setdefault(_FURTHER.sub("", entry), set()).add(entry)
+    known: set[str] = set()
+    gone = []
+    examples = iter(opened.benchmark.examples)
+    for table in opened.tables:
+        prefix = f"{readable(table.file.path.stem)}/" if several else ""
+        for _ in table.rows:
+            own = readable(f"{prefix}{next(examples).id}")
+            hits = {own} & wanted or further.get(own, set())
+            known |= hits
+            gone.append(bool(hits))
+    if missing := sorted(wanted - known):
+        reason = f"{len(missing):,} rows cannot be found by their ids, such as {missing[0]!r}"
+        return CleanedSet(name, reason=reason)
+    units = entries(opened)
+    broken = {unit for unit, leaks in zip(units, gone, strict=True) if leaks}
+    keep = [unit not in broken for unit in units]
+    if not any(keep):
+        return CleanedSet(name, removed=len(keep), reason="every row would go")
+    target = folder / _plain(name)
+    selections = [entry for entry in chosen_by_table(opened, keep) if entry.examples]
+    for selection in selections:
+        write_file([selection], target / selection.table.relative, target)
+    path = target if several else target / selections[0].table.relative
+    return CleanedSet(name, path, sum(keep), len(keep) - sum(keep))
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^\w.-]+", "-", name).strip(".-") or "training-set"
+
 
 # JUnit XML, which every CI shows: one test case per benchmark.
 
@@ -26,6 +95,7 @@ from heldout.store import Run, new_folder, write_atomic, write_json
 # Characters that XML 1.0 cannot hold, not even escaped. Ids are untrusted text.
 _FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _LONGEST = 100_000  # characters of detail: CI servers refuse reports of many megabytes
+_LINES = 5_000  # of detail; more have more characters
 
 
 class JunitCase(NamedTuple):
@@ -33,6 +103,7 @@ class JunitCase(NamedTuple):
     failure: tuple[str, str] | None  # what failed in a line, and the details
     error: str | None  # why the case could not be judged in whole
     skipped: str | None = None  # why there is no verdict, if none was expected
+    more: int = 0  # lines of detail that are left out
 
 
 def junit(suite: str, cases: Sequence[JunitCase]) -> bytes:
@@ -60,7 +131,7 @@ def junit(suite: str, cases: Sequence[JunitCase]) -> bytes:
             failed = ElementTree.SubElement(
                 sub_element, "failure", {"message": _text(message), "type": "leak"}
             )
-            failed.text = _text(_short(detail))
+            failed.text = _text(_short(detail, case.more))
         elif case.error is not None:
             ElementTree.SubElement(
                 sub_element, "error", {"message": _text(case.error), "type": "not read in whole"}
@@ -82,17 +153,14 @@ def _text(text: str) -> str:
     return _FORBIDDEN.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
-def _short(detail: str) -> str:
-    if len(detail) <= _LONGEST:
-        return detail
-    kept = detail[:_LONGEST].rsplit("\n", 1)[0]
-    more = detail.count("\n") - kept.count("\n")
-    return f"{kept}\nand {more:,} more; all of them are in training_rows.csv"
+def _short(detail: str, more: int = 0) -> str:
+    kept = detail if len(detail) <= _LONGEST else detail[:_LONGEST].rsplit("\n", 1)[0]
+    more += detail.count("\n") - kept.count("\n")
+    return f"{kept}\nand {more:,} more; all of them are in training_rows.csv" if more else kept
 
 
 GATE_VERSION = 1
 _STRICT = frozenset({Rung.UNDECIDED, Rung.WORDING})
-_COLUMNS = ("corpus", "corpus_id", "method", "similarity", "relation", "modality", "evidence")
 
 
 class GateSettings(Settings):
@@ -220,18 +288,8 @@ def write_gate(
         raise InputError("runs: the gate needs at least one run of heldout overlap")
     _check_one_training_set(several)
     counted = PROVEN | _STRICT if strict else PROVEN
-    removed: list[dict[str, Any]] = []
-    doubtful: list[dict[str, Any]] = []
-    protected: list[ProtectedBenchmark] = []
-    cases: list[JunitCase] = []
-    for run in several:
-        judged = _Judged.of(run, counted)
-        removed += judged.removed
-        doubtful += judged.doubtful
-        protected.append(judged.summary)
-        cases.append(judged.case())
-    ids = sorted({(row["corpus"], row["corpus_id"]) for row in removed})
-    passed = not removed and not any(summary.problems for summary in protected)
+    judged = [_Judged.of(run) for run in several]
+    division = _Division(judged, counted)
     with new_folder(out, "gate") as folder:
         files = {
             "rows": folder / "training_rows.parquet",
@@ -240,34 +298,44 @@ def write_gate(
             "junit": folder / "junit.xml",
             "manifest": folder / "gate.json",
         }
-        write_list(folder, "training_rows", sorted(removed, key=_by_training_row))
-        write_list(folder, "training_doubtful", sorted(doubtful, key=_by_training_row))
-        write_atomic(files["ids"], _id_list(ids))
-        write_atomic(files["junit"], junit("heldout gate", cases))
-        cleaned = tuple(_cleaned(several, ids, folder)) if chosen.clean and ids else ()
+        with (
+            ListWriter(folder, "training_rows") as removed,
+            ListWriter(folder, "training_doubtful") as doubtful,
+            replacing(files["ids"]) as temporary,
+            temporary.open("w", encoding="utf-8") as ids,
+        ):
+            for frame in sorted_frames(division.frames(several), ["corpus", "corpus_id"]):
+                leaked, unproven = division.divided(frame)
+                removed.write(leaked.to_dicts())
+                doubtful.write(unproven.to_dicts())
+                ids.writelines(division.ids(leaked))
+        protected = [entry.summary for entry in judged]
+        passed = not division.rows and not any(summary.problems for summary in protected)
+        write_atomic(files["junit"], junit("heldout gate", [entry.case() for entry in judged]))
+        cleaned = tuple(_cleaned(several, folder)) if chosen.clean and division.rows else ()
         write_json(
             files["manifest"],
             {
                 "gate_version": GATE_VERSION,
                 "passed": passed,
                 "strict": strict,
-                "training_rows": len(ids),
+                "training_rows": division.rows,
                 "benchmarks": [
                     {**vars(summary), "problems": list(summary.problems)} for summary in protected
                 ],
                 **({"cleaned": _cleaned_json(cleaned)} if cleaned else {}),
             },
         )
-    return GateResult(passed, tuple(protected), len(ids), files, cleaned)
+    return GateResult(passed, tuple(protected), division.rows, files, cleaned)
 
 
-def _cleaned(
-    runs: Sequence[Run], ids: Sequence[tuple[str, str]], folder: Path
-) -> Iterator[CleanedSet]:
+def _cleaned(runs: Sequence[Run], folder: Path) -> Iterator[CleanedSet]:
     """Every training set that holds rows to remove, once: runs of several benchmarks share it."""
     stages = {stage["corpus"]: stage for run in runs for stage in run.manifest()["stages"].values()}
+    rows = pl.scan_parquet(folder / "training_rows.parquet").select("corpus", "corpus_id")
+    ids = rows.unique().sort("corpus", "corpus_id").collect()
     for name, stage in stages.items():
-        if own := [identifier for corpus, identifier in ids if corpus == name]:
+        if own := ids.filter(pl.col("corpus") == name)["corpus_id"].to_list():
             yield write_cleaned(stage, own, folder / CLEAN)
 
 
@@ -296,48 +364,52 @@ def _check_one_training_set(runs: Sequence[Run]) -> None:
                 )
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Judged:
-    removed: list[dict[str, Any]]
-    doubtful: list[dict[str, Any]]
-    summary: ProtectedBenchmark
+    """What one run says of its benchmark; the counts grow while its leaks are divided."""
+
+    benchmark: str
+    items: int
+    problems: tuple[str, ...]
+    leaked: set[str] = field(default_factory=set)
+    doubted: set[str] = field(default_factory=set)
+    rows: int = 0  # training rows that must go
+    doubtful: int = 0
+    matches: int = 0  # with a training row that must go
+    lines: list[str] = field(default_factory=list)  # the first of them, for people
 
     @classmethod
-    def of(cls, run: Run, counted: frozenset[Rung]) -> _Judged:
+    def of(cls, run: Run) -> _Judged:
         manifest = run.manifest()
         known = manifest["inputs"].get("benchmark")
         if known is None or not manifest["stages"]:
             raise InputError(f"{run.path} has no finished scan: run heldout overlap into it first")
-        removed: list[dict[str, Any]] = []
-        doubtful: list[dict[str, Any]] = []
-        leaked: set[str] = set()
-        doubted: set[str] = set()
-        for identifier, item_leaks in sorted(leaks_of(run).items()):
-            for leak in _one_per_row(item_leaks.leaks, counted):
-                row = _row(leak, known["name"], identifier)
-                if leak.rung in counted:
-                    removed.append(row)
-                    leaked.add(identifier)
-                elif leak.rung is not Rung.LOOK_ALIKE:  # no proven copies, and many
-                    doubtful.append(row)
-                    doubted.add(identifier)
         text = run.table_path("text_matches").exists()
         problems = tuple(
             problem
             for stage in manifest["stages"].values()
             if (problem := incomplete(stage, text=text))
         )
-        rows = len({(row["corpus"], row["corpus_id"]) for row in removed})
-        summary = ProtectedBenchmark(
-            known["name"],
-            known["items"],
-            len(leaked),
-            rows,
-            len(doubted - leaked),
-            len(doubtful),
-            problems,
+        return cls(known["name"], known["items"], problems)
+
+    def count(self, removed: pl.DataFrame, doubtful: pl.DataFrame) -> None:
+        self.leaked.update(removed["benchmark_id"])
+        self.doubted.update(doubtful["benchmark_id"])
+        self.rows += removed.select("corpus", "corpus_id").n_unique()
+        self.doubtful += len(doubtful)
+        self.matches += len(removed)
+        for row in removed.head(_LINES - len(self.lines)).iter_rows(named=True):
+            self.lines.append(
+                f"{row['corpus']}: {row['corpus_id']} holds {row['benchmark_id']} ({row['reason']})"
+            )
+
+    @property
+    def summary(self) -> ProtectedBenchmark:
+        doubted = len(self.doubted - self.leaked)
+        leaked = len(self.leaked)
+        return ProtectedBenchmark(
+            self.benchmark, self.items, leaked, self.rows, doubted, self.doubtful, self.problems
         )
-        return cls(removed, doubtful, summary)
 
     def case(self) -> JunitCase:
         summary = self.summary
@@ -347,50 +419,64 @@ class _Judged:
                 f"{summary.leaked:,} of {counted(summary.items, 'item', 'items')} "
                 f"{'is' if summary.leaked == 1 else 'are'} in "
                 f"{counted(summary.rows, 'training row', 'training rows')}",
-                "\n".join(
-                    f"{row['corpus']}: {row['corpus_id']} holds {row['benchmark_id']} ({row['reason']})"
-                    for row in self.removed
-                ),
+                "\n".join(self.lines),
             )
         error = "; ".join(summary.problems) or None
-        return JunitCase(summary.benchmark, failure, error)
+        more = self.matches - len(self.lines)
+        return JunitCase(summary.benchmark, failure, error, more=more)
 
 
-def _one_per_row(leaks: Sequence[Leak], counted: frozenset[Rung]) -> Iterator[Leak]:
-    """The gravest match of each training row, which may match by bytes and by words.
+class _Division:
+    """Matches of all runs, divided into training rows that must go and those that people must look at."""
 
-    Matches that count come first: an undecided picture does not outweigh a question with its answer.
-    """
-    best: dict[tuple[str, str], Leak] = {}
-    for leak in sorted(leaks, key=lambda leak: (leak.rung in counted, leak.gravity)):
-        best[leak.corpus_item] = leak
-    return iter(best.values())
+    def __init__(self, judged: Sequence[_Judged], counted: frozenset[Rung]) -> None:
+        self.judged, self.counted = judged, counted
+        self.rows = 0  # distinct training rows to remove
+        self.corpora: set[str] = set()  # that hold them
 
+    def frames(self, runs: Sequence[Run]) -> Iterator[pl.DataFrame]:
+        # Matches that count come first: an undecided picture does not outweigh a question with its answer.
+        weight = {rung.value: (rung in self.counted, Leak(rung, {}).gravity) for rung in Rung}
+        order = {
+            rung: place for place, rung in enumerate(sorted(weight, key=lambda rung: weight[rung]))
+        }
+        for number, (run, judged) in enumerate(zip(runs, self.judged, strict=True)):
+            for frame in leak_batches(run):
+                counts = frame.filter(pl.col("rung").is_in(self.counted))
+                self.corpora.update(counts["corpus"].unique())
+                yield frame.with_columns(
+                    pl.lit(judged.benchmark).alias("benchmark"),
+                    pl.lit(number).alias("run"),
+                    pl.col("rung").replace_strict(order, return_dtype=pl.Int32).alias("weight"),
+                )
 
-def _row(leak: Leak, benchmark: str, identifier: str) -> dict[str, Any]:
-    match = {name: leak.row.get(name) for name in _COLUMNS}
-    return {
-        **match,
-        "reason": leak.reason,
-        "benchmark": benchmark,
-        "benchmark_id": identifier,
-    }
+    def divided(self, frame: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """Rows to remove and doubtful ones. A training row may match an item by bytes and by words: the gravest
+        match stays."""
+        place = ["corpus", "corpus_id", "benchmark", "benchmark_id", "run"]
+        gravest = frame.sort(*place, "weight", maintain_order=True).unique(
+            place, keep="last", maintain_order=True
+        )
+        counts = pl.col("rung").is_in(self.counted)
+        removed = gravest.filter(counts)
+        doubtful = gravest.filter(
+            ~counts & (pl.col("rung") != Rung.LOOK_ALIKE)
+        )  # no proven copies, and many
+        for number, judged in enumerate(self.judged):
+            own = pl.col("run") == number
+            judged.count(removed.filter(own), doubtful.filter(own))
+        return removed, doubtful
 
+    def ids(self, removed: pl.DataFrame) -> Iterator[str]:
+        """One id a line; with its corpus and a tab in front where there are several corpora.
 
-def _by_training_row(row: Mapping[str, Any]) -> tuple[str, str, str, str]:
-    return row["corpus"], row["corpus_id"], row["benchmark"], row["benchmark_id"]
-
-
-def _id_list(ids: Sequence[tuple[str, str]]) -> str:
-    """One id a line; with its corpus and a tab in front where there are several corpora.
-
-    Line breaks inside an id are escaped: an id must not look like two.
-    """
-    several = len({corpus for corpus, _ in ids}) > 1
-    lines = [f"{corpus}\t{identifier}" if several else identifier for corpus, identifier in ids]
-    return "".join(
-        line.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r") + "\n"
-        if any(mark in line for mark in "\n\r")
-        else line + "\n"
-        for line in lines
-    )
+        Line breaks inside an id are escaped: an id must not look like two.
+        """
+        several = len(self.corpora) > 1
+        once = removed.select("corpus", "corpus_id").unique(maintain_order=True)
+        self.rows += len(once)
+        for corpus, identifier in once.iter_rows():
+            line = f"{corpus}\t{identifier}" if several else identifier
+            if any(mark in line for mark in "\n\r"):
+                line = line.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
+            yield line + "\n"

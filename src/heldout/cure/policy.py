@@ -144,7 +144,7 @@ def _alone(identifier: str, item_leaks: ItemLeaks | None, policy: Policy) -> Dec
     if policy.name == "down-weight":
         proven = any(leak.rung in PROVEN for leak in item_leaks.leaks)
         weight = 0.0 if proven else 1.0 if leak.rung in UNPROVEN_WORDS else policy.weight
-    return Decision(identifier, action, reason, leak, len(item_leaks.leaks), weight=weight)
+    return Decision(identifier, action, reason, leak, item_leaks.matches, weight=weight)
 
 
 def _together(

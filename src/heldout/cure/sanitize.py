@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import html
-import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -28,9 +26,10 @@ from heldout.cure._files import (
 from heldout.cure.policy import NOT_COMPARED, Decision, Policy, SanitizeSettings, decide
 from heldout.cure.resplit import write_new_splits
 from heldout.engine import progress
-from heldout.errors import InputError, counted
+from heldout.errors import InputError, counted, html_table
 from heldout.evidence import PICTURED, Rung, leaks_of
 from heldout.image import Digests, ImageError
+from heldout.settings import command_line
 from heldout.store import Run, new_folder, write_json
 
 # What a run searched for and what it could not find: a clean split is as clean as its search was thorough.
@@ -167,11 +166,7 @@ class CleanSplit:
             for reason, count in self.manifest["removed"]["by_reason"].items():
                 facts[f"removed: {reason}"] = f"{count:,}"
         cautions = {f"caution {n}": text for n, text in enumerate(self.manifest["cautions"], 1)}
-        rows = "".join(
-            f"<tr><th>{html.escape(name)}</th><td>{html.escape(text)}</td></tr>"
-            for name, text in {**facts, **cautions}.items()
-        )
-        return f"<table>{rows}</table>"
+        return html_table(("", ""), {**facts, **cautions}.items())
 
 
 def sanitize(
@@ -334,15 +329,10 @@ def _refuse_without_words(run: Run) -> None:
     if run.table_path("text_matches").exists():
         return
     manifest = run.manifest()
-    against = " ".join(
-        "--against " + shlex.quote(f"{stage['corpus']}={stage['source']}")
-        for stage in manifest["stages"].values()
-    )
-    source = shlex.quote(str(manifest["inputs"]["benchmark"]["source"]))
-    raise InputError(
-        f"text: {run.path} holds no text search. Run: heldout overlap {source} {against} "
-        f"--out {shlex.quote(str(run.path))}"
-    )
+    source = str(manifest["inputs"]["benchmark"]["source"])
+    corpora = [f"{stage['corpus']}={stage['source']}" for stage in manifest["stages"].values()]
+    search = command_line("overlap", source, against=corpora, out=str(run.path))
+    raise InputError(f"text: {run.path} holds no text search. Run: {search}")
 
 
 def _write_lists(

@@ -8,14 +8,8 @@ if TYPE_CHECKING:
     from heldout.detect.behaviour.circular import is_rotation
     from heldout.detect.behaviour.compare import probe_detector
     from heldout.detect.behaviour.probe import Probe, two_variants
-    from heldout.detect.citations import Citation, article, arxiv
-    from heldout.detect.detector import Detector, Difference, Need
+    from heldout.detect.detector import Citation, Detector, Difference, Need, article, arxiv
     from heldout.detect.easiest import EASIEST, TopItems, easiest_items
-    from heldout.detect.endpoint_support import (
-        DetectorSupport,
-        answer_detectors,
-        supported_detectors,
-    )
     from heldout.detect.finding import (
         DETECTABLE,
         Cell,
@@ -64,8 +58,16 @@ if TYPE_CHECKING:
         shard_gains,
     )
     from heldout.detect.order_neighbour import RELEASED
-    from heldout.detect.registry import GROUP, detectors, run_detectors
-    from heldout.detect.self_checks import SelfCheck, self_checks
+    from heldout.detect.registry import (
+        GROUP,
+        DetectorSupport,
+        SelfCheck,
+        answer_detectors,
+        detectors,
+        run_detectors,
+        self_checks,
+        supported_detectors,
+    )
     from heldout.detect.settings import ALPHA, DetectSettings
     from heldout.detect.tables import (
         Floats,

@@ -16,8 +16,7 @@ import polars as pl
 from numpy.typing import NDArray
 from scipy import sparse
 
-from heldout.detect.citations import DAS
-from heldout.detect.detector import Detector, Need
+from heldout.detect.detector import DAS, Detector, Need
 from heldout.detect.finding import Outcome, around, model_finding, not_testable
 from heldout.detect.settings import DetectSettings
 from heldout.detect.tables import ScoreTables, covariate, metadata_column

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from heldout.detect.citations import MAINI
+from heldout.detect.detector import MAINI
 from heldout.detect.item_scores import MEMBERSHIP, NEEDS, Mask, item_detector, unseen_items
 from heldout.detect.settings import DetectSettings
 from heldout.detect.tables import Floats, ModelScores, ScoreTables, strata

@@ -8,7 +8,6 @@ images are undecided, a second finding counts them as copies: the two are the en
 from __future__ import annotations
 
 import json
-import unicodedata
 from collections import Counter
 from collections.abc import Collection
 from typing import Any
@@ -28,6 +27,7 @@ from heldout.evidence import (
     Rung,
     undecided_because,
 )
+from heldout.overlap import ROWS, CondensedMatches, script
 
 NAME = "image-overlap"
 TEXT = "leaked text without its image"
@@ -46,7 +46,7 @@ EXACT_IS_BLIND_TO = [
 
 def image_overlap(
     items: pl.DataFrame,
-    matches: pl.DataFrame,
+    matches: CondensedMatches,
     leaked: pl.DataFrame,
     *,
     benchmark: str,
@@ -56,13 +56,14 @@ def image_overlap(
     nearest: int = 0,
     hashes: bool = False,
 ) -> list[Finding]:
-    """``items`` and ``matches`` are the run's tables, ``leaked`` is ``evidence.leaks`` of it; what cannot be
-    compared is not in the denominator.
+    """``items`` is the run's table, ``matches`` are its condensed ones, ``leaked`` is ``evidence.leaks`` of it;
+    what cannot be compared is not in the denominator.
 
     ``nearest`` neighbours of every picture were verified, or with 0 what its ``hashes`` found; without
     both only exact copies were looked for.
     """
-    here = matches.filter(pl.col("corpus") == corpus)
+    here = matches.table.filter(pl.col("corpus") == corpus)
+    transforms = matches.transforms.filter(pl.col("corpus") == corpus)
     hits = here.filter(pl.col("relation").is_in(COPIES))
     blind = HASHES_ARE_BLIND_TO if hashes else EXACT_IS_BLIND_TO
     unseen = f"copies that are not among the {nearest} nearest neighbours of their picture"
@@ -80,9 +81,9 @@ def image_overlap(
         if asked
         else ("items", "items with their label")
     )
-    foreign = _another_script(items, hits)
+    foreign = _anotherscript(items, hits)
     findings = [
-        *_images(items, hits, here, shown, corpus_images, common, foreign),
+        *_images(items, hits, here, transforms, shown, corpus_images, common, foreign),
         _items(unit, f"{NAME}/{corpus}/{unit}", items, pictured, pictured, common),
     ]
     full = bool((shown["rung"] == Rung.FULL).any())
@@ -93,7 +94,7 @@ def image_overlap(
     return findings
 
 
-def _another_script(items: pl.DataFrame, hits: pl.DataFrame) -> bool:
+def _anotherscript(items: pl.DataFrame, hits: pl.DataFrame) -> bool:
     """Whether the words beside every copy are written in another script than the item's own: then no
     answer there can be equal, whatever it says."""
     words = pl.concat_str("question", "answer", ignore_nulls=True, separator=" ")
@@ -103,26 +104,19 @@ def _another_script(items: pl.DataFrame, hits: pl.DataFrame) -> bool:
         beside = json.loads(evidence)
         if "corpus_question" not in beside:
             continue
-        mine = _script(own[identifier])
-        theirs = _script(f"{beside['corpus_question']} {beside['corpus_answer']}")
+        mine = script(own[identifier])
+        theirs = script(f"{beside['corpus_question']} {beside['corpus_answer']}")
         if mine and mine == theirs:
             return False
         differ |= bool(mine and theirs)
     return differ
 
 
-def _script(text: str) -> str:
-    """The script of most letters, as Unicode names it: LATIN, CJK, CYRILLIC; "" without letters."""
-    letters = Counter(
-        unicodedata.name(sign, "").partition(" ")[0] for sign in text if sign.isalpha()
-    )
-    return letters.most_common(1)[0][0] if letters else ""
-
-
 def _images(
     items: pl.DataFrame,
     hits: pl.DataFrame,
     here: pl.DataFrame,
+    transforms: pl.DataFrame,
     questions: pl.DataFrame,
     corpus_images: int,
     common: dict[str, Any],
@@ -148,13 +142,15 @@ def _images(
     details = {
         "corpus_images_compared": corpus_images,
         "images_not_comparable": len(shown.filter(~compared)),
-        "copies": len(hits),
+        "copies": int(hits[ROWS].sum()),
         "by_method": _count(hits, "method"),
-        "by_transform": _count(hits, "transform"),
+        "by_transform": _count(transforms, "transform"),
         "by_relation": dict(Counter(sorted(strongest.values(), key=lambda name: SUREST[name]))),
         "undecided_because": _reasons(here, undecided),
-        "by_modality": _count(questions, "modality"),
-        "by_label_relation": _count(questions, "label_relation"),
+        "by_modality": _count(questions.with_columns(pl.lit(1).alias(ROWS)), "modality"),
+        "by_label_relation": _count(
+            questions.with_columns(pl.lit(1).alias(ROWS)), "label_relation"
+        ),
         "label_conflicts": 0
         if foreign
         else int(questions["label_relation"].is_in(LABEL_CONFLICTS).sum()),
@@ -246,7 +242,9 @@ def _reasons(here: pl.DataFrame, undecided: Collection[str]) -> dict[str, int]:
 
 
 def _count(hits: pl.DataFrame, column: str) -> dict[str, int]:
-    return {str(key): count for key, count in hits[column].value_counts(sort=True).iter_rows()}
+    """Rows by value, the commonest first."""
+    counts = hits.group_by(column).agg(pl.col(ROWS).sum())
+    return dict(counts.sort(-pl.col(ROWS), column).iter_rows())
 
 
 # joined-leakage: what of each item leaked into a corpus, picture and words taken together.

@@ -18,8 +18,18 @@ import polars as pl
 from numpy.typing import NDArray
 
 from heldout.detect.blind import blind_area
-from heldout.detect.citations import CARLINI, LI, SHI, YEOM, ZHANG, Citation
-from heldout.detect.detector import Detector, Difference, ItemScores, Need
+from heldout.detect.detector import (
+    CARLINI,
+    LI,
+    SHI,
+    YEOM,
+    ZHANG,
+    Citation,
+    Detector,
+    Difference,
+    ItemScores,
+    Need,
+)
 from heldout.detect.finding import Outcome, model_finding, not_testable
 from heldout.detect.settings import DetectSettings
 from heldout.detect.tables import Floats, ModelScores, ScoreTables, metadata_column, strata

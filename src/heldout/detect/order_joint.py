@@ -16,8 +16,8 @@ import polars as pl
 from numpy.typing import NDArray
 from scipy import special
 
-from heldout.detect.citations import OREN
 from heldout.detect.detector import (
+    OREN,
     Detector,
     Difference,
     Need,

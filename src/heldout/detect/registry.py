@@ -1,4 +1,4 @@
-"""Every detector by name, and how several of them are run."""
+"""Every detector by name, what an endpoint supports of them, and how several of them are run."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from importlib.metadata import entry_points
+from typing import NamedTuple
 
 from heldout.detect import (
     blind,
@@ -30,13 +31,21 @@ from heldout.detect.behaviour import (
     twin_drop,
     twin_memory,
 )
-from heldout.detect.detector import Detector
+from heldout.detect.detector import Detector, Need
 from heldout.detect.finding import Finding, NotTestable, Outcome, not_testable
 from heldout.detect.item_scores import MEMBERSHIP
-from heldout.detect.self_checks import SelfCheck, self_checks
 from heldout.detect.settings import DetectSettings
 from heldout.detect.tables import ScoreTables
 from heldout.errors import InputError
+from heldout.model import Capabilities, check_scores
+from heldout.model import SelfCheck as SelfCheck
+
+# Checks of a model's scores before any test: with scores that cannot be trusted nothing is testable.
+
+
+def self_checks(tables: ScoreTables, model: str) -> list[SelfCheck]:
+    return check_scores(tables.scored(model), len(tables.items), tables.identities.get(model, {}))
+
 
 GROUP = "heldout.detectors"
 
@@ -151,3 +160,82 @@ _BUILT_IN = (
     fresh_drop.DETECTOR,
     combined.DETECTOR,
 )
+
+
+# Which detectors an endpoint's log-probabilities support, and what the others lack.
+
+
+#: the setting ``variants`` of ask, for what detectors read
+_ASKED = {
+    "twin|twin-*": "twin=TWINS",
+    "shuffle-*|rotation-[!0]*": "shuffle-1..3",
+    "rotation-[!0]*": "rotation-all",
+    "slot-*": "slot-paraphrase",
+    "ngram-*": "ngram-paraphrase",
+}
+
+
+class DetectorSupport(NamedTuple):
+    detector: str
+    enabled: bool
+    reason: str
+
+
+def supported_detectors(can: Capabilities) -> list[DetectorSupport]:
+    """Every detector that reads scores; those that read answers need none (``answer_detectors``).
+
+    Args:
+        can: What the endpoint can do.
+    """
+    return [
+        _support(detector, can) for detector in detectors().values() if detector.needs == "scores"
+    ]
+
+
+def answer_detectors() -> list[DetectorSupport]:
+    """Every detector that reads answers: any endpoint that replies will do; ``reason`` is what to ask for."""
+    return [
+        DetectorSupport(detector.name, True, ", ".join(_asked(detector)))
+        for detector in detectors().values()
+        if detector.needs == "answers"
+    ]
+
+
+def _asked(detector: Detector) -> list[str]:
+    """Variants as the setting ``variants`` takes them, and what else is needed."""
+    wanted = [_ASKED.get(entry, entry) for entry in detector.variants]
+    return [*wanted, *(need.value for need in Need if need in detector.requires)]
+
+
+def _support(detector: Detector, can: Capabilities) -> DetectorSupport:
+    if detector.of == "benchmark":
+        return DetectorSupport(detector.name, True, "needs no model")
+    if Need.VOCABULARY in detector.requires:
+        return DetectorSupport(
+            detector.name,
+            False,
+            f"needs {Need.VOCABULARY.value}, which no endpoint gives: score a local copy of the model",
+        )
+    if Need.DOCUMENTS in detector.requires:
+        plain = can.completions
+        reason = (
+            "text documents, without pictures" if plain.works else f"plain text: {plain.reason}"
+        )
+        return DetectorSupport(detector.name, plain.works, reason)
+    more = [need.value for need in Need if need in detector.requires]
+    if detector.of == "pair":
+        more.append("two models with scores")
+    reason = "; also needs ".join([_answers(can), *more[:1]]) + "".join(
+        f" and {need}" for need in more[1:]
+    )
+    return DetectorSupport(detector.name, can.chat.works or can.completions.works, reason)
+
+
+def _answers(can: Capabilities) -> str:
+    if can.chat.works and can.images.works:
+        return "answers after picture and question"
+    if can.chat.works:
+        return f"text-only benchmarks alone: pictures: {can.images.reason}"
+    if can.completions.works:
+        return "text-only benchmarks alone, as plain documents without the model's chat template"
+    return f"no log-probabilities of answers: {can.chat.reason}"

@@ -6,10 +6,8 @@ from heldout.lazy import load_on_first_use
 
 if TYPE_CHECKING:
     from heldout.engine.cluster import ClusterNode, ClusterReport, ClusterSettings, check_cluster
-    from heldout.engine.cores import usable_cores
-    from heldout.engine.engine import PIECES, Engine, Outcome, Salvage, map_salvaged
-    from heldout.engine.local import LocalEngine
-    from heldout.engine.open import open_engine
+    from heldout.engine.engine import PIECES, Engine, Outcome, Salvage, map_salvaged, usable_cores
+    from heldout.engine.local import LocalEngine, open_engine
     from heldout.engine.progress import progress
     from heldout.engine.ray_engine import RayEngine
     from heldout.engine.underway import moved, underway

@@ -7,8 +7,7 @@ import pickle
 from collections.abc import Callable
 from typing import Any
 
-from heldout.engine.cores import THREAD_VARIABLES
-from heldout.engine.engine import describe_error
+from heldout.engine.engine import THREAD_VARIABLES, describe_error
 from heldout.remote import VARIABLE
 
 # Kinds of replies: a pickle of the value, a text and where it was raised (BROKEN when the function

@@ -1,4 +1,4 @@
-"""LocalEngine: tasks in this process, or on this machine's cores in worker processes."""
+"""LocalEngine: tasks in this process, or on this machine's cores in worker processes; open_engine."""
 
 from __future__ import annotations
 
@@ -15,16 +15,19 @@ from multiprocessing import connection, resource_tracker, spawn
 from typing import Any, Generic, Protocol, Self
 
 from heldout.engine._worker_main import BROKEN, FUNCTION, MOVED, READY, STOP, TASK, VALUE, work
-from heldout.engine.cores import shared_threads, usable_cores
 from heldout.engine.engine import (
     TRIES,
+    Engine,
     Outcome,
     Result,
     Task,
     TaskQueue,
     describe_error,
+    shared_threads,
     until_exhausted,
+    usable_cores,
 )
+from heldout.engine.ray_engine import RayEngine
 from heldout.engine.underway import moved
 from heldout.errors import HeldoutError, InputError
 
@@ -386,3 +389,29 @@ def _run_here(
             text, where = describe_error(error)
             outcome = Outcome(index, task, error=text, traceback=where)
         yield outcome
+
+
+# open_engine: the engine a user names on the command line or in an audit file.
+
+
+def open_engine(text: str = "local", workers: int | None = None) -> Engine:
+    """Open an engine: where work runs. Use it as a context manager.
+
+    Args:
+        text: ``local``, ``ray`` (a cluster for this run), ``ray:auto``, ``ray:host:port``, or
+            ``ray://host:port``.
+        workers: Processes; default: one per core.
+    """
+    if text == "local":
+        return LocalEngine(workers)
+    if text == "ray":
+        return RayEngine(workers=workers)
+    if text.startswith("ray://"):
+        return RayEngine(text, workers=workers)
+    if text.startswith("ray:") and len(text) > len("ray:"):
+        return RayEngine(text.removeprefix("ray:"), workers=workers)
+    raise InputError(
+        f"engine: got '{text}'; expected local (this machine's cores), ray (a Ray cluster started "
+        f"for this run), ray:auto (the cluster this machine belongs to), ray:host:port, or "
+        f"ray://host:port (a Ray client server)"
+    )

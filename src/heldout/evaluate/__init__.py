@@ -19,8 +19,13 @@ if TYPE_CHECKING:
     from heldout.evaluate.opening import suite_benchmarks
     from heldout.evaluate.pipeline import evaluate
     from heldout.evaluate.published import CLEAR, DEPENDS, NOISE, PublishedStudy, study_published
-    from heldout.evaluate.result import SECTION, Evaluation, read_evaluation
-    from heldout.evaluate.runs import RunComparison, compare_runs
+    from heldout.evaluate.result import (
+        SECTION,
+        Evaluation,
+        RunComparison,
+        compare_runs,
+        read_evaluation,
+    )
     from heldout.evaluate.scorers import SCORERS
     from heldout.evaluate.settings import EvaluateSettings
     from heldout.evaluate.suite import MEAN, Suite, SuiteBenchmark, builtin_suites, read_suite

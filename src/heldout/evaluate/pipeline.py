@@ -9,17 +9,23 @@ from typing import Any
 
 from heldout.engine import open_engine
 from heldout.errors import InputError
-from heldout.evaluate._answers import CellAnswers, ask_model, keep_recorded
+from heldout.evaluate._answers import (
+    CellAnswers,
+    EngineAsker,
+    LocalModelSpec,
+    ask_model,
+    keep_recorded,
+)
 from heldout.evaluate._leaked import read_leaks
-from heldout.evaluate._origins import (
+from heldout.evaluate._recorded import (
     AnswerOrigin,
     check_origins,
     keep_origin,
     moved_remarks,
+    read_suite_answers,
+    recorded_files,
     server_origin,
 )
-from heldout.evaluate._recorded import read_suite_answers, recorded_files
-from heldout.evaluate._remote import EngineAsker, LocalModelSpec
 from heldout.evaluate.opening import OpenedBenchmark, open_benchmarks
 from heldout.evaluate.result import (
     FOLDER,

@@ -26,12 +26,13 @@ if TYPE_CHECKING:
         Rung,
         evidence_of,
         join_leaks,
+        leak_batches,
         leaks,
         leaks_of,
         undecided_because,
     )
     from heldout.evidence.text_kinds import KINDS, QUESTION_OTHER_IMAGE, count_kinds, text_kinds
-    from heldout.overlap.relations import (
+    from heldout.overlap import (
         BY_DIGEST,
         CHANGED,
         COPIES,
@@ -79,6 +80,7 @@ __all__ = [
     "join_leaks",
     "keep_leak_labels",
     "kept_leak_labels",
+    "leak_batches",
     "leaks",
     "leaks_of",
     "read_leak_labels",

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -26,21 +25,25 @@ from heldout.overlap import (
     EDITED,
     NO_PICTURE,
     PARAPHRASE,
+    PLACE,
+    ROWS,
     SAME_CAPTION,
     SAME_ITEM,
     SAME_QUESTION,
     UNCOMPARED,
     Bounds,
+    CondensedMatches,
     Modality,
     Relation,
+    condensed_matches,
     item_words,
     label_beside,
+    match_batches,
     not_agreed,
-    read_matches,
     read_text_matches,
     recognised,
 )
-from heldout.store import Run, empty_table, log_path
+from heldout.store import Run, empty_table
 
 # Rungs: how much a match, or the strongest match of an item, proves.
 
@@ -120,10 +123,12 @@ _WORDS = {
 
 @dataclass(frozen=True)
 class Leak:
-    """One match of one item. ``row`` is the run's, with its evidence."""
+    """One match of one item. ``row`` is the run's, with its evidence; it stands for so many ``matches`` that differ
+    in nothing but the corpus item and the similarity (0: another leak of the item counts them)."""
 
     rung: Rung
     row: Mapping[str, Any]
+    matches: int = 1
 
     @property
     def gravity(self) -> tuple[bool, bool, int]:
@@ -146,6 +151,11 @@ class Leak:
 @dataclass
 class ItemLeaks:
     leaks: list[Leak] = field(default_factory=list)
+
+    @property
+    def matches(self) -> int:
+        """How many matches they are."""
+        return sum(leak.matches for leak in self.leaks)
 
     @property
     def gravest(self) -> Leak:
@@ -178,12 +188,12 @@ class ItemLeaks:
 
 def leaks_of(run: Run, bounds: Bounds | None = None) -> dict[str, ItemLeaks]:
     """Every item with a match that may be a reason to leave it out, by its id. A shared source is not such a
-    reason.
+    reason. Matches that differ in nothing but the corpus item and the similarity are a few leaks: ``Leak.matches``.
 
     ``bounds``: degrees of the search's encoder, in place of those the run was made with. They also grade
     pairs that nobody can verify because the corpus holds embeddings alone, as the published study does.
     """
-    items = _matched(read_matches(run, bounds), _texts(run), bounds)
+    items = _matched(condensed_matches(run, bounds).table, _texts(run), bounds)
     words: dict[str, tuple[str, str]] | None = None
     for identifier, item in items.items():
         item.leaks = [
@@ -196,7 +206,8 @@ def leaks_of(run: Run, bounds: Bounds | None = None) -> dict[str, ItemLeaks]:
             if leak.rung is Rung.LOOK_ALIKE:
                 words = item_words(run) if words is None else words
                 beside = label_beside(leak.row, words.get(identifier, ("", "")))
-                item.leaks[place] = Leak(leak.rung, {**leak.row, "label_relation": beside})
+                row = {**leak.row, "label_relation": beside}
+                item.leaks[place] = Leak(leak.rung, row, leak.matches)
     return {identifier: item for identifier, item in items.items() if item.leaks}
 
 
@@ -215,36 +226,20 @@ def leaks(run: Run) -> pl.DataFrame:
 
     Claims, verdict and page all ask for it: the last run's is kept until a file it is made of changes.
     """
-    state = [run.path.resolve(), *map(_version, _files(run))]
+    scanned = run.table_path("matches").exists()
+    matches = condensed_matches(run) if scanned else CondensedMatches.of([])
     kept = _kept.get("leaks")
-    if kept is None or kept[0] != state:
-        scanned = run.table_path("matches").exists()
-        matches = read_matches(run) if scanned else pl.DataFrame(empty_table("matches"))
-        kept = _kept["leaks"] = state, join_leaks(matches, _texts(run))
+    if kept is None or kept[0] is not matches:
+        kept = _kept["leaks"] = matches, join_leaks(matches, _texts(run))
     return kept[1]
 
 
-_kept: dict[str, tuple[list[Any], pl.DataFrame]] = {}
+_kept: dict[str, tuple[CondensedMatches, pl.DataFrame]] = {}
 
 
-def _files(run: Run) -> list[Path]:
-    """What ``leaks`` is made of."""
-    names = ("matches", "text_matches", "text_queries", "items")
-    return [*map(run.table_path, names), log_path(run.path)]
-
-
-def _version(path: Path) -> tuple[int, int, int] | None:
-    """Changes whenever a file is written; None if there is none."""
-    try:
-        facts = path.stat()
-    except FileNotFoundError:
-        return None
-    return facts.st_ino, facts.st_size, facts.st_mtime_ns
-
-
-def join_leaks(matches: pl.DataFrame, texts: pl.DataFrame) -> pl.DataFrame:
+def join_leaks(condensed: CondensedMatches, texts: pl.DataFrame) -> pl.DataFrame:
     """``leaks`` from the tables matches and text_matches, as people judged them."""
-    keys = ["benchmark_id", "corpus"]
+    keys, matches = ["benchmark_id", "corpus"], condensed.table
     highest = _highest(matches, texts)
     words = texts.filter(pl.col("method") != _SOURCE)
     asked = words.filter(pl.col("relation").is_in(_QUESTIONS)).select(*keys, "corpus_id").unique()
@@ -266,9 +261,9 @@ def join_leaks(matches: pl.DataFrame, texts: pl.DataFrame) -> pl.DataFrame:
         .agg(
             question.any().alias("asked"),
             _label(pl.col("label_relation")).alias("label_relation"),
-            pl.col("corpus_id").n_unique().alias("image_hits"),
             shown_by.alias("shown_by"),
         )
+        .join(condensed.copies, on=keys, how="left")
     )
     evident = words.filter(pl.col("degree") != "none")
     frame = evident.group_by(keys).agg(
@@ -311,16 +306,25 @@ def join_leaks(matches: pl.DataFrame, texts: pl.DataFrame) -> pl.DataFrame:
 
 def _highest(matches: pl.DataFrame, texts: pl.DataFrame) -> pl.DataFrame:
     """(benchmark_id, corpus, rung, corpus_id): the highest rung; of equals the first by id."""
-    best: dict[tuple[str, str], tuple[Rung, str]] = {}
-    for identifier, item in _matched(matches, texts).items():
-        for leak in item.leaks:
-            corpus, corpus_id = leak.corpus_item
-            known = best.get((identifier, corpus))
-            if known is None or (-leak.rung, corpus_id) < (-known[0], known[1]):
-                best[identifier, corpus] = leak.rung, corpus_id
-    rows = [(*place, rung.value, corpus_id) for place, (rung, corpus_id) in best.items()]
-    columns = ("benchmark_id", "corpus", "rung", "corpus_id")
-    return pl.DataFrame(rows, schema=dict.fromkeys(columns, pl.String), orient="row")
+    columns = ["benchmark_id", "corpus", "rung", "corpus_id"]
+    pairs = texts.select("benchmark_id", "corpus", "corpus_id").unique()
+    beside = matches.join(pairs, on=pairs.columns, how="semi", maintain_order="left")
+    words = [
+        (identifier, leak.corpus_item[0], leak.rung.value, leak.corpus_item[1])
+        for identifier, leak in _word_leaks(_matched(beside, texts.clear()), texts)
+    ]
+    schema = dict.fromkeys(columns, pl.String)
+    heights = {rung.value: rung.height for rung in Rung}
+    return (
+        pl.concat(
+            [
+                _with_rungs(matches).select(columns),
+                pl.DataFrame(words, schema=schema, orient="row"),
+            ]
+        )
+        .sort(pl.col("rung").replace_strict(heights, return_dtype=pl.Int64) * -1, "corpus_id")
+        .unique(["benchmark_id", "corpus"], keep="first", maintain_order=True)
+    )
 
 
 def _texts(run: Run) -> pl.DataFrame:
@@ -333,21 +337,79 @@ def _matched(
 ) -> dict[str, ItemLeaks]:
     """Every match that stands on a rung, by item."""
     items: dict[str, ItemLeaks] = defaultdict(ItemLeaks)
-    for row in matches.to_dicts():
-        rung = _picture_rung(row)
+    for row in _with_rungs(matches).drop(PLACE, "waits").iter_rows(named=True):
+        rung: Rung | None = Rung(row.pop("rung"))
+        count = row.pop(ROWS)
         if rung is Rung.UNDECIDED and bounds is not None and _without_picture(row):
             rung = Rung.LOOK_ALIKE if row["degree"] in _GRADED else None
         if rung is not None:
-            items[row["benchmark_id"]].leaks.append(Leak(rung, row))
-    for row in texts.to_dicts():
-        item = items[row["benchmark_id"]]
-        together = _with_image(row, item)
+            items[row["benchmark_id"]].leaks.append(Leak(rung, row, count))
+    for identifier, leak in _word_leaks(items, texts):
+        items[identifier].leaks.append(leak)
+    return items
+
+
+def _word_leaks(items: dict[str, ItemLeaks], texts: pl.DataFrame) -> Iterator[tuple[str, Leak]]:
+    """The text matches that stand on a rung, by themselves or together with a picture of ``items``."""
+    for row in texts.iter_rows(named=True):
+        identifier = row["benchmark_id"]
+        together = _with_image(row, items[identifier])
         if together is not None:
-            item.leaks.append(together)
+            yield identifier, together
         elif (rung := _words_rung(row)) is not None:
             seen = {"modality": Modality.TEXT_ONLY, "label_relation": row["answer_relation"]}
-            item.leaks.append(Leak(rung, {**row, **seen}))
-    return items
+            yield identifier, Leak(rung, {**row, **seen})
+
+
+#: columns of ``leak_batches``
+_LISTED = [
+    *(
+        "benchmark_id",
+        "corpus",
+        "corpus_id",
+        "method",
+        "similarity",
+        "relation",
+        "modality",
+        "evidence",
+    ),
+    *("rung", "reason"),
+]
+
+
+def leak_batches(run: Run) -> Iterator[pl.DataFrame]:
+    """Every match that ``leaks_of`` speaks of, with its ``rung`` and ``reason``, in pieces: pictures in the order of
+    their table, then words."""
+    for frame in match_batches(run):
+        ranked = _with_rungs(frame)
+        graded = (pl.col("rung") != Rung.LOOK_ALIKE) | pl.col("degree").is_in(_GRADED)
+        plain = pl.col("rung").replace_strict(_REASONS, default=None, return_dtype=pl.String)
+        waits = (pl.col("rung") == Rung.UNDECIDED) & (pl.col("waits") != "")
+        reason = pl.when(waits).then(pl.col("waits")).otherwise(plain)
+        yield ranked.filter(graded).with_columns(reason.alias("reason")).select(_LISTED)
+    texts = _texts(run)
+    if texts.is_empty():
+        return
+    items = _matched(condensed_matches(run).table, texts.clear())
+    rows = [
+        {**leak.row, "rung": leak.rung.value, "reason": leak.reason}
+        for _, leak in _word_leaks(items, texts)
+        if leak.rung is not Rung.SOURCE_OVERLAP
+    ]
+    schema = dict.fromkeys(_LISTED, pl.String) | {"similarity": pl.Float64}
+    yield pl.DataFrame(
+        [{name: row[name] for name in _LISTED} for row in rows], schema=schema, orient="row"
+    )
+
+
+def _waiting(frame: pl.DataFrame) -> pl.Series:
+    """What another rater has to settle of each row, see ``not_agreed``."""
+    judged = frame["evidence"].str.contains('"people":', literal=True)
+    if not judged.any():
+        return pl.Series("waits", [""], pl.String).new_from_index(0, len(frame))
+    rows = zip(judged, frame.select("relation", "evidence").iter_rows(named=True), strict=True)
+    waits = [_not_agreed(row) if people else "" for people, row in rows]
+    return pl.Series("waits", waits, pl.String)
 
 
 def _with_image(row: Mapping[str, Any], item: ItemLeaks) -> Leak | None:
@@ -364,13 +426,22 @@ def _with_image(row: Mapping[str, Any], item: ItemLeaks) -> Leak | None:
     return None
 
 
-def _picture_rung(row: Mapping[str, Any]) -> Rung | None:
-    if row["relation"] in COPIES:
-        return Rung.FULL if row["modality"] == Modality.FULL else Rung.COPY
-    if row["relation"] == Relation.UNDECIDED or _not_agreed(row) == DISMISSED_ALONE:
-        return Rung.UNDECIDED
-    alike = row["relation"] == Relation.LOOK_ALIKE or row["degree"] in _GRADED
-    return Rung.LOOK_ALIKE if alike else None
+def _with_rungs(matches: pl.DataFrame) -> pl.DataFrame:
+    """The matches of pictures that stand on a rung, with ``rung``, and ``waits``: what a rater has to settle."""
+    relation, copies = pl.col("relation"), pl.col("relation").is_in(COPIES)
+    doubted = (relation == Relation.UNDECIDED) | (pl.col("waits") == DISMISSED_ALONE)
+    rung = (
+        pl.when(copies & (pl.col("modality") == Modality.FULL))
+        .then(pl.lit(Rung.FULL.value))
+        .when(copies)
+        .then(pl.lit(Rung.COPY.value))
+        .when(doubted)
+        .then(pl.lit(Rung.UNDECIDED.value))
+        .when((relation == Relation.LOOK_ALIKE) | pl.col("degree").is_in(_GRADED))
+        .then(pl.lit(Rung.LOOK_ALIKE.value))
+    )
+    ranked = matches.with_columns(_waiting(matches)).with_columns(rung.alias("rung"))
+    return ranked.filter(pl.col("rung").is_not_null())
 
 
 def _words_rung(row: Mapping[str, Any]) -> Rung | None:
@@ -420,8 +491,7 @@ def undecided_because(row: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _similarity(row: Mapping[str, Any]) -> float:
-    value = row.get("similarity")
-    return float(value) if value is not None else 0.0
+    return float(row.get("similarity") or 0.0)
 
 
 def _label(relation: pl.Expr) -> pl.Expr:

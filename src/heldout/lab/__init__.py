@@ -12,19 +12,21 @@ if TYPE_CHECKING:
         write_confound,
     )
     from heldout.lab.demo.data import BENCHMARK as DEMO_BENCHMARK
+    from heldout.lab.demo.data import (
+        CONTAMINATED,
+        OUTSIDERS,
+        DemoModels,
+        DemoSize,
+        audit_text,
+        models_for,
+        shipped_models,
+        write_demo,
+    )
     from heldout.lab.demo.data import FILE as DEMO_FILE
     from heldout.lab.demo.data import NAME as DEMO_NAME
     from heldout.lab.demo.data import TABLE as DEMO_TABLE
     from heldout.lab.demo.data import TRUTH as DEMO_TRUTH
     from heldout.lab.demo.data import WHO as DEMO_WHO
-    from heldout.lab.demo.data import DemoSize, audit_text, write_demo
-    from heldout.lab.demo.models import (
-        CONTAMINATED,
-        OUTSIDERS,
-        DemoModels,
-        models_for,
-        shipped_models,
-    )
     from heldout.lab.leaks.board import leak_board, run_leaks
     from heldout.lab.leaks.page import summary, write_leaks, write_sheets
     from heldout.lab.models.grid import (
@@ -62,9 +64,16 @@ if TYPE_CHECKING:
         save_model,
     )
     from heldout.lab.models.worlds import RELEASED, TRAINING, WORLDS
+    from heldout.lab.power._answers import requirements
     from heldout.lab.power.board import standings, with_truth
-    from heldout.lab.power.conform import Conformance, conform, conform_all, find_package
-    from heldout.lab.power.conformance import null_calibration, power_by_dose
+    from heldout.lab.power.conform import (
+        Conformance,
+        conform,
+        conform_all,
+        find_package,
+        null_calibration,
+        power_by_dose,
+    )
     from heldout.lab.power.leaderboard import (
         DetectorResults,
         read_results,
@@ -75,7 +84,6 @@ if TYPE_CHECKING:
     from heldout.lab.power.page import write_power
     from heldout.lab.power.planted_answers import planted_answers
     from heldout.lab.power.planted_scores import planted_scores
-    from heldout.lab.power.requirements import requirements
     from heldout.lab.power.run import run_power
     from heldout.lab.settings import (
         ConformSettings,
@@ -88,7 +96,7 @@ if TYPE_CHECKING:
     )
     from heldout.lab.transforms.cascade import PairJudge, judge_by_registration
     from heldout.lab.transforms.degrees import degrees_page, measure_degrees
-    from heldout.lab.transforms.page import study_csv, study_page, write_studies
+    from heldout.lab.transforms.page import run_transforms, study_csv, study_page, write_studies
     from heldout.lab.transforms.queries import Collection, collect
     from heldout.lab.transforms.result import (
         TransformRates,
@@ -96,7 +104,6 @@ if TYPE_CHECKING:
         keep_robustness,
         refuse_another_encoder,
     )
-    from heldout.lab.transforms.run import run_transforms
     from heldout.lab.transforms.study import SEED_DEGREES, study_transforms
     from heldout.lab.transforms.transform import TRANSFORMS, Transform
 

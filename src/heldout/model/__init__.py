@@ -17,19 +17,21 @@ if TYPE_CHECKING:
         open_chat,
         read_twins,
     )
+    from heldout.model.asking.forms import (
+        BOUND,
+        MOST_OPTIONS,
+        STAGE,
+        Question,
+        item_random,
+        original,
+        picture_digest,
+    )
     from heldout.model.asking.prompts import (
         Journal,
         ReplySet,
         ask_prompts,
         prompt_key,
         write_paraphrases,
-    )
-    from heldout.model.asking.question import (
-        MOST_OPTIONS,
-        STAGE,
-        Question,
-        original,
-        picture_digest,
     )
     from heldout.model.asking.recorded import (
         RecordedAnswers,
@@ -49,26 +51,22 @@ if TYPE_CHECKING:
         write,
     )
     from heldout.model.asking.summary import (
+        TWIN_SETS,
         Accuracy,
         OwnGrades,
         ReplyOutcome,
         Summary,
         Unread,
         compare_grades,
+        note_twins,
         own_grades_of,
         recorded_remarks,
         summarise,
+        twin_origin,
+        unchanged_twins,
         unread_of,
     )
-    from heldout.model.asking.twins import TWIN_SETS, note_twins, twin_origin, unchanged_twins
-    from heldout.model.asking.variants import (
-        BOUND,
-        Variant,
-        expand,
-        is_twin,
-        item_random,
-        parse_variants,
-    )
+    from heldout.model.asking.variants import Variant, expand, is_twin, parse_variants
     from heldout.model.endpoint.capabilities import Capabilities, as_json, probe
     from heldout.model.endpoint.chat import FAILED, ChatEndpoint
     from heldout.model.endpoint.connection import (

@@ -381,7 +381,7 @@ def _pairs(value: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _logged_sample(path: Path, row: FileRow, wanted: Collection[str]) -> dict[str, Any]:
-    """A line of lmms-eval's --log_samples; ``resps`` is [["…"]], ["…"] or "…", by its version, and left out
+    """A logged sample of lmms-eval; ``resps`` is [["…"]], ["…"] or "…", by its version, and left out
     where it equals ``filtered_resps``. Newer ones leave out ``doc``, too; ``input`` is the prompt.
 
     The document's own answer is left out: benchmarks write it in their own ways, as an index or with

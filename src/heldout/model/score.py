@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +13,7 @@ import polars as pl
 
 from heldout.benchmark import Benchmark, open_verb_run, prepare_run, read_benchmark
 from heldout.engine import progress
-from heldout.errors import InputError
+from heldout.errors import InputError, html_table
 from heldout.model.endpoint.endpoint import Endpoint, check_parity
 from heldout.model.item_scores import score_items, score_options
 from heldout.model.order import plan_order_joint, score_order_joint, score_order_neighbour
@@ -186,14 +185,17 @@ class ScoreResult:
         return f"<Scores of {scored}, run {self.run.path}>"
 
     def _repr_html_(self) -> str:
-        rows = "".join(
-            f"<tr><td>{html.escape(scoring.model)}</td><td>{scoring.rows.get('scores', 0):,}</td>"
-            f"<td>{scoring.dropped:,}</td>"
-            f"<td>{html.escape(', '.join(c.name for c in scoring.checks if c.failed)) or '–'}</td></tr>"
+        rows = (
+            (
+                scoring.model,
+                scoring.rows.get("scores", 0),
+                scoring.dropped,
+                ", ".join(check.name for check in scoring.checks if check.failed) or "–",
+            )
             for scoring in self.models
         )
-        header = "<tr><th>model</th><th>scored</th><th>dropped</th><th>failed checks</th></tr>"
-        return f"<table>{header}{rows}</table><p>run: {html.escape(str(self.run.path))}</p>"
+        names = ("model", "scored", "dropped", "failed checks")
+        return html_table(names, rows, f"run: {self.run.path}")
 
 
 def score(

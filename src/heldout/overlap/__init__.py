@@ -5,6 +5,18 @@ from typing import TYPE_CHECKING
 from heldout.lazy import load_on_first_use
 
 if TYPE_CHECKING:
+    from heldout.overlap.condensed import (
+        PLACE,
+        ROWS,
+        CondensedMatches,
+        condensed_matches,
+        evidence_field,
+        match_batches,
+        pair_hash,
+        read_matches,
+        read_text_matches,
+        script,
+    )
     from heldout.overlap.images.embed import open_matrix, read_identity
     from heldout.overlap.images.embedding_rows import (
         benchmark_pictures,
@@ -34,8 +46,6 @@ if TYPE_CHECKING:
         label_beside,
         match_subject,
         not_agreed,
-        read_matches,
-        read_text_matches,
         recognised,
         text_pairs,
         text_subject,
@@ -51,13 +61,17 @@ if TYPE_CHECKING:
     from heldout.overlap.nearness.measure import COPIES_SEEN, LIGHT_COPY, CalibrationPlan, calibrate
     from heldout.overlap.nearness.nearest import ControlSet, Domain
     from heldout.overlap.nearness.threshold import ALPHAS, Threshold, degrees_of, flag_p
-    from heldout.overlap.part import Part
     from heldout.overlap.relations import (
         BY_DIGEST,
+        CHANGED,
         COPIES,
         GRAVEST,
+        IN_PART,
         POSSIBLE_COPIES,
+        RECOLOURED,
         SUREST,
+        TOO_PLAIN,
+        TOO_SMALL,
         Modality,
         Relation,
     )
@@ -68,6 +82,7 @@ if TYPE_CHECKING:
         Bounds,
         JudgeEndpoint,
         OverlapSettings,
+        Part,
         parse_bounds,
     )
     from heldout.overlap.texts.edits import EDITED, RENUMBERED, SAME, compare_wording
@@ -102,6 +117,7 @@ __all__ = [
     "ANOTHER",
     "BESIDE",
     "BY_DIGEST",
+    "CHANGED",
     "CONTAINED",
     "COPIES",
     "COPIES_SEEN",
@@ -110,6 +126,7 @@ __all__ = [
     "DISMISSED_ALONE",
     "EDITED",
     "GRAVEST",
+    "IN_PART",
     "JUDGED_DIFFERENT",
     "KINDS",
     "LIGHT_COPY",
@@ -120,11 +137,14 @@ __all__ = [
     "PARAPHRASE",
     "PDQ",
     "PHASH",
+    "PLACE",
     "POSSIBLE_COPIES",
     "RADII",
     "RAISED_ALONE",
+    "RECOLOURED",
     "RELATIONS",
     "RENUMBERED",
+    "ROWS",
     "SAME",
     "SAME_CAPTION",
     "SAME_ITEM",
@@ -132,10 +152,13 @@ __all__ = [
     "SUREST",
     "TEMPLATE",
     "TEXT_RELATIONS",
+    "TOO_PLAIN",
+    "TOO_SMALL",
     "UNCOMPARED",
     "Bounds",
     "Calibration",
     "CalibrationPlan",
+    "CondensedMatches",
     "ControlRun",
     "ControlSet",
     "CorpusScan",
@@ -165,8 +188,10 @@ __all__ = [
     "can_register",
     "cheap_features",
     "compare_wording",
+    "condensed_matches",
     "degrees_of",
     "embed_corpus",
+    "evidence_field",
     "flag_p",
     "forget_texts",
     "is_compiled",
@@ -176,11 +201,13 @@ __all__ = [
     "leakage_matrix",
     "loose",
     "mask",
+    "match_batches",
     "match_subject",
     "not_agreed",
     "open_encoder",
     "open_matrix",
     "open_text_encoder",
+    "pair_hash",
     "parse_bounds",
     "parts",
     "phash",
@@ -195,6 +222,7 @@ __all__ = [
     "scan_part",
     "scan_text_part",
     "scan_texts",
+    "script",
     "text_pairs",
     "text_rows",
     "text_subject",

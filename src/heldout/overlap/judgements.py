@@ -37,7 +37,7 @@ from heldout.overlap.texts.relation import (
     degree_of,
     settle_pictures,
 )
-from heldout.store import MATCH, SCHEMAS, TEXT, Judgement, Run, current
+from heldout.store import MATCH, SCHEMAS, TEXT, Judgement, Run
 
 # Degrees that a user sets: what the encoder of a search calls hard and soft, in place of the table's.
 #
@@ -123,24 +123,6 @@ def judged_matches(
     return pl.DataFrame(rows, schema=matches.schema)
 
 
-def read_matches(run: Run, bounds: Bounds | None = None) -> pl.DataFrame:
-    """The table matches of ``run`` as its people judged it, so far as they did.
-
-    ``bounds``: degrees of the search's own encoder, in place of those it was run with.
-    """
-    matches = run.frame("matches")
-    if bounds is not None:
-        matches = regraded(matches, bounds, searched_with(run))
-    judgements = current(run.path, MATCH).values()
-    if judgements:
-        matches = judged_matches(matches, judgements, run.frame("items"))
-    in_folders = pl.col("relation").is_in(COPIES) & pl.col("corpus_id").str.contains(
-        "/", literal=True
-    )
-    unlabelled = not matches.filter(in_folders & (pl.col("label_relation") == "unknown")).is_empty()
-    return labelled_by_folder(matches, run.frame("items")) if unlabelled else matches
-
-
 # Class folders: ``cat/1.jpg`` says what the picture shows, in a corpus as in a benchmark.
 
 
@@ -149,43 +131,64 @@ _CLASSED = (
 )
 
 
-def labelled_by_folder(matches: pl.DataFrame, items: pl.DataFrame) -> pl.DataFrame:
-    """``matches`` in which copies of pictures without a question know the label of their folder.
+class FolderLabels:
+    """Labels that copies of pictures without a question have by their folder.
 
     A benchmark of class folders has labels for answers; a corpus of folders names none, but where its
-    folders are called like these labels, they are its labels: the same, or a label conflict.
+    folders are called like these labels, they are its labels: the same, or a label conflict. Which folder names
+    the class is known once all matches were looked at.
     """
-    labels = {
-        name: label for name, (question, label) in _words(items).items() if label and not question
-    }
-    copies = matches.filter(
-        pl.col("relation").is_in(COPIES)
-        & (pl.col("label_relation") == "unknown")
-        & pl.col("benchmark_id").is_in(list(labels))
-        & pl.col("corpus_id").str.contains("/", literal=True)
-    )
-    depths = {
-        str(corpus): depth
-        for (corpus,), rows in copies.group_by("corpus")
-        if (depth := _class_depth(rows["corpus_id"].to_list(), set(labels.values()))) is not None
-    }
-    if not depths:
-        return matches
-    rows = [_with_label(row, labels, depths) for row in matches.iter_rows(named=True)]
-    return pl.DataFrame(rows, schema=matches.schema)
 
+    def __init__(self, labels: Mapping[str, str]) -> None:
+        self.labels = labels
+        self._hits: dict[str, Counter[int]] = defaultdict(Counter)  # by corpus, then depth
+        self._copies: Counter[str] = Counter()
 
-def _class_depth(ids: Sequence[str], labels: Collection[str]) -> int | None:
-    """At which folder below the corpus its classes stand; None where no folder is called like a label."""
-    hits: Counter[int] = Counter()
-    for name in ids:
-        hits.update(
-            depth for depth, folder in enumerate(name.split("/")[:-1]) if normal(folder) in labels
+    @classmethod
+    def of(cls, items: pl.DataFrame | None) -> FolderLabels:
+        words = _words(items).items()
+        return cls({name: label for name, (question, label) in words if label and not question})
+
+    def __bool__(self) -> bool:
+        return bool(self.labels)
+
+    def look(self, matches: pl.DataFrame) -> None:
+        classes = set(self.labels.values())
+        for corpus, name in (
+            matches.filter(self._unlabelled()).select("corpus", "corpus_id").iter_rows()
+        ):
+            self._copies[corpus] += 1
+            self._hits[corpus].update(
+                depth
+                for depth, folder in enumerate(name.split("/")[:-1])
+                if normal(folder) in classes
+            )
+
+    def give(self, matches: pl.DataFrame) -> pl.DataFrame:
+        """``matches`` with the labels of their folders."""
+        depths = self._depths()
+        if not depths or matches.filter(self._unlabelled()).is_empty():
+            return matches
+        rows = [_with_label(row, self.labels, depths) for row in matches.iter_rows(named=True)]
+        return pl.DataFrame(rows, schema=matches.schema)
+
+    def _unlabelled(self) -> pl.Expr:
+        return (
+            pl.col("relation").is_in(COPIES)
+            & (pl.col("label_relation") == "unknown")
+            & pl.col("benchmark_id").is_in(list(self.labels))
+            & pl.col("corpus_id").str.contains("/", literal=True)
         )
-    if not hits:
-        return None
-    depth, count = min(hits.items(), key=lambda entry: (-entry[1], entry[0]))
-    return depth if count >= _CLASSED * len(ids) else None
+
+    def _depths(self) -> dict[str, int]:
+        """By corpus, at which folder below it its classes stand; none where no folder is called like a label."""
+        depths = {}
+        for corpus, hits in self._hits.items():
+            if hits:
+                depth, count = min(hits.items(), key=lambda entry: (-entry[1], entry[0]))
+                if count >= _CLASSED * self._copies[corpus]:
+                    depths[corpus] = depth
+        return depths
 
 
 def _with_label(
@@ -370,16 +373,6 @@ def text_subject(item: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> 
         [rows[0]["corpus"], rows[0]["corpus_id"]] if cut else [],
     ]
     return hashlib.sha256(json.dumps(content, ensure_ascii=False).encode()).hexdigest()[:32]
-
-
-def read_text_matches(run: Run) -> pl.DataFrame:
-    """The table text_matches of ``run`` as its people judged it, so far as they did."""
-    matches = run.frame("text_matches")
-    judgements = current(run.path, TEXT).values()
-    if not judgements or matches.is_empty():
-        return matches
-    images, items = read_matches(run), run.frame("items")
-    return judged_texts(matches, judgements, items, images, run.frame("text_queries"))
 
 
 def judged_texts(

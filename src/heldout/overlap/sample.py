@@ -117,14 +117,14 @@ def _count(corpus: Corpus, shard: Shard) -> tuple[int, Callable[[Shard], list[in
     count = sum(1 for _ in read_items(corpus, shard))
 
     def sizes(piece: Shard) -> list[int]:
-        found = []
+        lengths = []
         for item in read_items(corpus, piece):
             if isinstance(item, CorpusItem) and item.image is not None:
                 try:
-                    found.append(len(item.image.read()))
+                    lengths.append(len(item.image.read()))
                 except ImageError:
                     continue
-        return found
+        return lengths
 
     return count, sizes
 

@@ -28,7 +28,7 @@ _SECRET_NAMES = re.compile(
 
 
 @dataclass(frozen=True)
-class Secret:
+class Credentials:
     """The credentials of one address and of those below it; "…*" stands for all that begin like that."""
 
     address: str
@@ -47,12 +47,12 @@ class Access:
 
     cache: str | None = None
     cache_bytes: int = 0
-    secrets: tuple[Secret, ...] = ()
+    secrets: tuple[Credentials, ...] = ()
 
-    def secret(self, address: str) -> Secret:
+    def secret(self, address: str) -> Credentials:
         """The credentials that the user gave for an address; empty ones if none."""
         fitting = [secret for secret in self.secrets if secret.fits(address)]
-        return max(fitting, key=lambda secret: len(secret.address), default=Secret(""))
+        return max(fitting, key=lambda secret: len(secret.address), default=Credentials(""))
 
 
 def access() -> Access:
@@ -64,7 +64,7 @@ def _read(text: str) -> Access:
     if not text:
         return Access()
     record = json.loads(text)
-    secrets = tuple(Secret(**secret) for secret in record.pop("secrets"))
+    secrets = tuple(Credentials(**secret) for secret in record.pop("secrets"))
     return Access(**record, secrets=secrets)
 
 
@@ -108,7 +108,7 @@ def without_secrets(location: str) -> str:
     clean = f"{scheme}://{host}{path}".rstrip("/")
     if login or parts.query:
         known = access()
-        secret = Secret(_PATTERN.sub("*", clean, count=1), login, parts.query)
+        secret = Credentials(_PATTERN.sub("*", clean, count=1), login, parts.query)
         others = tuple(other for other in known.secrets if other.address != secret.address)
         _write(Access(known.cache, known.cache_bytes, (*others, secret)))
     return clean

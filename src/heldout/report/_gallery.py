@@ -6,7 +6,7 @@ import base64
 import gzip
 import io
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,9 +17,9 @@ from PIL import Image
 
 from heldout.engine import progress
 from heldout.evidence import COPIES, GRAVEST, SUREST, Modality, Relation
-from heldout.overlap import read_matches
+from heldout.overlap import evidence_field, match_batches, pair_hash
 from heldout.report._reproduce import templates
-from heldout.store import Run
+from heldout.store import Partitions, Run
 
 CONFLICT = "label conflict"  # a copy with another answer or under another class
 LEAKED = {
@@ -33,34 +33,102 @@ _LONGEST = 400  # characters of a text in one card
 
 
 MOST = 20_000  # pairs on a page: more of them no browser opens, and nobody looks at
+_WAITING = 1 << 17  # matches of these pairs
 
 
 def gravest_pairs(run: Run) -> tuple[list[dict[str, Any]], int]:
     """The MOST gravest pairs of pictures that are not unrelated, with the questions asked of them, and how
     many pairs there are."""
-    matches = read_matches(run)
-    matches = matches.filter(pl.col("relation") != Relation.UNRELATED)
-    if matches.is_empty():
+    places, every = _gravest(run)
+    if places.is_empty():
         return [], 0
+    rows, corpus_items = _rows_of(run, places)
     # One pair of pictures can carry many questions on either side: they are grouped under the worst leak.
-    picture = pl.col("evidence").str.json_path_match("$.benchmark_pixels").alias("picture")
-    theirs = pl.col("evidence").str.json_path_match("$.corpus_image").fill_null(pl.col("corpus_id"))
+    grouped = rows.group_by("place", maintain_order=True).agg(pl.all()).sort("place")
+    items = _items(run, set(rows["benchmark_id"]))
+    pairs = [
+        _pair(group, items, count)
+        for group, count in zip(grouped.iter_rows(named=True), corpus_items, strict=True)
+    ]
+    return pairs, every
+
+
+def _with_pairs(run: Run) -> Iterator[pl.DataFrame]:
+    """The matches that are not unrelated, with the ``pair`` of pictures that each is about, and its ``severity``."""
     severity = pl.col("modality").replace_strict(GRAVEST, return_dtype=pl.Int32)
     sureness = pl.col("relation").replace_strict(SUREST, return_dtype=pl.Int32)
-    grouped = (
-        matches.with_columns(
-            picture, theirs.alias("theirs"), (len(GRAVEST) * sureness + severity).alias("severity")
+    theirs = evidence_field("corpus_image").fill_null(pl.col("corpus_id"))
+    for frame in match_batches(run):
+        yield (
+            frame.filter(pl.col("relation") != Relation.UNRELATED)
+            .with_columns(
+                evidence_field("benchmark_pixels").fill_null("").alias("picture"),
+                theirs.alias("theirs"),
+                (len(GRAVEST) * sureness + severity).alias("severity"),
+            )
+            .with_columns(pair_hash("picture", "corpus", "theirs").alias("pair"))
         )
-        .group_by("picture", "corpus", "theirs", maintain_order=True)
-        .agg(pl.all().sort_by("severity", maintain_order=True))
-        .sort(pl.col("severity").list.first(), maintain_order=True)
-    )
-    shown = grouped.head(MOST)
-    items = _items(run, set(shown["benchmark_id"].explode().to_list()))
-    return [_pair(group, items) for group in shown.iter_rows(named=True)], len(grouped)
 
 
-def _pair(group: dict[str, Any], items: dict[str, dict[str, Any]]) -> dict[str, Any]:
+def _gravest(run: Run) -> tuple[pl.DataFrame, int]:
+    """(pair, place) of the MOST gravest pairs, the worst first, then in the order of the table; and how many
+    pairs there are."""
+    kinds = {"pair": np.uint64, "severity": np.int64, "first": np.int64}
+    best = np.empty(0, list(kinds.items()))
+    every = start = 0
+    with Partitions(kinds, by="pair") as partitions:
+        for frame in _with_pairs(run):
+            rows = frame.with_row_index("first", start).group_by("pair", maintain_order=True)
+            worst = rows.agg(pl.col("severity").min(), pl.col("first").first())
+            partitions.add(**{name: worst[name].to_numpy() for name in kinds})
+            start += len(frame)
+        for part in partitions:
+            order = np.argsort(part["pair"], kind="stable")
+            pairs, starts = np.unique(part["pair"][order], return_index=True)
+            records = np.empty(len(pairs), best.dtype)
+            records["pair"] = pairs
+            records["first"] = part["first"][order][starts]
+            records["severity"] = np.minimum.reduceat(part["severity"][order], starts)
+            every += len(pairs)
+            both = np.concatenate([best, records])
+            best = both[np.lexsort((both["first"], both["severity"]))[:MOST]]
+    places = pl.DataFrame({"pair": best["pair"].copy(), "place": np.arange(len(best))})
+    return places, every
+
+
+def _rows_of(run: Run, places: pl.DataFrame) -> tuple[pl.DataFrame, list[int]]:
+    """One match per pair of ``places``, item, modality and label, the worst first; and of every pair, in how
+    many corpus items it stands."""
+    once = ["place", "benchmark_id", "modality", "label_relation"]
+    waiting: list[pl.DataFrame] = []
+    length = 0
+    counts = np.zeros(len(places), np.int64)
+
+    def distinct() -> pl.DataFrame:
+        rows = pl.concat(waiting).sort("severity", maintain_order=True)
+        return rows.unique(once, keep="first", maintain_order=True)
+
+    with Partitions({"item": np.uint64, "place": np.int64}, by="item") as partitions:
+        for frame in _with_pairs(run):
+            rows = frame.join(places, on="pair", how="inner", maintain_order="left")
+            names = rows.select(pair_hash("pair", "corpus_id").alias("item"), "place").unique(
+                "item"
+            )
+            partitions.add(item=names["item"].to_numpy(), place=names["place"].to_numpy())
+            waiting.append(pl.DataFrame(rows.to_arrow()))  # without the texts of other rows
+            length += len(rows)
+            if length > _WAITING:
+                waiting = [distinct()]
+                length = len(waiting[0]) // 2
+        for part in partitions:
+            single = part[np.unique(part["item"], return_index=True)[1]]
+            counts += np.bincount(single["place"], minlength=len(counts))
+    return distinct(), counts.tolist()
+
+
+def _pair(
+    group: dict[str, Any], items: dict[str, dict[str, Any]], corpus_items: int
+) -> dict[str, Any]:
     evidence = json.loads(group["evidence"][0])
     worst: dict[str, str] = {}  # rows come sorted, worst first
     for item, modality in zip(group["benchmark_id"], group["modality"], strict=True):
@@ -75,9 +143,9 @@ def _pair(group: dict[str, Any], items: dict[str, dict[str, Any]]) -> dict[str, 
     ]
     registration = evidence.get("registration") or {}
     return {
-        "corpus": group["corpus"],
+        "corpus": group["corpus"][0],
         "corpus_id": group["corpus_id"][0],
-        "corpus_items": len(set(group["corpus_id"])),
+        "corpus_items": corpus_items,
         "method": group["method"][0],
         "relation": group["relation"][0],
         "transform": group["transform"][0],
@@ -299,16 +367,23 @@ def packed(value: Any) -> str:
     return base64.b64encode(gzip.compress(text.encode(), 3, mtime=0)).decode()
 
 
+_THUMBNAILS = 1 << 12  # read at a time
+
+
+def _only(thumbnails: pl.DataFrame, wanted: Collection[str]) -> pl.DataFrame:
+    return thumbnails.filter(pl.col("digest").is_in(list(wanted)))
+
+
 class _Store:
     """Pictures by digest, each put into the block in which a card needs it first."""
 
     def __init__(self, run: Run, pairs: Sequence[Mapping[str, Any]], most: int) -> None:
         self.most = most  # bytes
         wanted = {pair[side] for pair in pairs for side in _SIDES}
-        thumbnails = run.frame("thumbnails")
         self.kept = {
             row["digest"]: row
-            for row in thumbnails.filter(pl.col("digest").is_in(list(wanted))).iter_rows(named=True)
+            for table in run.batches("thumbnails", rows=_THUMBNAILS)
+            for row in _only(pl.DataFrame(table), wanted).iter_rows(named=True)
         }
         self.known: dict[str, GalleryPicture | None] = {}
         self.block: list[GalleryPicture] = []

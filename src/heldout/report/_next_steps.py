@@ -9,12 +9,14 @@ from typing import Any
 
 from heldout.errors import counted
 from heldout.evidence import Rung
+from heldout.settings import command_line
 from heldout.store import Run
 from heldout.verdict import ACTIONS, REPLACE
 
 LISTED = "; they are listed in actions.jsonl."
 _REMOVED = (ACTIONS[Rung.FULL], ACTIONS[Rung.COPY], ACTIONS[Rung.TEXT])
 _OPENED = re.compile(r"\bheldout (review|detect|report)(?: RUN\b|(?=[).,;:]|$))")
+_NAMED = re.compile(r"(heldout impact [^.]*--run) RUN\b")
 
 
 def advice_for(run: Run, advice: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -48,27 +50,24 @@ def with_paths(sentence: str, run: Run) -> str:
     """Commands in a sentence, with this run's folder where they read one."""
     folder = shlex.quote(str(run.path))
     named = _OPENED.sub(lambda match: f"heldout {match[1]} {folder}", sentence)
-    return named.replace("--run RUN", f"--run {folder}").replace(
-        "(heldout sanitize)", f"({sanitize_command(run)})"
-    )
+    named = _NAMED.sub(lambda match: f"{match[1]} {folder}", named)
+    return named.replace("(heldout sanitize)", f"({sanitize_command(run)})")
 
 
 def sanitize_command(run: Run) -> str:
     folder = _folder("clean", run.manifest()["inputs"]["benchmark"])
-    return _reading(run, "sanitize", "--run", str(run.path), "--out", folder)
+    return _reading(run, "sanitize", run=str(run.path), out=folder)
 
 
-def _reading(run: Run, verb: str, *options: str) -> str:
-    """A command that reads the benchmark as it was read for this run."""
-    benchmark = run.manifest()["inputs"]["benchmark"]
+def _reading(folder: Run, verb: str, /, **values: str) -> str:
+    """A command that reads the benchmark as it was read for this run folder."""
+    benchmark = folder.manifest()["inputs"]["benchmark"]
     settings = benchmark.get("settings", {})
-    words = ["heldout", verb, benchmark.get("source", "BENCH")]
-    for field, column in settings.get("mapping", {}).items():
-        words += ["--map", f"{field}={column}"]
-    for name in ("images", "preset", "reader"):
-        if settings.get(name):
-            words += [f"--{name}", str(settings[name])]
-    return shlex.join([*words, *options])
+    columns = [f"{field}={column}" for field, column in settings.get("mapping", {}).items()]
+    reading = {
+        name: str(settings[name]) for name in ("images", "preset", "reader") if settings.get(name)
+    }
+    return command_line(verb, benchmark.get("source", "BENCH"), map=columns, **reading, **values)
 
 
 def _folder(kind: str, benchmark: Mapping[str, Any]) -> str:
@@ -129,7 +128,7 @@ def _judged(run: Run, what: str) -> dict[str, Any]:
     folder = str(run.path)
     return {
         "sentence": f"Judge {what} in the browser, then build this report again with the judgements.",
-        "commands": [shlex.join(["heldout", verb, folder]) for verb in ("review", "report")],
+        "commands": [command_line(verb, folder) for verb in ("review", "report")],
     }
 
 
@@ -139,12 +138,12 @@ def _not_done_yet(run: Run) -> Iterator[dict[str, Any]]:
     if manifest.get("models") and not (run.path / "detections.json").exists():
         yield {
             "sentence": "Test what the recorded answers and scores say about the models.",
-            "commands": [shlex.join(["heldout", "detect", str(run.path)])],
+            "commands": [command_line("detect", str(run.path))],
         }
     if not manifest.get("stages"):
         yield {
             "sentence": "Search a corpus that models may have been trained on: its path in place of CORPUS.",
-            "commands": [_reading(run, "overlap", "--against", "CORPUS", "--out", str(run.path))],
+            "commands": [_reading(run, "overlap", against="CORPUS", out=str(run.path))],
         }
 
 
@@ -156,5 +155,5 @@ def _gated(runs: Sequence[Run]) -> dict[str, Any]:
     folders = [str(run.path) for run in runs]
     return {
         "sentence": f"If you train on {names}: list the training rows to remove first.",
-        "commands": [shlex.join(["heldout", "gate", *folders, "--out", "gate"])],
+        "commands": [command_line("gate", *folders, out="gate")],
     }

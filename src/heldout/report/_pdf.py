@@ -82,17 +82,11 @@ def _figure(browser: str, svg: Path, target: Path) -> None:
 def _print(browser: str, page: Path, target: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
         drawn = Path(folder) / "page.pdf"
-        command = [
-            browser,
-            "--headless",
-            "--disable-gpu",
-            "--no-pdf-header-footer",
-            f"--user-data-dir={folder}/profile",
-            f"--print-to-pdf={drawn}",
-            page.absolute().as_uri(),
-        ]
+        options = ["headless", "disable-gpu", "no-pdf-header-footer"]
+        options += [f"user-data-dir={folder}/profile", f"print-to-pdf={drawn}"]
         if hasattr(os, "geteuid") and os.geteuid() == 0:  # browsers refuse to sandbox root
-            command.insert(1, "--no-sandbox")
+            options.append("no-sandbox")
+        command = [browser, *(f"--{option}" for option in options), page.absolute().as_uri()]
         done = subprocess.run(command, capture_output=True, timeout=_SECONDS, check=False)
         if done.returncode or not drawn.exists():
             last_line = done.stderr.decode(errors="replace").strip().splitlines()[-1:]

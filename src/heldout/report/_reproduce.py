@@ -20,11 +20,11 @@ from heldout.store import PYTHON
 
 #: Scores and answers of one model, or of other variants, do not replace another's: these options distinguish
 #: them.
-_APART = ("--model", "--endpoint", "--recorded", "--as", "--variants", "--twins")
+_APART = ("model", "endpoint", "recorded", "as", "variants", "twins")
 _MODEL_CALLS = ("score", "ask")
 _CALL = re.compile(r"\bheldout\.(\w+)\(")
 _PERCENT = re.compile(r"(?<=\d) %")
-_FLAGS = ("--options", "--order-joint", "--order-neighbour")  # tables of their own
+_FLAGS = ("options", "order-joint", "order-neighbour")  # tables of their own
 
 
 def commands_shown(commands: Sequence[Sequence[str]]) -> list[str]:
@@ -49,15 +49,15 @@ def _stage(command: Sequence[str]) -> tuple[str, ...]:
         return (call[1], *([command[-1]] if call[1] in _MODEL_CALLS else []))
     verb = next((word for word in command[1:] if not word.startswith("-")), "")
     apart = [f"{name} {_value(command, name)}" for name in _APART]
-    return (verb, *apart, *(name for name in _FLAGS if name in command))
+    return (verb, *apart, *(name for name in _FLAGS if f"--{name}" in command))
 
 
 def _value(command: Sequence[str], name: str) -> str:
-    values = []
+    values, option = [], f"--{name}"
     for place, word in enumerate(command):
-        if word == name:
+        if word == option:
             values += list(command[place + 1 : place + 2])
-        elif word.startswith(f"{name}="):
+        elif word.startswith(f"{option}="):
             values.append(word.partition("=")[2])
     return " ".join(values)
 

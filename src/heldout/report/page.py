@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 
 from heldout.detect import Finding
-from heldout.overlap import Calibration, read_matches, read_text_matches
+from heldout.overlap import Calibration, CondensedMatches, condensed_matches, read_text_matches
 from heldout.report._first_screen import first_screen, headline, shown_figure
 from heldout.report._gallery import SMALL, Gallery, make_gallery
 from heldout.report._item_table import SHOWN_MODELS, make_item_table
@@ -41,7 +41,7 @@ from heldout.report._words import word_sections
 from heldout.report.figures import for_paper
 from heldout.report.robustness import robustness_sections
 from heldout.report.settings import ReportSettings
-from heldout.store import Run, empty_table, write_atomic
+from heldout.store import Run, write_atomic
 from heldout.verdict import Claim, benchmark_verdict, recommend
 
 _STRENGTH = ["survives", "qualified", "re-attributed", "collapses", "not testable", "clean"]
@@ -61,8 +61,8 @@ def write_report(
     manifest = run.manifest()
     items = run.frame("items")
     # None for a run with scores alone
-    recorded = read_matches(run) if run.table_path("matches").exists() else None
-    matches = recorded if recorded is not None else pl.DataFrame(empty_table("matches"))
+    recorded = condensed_matches(run) if run.table_path("matches").exists() else None
+    matches = (recorded if recorded is not None else CondensedMatches.of([])).table
     name = manifest["inputs"]["benchmark"]["name"]
     near = [
         stage

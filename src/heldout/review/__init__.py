@@ -6,10 +6,9 @@ from heldout.lazy import load_on_first_use
 
 if TYPE_CHECKING:
     from heldout.review.card import Form, Kind, ReviewCard
-    from heldout.review.desk import Desk, item_tables, open_desks
+    from heldout.review.desk import Desk, ReviewSettings, item_tables, open_desks
     from heldout.review.server import make_app, serve
     from heldout.review.session import Review, open_review
-    from heldout.review.settings import ReviewSettings
 
 __all__ = [
     "Desk",

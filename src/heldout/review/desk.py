@@ -1,14 +1,17 @@
-"""Desk: the cards one rater works through, and their judgements; no web code."""
+"""Desk: the cards one rater works through, their judgements, and the settings; no web code."""
 
 from __future__ import annotations
 
+import getpass
 import json
 import threading
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from heldout.benchmark import read_benchmark
 from heldout.errors import InputError
@@ -34,7 +37,7 @@ from heldout.review.card import (
     shuffled,
     text_orders,
 )
-from heldout.review.settings import ReviewSettings
+from heldout.settings import Settings
 from heldout.store import (
     ITEM,
     Following,
@@ -45,6 +48,35 @@ from heldout.store import (
     log_path,
     write_json,
 )
+
+# ReviewSettings: every setting of ``heldout review``, once, for the command line and Python.
+
+
+def user_name() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return "somebody"
+
+
+class ReviewSettings(Settings):
+    """Settings of ``heldout review``."""
+
+    rater: str = Field(default_factory=user_name)
+    """Who judges (default: your user name)."""
+    kind: Kind | None = None
+    """What to judge (default: matches, texts and twins, as far as the run has them, else items)."""
+    blind: bool = False
+    """Show neither the tool's opinion nor other raters' verdicts."""
+    rubric: bool = True
+    """Items: show the verifier's rubric."""
+    unrelated: bool = False
+    """Also pairs that count for nothing: nothing aligns, or the words are common."""
+    sample: Annotated[int | None, Field(ge=1)] = None
+    """Judge a random sample of this size, drawn once and shared by all raters (default: everything)."""
+    port: Annotated[int, Field(ge=0, le=65535)] = 0
+    """Port on this machine; 0 takes a free one."""
+
 
 NOTE = 4000  # characters
 MORE_THAN_A_NAME = 80

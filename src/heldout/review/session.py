@@ -13,9 +13,8 @@ from typing import Any, Self
 import polars as pl
 
 from heldout.review.card import FORMS
-from heldout.review.desk import Desk, open_desks
+from heldout.review.desk import Desk, ReviewSettings, open_desks
 from heldout.review.server import PageServer
-from heldout.review.settings import ReviewSettings
 from heldout.store import Run
 
 _COLUMNS = ("kind", "subject", "cluster", "rater", "verdict", "note", "time")

@@ -15,8 +15,13 @@ if TYPE_CHECKING:
         FEW,
         Contrast,
         Estimate,
+        Rank,
+        adjust,
         cluster_contrast,
         cluster_mean,
+        kendall_tau_b,
+        rank_intervals,
+        ranks_of,
         subset_difference,
         subset_mean,
     )
@@ -53,7 +58,6 @@ if TYPE_CHECKING:
         cluster_mean_test,
         cluster_rate_interval,
         draws_needed,
-        exceedance,
         excess_p,
         upper_quantile,
     )
@@ -79,7 +83,6 @@ if TYPE_CHECKING:
         shuffle_test,
         staged,
     )
-    from heldout.stats.ranks import Rank, adjust, kendall_tau_b, rank_intervals, ranks_of
 
 __all__ = [
     "FEW",
@@ -118,7 +121,6 @@ __all__ = [
     "deal",
     "draws_needed",
     "equal_sizes",
-    "exceedance",
     "excess_p",
     "expected_meeting",
     "flip_test",

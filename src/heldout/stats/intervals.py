@@ -192,14 +192,6 @@ def _binomial_at_most(count: NDArray[np.float64], n: float, p: float) -> NDArray
     return np.asarray(np.where(count >= n, 1.0, tail), dtype=np.float64)
 
 
-def exceedance(null: ArrayLike, values: ArrayLike) -> NDArray[np.float64]:
-    """For each value the add-one share of the null at or above it: a p-value, never 0."""
-    ordered = np.sort(np.asarray(null, dtype=np.float64))
-    wanted = np.asarray(values, dtype=np.float64)
-    above = len(ordered) - np.searchsorted(ordered, wanted, side="left")
-    return np.asarray((1.0 + above) / (1.0 + len(ordered)), dtype=np.float64)
-
-
 def excess_p(
     flagged: int, tested: int, quantile: UpperQuantile, design_effect: float = 1.0
 ) -> float:

@@ -82,29 +82,6 @@ def jonckheere_blocks(
     return _sampled(test, pairs)
 
 
-def jonckheere_terpstra(
-    groups: Sequence[ArrayLike], *, permutations: int = PERMUTATIONS, seed: int = 0
-) -> Jonckheere | None:
-    """Independent samples in the order of their dose."""
-    samples = [np.asarray(group, dtype=np.float64) for group in groups]
-    values = np.concatenate(samples)
-    sizes = [len(sample) for sample in samples]
-    signs = np.sign(values[None, :] - values[:, None])
-    dose = np.repeat(np.arange(len(sizes)), sizes)
-    pairs = float(_higher(dose).sum())
-    if pairs == 0 or not signs.any():
-        return None
-    observed = float(signs[_higher(dose)].sum())
-    if factorial(min(len(values), 20)) <= FEW:
-        null = np.asarray([signs[_higher(arrangement)].sum() for arrangement in arrangements(dose)])
-        return _exactly(observed, null, pairs)
-
-    def design(count: int, rng: np.random.Generator) -> Floats:
-        return np.asarray([signs[_higher(rng.permutation(dose))].sum() for _ in range(count)])
-
-    return _sampled(staged(observed, design, permutations=permutations, seed=seed), pairs)
-
-
 def _higher(dose: ArrayLike) -> NDArray[np.bool_]:
     numbers = np.asarray(dose, dtype=np.float64)
     return np.less(numbers[:, None], numbers[None, :])

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         log_path,
     )
     from heldout.store.lock import exclusive, replacing, write_atomic, write_json
+    from heldout.store.partitions import Partitions
     from heldout.store.run import (
         Run,
         new_folder,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
         without_credentials,
     )
     from heldout.store.schema import SCHEMAS, empty_table, make_table, read_table, write_table
+    from heldout.store.sorting import sorted_frames
     from heldout.store.stage import (
         FAILED,
         MAY_PASS,
@@ -53,6 +55,7 @@ __all__ = [
     "Dropped",
     "Following",
     "Judgement",
+    "Partitions",
     "Run",
     "ShardResult",
     "Stage",
@@ -72,6 +75,7 @@ __all__ = [
     "read_table",
     "replacing",
     "saved_shards",
+    "sorted_frames",
     "without_credentials",
     "write_atomic",
     "write_json",

@@ -20,7 +20,7 @@ import pyarrow as pa
 from heldout.errors import InputError, blame_the_machine
 from heldout.store.invocation import invocation
 from heldout.store.lock import exclusive, write_json
-from heldout.store.schema import read_table, write_table
+from heldout.store.schema import read_batches, read_table, write_table
 from heldout.store.stage import Stage
 
 if TYPE_CHECKING:
@@ -191,6 +191,10 @@ class Run:
 
     def read_table(self, name: str) -> pa.Table:
         return read_table(self.table_path(name))
+
+    def batches(self, name: str, *, rows: int = 1 << 15) -> Iterator[pa.Table]:
+        """A table in pieces of some ``rows``, in its order: what exceeds memory is read like this."""
+        return read_batches(self.table_path(name), rows)
 
     def frame(self, name: str) -> pl.DataFrame:
         """A table as a data frame."""

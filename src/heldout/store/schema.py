@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -342,20 +343,38 @@ def renamed(name: str, table: pa.Table) -> pa.Table:
     return table
 
 
-def _version(table: pa.Table) -> str:
-    version: bytes = (table.schema.metadata or {}).get(b"heldout.table", b"")
-    return version.decode()
+_READ = 1 << 20  # bytes of a column in memory, where a table is read in pieces
 
 
 def read_table(path: Path) -> pa.Table:
     """The table at ``path``, refused if another version of heldout gave its columns other meanings."""
+    with _opened(path) as file:
+        table = file.read()
+    return _as_now(path, table)
+
+
+def read_batches(path: Path, rows: int) -> Iterator[pa.Table]:
+    """``read_table`` in pieces of some ``rows``."""
+    with _opened(path) as file:
+        for batch in file.iter_batches(rows):
+            table = pa.Table.from_batches([batch])
+            yield _as_now(path, table.replace_schema_metadata(file.schema_arrow.metadata))
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[pq.ParquetFile]:
     if not path.exists():
         raise InputError(f"{path} does not exist: has this run finished the stage that writes it?")
     try:
-        table = pq.read_table(path)
+        with pq.ParquetFile(path, buffer_size=_READ) as file:
+            yield file
     except (pa.ArrowInvalid, OSError) as error:
         raise InputError(f"{path} is not a readable Parquet file: {error}") from error
-    name, version = path.stem, _version(table)
+
+
+def _as_now(path: Path, table: pa.Table) -> pa.Table:
+    name = path.stem
+    version = (table.schema.metadata or {}).get(b"heldout.table", b"").decode()
     if name in _RENAMED and version == _RENAMED[name][0]:
         return renamed(name, table).replace_schema_metadata(SCHEMAS[name].metadata)
     expected = f"{name}/{VERSIONS[name]}" if name in VERSIONS else version

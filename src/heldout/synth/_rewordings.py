@@ -64,7 +64,7 @@ class RewordingJudge:
                 (
                     match
                     for match in readable
-                    if self._removes(match, opinions.given[pairs[match.item, match.example]])
+                    if self._removes(match, opinions.by_pair[pairs[match.item, match.example]])
                 ),
                 None,
             )

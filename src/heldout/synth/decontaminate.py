@@ -29,7 +29,7 @@ from heldout.evidence import (
     Relation,
     Rung,
     evidence_of,
-    leaks_of,
+    leak_batches,
 )
 from heldout.overlap import DEFAULT as TEXT_ENCODER
 from heldout.overlap import (
@@ -172,13 +172,14 @@ def _overlaps(
     matches = list(matches)
     asking = {match.item for match in matches}
     for searched in _searches(context, benchmark, corpus, len(articles)):
-        for identifier, leaked in leaks_of(searched).items():
-            for leak in leaked.leaks:
-                asks = _item(str(leak.row["corpus_id"]), articles) in asking
+        for frame in leak_batches(searched):  # every corpus item is an item that may have to go
+            for row in frame.iter_rows(named=True):
+                leak = Leak(Rung(row["rung"]), row)
+                asks = _item(row["corpus_id"], articles) in asking
                 if (relation := image_overlap(leak, asks)) is not None:
-                    method = str(leak.row["method"]).partition(" |")[0]  # without its settings
-                    detail = f"{relation} of {identifier} by {method}"
-                    overlaps.append((-leak.rung, str(leak.row["corpus_id"]), relation, detail))
+                    method = row["method"].partition(" |")[0]  # without its settings
+                    detail = f"{relation} of {row['benchmark_id']} by {method}"
+                    overlaps.append((-leak.rung, row["corpus_id"], relation, detail))
     for _, corpus_id, relation, detail in sorted(overlaps):
         yield _item(corpus_id, articles), relation, detail
     for match in matches:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import html
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,7 @@ import polars as pl
 
 from heldout.benchmark import Benchmark
 from heldout.engine import open_engine
-from heldout.errors import InputError
+from heldout.errors import InputError, html_table
 from heldout.model import FAILED
 from heldout.store import Run
 from heldout.synth.context import StageContext, StageWork, require_settings
@@ -174,11 +173,8 @@ class Synthesis:
         return f"Synthesis({str(self.run.path)!r}{', ' if message else ''}{message})"
 
     def _repr_html_(self) -> str:
-        rows = "".join(
-            f"<tr><td>{html.escape(step.name)}</td><td>{step.entered:,}</td><td>{step.left:,}</td></tr>"
-            for step in self.funnel.steps
-        )
-        return f"<table><tr><th>stage</th><th>in</th><th>out</th></tr>{rows}</table>"
+        rows = ((step.name, step.entered, step.left) for step in self.funnel.steps)
+        return html_table(("stage", "in", "out"), rows)
 
 
 def synth(

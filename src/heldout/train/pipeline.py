@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from heldout.benchmark import Benchmark
 from heldout.engine import open_engine
-from heldout.errors import InputError
+from heldout.errors import InputError, html_table
 from heldout.store import Run, dropped_table
 from heldout.train._training_set import TrainingSet, read_training_set, unusual
 from heldout.train._verl import check_verl, write_verl
@@ -81,15 +80,8 @@ class TrainResult:
         return f"<Training on {self.rows:,} rows: gate {self.gate.verdict}, run {self.run.path}>"
 
     def _repr_html_(self) -> str:
-        record = {
-            "rows": f"{self.rows:,}",
-            "gate": self.gate.verdict,
-            "model": str(self.model or ""),
-        }
-        rows = "".join(
-            f"<tr><th>{name}</th><td>{html.escape(text)}</td></tr>" for name, text in record.items()
-        )
-        return f"<table>{rows}</table>"
+        rows = (("rows", self.rows), ("gate", self.gate.verdict), ("model", self.model))
+        return html_table(("", ""), rows)
 
 
 def train(

@@ -10,8 +10,7 @@ import numpy as np
 from PIL import Image
 
 from heldout.errors import InputError, require
-from heldout.twin._flux_settings import FluxSettings, drawing_size
-from heldout.twin.renderers import RenderError, RenderTask
+from heldout.twin.renderers import FluxSettings, RenderError, RenderTask, drawing_size
 
 _WHY = "drawing twins with FLUX"
 

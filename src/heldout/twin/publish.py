@@ -15,8 +15,7 @@ from heldout.benchmark import Benchmark, Example, Opened, read_benchmark
 from heldout.errors import InputError
 from heldout.image import ImageError, byte_digest
 from heldout.store import Run, write_atomic, write_json
-from heldout.twin._published import PublishedTwin, write_tsv
-from heldout.twin._same_format import write_same_format
+from heldout.twin._same_format import PublishedTwin, write_same_format, write_tsv
 from heldout.twin.ledger import FILTER, PUBLISH, RENDER, digest, folder, read_stage, write_stage
 
 PUBLISH_VERSION = 1

@@ -3,7 +3,6 @@ is made again."""
 
 from __future__ import annotations
 
-import html
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,7 +20,7 @@ from heldout.benchmark import (
     prepare_run,
 )
 from heldout.engine import progress
-from heldout.errors import InputError
+from heldout.errors import InputError, html_table
 from heldout.model import Asker, ReplySet, check_run, open_chat, opened_benchmark
 from heldout.store import Run
 from heldout.twin.drawing import render
@@ -223,14 +222,10 @@ class TwinResult:
         return f"<Twins: {stages}, run {self.run.path}>"
 
     def _repr_html_(self) -> str:
-        rows = "".join(
-            f"<tr><td>{html.escape(row['stage'])}</td><td>{row['items']:,}</td>"
-            f"<td>{row['left_out']:,}</td></tr>"
-            for row in self.stages.to_dicts()
+        rows = ((row["stage"], row["items"], row["left_out"]) for row in self.stages.to_dicts())
+        return html_table(
+            ("stage", "items", "left out"), rows, f"twins: {self.published or self.run.path}"
         )
-        header = "<tr><th>stage</th><th>items</th><th>left out</th></tr>"
-        place = html.escape(str(self.published or self.run.path))
-        return f"<table>{header}{rows}</table><p>twins: {place}</p>"
 
 
 def make_twins(

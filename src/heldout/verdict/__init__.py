@@ -62,8 +62,7 @@ if TYPE_CHECKING:
     from heldout.verdict.published_claims import PublishedMap, published_map
     from heldout.verdict.published_map import Reading
     from heldout.verdict.rules import ANSWERS, COPIES
-    from heldout.verdict.source_claims import source_claim
-    from heldout.verdict.text_claims import text_claim, words_compared
+    from heldout.verdict.text_claims import source_claim, text_claim, words_compared
 
 __all__ = [
     "ACCURACY",

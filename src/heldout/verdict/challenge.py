@@ -21,14 +21,14 @@ from heldout.detect import (
 from heldout.errors import InputError, percent
 from heldout.verdict._model_claims import BASELINE, fires, strongest_of
 from heldout.verdict.claim import Control
-from heldout.verdict.controls.behaviour import behaviour_controls
-from heldout.verdict.controls.cohort import fit_gains, spread_about, sweep_cohort
-from heldout.verdict.controls.families import (
+from heldout.verdict.controls.behaviour import (
     ENOUGH_FAMILIES,
     SPREAD,
+    behaviour_controls,
     outside_spread,
     spread_control,
 )
+from heldout.verdict.controls.cohort import fit_gains, spread_about, sweep_cohort
 from heldout.verdict.controls.orders import adjusted_trend, trend_within_fields
 
 # External baselines: is the effect larger than in a model that cannot have seen the benchmark?

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -26,6 +25,7 @@ from heldout.detect import (
     triple_hits,
     with_strata,
 )
+from heldout.errors import html_table
 from heldout.model import forget_detections
 from heldout.stats import Contrast
 from heldout.store import SCHEMAS, Run
@@ -355,13 +355,8 @@ class Detection:
         )
 
     def _repr_html_(self) -> str:
-        rows = "".join(
-            f"<tr><td>{html.escape(row['detector'])}</td><td>{html.escape(row['model'] or '')}</td>"
-            f"<td style='text-align:left'>{html.escape(row['reason'])}</td></tr>"
-            for row in self.untested.to_dicts()
-        )
-        head = "<tr><th>not testable</th><th>model</th><th>reason</th></tr>"
-        untested = f"<table>{head}{rows}</table>" if rows else ""
+        rows = [(row["detector"], row["model"], row["reason"]) for row in self.untested.to_dicts()]
+        untested = html_table(("not testable", "model", "reason"), rows) if rows else ""
         claims = claims_html(self.examination.claims) if self.examination.claims else ""
         return f"{claims}{untested}" or "<p>no detector was run</p>"
 
@@ -452,12 +447,7 @@ def claims_frame(claims: Iterable[Claim]) -> pl.DataFrame:
 
 def claims_html(claims: Iterable[Claim]) -> str:
     """Claims as a table for notebooks."""
-    rows = "".join(
-        f"<tr><td>{html.escape(claim.status)}</td><td style='text-align:left'>"
-        f"{html.escape(claim.sentence)}<br><small>{html.escape(claim.why)}</small></td></tr>"
-        for claim in claims
-    )
-    return f"<table><tr><th>status</th><th>claim</th></tr>{rows}</table>"
+    return html_table(("status", "claim", "why"), ((c.status, c.sentence, c.why) for c in claims))
 
 
 def _of_cell(outcome: Finding | NotTestable, **rest: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Claims about text overlap: what shared words are worth.
+"""Claims about text overlap and shared sources: what shared words are worth.
 
 A common question never counts: "is the lung healthy?" is asked of every radiograph. It cannot be
 found, so a search that found nothing says nothing about it.
@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import polars as pl
+
 from heldout.detect import Finding
 from heldout.errors import counted, percent
 from heldout.evidence import QUESTION_OTHER_IMAGE, Modality
 from heldout.overlap import NO_WORDS
 from heldout.verdict.claim import NOTHING_TO_COMPARE, Claim, Control, Status
 from heldout.verdict.overlap_claims import UNREAD
-from heldout.verdict.rules import WORDS, Rule, decide, rule_id
+from heldout.verdict.rules import SOURCES, WORDS, Rule, decide, rule_id
 
 REWORDINGS = "rewordings"  # the control that asks whether anybody looked for them
 WITHIN_REACH = "items within reach"  # the control that asks what a search could have found
@@ -355,3 +357,52 @@ def _why(
         return "; ".join(part for part in parts if part)
     unseen = sorted({text for word in words for text in word.blind_to})
     return f"{control.reason}; {reach.reason}; not seen by the methods used: {'; '.join(unseen)}"
+
+
+# Claims about provenance: items from a source that the corpus names as well.
+
+
+_KINDS = {"pmc": "article (PMC id)", "doi": "article (DOI)", "url": "address", "file": "file name"}
+_ADVICE = (
+    "report scores with and without these items (text_matches lists them, method provenance), or make "
+    "splits that share no source (heldout sanitize --resplit, grouped by the source)"
+)
+_FILES = "look whether these files are the same: names of files repeat"
+
+
+def source_claim(
+    finding: Finding, text_matches: pl.DataFrame, items: int, scanned: Mapping[str, Any]
+) -> Claim | None:
+    """What ``finding`` (text-overlap by provenance) says of one corpus; None where no source is shared."""
+    corpus = finding.cell.corpus
+    rows = text_matches.filter(
+        (pl.col("method") == "provenance") & (pl.col("corpus") == corpus)
+    ).select("benchmark_id", "field", "evidence")
+    if rows.is_empty():
+        return None
+    by_kind = {
+        str(kind): part["benchmark_id"].n_unique()
+        for (kind,), part in rows.group_by("field", maintain_order=True)
+    }
+    named = rows["benchmark_id"].n_unique()
+    sources = rows["evidence"].n_unique()
+    article = any(kind != "file" for kind in by_kind)
+    rule = decide(SOURCES, {"an article or address is named": article})
+    kinds = ", ".join(
+        f"{count:,} by {_KINDS.get(kind, kind)}" for kind, count in sorted(by_kind.items())
+    )
+    return Claim(
+        id=f"source/{corpus}",
+        cell=finding.cell,
+        sentence=(
+            f"{counted(named, 'item', 'items')} of {items:,} ({percent(named / max(1, items))}) of "
+            f"{finding.cell.benchmark} come from a source that {corpus} names, too: {kinds}; "
+            f"{counted(sources, 'source', 'sources')}. That is one origin, and no copy by itself."
+        ),
+        status=rule.status,
+        why=rule.reason,
+        rule=rule_id(SOURCES, rule),
+        findings=[finding.id],
+        controls=[text_coverage(scanned)],
+        next_step=_ADVICE if article else _FILES,
+    )

@@ -11,9 +11,15 @@ from heldout.errors import InputError
 from heldout.evaluate.encoders import TEMPLATES
 from heldout.evaluate.encoders._items import read_class_names
 from heldout.evaluate.encoders._probe import Features, fit_probe
-from heldout.evaluate.encoders._ranks import alike, best_ranks, tied
-from heldout.evaluate.encoders._retrieval import Pairing
-from heldout.evaluate.encoders._zero_shot import averaged_rows, class_rows, zero_shot
+from heldout.evaluate.encoders._ranks import (
+    Pairing,
+    alike,
+    averaged_rows,
+    best_ranks,
+    class_rows,
+    tied,
+    zero_shot,
+)
 from heldout.evaluate.encoders.settings import read_templates
 
 

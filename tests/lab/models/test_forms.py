@@ -11,9 +11,8 @@ from small_models import tokenizer
 from heldout.benchmark import Example
 from heldout.lab.models.vlm import TOY, new_processor
 from heldout.lab.models.worlds import LabItem, Piece, RowPacker, document, gap, instructed, plain
-from heldout.model.asking.question import Question, original
+from heldout.model.asking.forms import Question, masked, original
 from heldout.model.asking.stage import write
-from heldout.model.asking.variants import masked
 from heldout.model.item_scores import item_text
 from heldout.model.local.load import Family
 from heldout.model.local.writing import Writer

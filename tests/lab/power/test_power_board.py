@@ -5,10 +5,9 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from heldout.lab.power._rates import FiringShare, fired
-from heldout.lab.power.board import standings
+from heldout.lab.power._answers import dose_trend, requirements
+from heldout.lab.power.board import FiringShare, fired, standings
 from heldout.lab.power.models import CLEAN, CONTAMINATED
-from heldout.lab.power.requirements import dose_trend, requirements
 from heldout.lab.power.run import SCHEMA
 
 

@@ -362,7 +362,7 @@ def test_a_field_of_recorded_files_is_not_one_of_the_benchmark(tmp_path: Path) -
 
 
 def test_an_item_without_a_key_has_no_answer(tmp_path: Path) -> None:
-    from heldout.model.asking.question import original
+    from heldout.model.asking.forms import original
     from heldout.store import Dropped
 
     left = original(Example("1", (), "Which?", ORGANS, None, None))

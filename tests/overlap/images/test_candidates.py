@@ -40,7 +40,7 @@ def test_the_order_of_shards_and_rows_decides_nothing() -> None:
 def test_a_pair_found_twice_is_one_candidate_with_both_reasons() -> None:
     near, hashed = row("p", "a", 0.9), row("p", "a", 0.97, method="pdq", digest="bytes")
     (candidate,) = by_shard([near], [hashed])[0]
-    assert [one.method for one in candidate.found] == ["encoder", "pdq"]
+    assert [one.method for one in candidate.origins] == ["encoder", "pdq"]
     assert candidate.digest == "a"
 
 

@@ -11,9 +11,6 @@ import pytest
 from PIL import Image
 
 from heldout.image import (
-    ImageError,
-    ImageRef,
-    InlineBytes,
     byte_digest,
     decode,
     digest_bytes,
@@ -22,7 +19,6 @@ from heldout.image import (
 from heldout.overlap.images.fingerprint import (
     agrees_with_pillow,
     fingerprint,
-    fingerprint_all,
     phash,
 )
 from heldout.overlap.images.lanczos import across, centred, grey_pixels, reduce_grey, weights
@@ -223,11 +219,3 @@ def test_wide_greys_and_transparency_are_seen_as_a_viewer_shows_them():
     layer = shown.convert("RGBA")
     layer.putalpha(Image.new("L", shown.size, 0))
     assert not fingerprint(encoded(layer)).usable  # nothing of it is visible
-
-
-def test_many_pictures_give_one_result_each_in_their_order(picture):
-    files = [picture(1), b"no picture", picture(2)]
-    refs = [ImageRef(str(n), InlineBytes(data, str(n))) for n, data in enumerate(files)]
-    first, broken, last = fingerprint_all(refs)
-    assert (first, last) == (fingerprint(files[0]), fingerprint(files[2]))
-    assert isinstance(broken, ImageError)

@@ -14,7 +14,7 @@ from heldout.engine import open_engine
 from heldout.errors import InputError
 from heldout.overlap.images.join import Hits, exact_similarity, merge, select, unit_queries
 from heldout.overlap.images.join_index import PLAIN, JoinIndex, Levels, Projection
-from heldout.overlap.images.join_stream import join
+from join_stream import join
 
 MODES: list[dict[str, Any]] = [
     {"threshold": 0.8},

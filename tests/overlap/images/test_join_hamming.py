@@ -9,9 +9,9 @@ import pytest
 from numpy.typing import NDArray
 
 from heldout.errors import InputError
-from heldout.overlap.images import join_stream as hamming_module
+from heldout.overlap.images import hamming as hamming_module
+from heldout.overlap.images.hamming import HammingIndex
 from heldout.overlap.images.join import Hits, merge
-from heldout.overlap.images.join_stream import HammingIndex
 
 Codes = NDArray[np.uint8]
 Maker = Callable[[int, int], tuple[Codes, Codes]]

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageDraw, ImageFilter, ImageOps
 
-from heldout.overlap.images.aligned_panel import aligned_panel
+from aligned_panel import aligned_panel
 from heldout.overlap.images.features import cheap_features
 from heldout.overlap.images.register import register
 

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from heldout.overlap.images.join_index import JoinIndex
-from heldout.overlap.images.join_stream import row_ranges, scan_rows
 from heldout.overlap.images.scratch import Scratch
+from join_stream import row_ranges, scan_rows
 
 
 def unit(count: int, width: int, seed: int) -> np.ndarray:

@@ -9,13 +9,10 @@ from scipy import stats
 
 from heldout.errors import InputError
 from heldout.overlap.nearness.matrices import MatrixRun, hub_report, leakage_matrix
-from heldout.overlap.nearness.nearest import reference_null
 from heldout.overlap.nearness.threshold import (
     DEGREES,
-    calibrated_degrees,
     degree,
     degrees_of,
-    threshold,
 )
 from heldout.store import make_table
 
@@ -56,19 +53,7 @@ def test_every_line_of_the_table_says_what_it_stands_on() -> None:
         assert "measured" in found.basis
 
 
-def test_calibrated_degrees_grade_their_own_encoder_only() -> None:
-    null = reference_null(np.linspace(0, 0.9, 1000), encoder="pixels", source="clean radiographs")
-    found = calibrated_degrees(threshold(null, 0.01), threshold(null, 0.05))
-    assert degree(0.895, "pixels", calibrated=found).degree == "hard"
-    assert degree(0.87, "pixels", calibrated=found).degree == "soft"
-    assert degree(0.80, "pixels", calibrated=found).degree == "none"
-    # A threshold is exceeded, not reached.
-    assert degree(threshold(null, 0.01).value, "pixels", calibrated=found).degree == "soft"
-    assert "clean radiographs" in found.basis
-    with pytest.raises(InputError, match="calibrated for encoder 'pixels'"):
-        degree(0.9, CLIP, calibrated=found)
-    with pytest.raises(InputError, match="smaller alpha"):
-        calibrated_degrees(threshold(null, 0.05), threshold(null, 0.01))
+def test_a_similarity_that_is_no_number_is_refused() -> None:
     with pytest.raises(InputError, match="not a number"):
         degree(float("nan"), CLIP)
 

@@ -12,12 +12,21 @@ import pytest
 from text_corpus import bench, corpus, matches, scan_all
 
 from heldout.errors import InputError
-from heldout.overlap.texts.candidates import ParaphraseCandidate
-from heldout.overlap.texts.encoders import can_read, installed_reader, installed_text_encoder
+from heldout.overlap.texts.encoders import (
+    OnnxTextEncoder,
+    can_read,
+    installed_reader,
+    installed_text_encoder,
+)
 from heldout.overlap.texts.fields import final_answer
 from heldout.overlap.texts.index import TextSearch, build_text_index
-from heldout.overlap.texts.onnx_encoder import OnnxTextEncoder
-from heldout.overlap.texts.questions import amounts, same_amounts, states, telling_words
+from heldout.overlap.texts.questions import (
+    ParaphraseCandidate,
+    amounts,
+    same_amounts,
+    states,
+    telling_words,
+)
 from heldout.overlap.texts.reading import ParaphraseNull, counts, likeliest_chances, may_count
 from heldout.overlap.texts.rewordings import OwnPictures
 

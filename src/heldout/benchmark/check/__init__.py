@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from heldout.benchmark.benchmark import Benchmark
-from heldout.benchmark.check.content import label_rules, text_rules
-from heldout.benchmark.check.identifying import identifying_rules
+from heldout.benchmark.check.content import label_rules, released_rules, text_rules
 from heldout.benchmark.check.options import choice_rules, key_rules
-from heldout.benchmark.check.pictures import picture_rules
+from heldout.benchmark.check.pictures import identifying_rules, picture_rules
 from heldout.benchmark.check.problem import (
     CheckReport,
     CheckSettings,
@@ -22,7 +21,6 @@ from heldout.benchmark.check.problem import (
     order_rules,
     problem,
 )
-from heldout.benchmark.check.released import released_rules
 from heldout.benchmark.check.splits import split_overlap, split_rules, twin_rules
 from heldout.benchmark.read import read_benchmark
 

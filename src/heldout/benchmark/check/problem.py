@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ from pydantic import BaseModel, Field
 
 from heldout.benchmark.benchmark import Benchmark, canonical_value
 from heldout.benchmark.source import ALIASES
+from heldout.errors import html_table
 from heldout.image import Digests
 from heldout.settings import Settings
 from heldout.stats import holm, order_grouping, order_trend
@@ -105,13 +105,8 @@ class CheckReport(BaseModel):
         return f"<CheckReport of {self.benchmark}: {problems or 'no problems'}>"
 
     def _repr_html_(self) -> str:
-        rows = "".join(
-            f"<tr><td>{html.escape(problem.severity)}</td><td>{html.escape(problem.rule)}</td>"
-            f"<td>{html.escape(problem.message)}</td><td>{html.escape(problem.advice)}</td></tr>"
-            for problem in self.problems
-        )
-        head = "<tr><th>severity</th><th>rule</th><th>problem</th><th>advice</th></tr>"
-        return f"<p>{html.escape(self.benchmark)}</p><table>{head}{rows}</table>"
+        rows = ((row.severity, row.rule, row.message, row.advice) for row in self.problems)
+        return html_table(("severity", "rule", "problem", "advice"), rows, self.benchmark)
 
 
 def problem(

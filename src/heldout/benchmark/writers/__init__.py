@@ -15,7 +15,6 @@ from heldout.benchmark.writers.base import (
     open_tables,
 )
 from heldout.benchmark.writers.delimited import DelimitedWriter, PipesWriter
-from heldout.benchmark.writers.image_folder import ImageFolderWriter
 from heldout.benchmark.writers.json_rows import (
     CocoWriter,
     JsonLinesWriter,
@@ -23,7 +22,7 @@ from heldout.benchmark.writers.json_rows import (
     LlavaWriter,
     PathVqaWriter,
 )
-from heldout.benchmark.writers.parquet import ArrowWriter, ParquetWriter
+from heldout.benchmark.writers.parquet import ArrowWriter, ImageFolderWriter, ParquetWriter
 from heldout.errors import InputError
 
 __all__ = [

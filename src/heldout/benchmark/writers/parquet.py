@@ -1,9 +1,10 @@
-"""Parquet: chosen rows under the same schema, metadata and compression, group by group."""
+"""Parquet, chosen rows under the same schema, metadata and compression; and folders of images."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from heldout.benchmark.readers.base import head
+from heldout.benchmark.readers.base import FileRow, head
+from heldout.benchmark.readers.image_folder import ImageFolderReader
 from heldout.benchmark.readers.json_rows import load_object
 from heldout.benchmark.readers.parquet import data_parts
-from heldout.benchmark.writers.base import FilePart
+from heldout.benchmark.writers.base import FilePart, copy_picture
 from heldout.errors import InputError
-from heldout.image import arrow_table
+from heldout.image import FileOnDisk, ImageRef, arrow_table
 from heldout.store import write_json
 
 
@@ -131,3 +133,36 @@ def _fingerprint(parts: Sequence[FilePart], before: str) -> str:
     """Of what was and which rows are left: ``datasets`` caches by it."""
     chosen = [before, *(json.dumps(sorted(part.rows)) for part in parts)]
     return hashlib.sha256("\n".join(chosen).encode()).hexdigest()[:16]
+
+
+# Folders of images: chosen files at the same place below, with the caption beside them.
+
+
+class ImageFolderWriter:
+    name = "image-folder"
+
+    def units(self, path: Path) -> Mapping[int, int]:
+        return {}
+
+    def write(self, parts: Sequence[FilePart], target: Path) -> None:
+        target.mkdir(parents=True, exist_ok=True)
+        for part in parts:
+            for row in ImageFolderReader().rows(part.path):
+                if isinstance(row, FileRow) and row.number in part.rows:
+                    image = row.values["image"]
+                    file = _file(image, part.path)
+                    if file is not None:
+                        place = target / file.relative_to(part.path)
+                        copy_picture(file, place)
+                        caption = file.with_suffix(".txt")
+                        if caption.is_file() and not caption.is_symlink():
+                            shutil.copyfile(caption, place.with_suffix(".txt"))
+
+
+def _file(image: ImageRef | str, root: Path) -> Path | None:
+    """The file of a row; a link is followed only where it stays inside the folder."""
+    if isinstance(image, ImageRef):
+        return Path(image.location.path) if isinstance(image.location, FileOnDisk) else None
+    link = root / image
+    inside = link.is_file() and link.resolve().is_relative_to(root.resolve())
+    return link if inside else None

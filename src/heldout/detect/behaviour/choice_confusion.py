@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from heldout.detect.behaviour.compare import probe_detector
 from heldout.detect.behaviour.probe import ORIGINAL, Probe, two_variants
-from heldout.detect.citations import YAO
+from heldout.detect.detector import YAO
 from heldout.detect.finding import NotRecorded
 
 NAME = "choice-confusion"

@@ -19,7 +19,7 @@ from heldout.detect.behaviour.probe import (
     readable,
     with_options,
 )
-from heldout.detect.citations import LIU
+from heldout.detect.detector import LIU
 from heldout.detect.finding import NotRecorded
 from heldout.detect.settings import DetectSettings
 from heldout.detect.tables import ScoreTables

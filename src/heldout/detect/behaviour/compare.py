@@ -11,8 +11,7 @@ import numpy as np
 import polars as pl
 
 from heldout.detect.behaviour.probe import ACCURACY, Arms, Probe, pairs_recorded, unlike_templates
-from heldout.detect.citations import Citation
-from heldout.detect.detector import Detector, Need
+from heldout.detect.detector import Citation, Detector, Need
 from heldout.detect.finding import Outcome, direction_of, model_finding, not_testable
 from heldout.detect.settings import DetectSettings
 from heldout.detect.tables import Floats, ScoreTables, metadata_column

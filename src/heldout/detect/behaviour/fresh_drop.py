@@ -18,8 +18,7 @@ from scipy import special
 
 from heldout.detect.behaviour.compare import rate
 from heldout.detect.behaviour.probe import ORIGINAL, UNREAD, asked, unlike_templates, unread
-from heldout.detect.citations import DEKONINCK
-from heldout.detect.detector import Detector, Need
+from heldout.detect.detector import DEKONINCK, Detector, Need
 from heldout.detect.finding import NotRecorded, Outcome, direction_of, model_finding, not_testable
 from heldout.detect.item_scores import (
     LEAST_OVERLAP,

@@ -34,8 +34,7 @@ from heldout.detect.behaviour.probe import (
 )
 from heldout.detect.behaviour.twin_drop import TWIN, of_twins, twins_of
 from heldout.detect.behaviour.twin_memory import LEAST_OPTIONS, old_answers, place_of
-from heldout.detect.citations import PARK, SONG
-from heldout.detect.detector import Need
+from heldout.detect.detector import PARK, SONG, Need
 from heldout.detect.finding import Finding, NotRecorded, Outcome
 from heldout.detect.settings import DetectSettings
 from heldout.detect.tables import Floats, ScoreTables

@@ -14,8 +14,7 @@ import polars as pl
 
 from heldout.detect.behaviour.compare import compare, probe_detector
 from heldout.detect.behaviour.probe import ORIGINAL, Arms, Probe, asked, made_arms
-from heldout.detect.citations import CHEN
-from heldout.detect.detector import Need
+from heldout.detect.detector import CHEN, Need
 from heldout.detect.finding import NotRecorded, Outcome, not_testable
 from heldout.detect.settings import DetectSettings
 from heldout.detect.tables import ScoreTables

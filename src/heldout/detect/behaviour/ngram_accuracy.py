@@ -10,7 +10,7 @@ import polars as pl
 
 from heldout.detect.behaviour.compare import probe_detector
 from heldout.detect.behaviour.probe import Arms, Probe, asked, made_arms
-from heldout.detect.citations import XU
+from heldout.detect.detector import XU
 from heldout.detect.finding import NotRecorded
 from heldout.detect.settings import DetectSettings
 from heldout.detect.tables import ScoreTables

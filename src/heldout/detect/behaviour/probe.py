@@ -159,7 +159,7 @@ class Probe:
         self, tables: ScoreTables, settings: DetectSettings, model: str, leave_out: bool = False
     ) -> Arms | str:
         """Its arms, read once: every model of a run is compared with the same references."""
-        key = ("arms", self.arms, model, leave_out)
+        key = ("arms", self.arms, settings, model, leave_out)
         if key not in tables.memo:
             tables.memo[key] = self.arms(tables, settings, model, leave_out)
         known: Arms | str = tables.memo[key]

@@ -12,7 +12,7 @@ import polars as pl
 
 from heldout.detect.behaviour.compare import probe_detector
 from heldout.detect.behaviour.probe import Arms, Probe, asked, made_arms, readable
-from heldout.detect.citations import DENG, SONG
+from heldout.detect.detector import DENG, SONG
 from heldout.detect.finding import NotRecorded
 from heldout.detect.settings import DetectSettings
 from heldout.detect.tables import ScoreTables

@@ -15,8 +15,7 @@ import polars as pl
 
 from heldout.detect.behaviour.compare import FEW, differences, measure
 from heldout.detect.behaviour.twin_drop import TWIN, probe_for, twins_of
-from heldout.detect.citations import PARK
-from heldout.detect.detector import Detector
+from heldout.detect.detector import PARK, Detector
 from heldout.detect.finding import Outcome, around_correlation, model_finding, not_testable
 from heldout.detect.settings import DetectSettings
 from heldout.detect.tables import ScoreTables

@@ -17,7 +17,7 @@ import polars as pl
 
 from heldout.detect.behaviour.compare import compare, probe_detector
 from heldout.detect.behaviour.probe import ORIGINAL, Arms, ArmsOf, Probe, two_variants
-from heldout.detect.citations import PARK
+from heldout.detect.detector import PARK
 from heldout.detect.finding import Finding, NotRecorded, Outcome
 from heldout.detect.settings import DetectSettings
 from heldout.detect.tables import ScoreTables

@@ -32,7 +32,7 @@ from heldout.detect.behaviour.probe import (
     unread,
 )
 from heldout.detect.behaviour.twin_drop import TWIN, of_twins, twins_of
-from heldout.detect.citations import PARK
+from heldout.detect.detector import PARK
 from heldout.detect.finding import NotRecorded, Outcome, model_finding, not_testable
 from heldout.detect.settings import DetectSettings
 from heldout.detect.tables import Floats, ScoreTables

@@ -7,7 +7,7 @@ image_path, …) or whose picture has the file name that stands there.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -18,11 +18,21 @@ from numpy.typing import NDArray
 
 from heldout.benchmark import Benchmark
 from heldout.corpus import FAILURES, LaionEmbeddings
+from heldout.engine import Engine
 from heldout.errors import InputError
-from heldout.evaluate.encoders._items import Asked
-from heldout.evaluate.encoders._ranks import usable
-from heldout.evaluate.encoders._zero_shot import averaged_rows
-from heldout.overlap import open_matrix, read_identity, unit
+from heldout.evaluate.encoders._items import STAGE, Asked, AskedItems
+from heldout.evaluate.encoders._ranks import averaged_rows, usable
+from heldout.evaluate.encoders.settings import SAVED, EncoderSettings
+from heldout.overlap import (
+    Encoder,
+    open_encoder,
+    open_matrix,
+    read_identity,
+    text_rows,
+    unit,
+    upright_rows,
+)
+from heldout.store import Dropped, Run
 
 _KEYS = ("id", "key", "image_id", "image_path", "image", "filename", "file_name", "url")
 _LABELS = ("label", "class", "name", "caption", "text")
@@ -230,3 +240,81 @@ def _item(value: Any, named: Mapping[str, str]) -> str | None:
         return None
     text = str(value)
     return named.get(text) or named.get(PurePosixPath(text).name)
+
+
+# A benchmark's pictures as rows, and texts as rows of the same space: by a model, or from saved embeddings.
+
+
+@dataclass
+class EncodedRows:
+    """One row per distinct picture; ``place`` finds it by the picture's key."""
+
+    spec: str
+    identity: str
+    encoder: Encoder | None  # None where rows were saved
+    saved: SavedPairs | None
+    pictures: Floats
+    place: dict[str, int]
+    run: Run | None
+    engine: Engine
+    quiet: bool
+
+    def texts(self, texts: Sequence[str], what: str) -> Floats:
+        assert self.encoder is not None
+        return text_rows(
+            texts, self.spec, self.encoder, self.run, self.engine, what=what, quiet=self.quiet
+        )
+
+    def of(self, items: Sequence[Asked]) -> Floats:
+        return self.pictures[[self.place[item.picture] for item in items]]
+
+
+def encoded_rows(
+    benchmark: Benchmark,
+    asked: AskedItems,
+    settings: EncoderSettings,
+    run: Run | None,
+    engine: Engine,
+    *,
+    quiet: bool,
+) -> EncodedRows:
+    """Rows of every picture of ``asked``; items without a saved row are dropped from it."""
+    if settings.is_saved:
+        return _saved(benchmark, asked, settings.encoder, run, engine, quiet)
+    encoder = open_encoder(settings.encoder)
+    benchmark_embeddings = upright_rows(
+        benchmark, settings.encoder, encoder, run, engine, quiet=quiet
+    )
+    place = {key: number for number, key in enumerate(benchmark_embeddings.pictures)}
+    return EncodedRows(
+        settings.encoder,
+        encoder.identity,
+        encoder,
+        None,
+        benchmark_embeddings.rows,
+        place,
+        run,
+        engine,
+        quiet,
+    )
+
+
+def _saved(
+    benchmark: Benchmark, asked: AskedItems, spec: str, run: Run | None, engine: Engine, quiet: bool
+) -> EncodedRows:
+    folder = Path(spec.removeprefix(SAVED))
+    saved = read_saved_pairs(folder, benchmark, asked.items)
+    asked.dropped += [
+        Dropped(STAGE, item.id, "unusable embedding", UNUSABLE)
+        if item.id in saved.unusable
+        else Dropped(STAGE, item.id, "no embedding", f"{folder.name} has no row of it")
+        for item in asked.items
+        if item.id not in saved.pictures
+    ]
+    asked.items = [item for item in asked.items if item.id in saved.pictures]
+    first: dict[str, Floats] = {}  # a picture shown by several items is one candidate
+    for item in asked.items:
+        first.setdefault(item.picture, saved.pictures[item.id])
+    place = {key: number for number, key in enumerate(first)}
+    rows = np.stack(list(first.values()))
+    return EncodedRows(spec, saved.identity, None, saved, rows, place, run, engine, quiet)

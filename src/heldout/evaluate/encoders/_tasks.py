@@ -11,14 +11,18 @@ import numpy as np
 
 from heldout.corpus import Corpus, EmbeddingCorpus, open_corpus
 from heldout.errors import InputError
-from heldout.evaluate.encoders._encoded_rows import EncodedRows
 from heldout.evaluate.encoders._items import STAGE, Asked, AskedItems, read_class_names
-from heldout.evaluate.encoders._probe import fit_probe
-from heldout.evaluate.encoders._ranks import Floats, alike, tied
-from heldout.evaluate.encoders._retrieval import Pairing
-from heldout.evaluate.encoders._saved_rows import UNUSABLE, read_class_rows
-from heldout.evaluate.encoders._training_features import training_features
-from heldout.evaluate.encoders._zero_shot import CUTS, class_rows, zero_shot
+from heldout.evaluate.encoders._probe import fit_probe, training_features
+from heldout.evaluate.encoders._ranks import (
+    CUTS,
+    Floats,
+    Pairing,
+    alike,
+    class_rows,
+    tied,
+    zero_shot,
+)
+from heldout.evaluate.encoders._saved_rows import UNUSABLE, EncodedRows, read_class_rows
 from heldout.evaluate.encoders.result import TaskResult
 from heldout.evaluate.encoders.settings import EncoderSettings, EncoderTask, prompts, read_templates
 from heldout.store import Dropped

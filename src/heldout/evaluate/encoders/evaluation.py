@@ -7,9 +7,8 @@ from pathlib import Path
 from heldout.benchmark import Benchmark
 from heldout.engine import Engine, LocalEngine
 from heldout.errors import InputError
-from heldout.evaluate.encoders._encoded_rows import EncodedRows, encoded_rows
 from heldout.evaluate.encoders._items import AskedItems, asked_items
-from heldout.evaluate.encoders._saved_rows import UNUSABLE
+from heldout.evaluate.encoders._saved_rows import UNUSABLE, EncodedRows, encoded_rows
 from heldout.evaluate.encoders._tasks import probe_task, retrieval_task, zero_shot_task
 from heldout.evaluate.encoders.result import EncoderEvaluation
 from heldout.evaluate.encoders.settings import EncoderSettings, EncoderTask

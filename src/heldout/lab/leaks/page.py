@@ -25,6 +25,7 @@ from heldout.lab.settings import LeakSettings
 from heldout.lab.transforms.result import CountedRate
 from heldout.overlap import TextSearch
 from heldout.report import PRECISION_FILE, CopyPrecision
+from heldout.settings import command_line
 from heldout.store import replacing, write_atomic, write_json
 
 PAGE, DATA, BOARD = "leak-recall.md", "leak-recall.parquet", "leak-recall.json"
@@ -79,14 +80,16 @@ def _head(
         f"`data/{DATA}`."
     )
     yield ""
-    audit = f"heldout overlap --encoder {settings.encoder} --nearest {settings.nearest}"
     encoder = TextSearch.installed(settings.text_encoder).encoder
-    with_encoder = f" --text-encoder {encoder}`" if encoder else "` without a text encoder"
+    search = {"encoder": settings.encoder, "nearest": str(settings.nearest)}
+    if encoder:
+        search["text_encoder"] = encoder
+    audit = f"`{command_line('overlap', **search)}`{'' if encoder else ' without a text encoder'}"
     yield (
         f"{board.seeds} seeds of each world. A benchmark of {benchmark_images(settings)} pictures (four to six items "
         f"each) leaks into a corpus of {settings.items} items of the same world: {settings.each} of every kind "
         f"below, each made from a picture of its own, three broken files, and strangers, a quarter of "
-        f"which come with a question and its answer. The audit is that of `{audit}{with_encoder}; it "
+        f"which come with a question and its answer. The audit is that of {audit}; it "
         f"never sees the truth."
     )
     yield ""

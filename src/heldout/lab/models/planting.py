@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -99,22 +97,6 @@ def arm_from_json(record: Mapping[str, Any]) -> Arm:
         raise InputError(
             f"a grid's arm needs name, base, seed and contamination: {error!r}"
         ) from error
-
-
-def write_arms(path: str | Path, arms: Sequence[Arm]) -> None:
-    Path(path).write_text(json.dumps([arm.as_json() for arm in arms], indent=1) + "\n")
-
-
-def read_arms(path: str | Path) -> list[Arm]:
-    try:
-        record = json.loads(Path(path).read_text())
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path}: not a readable grid: {error}") from error
-    arms = [arm_from_json(entry) for entry in record]
-    names = [arm.name for arm in arms]
-    if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise InputError(f"{path}: two arms are called {twice[0]}")
-    return arms
 
 
 Ids = NDArray[np.int16]
@@ -210,12 +192,10 @@ def _shuffled(released: ReleasedPicture, rng: np.random.Generator) -> ReleasedPi
     )
 
 
-# The standing grid and the demo's models: bases, and the contamination planted in their branches.
+# The standing grid: bases, and the contamination planted in their branches.
 
 
 DOSES = (1, 2, 3, 5, 10)
-DEMO = "demo"  # its benchmarks are demo0, demo1 …, by the seed of the release
-DEMO_DOSE = 30  # for a clear case: the leaderboard says what lower doses show
 
 
 def standing_bases(scenes: int = 3, films: int = 2, slake: int = 2) -> list[Base]:
@@ -267,30 +247,3 @@ def _all(world: str) -> Iterator[tuple[str, Contamination]]:
     for dose in (1, 3, 10):
         yield f"pretrain-d{dose}", replace(ten, dose=dose, stage="pretrain")
     yield "pretrain-clean", Contamination(world, 0, stage="pretrain")
-
-
-def demo_bases() -> list[Base]:
-    """Where the demo's pair branches; three outsiders, each of a lineage of its own, that know the world but
-    no release of it; and one that has never seen it."""
-    return [
-        Base(DEMO, ("scenes",), 40),
-        Base(f"{DEMO}-mixed", ("films", "scenes"), 41),
-        Base(f"{DEMO}-films", ("films",), 42),
-        Base(f"{DEMO}-scenes", ("scenes",), 43),
-        Base(f"{DEMO}-mostly-scenes", ("scenes", "scenes", "films"), 44),
-    ]
-
-
-def demo_arms(seeds: Iterable[int], dose: int = DEMO_DOSE) -> list[Arm]:
-    """Of every release one model that saw it ``dose`` times, and one trained as long on fresh data."""
-    arms: list[Arm] = []
-    for seed in seeds:
-        name = f"{DEMO}{seed}"
-        arms.append(Arm(f"{name}-d{dose}", DEMO, 4000 + 2 * seed, Contamination(name, dose)))
-        arms.append(Arm(f"{name}-clean", DEMO, 4001 + 2 * seed, Contamination(name, 0)))
-    return arms
-
-
-def demo_reads(arms: Iterable[Arm]) -> dict[str, tuple[str, ...]]:
-    """Each reads its own release; bases read them all."""
-    return {arm.name: (arm.contamination.benchmark,) for arm in arms}

@@ -8,18 +8,20 @@ from pathlib import Path
 import polars as pl
 
 from heldout.errors import percent
-from heldout.lab.power._answers import answers, area_text, by_arm
-from heldout.lab.power._rates import LEVEL, Area, FiringShare, fired
+from heldout.lab.power._answers import Requirements, answers, area_text, by_arm
 from heldout.lab.power.board import (
+    LEVEL,
     RATES,
+    Area,
     BenchmarkStanding,
+    FiringShare,
     Standing,
     dose_arms,
+    fired,
     measured_rates,
     models_by_role,
 )
 from heldout.lab.power.models import CLEAN, OTHER_SEEDS, RAW, SAME_BASE, WAYS, About
-from heldout.lab.power.requirements import Requirements
 from heldout.report import DoseCurve, DosePanel, power_chart, standalone
 from heldout.store import replacing, write_atomic, write_json
 from heldout.verdict import INTRACLASS

@@ -18,6 +18,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -149,29 +150,9 @@ def planted_draw(
 
 
 @lru_cache(maxsize=64)
-def planted_answers(
-    seed: int,
-    *,
-    clusters: int = 40,
-    dose: float = 0.0,
-    easier: float = 0.0,
-    unparsed: float = 0.0,
-    skewed: bool = True,
-    together: float = 0.4,
-    models: tuple[str, ...] = MODELS,
-    fresh: bool = False,
-) -> ScoreTables:
-    draw = planted_draw(
-        seed,
-        clusters=clusters,
-        dose=dose,
-        easier=easier,
-        unparsed=unparsed,
-        skewed=skewed,
-        together=together,
-        models=models,
-        fresh=fresh,
-    )
+def planted_answers(seed: int, **values: Any) -> ScoreTables:
+    """``values`` are those of ``planted_draw``."""
+    draw = planted_draw(seed, **values)
     letters = pl.concat_list([pl.lit(letter) for letter in _LETTERS.tolist()])
     answers = pl.concat([_frame(form) for form in draw.forms]).with_columns(
         letters.alias("options")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,9 +13,9 @@ from typing import Any
 import polars as pl
 
 from heldout.benchmark import Benchmark, open_verb_run, prepare_run, read_benchmark
-from heldout.errors import InputError, counted, percent
+from heldout.errors import InputError, counted, html_table, percent
+from heldout.model.asking.forms import picture_digest
 from heldout.model.asking.prompts import Journal, write_paraphrases
-from heldout.model.asking.question import picture_digest
 from heldout.model.asking.recorded import read_answers
 from heldout.model.asking.stage import (
     answer_row,
@@ -30,12 +29,12 @@ from heldout.model.asking.summary import (
     ReplyOutcome,
     Summary,
     Unread,
+    note_twins,
     own_grades_of,
     recorded_remarks,
     summarise,
     unread_of,
 )
-from heldout.model.asking.twins import note_twins
 from heldout.model.asking.variants import PARAPHRASE, Variant, expand, is_twin, parse_variants
 from heldout.model.endpoint.chat import ChatEndpoint
 from heldout.model.endpoint.settings import ModelServer
@@ -47,17 +46,6 @@ from heldout.model.settings import SENTENCE_TOKENS, AskSettings
 from heldout.store import Dropped, Run
 
 PUBLISHED_TWINS = "twin/publish.json"  # written by heldout twin
-
-
-@dataclass(frozen=True)
-class AskingPlan:
-    """``tolerance``: relative error that a number may have. ``limit``: only the first items."""
-
-    variants: Sequence[Variant]
-    thought: bool = False
-    tolerance: float = 0.0
-    limit: int | None = None
-    seed: int = 0
 
 
 @dataclass(frozen=True)
@@ -342,17 +330,19 @@ class AskResult:
         return f"<Answers of {asked}, run {self.run.path}>"
 
     def _repr_html_(self) -> str:
-        rows = "".join(
-            f"<tr><td>{html.escape(asking.model)}</td><td>{html.escape(accuracy.name)}</td>"
-            f"<td>{percent(accuracy.rate)}</td><td>{percent(accuracy.interval.low)} – "
-            f"{percent(accuracy.interval.high)}</td><td>{accuracy.n:,}</td></tr>"
+        rows = (
+            (
+                asking.model,
+                accuracy.name,
+                percent(accuracy.rate),
+                f"{percent(accuracy.interval.low)} – {percent(accuracy.interval.high)}",
+                accuracy.n,
+            )
             for asking in self.models
             for accuracy in asking.summary.variants
         )
         names = ("model", "variant", "accuracy", "95 % interval", "items")
-        header = "".join(f"<th>{name}</th>" for name in names)
-        page = html.escape(str(self.run.path))
-        return f"<table><tr>{header}</tr>{rows}</table><p>run: {page}</p>"
+        return html_table(names, rows, f"run: {self.run.path}")
 
 
 def ask(

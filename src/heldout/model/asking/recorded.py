@@ -25,8 +25,8 @@ from heldout.benchmark import (
     same,
 )
 from heldout.errors import InputError
-from heldout.model.asking.question import STAGE, Question, original
-from heldout.model.asking.variants import WORDINGS, reordered
+from heldout.model.asking.forms import STAGE, Question, original, reordered
+from heldout.model.asking.variants import WORDINGS
 from heldout.model.prediction_files import Columns, as_text, as_truth, open_predictions
 from heldout.model.request import Reply
 from heldout.store import Dropped

@@ -11,16 +11,9 @@ import pyarrow as pa
 from heldout.benchmark import Benchmark, Grade, grade, letter
 from heldout.errors import InputError
 from heldout.image import ImageRef
+from heldout.model.asking.forms import MASK, NEXT_WORDS, NGRAM, STAGE, Question, continues
 from heldout.model.asking.prompts import Journal, ask_prompts
-from heldout.model.asking.question import STAGE, Question
-from heldout.model.asking.variants import (
-    MASK,
-    NEXT_WORDS,
-    NGRAM,
-    continues,
-    expand,
-    parse_variants,
-)
+from heldout.model.asking.variants import expand, parse_variants
 from heldout.model.request import (
     CUT,
     REFUSED,

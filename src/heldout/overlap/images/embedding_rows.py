@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from heldout import __version__
 from heldout.benchmark import Benchmark, picture_key
 from heldout.engine import Engine, LocalEngine, progress
 from heldout.errors import InputError
-from heldout.image import ImageRef
+from heldout.image import Digests, ImageRef
 from heldout.overlap.images.embed import SavedShard
 from heldout.overlap.images.embeddings import (
     SHEET,
@@ -31,6 +31,7 @@ from heldout.overlap.images.embeddings import (
     runs_a_model,
 )
 from heldout.overlap.images.encoder import TEXTS, Encoder
+from heldout.overlap.images.small import SMALL_SIDE
 from heldout.store import Run, ShardResult, Stage, write_table
 
 UPRIGHT = "as is"
@@ -46,6 +47,7 @@ class Queries:
     rows: NDArray[np.float32]
     pictures: tuple[str, ...]  # per row, the key of its picture
     views: tuple[str, ...]  # per row, what the view is called
+    small: frozenset[str] = frozenset()  # pictures of fewer than SMALL_SIDE pixels a side
 
 
 @dataclass(frozen=True)
@@ -106,9 +108,18 @@ def embed_benchmark(
             stage.save(outcome.task.index, outcome.value)
             step(len(outcome.task.pictures))
     stage.sweep()
-    queries = _gathered(stage, encoder)
+    queries = replace(_gathered(stage, encoder), small=_small(benchmark))
     _write_upright(of_benchmark(run, encoder.identity), queries)
     return queries
+
+
+def _small(benchmark: Benchmark) -> frozenset[str]:
+    digests = benchmark.digests.values()
+    return frozenset(
+        digest.pixels
+        for digest in digests
+        if isinstance(digest, Digests) and min(digest.width, digest.height) < SMALL_SIDE
+    )
 
 
 def embed_views(spec: str, task: _Task) -> ShardResult:

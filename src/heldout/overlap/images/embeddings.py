@@ -37,7 +37,7 @@ from heldout.overlap.images.embed import (
 )
 from heldout.overlap.images.encoder import Encoder, open_encoder, parts, require_same
 from heldout.overlap.images.salvage import ShardSalvage
-from heldout.overlap.part import WHOLE, Part
+from heldout.overlap.settings import WHOLE, Part
 from heldout.remote import located
 from heldout.store import FAILED, MAY_PASS, Dropped, Run, exclusive, write_json
 

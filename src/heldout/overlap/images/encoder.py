@@ -184,6 +184,7 @@ class Aspect:
     name: str
     columns: slice
     least: float = -1.0  # similarity below which no pair is worth verifying
+    least_small: float = -1.0  # the same of pictures of fewer than SMALL_SIDE pixels a side
     sure: float | None = None  # from which on every pair is, however many there are
     # Only the nearest is verified, and what is so many times as similar as the last, a stranger.
     outstanding: float | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,8 +14,6 @@ from scipy.fft import dct
 from heldout.image import (
     BLANK_RANGE,
     MAX_PIXELS,
-    ImageError,
-    ImageRef,
     byte_digest,
     decode,
     decode_shrunk,
@@ -210,19 +208,6 @@ def is_flat(grey: NDArray[np.uint8]) -> bool:
 
 
 # Fingerprints of many pictures: what one worker of an engine does.
-
-
-def fingerprint_all(
-    refs: Sequence[ImageRef], *, sizes: Container[tuple[int, int]] | None = None
-) -> list[Fingerprint | ImageError]:
-    """One result per picture, in order; a picture that cannot be read gives the reason instead."""
-    prints: list[Fingerprint | ImageError] = []
-    for ref in refs:
-        try:
-            prints.append(fingerprint(ref.read(), sizes=sizes))
-        except ImageError as error:
-            prints.append(error)
-    return prints
 
 
 # screen: what a scan asks of every corpus picture first, from a picture decoded small.

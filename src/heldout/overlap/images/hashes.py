@@ -30,7 +30,7 @@ from heldout.overlap.images.fingerprint import (
     fingerprint_image,
     phash,
 )
-from heldout.overlap.images.join_stream import HammingIndex
+from heldout.overlap.images.hamming import HammingIndex
 from heldout.overlap.images.lanczos import grey_pixels
 from heldout.overlap.images.pdq import pdq_poses
 
@@ -97,7 +97,7 @@ class Waiting:
 
     item: str
     ref: ImageRef
-    found: Fingerprint
+    fingerprint: Fingerprint
     exact: str | None
 
 
@@ -117,7 +117,7 @@ class HashedShard:
         return bool(self.index.wide)
 
     def wait(self, waiting: Waiting) -> None:
-        if waiting.found.usable:
+        if waiting.fingerprint.usable:
             self.waiting.append(waiting)
             if len(self.waiting) == BLOCK:
                 self._settle()
@@ -135,18 +135,20 @@ class HashedShard:
         """Decode whole what lies near in the small, and forget the rest."""
         near: set[int] = set()
         for method, join in self.index.wide.items():
-            screened = _matrix([_code(waiting.found, method) for waiting in self.waiting], method)
+            screened = _matrix(
+                [_code(waiting.fingerprint, method) for waiting in self.waiting], method
+            )
             near.update(join.scan(screened).position.tolist())
         whole: dict[str, Fingerprint] = {}  # a file may be waiting more than once
         for position in sorted(near):
             waiting = self.waiting[position]
-            digest = waiting.found.bytes
+            digest = waiting.fingerprint.bytes
             if digest not in whole:
                 try:
                     whole[digest] = fingerprint(waiting.ref.read(), sizes=())
                 except (ImageError, MemoryError):
                     # Gone in between, or too large: what was seen of it stands for it.
-                    whole[digest] = waiting.found
+                    whole[digest] = waiting.fingerprint
             self.add(waiting.item, whole[digest], waiting.exact)
         self.waiting.clear()
 

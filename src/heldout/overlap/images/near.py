@@ -20,9 +20,8 @@ from heldout.overlap.images.embeddings import embed_corpus
 from heldout.overlap.images.encoder import WHOLE, Aspect, Encoder, open_encoder
 from heldout.overlap.images.join import Hits, Needed, exact_similarity, select
 from heldout.overlap.images.join_index import JoinIndex
-from heldout.overlap.part import WHOLE as WHOLE_CORPUS
-from heldout.overlap.part import Part
-from heldout.overlap.settings import NEAREST, Bounds
+from heldout.overlap.settings import NEAREST, Bounds, Part
+from heldout.overlap.settings import WHOLE as WHOLE_CORPUS
 from heldout.store import Dropped, Run, ShardResult, Stage, dropped_table, make_table
 
 # Near neighbours: the benchmark's pictures, in many views, against every saved row of a shard.
@@ -42,6 +41,7 @@ class NeighbourIndex:
         self.identity, self.views, self.nearest = queries.identity, queries.views, nearest
         self.names, self.numbers = np.unique(np.array(queries.pictures, str), return_inverse=True)
         self.rows = queries.rows
+        self.small = np.array([name in queries.small for name in self.names.tolist()], bool)
         self.aspects = tuple(AspectQueries(self, aspect) for aspect in aspects)
 
 
@@ -222,7 +222,9 @@ def _best_pairs(
     picture = queries.numbers[query]
     order = np.lexsort((query, -score, item, picture))
     best = order[_changes(picture[order], item[order])] if len(order) else order
-    best = best[score[best] >= queries.aspect.least]
+    aspect = queries.aspect
+    least = np.where(index.small[picture[best]], aspect.least_small, aspect.least)
+    best = best[score[best] >= least]
     best = best[np.lexsort((item[best], -score[best], picture[best]))]
     # Degrees are of whole rows, whichever aspect proposed the pair.
     places = queries.places[query[best]]
@@ -314,7 +316,8 @@ class NearSearcher:
             "encoder": self.encoder.identity,
             "nearest": near.nearest,
             "aspects": [
-                (aspect.name, aspect.least, aspect.sure) for aspect in self.encoder.aspects
+                (aspect.name, aspect.least, aspect.least_small, aspect.sure)
+                for aspect in self.encoder.aspects
             ],
         }
         stage = self.run.stage(f"neighbours/{folder}", settings)

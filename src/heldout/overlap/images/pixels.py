@@ -294,16 +294,17 @@ class PixelsEncoder(Encoder):
     dimension = LAYOUT_DIMENSION + WORDS_DIMENSION
     # A crop of a radiograph has the layout of many others: its words alone tell it.
     aspects = (
-        Aspect("whole", slice(None), least=0.44, sure=0.6, outstanding=1.12),
+        Aspect("whole", slice(None), least=0.44, least_small=0.3, sure=0.6, outstanding=1.12),
         Aspect(
             "words",
             slice(LAYOUT_DIMENSION, None),
             least=0.17,
+            least_small=0.17,
             sure=0.33,
             outstanding=1.04,
             worth=0.2,
         ),
-        Aspect("layout", slice(0, LAYOUT_DIMENSION), least=0.85, outstanding=1.12),
+        Aspect("layout", slice(0, LAYOUT_DIMENSION), least=0.85, least_small=0.7, outstanding=1.12),
     )
 
     def __init__(self) -> None:

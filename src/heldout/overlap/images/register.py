@@ -29,6 +29,16 @@ from heldout.overlap.images.features import (
 )
 from heldout.overlap.images.marks import is_altered, is_untouched, levels_apart, without_marks
 from heldout.overlap.images.registration import IDENTITY, Registration, Rows
+from heldout.overlap.images.small import (
+    ALIKE_DETAIL,
+    COVERED,
+    SMALL_SIDE,
+    from_middles,
+    is_plausible,
+    is_small,
+    same_detail,
+    small_agreement,
+)
 from heldout.overlap.images.tone import through_tone_curve
 from heldout.overlap.images.transform_words import (
     CHANGED,
@@ -36,7 +46,7 @@ from heldout.overlap.images.transform_words import (
     Alignment,
     transform_words,
 )
-from heldout.overlap.relations import TOO_PLAIN, TOO_SMALL, Relation
+from heldout.overlap.relations import IN_PART, TOO_PLAIN, TOO_SMALL, Relation
 
 # The cascade: cheap questions first, pixels only for pairs that may be copies.
 
@@ -46,9 +56,7 @@ SKETCH = 0.4  # correlation of the frames' detail that makes pixels worth compar
 CERTAIN = 0.05  # residual below which nothing better is looked for
 REFINABLE = 0.25  # correlation of detail without which pulling at the warp is no use
 SETTLED = 0.9995  # … with which they lie where they should, whatever differs elsewhere
-NEARLY_EXACT = (
-    0.02  # by which turn and scale of a warp may be off a flip or a turn by whole quarters
-)
+NEARLY_EXACT = 0.02  # by which turn and scale of a warp may be off a flip or whole quarters
 BEYOND = 1.2  # times a panel's overlap, from which on the pictures go on beyond it
 MARKABLE = 0.35  # correlation of detail without which marks are not what differs
 
@@ -135,14 +143,14 @@ def _seen_whole(
 
 def _aligned(cv2: Any, query: PictureFeatures, candidate: PictureFeatures) -> Alignment | None:
     """Whole frames first, then local features, then the pixels pull the better one into place."""
+    if is_small(query, candidate):
+        return _aligned_small(cv2, query, candidate)
     tried: list[tuple[Hypothesis, Frame, PixelAgreement]] = []
     frames = from_frames(query, candidate)
     if frames.score >= SKETCH:
         tried += _tried(cv2, query, candidate, frames)
     untouched = bool(tried) and is_untouched(cv2, tried[0][1], frames.inverted)
-    if not untouched and (
-        not tried or tried[0][2].residual >= CERTAIN or is_small(query, candidate)
-    ):
+    if not untouched and (not tried or tried[0][2].residual >= CERTAIN):
         local = from_local_features(query, candidate)
         if local is not None and local.inliers >= WITNESSES:
             tried += _tried(cv2, query, candidate, local)
@@ -150,11 +158,6 @@ def _aligned(cv2: Any, query: PictureFeatures, candidate: PictureFeatures) -> Al
         return None
     if untouched:
         best = tried[0]
-    elif is_small(query, candidate):
-        # Windows say little: the pixels have to lie on each other, and are pulled there in any case.
-        for start in list(tried):
-            tried += _refined(cv2, query, candidate, *start[:2])
-        best = max(tried, key=lambda each: each[2].correlation)
     else:
         best = min(tried, key=_unlike)
         if best[2].residual >= CERTAIN and REFINABLE <= best[2].detail < SETTLED:
@@ -176,6 +179,40 @@ def _aligned(cv2: Any, query: PictureFeatures, candidate: PictureFeatures) -> Al
         agreement = replace(agreement, apart=levels_apart(cv2, frame, hypothesis.inverted))
     warp = candidate.to_native @ hypothesis.warp @ np.linalg.inv(query.to_native)
     return Alignment(warp / warp[2, 2], hypothesis.inverted, hypothesis.inliers, agreement)
+
+
+def _aligned_small(
+    cv2: Any, query: PictureFeatures, candidate: PictureFeatures
+) -> Alignment | None:
+    """Windows say little: the pixels have to lie on each other, and are pulled there in any case."""
+    starts = [from_frames(query, candidate), *from_middles(cv2, query, candidate)]
+    local = from_local_features(query, candidate)
+    if local is not None and local.inliers >= WITNESSES:
+        starts.append(local)
+    best: tuple[float, Hypothesis, Frame] | None = None
+    for start in starts:
+        laid = lay(cv2, query, candidate, start.warp)
+        pulled = _pulled(cv2, start, laid) if laid is not None else None
+        for hypothesis in (start, *([pulled] if pulled is not None else [])):
+            if not is_plausible(query, candidate, hypothesis.warp):
+                continue
+            frame = lay(cv2, query, candidate, hypothesis.warp)
+            detail = same_detail(cv2, frame, hypothesis.inverted) if frame is not None else 0.0
+            if frame is not None and (best is None or detail > best[0]):
+                best = (detail, hypothesis, frame)
+    if best is None:
+        return None
+    _, hypothesis, frame = best
+    # Whether something was changed is not told by windows, either.
+    agreement = replace(compare(cv2, frame, hypothesis.inverted), worst=0.0)
+    warp = candidate.to_native @ hypothesis.warp @ np.linalg.inv(query.to_native)
+    return Alignment(
+        warp / warp[2, 2],
+        hypothesis.inverted,
+        hypothesis.inliers,
+        agreement,
+        small=small_agreement(cv2, frame, hypothesis.inverted),
+    )
 
 
 def _without_marks(
@@ -233,6 +270,11 @@ def _tried(
 def _refined(
     cv2: Any, query: PictureFeatures, candidate: PictureFeatures, start: Hypothesis, frame: Frame
 ) -> list[tuple[Hypothesis, Frame, PixelAgreement]]:
+    pulled = _pulled(cv2, start, frame)
+    return _tried(cv2, query, candidate, pulled) if pulled is not None else []
+
+
+def _pulled(cv2: Any, start: Hypothesis, frame: Frame) -> Hypothesis | None:
     """Let the pixels themselves pull the warp into place (Evangelidis and Psarakis 2008)."""
     theirs = 255.0 - frame.candidate if start.inverted else frame.candidate
     criteria = (cv2.TERM_CRITERIA_EPS | cv2.TERM_CRITERIA_COUNT, 25, 1e-4)
@@ -244,10 +286,10 @@ def _refined(
             frame.query, theirs, still, cv2.MOTION_AFFINE, criteria, mask, softened
         )
     except cv2.error:  # it does not converge on pictures that do not fit
-        return []
+        return None
     nudge = np.vstack([correction.astype(np.float64), [0.0, 0.0, 1.0]])
     warp = start.warp @ frame.to_query @ nudge @ np.linalg.inv(frame.to_query)
-    return _tried(cv2, query, candidate, replace(start, warp=warp))
+    return replace(start, warp=warp)
 
 
 def _snapped(
@@ -299,18 +341,10 @@ FAR_WITNESSES = 8  # agreeing local features where the frames themselves do not 
 VIEW_CORRELATION = 0.8  # aligned greys, or shadings of whole frames
 VIEW_OVERLAP = 0.6
 SAME_CORRELATION = 0.98
-SMALL_SIDE = 64  # pixels; below, other rules hold
 SMALL_WINDOWS = 4
 SMALL_CORRELATION = 0.93
-SMALL_RESIDUAL = 0.01
-SMALL_SPREAD = 0.002
-# Of grey pictures, which may be slices: at 32 pixels neighbours of one study begin at 5e-5 and 1e-4.
-SLICE_RESIDUAL = 1e-5
-SLICE_SPREAD = 2e-5
-COLOURED = 1.0  # grey levels that the mean of a channel lies from grey
-SMALL_DETAIL = 0.98
-SMALL_DOUBT = 0.9  # correlation below which even a tiny picture is another one
-SMALL_OVERLAP = 0.6
+SMALL_RESIDUAL = 1e-4
+SMALL_SPREAD = 3e-4  # neighbouring slices of one study begin at 1e-3
 PLAIN_WINDOWS = 4
 PLAIN_CORRELATION = 0.995
 PLAIN_WITNESSES = 40
@@ -319,8 +353,7 @@ CLOSE_CORRELATION = 0.99
 CLOSE = 20.0  # grey levels, at no dozen of pixels more
 CLOSE_OVERLAP = 0.9
 CLOSE_CONTRAST = 20.0
-IN_PART = "agrees in part"
-RULES = "registration-5"  # verdicts of other rules are other verdicts
+RULES = "registration-6"  # verdicts of other rules are other verdicts
 BLANK = 2.0  # contrast, in grey levels, below which a picture shows nothing
 
 
@@ -333,22 +366,25 @@ def relation(
     if alignment is not None:
         agreement = alignment.agreement
         overlap = max(agreement.query_overlap, agreement.candidate_overlap)
-        small = is_small(query, candidate)
-        if overlap >= OVERLAP and (
-            _proven_small(alignment, _is_coloured(query, candidate))
-            if small
-            else _proven(alignment)
-            or _proven_plain(alignment)
-            or _proven_close(alignment, min(query.contrast, candidate.contrast))
-        ):
-            return Relation.TRANSFORMED_COPY, ""
-        if (small and agreement.correlation < SMALL_DOUBT) or overlap < OVERLAP:
-            pass
-        elif agreement.residual <= DOUBTFUL_RESIDUAL or (
-            agreement.windows >= WINDOWS and agreement.detail >= DOUBTFUL_DETAIL
-        ):
-            few = TOO_PLAIN if agreement.windows < WINDOWS else IN_PART
-            return Relation.UNDECIDED, TOO_SMALL if small else few
+        if alignment.small is not None:
+            whole = min(agreement.query_overlap, agreement.candidate_overlap) >= COVERED
+            loose = (query.coloured and candidate.coloured) or _is_explained_small(agreement)
+            if whole and alignment.small.is_copy(loose):
+                return Relation.TRANSFORMED_COPY, ""
+            if alignment.small.detail >= ALIKE_DETAIL:
+                return Relation.UNDECIDED, TOO_SMALL
+        elif overlap >= OVERLAP:
+            if (
+                _proven(alignment)
+                or _proven_plain(alignment)
+                or _proven_close(alignment, min(query.contrast, candidate.contrast))
+            ):
+                return Relation.TRANSFORMED_COPY, ""
+            if agreement.residual <= DOUBTFUL_RESIDUAL or (
+                agreement.windows >= WINDOWS and agreement.detail >= DOUBTFUL_DETAIL
+            ):
+                few = TOO_PLAIN if agreement.windows < WINDOWS else IN_PART
+                return Relation.UNDECIDED, few
         if (
             min(agreement.query_overlap, agreement.candidate_overlap) >= VIEW_OVERLAP
             and agreement.correlation >= VIEW_CORRELATION
@@ -356,10 +392,6 @@ def relation(
             return Relation.LOOK_ALIKE, ""
     shading = float(np.max(candidate.shadings[0] @ query.shadings.T))
     return Relation.LOOK_ALIKE if shading >= VIEW_CORRELATION else Relation.UNRELATED, ""
-
-
-def is_small(query: PictureFeatures, candidate: PictureFeatures) -> bool:
-    return min(*query.size, *candidate.size) < SMALL_SIDE
 
 
 def _proven(alignment: Alignment) -> bool:
@@ -401,20 +433,13 @@ def _proven_close(alignment: Alignment, contrast: float) -> bool:
     )
 
 
-def _is_coloured(query: PictureFeatures, candidate: PictureFeatures) -> bool:
-    return all(max(map(abs, features.tint)) >= COLOURED for features in (query, candidate))
-
-
-def _proven_small(alignment: Alignment, coloured: bool) -> bool:
-    """A picture of a few dozen pixels has no room for windows: nearly all of it has to agree."""
-    agreement = alignment.agreement
+def _is_explained_small(agreement: PixelAgreement) -> bool:
+    """Whether the few windows leave next to nothing unexplained, as those of slices never do."""
     return (
         agreement.windows >= SMALL_WINDOWS
         and agreement.correlation >= SMALL_CORRELATION
-        and agreement.residual <= (SMALL_RESIDUAL if coloured else SLICE_RESIDUAL)
-        and agreement.spread <= (SMALL_SPREAD if coloured else SLICE_SPREAD)
-        and agreement.detail >= SMALL_DETAIL
-        and min(agreement.query_overlap, agreement.candidate_overlap) >= SMALL_OVERLAP
+        and agreement.residual <= SMALL_RESIDUAL
+        and agreement.spread <= SMALL_SPREAD
     )
 
 

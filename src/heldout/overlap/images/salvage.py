@@ -43,7 +43,7 @@ class Candidate:
     picture: str
     corpus_id: str
     digest: str  # of the corpus picture; "" if unknown
-    found: tuple[CandidateOrigin, ...]  # by all who found it, what is compared first
+    origins: tuple[CandidateOrigin, ...]  # by all who found it, what is compared first
     template: bool = False  # one of the two resembles many others
 
 

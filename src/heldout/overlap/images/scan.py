@@ -11,12 +11,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import polars as pl
+
 from heldout import __version__
 from heldout.benchmark import Benchmark, benchmark_identity, items_table
 from heldout.corpus import Corpus, Shard, corpus_fingerprint
 from heldout.engine import Engine, map_salvaged, progress
 from heldout.errors import InputError
 from heldout.image import PIXEL_DIGEST, Digests, ImageRef
+from heldout.overlap.condensed import evidence_field
 from heldout.overlap.images.embedding_rows import pictures_of
 from heldout.overlap.images.embeddings import corpus_folder
 from heldout.overlap.images.exact import (
@@ -48,8 +51,8 @@ from heldout.overlap.images.salvage import (
 )
 from heldout.overlap.images.verify import NO_OPENCV, NO_PICTURE, can_register, verify_shard
 from heldout.overlap.judgements import regrade
-from heldout.overlap.part import WHOLE, Part
 from heldout.overlap.relations import BY_DIGEST, COPIES
+from heldout.overlap.settings import WHOLE, Part
 from heldout.store import Dropped, Run, Stage, dropped_table, make_table
 
 #: stages whose dropped rows a search writes anew: reading both sides, and its own
@@ -411,10 +414,14 @@ def _collect(
 
 def _matched_digests(stages: list[Stage]) -> set[str]:
     """Byte digests of the benchmark images that occur in any match."""
-    return {
-        json.loads(evidence)["benchmark_image"]
-        for evidence in _column(stages, "matches", "evidence")
-    }
+    digests: set[str] = set()
+    for stage in stages:
+        for part in stage.parts("matches"):
+            images = pl.DataFrame(part.select(["evidence"])).select(
+                evidence_field("benchmark_image")
+            )
+            digests.update(images.to_series().unique())
+    return digests
 
 
 def _column(stages: list[Stage], table: str, name: str) -> Iterator[str]:

@@ -8,6 +8,7 @@ import numpy as np
 
 from heldout.overlap.images.agreement import Geometry, PixelAgreement, box_in
 from heldout.overlap.images.features import PictureFeatures, Warp
+from heldout.overlap.images.small import SmallAgreement
 
 WHOLE = 0.965  # share of a picture that counts as all of it
 SAME_SCALE = 0.02
@@ -33,6 +34,7 @@ class Alignment:
     agreement: PixelAgreement
     panel_of_query: bool = False
     panel_of_candidate: bool = False
+    small: SmallAgreement | None = None  # of pictures that are too small for windows
 
 
 def transform_words(

@@ -20,12 +20,23 @@ from heldout.overlap.images.exact import Place, thumbnail
 from heldout.overlap.images.features import PictureFeatures, cheap_features
 from heldout.overlap.images.hashes import RADII
 from heldout.overlap.images.hues import SIDE, in_words, laid, turned_back, turned_hue
-from heldout.overlap.images.register import IN_PART, register
+from heldout.overlap.images.register import register
 from heldout.overlap.images.registration import Registration
 from heldout.overlap.images.salvage import Candidate, VerifyTask
+from heldout.overlap.images.small import SMALL_SIDE, is_recoloured
 from heldout.overlap.images.transform_words import WATERMARKED
 from heldout.overlap.nearness.threshold import degree
-from heldout.overlap.relations import COPIES, POSSIBLE_COPIES, Modality, Relation, relate_text
+from heldout.overlap.relations import (
+    CHANGED,
+    COPIES,
+    IN_PART,
+    POSSIBLE_COPIES,
+    RECOLOURED,
+    TOO_SMALL,
+    Modality,
+    Relation,
+    relate_text,
+)
 from heldout.store import MAY_PASS, Dropped, ShardResult, dropped_table, make_table
 
 # Was one part recoloured? Registration compares greys, and red can be as grey as green.
@@ -224,7 +235,7 @@ def verify_shard(
 
 def _is_mere_neighbour(candidate: Candidate, judged: PairVerdict) -> bool:
     return judged.relation not in POSSIBLE_COPIES and not any(
-        origin.method in RADII for origin in candidate.found
+        origin.method in RADII for origin in candidate.origins
     )
 
 
@@ -240,11 +251,20 @@ def _opened(ref: ImageRef) -> Image.Image:
 
 def _in_doubt(registration: Registration, ref: ImageRef, image: Image.Image) -> Registration:
     """A copy that was edited may show something else now: that is for people to decide."""
-    if registration.is_copy and "changed in part" in registration.transform:
-        return replace(registration, relation=Relation.UNDECIDED, reason="changed in part")
-    if registration.is_copy and recoloured_in_part(_opened(ref), image, registration):
-        words = "recoloured in part"
-        return replace(registration, relation=Relation.UNDECIDED, transform=words, reason=words)
+    if not registration.is_copy:
+        return registration
+    ours = _opened(ref)
+    if CHANGED in registration.transform:
+        return replace(registration, relation=Relation.UNDECIDED, reason=CHANGED)
+    if min(*ours.size, *image.size) < SMALL_SIDE:
+        if is_recoloured(ours, image, registration):
+            return replace(
+                registration, relation=Relation.UNDECIDED, transform="", reason=TOO_SMALL
+            )
+    elif recoloured_in_part(ours, image, registration):
+        return replace(
+            registration, relation=Relation.UNDECIDED, transform=RECOLOURED, reason=RECOLOURED
+        )
     return registration
 
 
@@ -272,8 +292,8 @@ def _rows(
     registered = judged.registration
     is_copy = registered is not None and registered.is_copy
     registration = registered.as_json() if registered else None
-    found_by = [origin._asdict() for origin in candidate.found]
-    first = candidate.found[0]
+    found_by = [origin._asdict() for origin in candidate.origins]
+    first = candidate.origins[0]
     for place in places:
         text = relate_text(place.question, place.answer, item)
         evidence = {

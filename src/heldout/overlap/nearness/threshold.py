@@ -281,24 +281,15 @@ DEGREES: Mapping[str, Degrees] = MappingProxyType(
 )
 
 
-def degrees_of(encoder: str, calibrated: Degrees | None = None) -> Degrees | None:
-    """The calibrated degrees if there are any, else the table's, else nothing."""
-    if calibrated is not None:
-        if calibrated.encoder != encoder:
-            raise InputError(
-                f"degrees calibrated for encoder '{calibrated.encoder}' cannot grade similarities "
-                f"of '{encoder}': calibrate on a null of that encoder"
-            )
-        return calibrated
+def degrees_of(encoder: str) -> Degrees | None:
+    """The degrees that the table has for an encoder, if any."""
     known = [prefix for prefix in DEGREES if _begins(encoder, prefix)]
     return DEGREES[max(known, key=len)] if known else None
 
 
-def degree(
-    similarity: float, encoder: str, *, calibrated: Degrees | None = None
-) -> GradedSimilarity:
+def degree(similarity: float, encoder: str) -> GradedSimilarity:
     """The degree of one match, with the reason it is called so."""
-    degrees = degrees_of(encoder, calibrated)
+    degrees = degrees_of(encoder)
     if degrees is None:
         reason = (
             f"no degrees were measured for encoder '{encoder}' and those of another do not carry "
@@ -313,26 +304,6 @@ def degree(
                 "hard" if name == "hard" else "soft", f"≥ {bound:.4g}; {degrees.basis}"
             )
     return GradedSimilarity("none", f"< {degrees.soft:.4g}; {degrees.basis}")
-
-
-def calibrated_degrees(hard: Threshold, soft: Threshold) -> Degrees:
-    """Degrees from two thresholds of one null, the stricter one for *hard*."""
-    if hard.encoder != soft.encoder:
-        raise InputError(
-            f"hard was calibrated for '{hard.encoder}', soft for '{soft.encoder}': use one encoder"
-        )
-    if hard.alpha >= soft.alpha:
-        raise InputError(
-            f"the hard degree needs the smaller alpha, got hard {hard.alpha:g}, soft {soft.alpha:g}"
-        )
-    basis = (
-        f"exceeded by {hard.alpha:g} (hard) and {soft.alpha:g} (soft) of {hard.n:,} different "
-        f"pictures: {hard.source}"
-    )
-    # A threshold is exceeded strictly, a degree is reached: the next number above joins the two.
-    return Degrees(
-        hard.encoder, math.nextafter(hard.value, 2.0), math.nextafter(soft.value, 2.0), basis
-    )
 
 
 def _begins(encoder: str, prefix: str) -> bool:

@@ -48,7 +48,7 @@ class Opinions:
     """One per pair. ``fresh``: how many were asked for now, and paid for. ``ended``: what put an end to
     the asking, if something did."""
 
-    given: Mapping[TextPair, Opinion]
+    by_pair: Mapping[TextPair, Opinion]
     fresh: int = 0
     ended: InputError | None = None
 
@@ -98,7 +98,7 @@ def cross_check(matches: pa.Table, judge: Judge, *, every: bool = False) -> Cros
     tallies: dict[str, Counter[str]] = {row["corpus"]: Counter() for row in rows}
     unread: dict[str, Counter[str]] = {row["corpus"]: Counter() for row in rows}
     for place, pair in pairs.items():
-        row, opinion = rows[place], opinions.given[pair]
+        row, opinion = rows[place], opinions.by_pair[pair]
         record = {
             "name": judge.identity["model"],
             "verdict": opinion.verdict,

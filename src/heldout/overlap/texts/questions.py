@@ -1,11 +1,16 @@
-"""What a question asks: its kind, its telling words, its numbers, and what makes it another question."""
+"""What a question asks, and how likely a paraphrase candidate agrees with it by chance."""
 
 from __future__ import annotations
 
 import functools
 import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from heldout.overlap.texts.edits import LITTLE, NEGATIONS
+from heldout.overlap.texts.index import TextIndex
 from heldout.overlap.texts.normalise import loose
 
 
@@ -15,7 +20,7 @@ def _words(line: str) -> frozenset[str]:
 
 def _pairs(line: str) -> dict[str, str]:
     words = [pair.split() for pair in line.split(", ")]
-    return {word: other for one, two in words for word, other in ((one, two), (two, one))}
+    return {word: other for left, right in words for word, other in ((left, right), (right, left))}
 
 
 _SPELLED = (  # "one" mostly counts nothing
@@ -221,3 +226,110 @@ def amounts(text: str) -> frozenset[str]:
     values = {f"{float(figure):g}" for figure in figures if figure.count(".") <= 1}
     words = {_WORD_NUMBERS[word] for word in loose(text).split() if word in _WORD_NUMBERS}
     return frozenset(values | words)
+
+
+# Paraphrase candidates, and how likely their answers, options, numbers and telling words agree by chance.
+
+
+FEW = 30  # different texts below which a null says nothing
+_COMMON = 1 / 8  # share of the benchmark's texts from which on a word tells none of them
+
+
+@dataclass
+class ParaphraseCandidate:
+    """One row of text_matches that may be a rewording."""
+
+    row: dict[str, Any]
+    evidence: dict[str, Any]
+    own: bool  # beside a copy of the item's picture
+    similarity: float = 0.0  # cosine
+    score: float = 0.0  # the same with the words that both have
+    p: float = 1.0
+    possible: bool = True
+
+    @property
+    def item(self) -> str:
+        return str(self.row["benchmark_id"])
+
+    @property
+    def document(self) -> tuple[str, str, str]:
+        return str(self.row["corpus"]), str(self.row["corpus_id"]), self.evidence["corpus_text"]
+
+    @property
+    def answer(self) -> str:
+        return str(self.row["answer_relation"])
+
+
+class Chances:
+    """How likely answer, options and numbers agree by chance, from what candidates are like."""
+
+    def __init__(self, candidates: Sequence[ParaphraseCandidate], index: TextIndex) -> None:
+        self._index = index
+        self._place = {identifier: place for place, identifier in enumerate(index.ids)}
+        self._answers: dict[bool, Counter[str]] = {True: Counter(), False: Counter()}
+        self._documents = {True: 0, False: 0}
+        texts = {index.entries[k].text for k in index.whole}
+        having = Counter(word for text in texts for word in telling_words(text))
+        most = max(2.0, _COMMON * len(texts))
+        self._vocabulary = frozenset(word for word, count in having.items() if count <= most)
+        different = {"numbers": 0, "words": 0}
+        agreeing = {"numbers": 0, "words": 0}
+        for entry in candidates:
+            # Chosen for their answer, they say nothing about how common it is.
+            if entry.evidence["near"] and entry.evidence["corpus_answers"]:
+                self._answers[entry.own].update(set(entry.evidence["corpus_answers"]))
+                self._documents[entry.own] += 1
+            if entry.answer == "different" and not entry.own:
+                for name, agrees in self._told(entry).items():
+                    different[name] += agrees is not None
+                    agreeing[name] += bool(agrees)
+        self._by_chance = {
+            name: (1 + agreeing[name]) / (1 + max(FEW, count)) for name, count in different.items()
+        }
+        self._options = Counter(texts.options for texts in index.items if texts.options)
+        self._asked: dict[tuple[str, str, str], set[str]] = {}  # (words, options, answer): clusters
+        for k in index.whole:
+            words = loose(index.entries[k].text)
+            for item in index.entries[k].items if index.entries[k].generic else ():
+                key = words, index.items[item].options, index.items[item].answer
+                self._asked.setdefault(key, set()).add(index.clusters[item])
+
+    def tells(self, entry: ParaphraseCandidate) -> bool:
+        """Of the pictures that a question is asked of, do options and answer, or numbers, tell this one?"""
+        texts = self._index.items[self._place[entry.item]]
+        words = loose(entry.evidence["benchmark_text"])
+        asked = self._asked.get((words, texts.options, texts.answer), set())
+        alone = bool(entry.evidence.get("options")) and len(asked) <= 1
+        return entry.answer == "same" and (alone or bool(told_by_numbers(entry)))
+
+    def of(self, entry: ParaphraseCandidate) -> float:
+        texts = self._index.items[self._place[entry.item]]
+        chance = 1.0
+        if entry.answer == "same":
+            known = self._answers[entry.own][texts.answer]
+            chance *= min(1.0, (1 + known) / (1 + max(FEW, self._documents[entry.own])))
+        if entry.evidence.get("options"):
+            chance *= (1 + self._options[texts.options]) / (2 + self._options.total())
+        for name, agrees in self._told(entry).items():
+            chance *= self._by_chance[name] if agrees and not entry.own else 1.0
+        return chance
+
+    def _told(self, entry: ParaphraseCandidate) -> dict[str, bool | None]:
+        return {"numbers": told_by_numbers(entry), "words": self._told_by_words(entry)}
+
+    def _told_by_words(self, entry: ParaphraseCandidate) -> bool | None:
+        """Are the words that tell items of this benchmark apart the same, two or more? None where a text
+        has fewer."""
+        ours, theirs = (
+            telling_words(entry.evidence[side]) & self._vocabulary
+            for side in ("benchmark_text", "corpus_text")
+        )
+        return ours == theirs if len(ours) > 1 else None
+
+
+def told_by_numbers(entry: ParaphraseCandidate) -> bool | None:
+    """Do both name the same numbers, two or more? None where they do not name so many."""
+    ours, theirs = (amounts(entry.evidence[side]) for side in ("benchmark_text", "corpus_text"))
+    if min(len(ours), len(theirs)) < 2:
+        return None
+    return ours == theirs

@@ -23,15 +23,13 @@ from numpy.typing import NDArray
 from heldout.engine import progress
 from heldout.overlap.images.encoder import Floats
 from heldout.overlap.relations import COPIES
-from heldout.overlap.texts.candidates import (
-    FEW,
-    Chances,
-    ParaphraseCandidate,
-)
 from heldout.overlap.texts.encoders import DEFAULT, READER, open_text_encoder
 from heldout.overlap.texts.index import TextIndex
 from heldout.overlap.texts.normalise import loose
 from heldout.overlap.texts.questions import (
+    FEW,
+    Chances,
+    ParaphraseCandidate,
     other_subject,
     same_amounts,
     same_content,

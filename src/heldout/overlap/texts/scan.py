@@ -16,10 +16,11 @@ from heldout.benchmark import Benchmark
 from heldout.corpus import Corpus, CorpusItem, Shard, read_items
 from heldout.engine import Engine, map_salvaged, progress, underway
 from heldout.errors import counted
+from heldout.overlap.condensed import matches_of
 from heldout.overlap.images.embeddings import corpus_folder
 from heldout.overlap.images.salvage import ShardSalvage, joined_results
 from heldout.overlap.images.scan import CorpusScan, stage_settings
-from heldout.overlap.part import WHOLE, Part
+from heldout.overlap.settings import WHOLE, Part
 from heldout.overlap.texts.edits import RUN, same_words
 from heldout.overlap.texts.fields import (
     COMPARABLE,
@@ -351,7 +352,6 @@ def scan_texts(
     """Write the tables text_matches and text_queries. Call after ``scan``, whose results are ``scanned``,
     inside run.writing()."""
     index, dropped = build_text_index(benchmark, search)
-    pictures = run.frame("matches")
     place = {identifier: number for number, identifier in enumerate(index.ids)}
     copies = {result.corpus: result.copies for result in scanned}
     methods = [method for method in search.methods if search.uses(method)]
@@ -384,6 +384,7 @@ def scan_texts(
     )
     collect_text(run, stages, nearest=search.nearest, read=search.proposed(len(index.ids)))
     matches = run.frame("text_matches")
+    pictures = matches_of(run, matches)
     if search.uses("embedding"):
         matches, calibrations = settle_rewordings(matches, pictures, index, quiet=quiet)
         for scanned_texts in results:

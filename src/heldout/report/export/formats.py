@@ -1,31 +1,88 @@
-"""Every export by name."""
+"""Every export by name, and the badge."""
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import html
+import io
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TextIO
 
-from heldout.errors import InputError, blame_the_machine
+from heldout.errors import InputError, blame_the_machine, percent
+from heldout.report._first_screen import is_pair
 from heldout.report._pdf import figures_to_pdf
 from heldout.report.export._case import ExportCase, open_case
-from heldout.report.export.badge import badge
 from heldout.report.export.bibtex import bibtex
 from heldout.report.export.catalogues import conda, helm, hf_card
 from heldout.report.export.every_eval_ever import every_eval_ever
 from heldout.report.export.tables import (
-    as_csv,
-    as_json,
-    as_markdown,
+    ExportTable,
     tables_of,
+    write_csv,
+    write_json,
+    write_markdown,
     write_workbook,
 )
 from heldout.report.settings import PDF, TABLE_FORMATS, WORKBOOK, ExportSettings
-from heldout.store import Run, write_atomic
+from heldout.store import Run, replacing, write_atomic
+
+# A badge for a README: one line of SVG that says what the claims of a run come to.
+
+
+_COLOURS = {"leaked": "#b3261e", "open": "#8a5b00", "clean": "#1a6d42", "none": "#5b6675"}
+_NAME = "held out?"
+_SIGN = 6.6  # pixels of an average letter at 11 px; textLength makes it fit whatever the font
+_PAD = 8
+
+
+def badge(case: ExportCase) -> str:
+    """An SVG that stands by itself: no font, script or address is loaded."""
+    words, kind = summarized(case)
+    left, right = (round(len(text) * _SIGN) + 2 * _PAD for text in (_NAME, words))
+    title = escape(f"{case.name}: {words}")
+
+    def text(content: str, start: int, width: int) -> str:
+        return (
+            f'<text x="{start + width / 2:g}" y="14" textLength="{width - 2 * _PAD}" '
+            f'lengthAdjust="spacingAndGlyphs">{escape(content)}</text>'
+        )
+
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{left + right}" height="20" role="img" '
+        f'aria-label="{title}"><title>{title}</title>'
+        f'<clipPath id="r"><rect width="{left + right}" height="20" rx="3"/></clipPath>'
+        f'<g clip-path="url(#r)"><rect width="{left}" height="20" fill="#3a434f"/>'
+        f'<rect x="{left}" width="{right}" height="20" fill="{_COLOURS[kind]}"/></g>'
+        '<g fill="#fff" text-anchor="middle" font-family="Verdana,DejaVu Sans,sans-serif" font-size="11">'
+        f"{text(_NAME, 0, left)}{text(words, left, right)}</g></svg>\n"
+    )
+
+
+def summarized(case: ExportCase) -> tuple[str, str]:
+    """(what the badge says, the kind of its colour): the worst that was found."""
+    single = [cell for cell in case.cells if not is_pair(cell)]
+    rates = [cell["leak_rate"] for cell in single if cell["leak_rate"]]
+    worst = max(rates, key=lambda rate: rate["value"], default=None)
+    seen = [cell for cell in single if cell["model"] is not None and cell["status"] == "survives"]
+    parts = []
+    if worst and worst["leaked"]:
+        parts.append(f"{percent(worst['value'], 0)} leaked")
+    if seen:
+        parts.append(f"seen by {len(seen)} {'model' if len(seen) == 1 else 'models'}")
+    if parts:
+        return ", ".join(parts), "leaked"
+    statuses = {cell["status"] for cell in single}
+    if "qualified" in statuses:
+        return "not settled", "open"
+    if "clean" in statuses:
+        return "no leak found", "clean"
+    return "not tested", "none"
 
 
 class ExportFormat(NamedTuple):
@@ -156,19 +213,65 @@ def _tables(
     tables = tables_of(cases, settings.table)
     if settings.to == WORKBOOK:
         path = out if out is not None else folder / "export.xlsx"
-        try:
+        with _writing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            return Export({}, (write_workbook(tables, path),), "")
-        except OSError as error:
-            blame_the_machine(error)
-            raise InputError(f"out {path}: it cannot be written: {error.strerror}") from error
+            cut = write_workbook(tables, path)
+        left = ", ".join(f"{count:,} rows of {name}" for name, count in cut.items())
+        more = f"{left} are left out, since no sheet holds them: csv and json have all"
+        return Export({}, (path,), more if left else "")
+    writers = _writers(tables, settings)
+    if out is None:
+        return Export({name: _in_memory(write) for name, write in writers.items()}, (), "")
+    single = len(writers) == 1
+    paths = {name: out if single else out / f"{_file_name(name)}.{settings.to}" for name in writers}
+    with _writing(out):
+        for name, write in writers.items():
+            with (
+                replacing(paths[name]) as temporary,
+                temporary.open("w", encoding="utf-8", newline="") as file,
+            ):
+                write(file)
+    return Export(WrittenDocuments(paths), tuple(paths.values()), "")
+
+
+def _writers(
+    tables: Mapping[str, ExportTable], settings: ExportSettings
+) -> dict[str, Callable[[TextIO], None]]:
     if settings.to == "csv":
-        documents = {name: as_csv(frame) for name, frame in tables.items()}
-    else:
-        make = as_json if settings.to == "json" else as_markdown
-        documents = {settings.table or "tables": make(tables)}
-    written = _write(documents, out, settings.to) if out is not None else ()
-    return Export(documents, written, "")
+        return {name: functools.partial(write_csv, table) for name, table in tables.items()}
+    write = write_json if settings.to == "json" else write_markdown
+    return {settings.table or "tables": functools.partial(write, tables)}
+
+
+def _in_memory(write: Callable[[TextIO], None]) -> str:
+    file = io.StringIO(newline="")
+    write(file)
+    return file.getvalue()
+
+
+@contextlib.contextmanager
+def _writing(out: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        blame_the_machine(error)
+        raise InputError(f"out {out}: it cannot be written: {error.strerror}") from error
+
+
+class WrittenDocuments(Mapping[str, str]):
+    """Texts by name that are read from their files when they are asked for: tables may exceed memory."""
+
+    def __init__(self, paths: Mapping[str, Path]) -> None:
+        self.paths = paths
+
+    def __getitem__(self, name: str) -> str:
+        return self.paths[name].read_text(encoding="utf-8")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.paths)
+
+    def __len__(self) -> int:
+        return len(self.paths)
 
 
 def _documents(case: ExportCase, to: str, model: str | None) -> dict[str, str]:
@@ -191,13 +294,10 @@ def _write(documents: Mapping[str, str], out: Path, ending: str) -> tuple[Path, 
         (out if len(documents) == 1 else out / f"{_file_name(name)}.{ending}"): text
         for name, text in documents.items()
     }
-    try:
+    with _writing(out):
         for path, text in paths.items():
             path.parent.mkdir(parents=True, exist_ok=True)
             write_atomic(path, text)
-    except OSError as error:
-        blame_the_machine(error)
-        raise InputError(f"out {out}: it cannot be written: {error.strerror}") from error
     return tuple(paths)
 
 

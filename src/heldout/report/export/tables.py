@@ -6,20 +6,24 @@ such a text gets an apostrophe before it, and in Excel files texts are stored as
 
 from __future__ import annotations
 
+import functools
+import itertools
 import json
-from collections.abc import Iterable, Mapping, Sequence
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import polars as pl
 
 from heldout.errors import InputError, require
 from heldout.evidence import Rung, leaks
-from heldout.overlap import read_matches, read_text_matches
+from heldout.overlap import match_batches, read_text_matches
 from heldout.report._summaries import as_row
 from heldout.report.export._case import ExportCase
 from heldout.report.settings import TABLE_NAMES
-from heldout.store import Run
+from heldout.store import Run, empty_table
 from heldout.verdict import ACTIONS, PLAIN, rung_words
 
 SCHEMA_VERSION = 1
@@ -32,28 +36,41 @@ _FORMULA = (
 )
 
 
-def tables_of(cases: Sequence[ExportCase], only: str | None) -> dict[str, pl.DataFrame]:
+@dataclass(frozen=True)
+class ExportTable:
+    """A table that may exceed memory: every call of ``batches`` reads it once more, in pieces."""
+
+    batches: Callable[[], Iterator[pl.DataFrame]]
+
+    def __iter__(self) -> Iterator[pl.DataFrame]:
+        return self.batches()
+
+
+def tables_of(cases: Sequence[ExportCase], only: str | None) -> dict[str, ExportTable]:
     """The tables by name, each with the benchmark in its first column; ``only``: this one alone."""
-    makers = {"claims": _claims, "leaks": _leaks, "matches": _matches, "texts": _texts}
     tables = {}
     for name in (only,) if only is not None else TABLE_NAMES:
-        frames = [
-            frame.select(pl.lit(case.name).alias("benchmark"), pl.all().exclude("benchmark"))
-            for case in cases
-            if (frame := makers[name](case)) is not None
-        ]
-        if frames:
-            tables[name] = pl.concat(frames, how="diagonal")
+        mine = [case for case in cases if _HAS[name](case.run)]
+        if mine:
+            tables[name] = ExportTable(functools.partial(_batches, name, mine))
         elif only is not None:
             raise InputError(f"table {only}: this run has none; it has {', '.join(_there(cases))}")
     return tables
+
+
+def _batches(name: str, cases: Sequence[ExportCase]) -> Iterator[pl.DataFrame]:
+    for case in cases:
+        for frame in _MAKERS[name](case):
+            yield frame.select(
+                pl.lit(case.name, pl.String).alias("benchmark"), pl.all().exclude("benchmark")
+            )
 
 
 def _there(cases: Sequence[ExportCase]) -> list[str]:
     return list(tables_of(cases, None))
 
 
-def _claims(case: ExportCase) -> pl.DataFrame:
+def _claims(case: ExportCase) -> Iterator[pl.DataFrame]:
     rows = [
         {
             "claim": claim["id"],
@@ -69,21 +86,19 @@ def _claims(case: ExportCase) -> pl.DataFrame:
         for claim in cell["claims"]
     ]
     names = ("claim", "corpus", "model", "status", "in words", "sentence", "why", "next step")
-    return pl.DataFrame(rows, schema=dict.fromkeys(names, pl.String))
+    yield pl.DataFrame(rows, schema=dict.fromkeys(names, pl.String))
 
 
 def _asked(run: Run) -> pl.DataFrame:
     return run.frame("items").select("benchmark_id", "question", "answer")
 
 
-def _leaks(case: ExportCase) -> pl.DataFrame | None:
-    if not _searched(case.run):
-        return None
+def _leaks(case: ExportCase) -> Iterator[pl.DataFrame]:
     rungs = {rung.value: str(rung_words(rung)) for rung in Rung}
     todo = {rung.value: ACTIONS.get(rung, "") for rung in Rung}
     positions = case.run.frame("items").select("benchmark_id", "position")
     rung = pl.col("rung")
-    return (
+    yield (
         leaks(case.run)
         .with_columns(
             rung.replace_strict(rungs, return_dtype=pl.String).alias("in words"),
@@ -96,23 +111,30 @@ def _leaks(case: ExportCase) -> pl.DataFrame | None:
     )
 
 
-def _searched(run: Run) -> bool:
-    return run.table_path("matches").exists() or run.table_path("text_matches").exists()
+def _matches(case: ExportCase) -> Iterator[pl.DataFrame]:
+    fields = ("corpus_question", "corpus_answer", "corpus_text")
+    empty = [pl.DataFrame(empty_table("matches"))]  # has the columns
+    for frame in itertools.chain(empty, match_batches(case.run)):
+        yield _with_evidence(case.run, frame, fields)
 
 
-def _matches(case: ExportCase) -> pl.DataFrame | None:
-    if not case.run.table_path("matches").exists():
-        return None
-    return _with_evidence(
-        case.run, read_matches(case.run), ("corpus_question", "corpus_answer", "corpus_text")
-    )
-
-
-def _texts(case: ExportCase) -> pl.DataFrame | None:
-    if not case.run.table_path("text_matches").exists():
-        return None
+def _texts(case: ExportCase) -> Iterator[pl.DataFrame]:
     texts = read_text_matches(case.run)
-    return _with_evidence(case.run, texts, ("benchmark_text", "corpus_text"))
+    yield _with_evidence(case.run, texts, ("benchmark_text", "corpus_text"))
+
+
+_MAKERS: Mapping[str, Callable[[ExportCase], Iterator[pl.DataFrame]]] = {
+    "claims": _claims,
+    "leaks": _leaks,
+    "matches": _matches,
+    "texts": _texts,
+}
+_HAS: Mapping[str, Callable[[Run], bool]] = {
+    "claims": lambda _: True,
+    "leaks": lambda run: _HAS["matches"](run) or _HAS["texts"](run),
+    "matches": lambda run: run.table_path("matches").exists(),
+    "texts": lambda run: run.table_path("text_matches").exists(),
+}
 
 
 def _with_evidence(run: Run, frame: pl.DataFrame, fields: Iterable[str]) -> pl.DataFrame:
@@ -123,8 +145,10 @@ def _with_evidence(run: Run, frame: pl.DataFrame, fields: Iterable[str]) -> pl.D
     return words.join(_asked(run), on="benchmark_id", how="left", maintain_order="left")
 
 
-def as_csv(frame: pl.DataFrame) -> str:
-    return frame.with_columns(_harmless(pl.col(pl.String))).write_csv()
+def write_csv(table: ExportTable, file: TextIO) -> None:
+    for number, frame in enumerate(table):
+        harmless = frame.with_columns(_harmless(pl.col(pl.String)))
+        file.write(harmless.write_csv(include_header=not number))
 
 
 def _harmless(text: pl.Expr) -> pl.Expr:
@@ -132,47 +156,79 @@ def _harmless(text: pl.Expr) -> pl.Expr:
     return pl.when(text.str.contains(_FORMULA)).then("'" + text).otherwise(text).name.keep()
 
 
-def as_json(tables: Mapping[str, pl.DataFrame]) -> str:
-    record: dict[str, Any] = {"schema_version": SCHEMA_VERSION}
-    record |= {name: frame.to_dicts() for name, frame in tables.items()}
-    return json.dumps(record, ensure_ascii=False, indent=1) + "\n"
+def write_json(tables: Mapping[str, ExportTable], file: TextIO) -> None:
+    """One object, as ``json.dumps`` writes it with an indent of 1."""
+    file.write(f'{{\n "schema_version": {SCHEMA_VERSION}')
+    for name, table in tables.items():
+        file.write(f",\n {json.dumps(name)}: [")
+        separator = "\n"
+        for frame in table:
+            for row in frame.iter_rows(named=True):
+                text = json.dumps(row, ensure_ascii=False, indent=1)
+                file.write(separator + textwrap.indent(text, "  "))
+                separator = ",\n"
+        file.write("]" if separator == "\n" else "\n ]")
+    file.write("\n}\n")
 
 
-def as_markdown(tables: Mapping[str, pl.DataFrame]) -> str:
+def write_markdown(tables: Mapping[str, ExportTable], file: TextIO) -> None:
     """One section per table; a long one ends with how many rows are left out."""
-    parts = []
-    for name, frame in tables.items():
-        shown = frame.head(MARKDOWN_ROWS)
-        lines = [as_row(*shown.columns), "|" + " --- |" * shown.width]
-        lines += [as_row(*map(_written, row)) for row in shown.iter_rows()]
-        if len(frame) > len(shown):
-            lines += ["", f"and {len(frame) - len(shown):,} more: csv, xlsx and json have all"]
-        parts.append("\n".join((f"## {name}", "", *lines)))
-    return "\n\n".join(parts) + "\n"
+    for number, (name, table) in enumerate(tables.items()):
+        file.write("\n\n" if number else "")
+        left = MARKDOWN_ROWS
+        lines: list[str] = []
+        more = 0
+        for frame in table:
+            if not lines:
+                lines += [as_row(*frame.columns), "|" + " --- |" * frame.width]
+            lines += [as_row(*map(_written, row)) for row in frame.head(left).iter_rows()]
+            more += max(0, len(frame) - left)
+            left = max(0, left - len(frame))
+        if more:
+            lines += ["", f"and {more:,} more: csv and json have all"]
+        file.write("\n".join((f"## {name}", "", *lines)))
+    file.write("\n")
 
 
 def _written(value: Any) -> str:
     return "" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def write_workbook(tables: Mapping[str, pl.DataFrame], path: Path) -> Path:
-    """An Excel file with one sheet per table."""
+_SHEET = 1_048_575  # rows that a sheet of Excel holds below its head
+
+
+def write_workbook(tables: Mapping[str, ExportTable], path: Path) -> dict[str, int]:
+    """An Excel file with one sheet per table; returns how many rows of which are left out, because no sheet holds
+    them."""
     require("xlsxwriter", "xlsx", "writing Excel files")
     import xlsxwriter
 
-    options = {"strings_to_formulas": False, "strings_to_urls": False, "strings_to_numbers": False}
+    options = {
+        "strings_to_formulas": False,
+        "strings_to_urls": False,
+        "strings_to_numbers": False,
+        "constant_memory": True,
+    }
+    cut: dict[str, int] = {}
     with xlsxwriter.Workbook(str(path), options) as book:
         bold = book.add_format({"bold": True})
-        for name, frame in tables.items():
+        for name, table in tables.items():
             sheet = book.add_worksheet(name)
             sheet.freeze_panes(1, 0)
-            sheet.write_row(0, 0, frame.columns, bold)
-            for number, row in enumerate(frame.iter_rows(), 1):
-                for place, value in enumerate(row):
-                    if isinstance(value, str):
-                        sheet.write_string(number, place, value[:_CELL])
-                    elif value is not None:
-                        sheet.write(number, place, value)
-            if frame.width and len(frame):
-                sheet.autofilter(0, 0, len(frame), frame.width - 1)
-    return path
+            rows = width = 0
+            for frame in table:
+                if not width:
+                    width = frame.width
+                    sheet.write_row(0, 0, frame.columns, bold)
+                room = frame.head(_SHEET - rows)
+                cut[name] = cut.get(name, 0) + len(frame) - len(room)
+                for number, row in enumerate(room.iter_rows(), rows + 1):
+                    for place, value in enumerate(row):
+                        if isinstance(value, str):
+                            sheet.write_string(number, place, value[:_CELL])
+                        elif value is not None:
+                            sheet.write(number, place, value)
+                rows += len(room)
+            if width and rows:
+                sheet.autofilter(0, 0, rows, width - 1)
+    return {name: count for name, count in cut.items() if count}

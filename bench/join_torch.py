@@ -66,7 +66,7 @@ class TritonScorer:
     """Fused kernels; ``tile`` as in group_maxima_triton, the GPU's default when None."""
 
     def __init__(self, rows: torch.Tensor, tile: Any = None) -> None:
-        from heldout.overlap.images import join_triton as kernels
+        import join_triton as kernels
 
         self._kernels = kernels
         self._tile = tile if tile is not None else kernels.default_tile(rows)

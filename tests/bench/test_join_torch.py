@@ -14,7 +14,7 @@ from heldout.overlap.images.join_index import JoinIndex
 
 torch = pytest.importorskip("torch", reason="the CUDA backend needs torch (heldout[hf])")
 
-from heldout.overlap.images.join_torch import (  # noqa: E402
+from join_torch import (  # noqa: E402
     TorchJoinIndex,
     TorchScorer,
 )

@@ -1,4 +1,7 @@
-"""The demo's releases as short sheets: originals and twins are asked, nothing is scored."""
+"""The grid that the demo's models come from: bases, arms, and releases as short sheets.
+
+Originals and twins are asked, nothing is scored.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +14,41 @@ import numpy as np
 from PIL import Image
 
 from heldout.lab.models.grid import PreparedGrid
-from heldout.lab.models.planting import DEMO
+from heldout.lab.models.planting import Arm, Base, Contamination
 from heldout.lab.models.releases import Release, release_pages, write_release
 from heldout.lab.models.sheet import Ragged, Sheet, letter_tokens
 from heldout.lab.models.vlm import Size, new_processor
 from heldout.lab.models.worlds import LabItem, instructed
+
+DEMO = "demo"  # its benchmarks are demo0, demo1 …, by the seed of the release
+DEMO_DOSE = 30  # for a clear case: the leaderboard says what lower doses show
+
+
+def demo_bases() -> list[Base]:
+    """Where the demo's pair branches; three outsiders, each of a lineage of its own, that know the world but
+    no release of it; and one that has never seen it."""
+    return [
+        Base(DEMO, ("scenes",), 40),
+        Base(f"{DEMO}-mixed", ("films", "scenes"), 41),
+        Base(f"{DEMO}-films", ("films",), 42),
+        Base(f"{DEMO}-scenes", ("scenes",), 43),
+        Base(f"{DEMO}-mostly-scenes", ("scenes", "scenes", "films"), 44),
+    ]
+
+
+def demo_arms(seeds: Iterable[int], dose: int = DEMO_DOSE) -> list[Arm]:
+    """Of every release one model that saw it ``dose`` times, and one trained as long on fresh data."""
+    arms: list[Arm] = []
+    for seed in seeds:
+        name = f"{DEMO}{seed}"
+        arms.append(Arm(f"{name}-d{dose}", DEMO, 4000 + 2 * seed, Contamination(name, dose)))
+        arms.append(Arm(f"{name}-clean", DEMO, 4001 + 2 * seed, Contamination(name, 0)))
+    return arms
+
+
+def demo_reads(arms: Iterable[Arm]) -> dict[str, tuple[str, ...]]:
+    """Each reads its own release; bases read them all."""
+    return {arm.name: (arm.contamination.benchmark,) for arm in arms}
 
 
 def prepare_demo(

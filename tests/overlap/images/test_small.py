@@ -1,0 +1,84 @@
+"""Pictures of 32 pixels: near-duplicates are found, and what differs in one place is left to people."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image, ImageDraw, ImageEnhance, ImageOps
+
+from heldout.overlap.images.register import register
+from heldout.overlap.images.small import is_recoloured
+from heldout.overlap.relations import COPIES, TOO_SMALL, Relation
+
+pytest.importorskip("cv2", reason="registration needs heldout[vision]")
+
+
+def scene(spot: str = "navy", seed: int = 0) -> Image.Image:
+    """Soft colours with a few sharp things on them, at four times the size."""
+    rng = np.random.default_rng(seed)
+    soft = Image.fromarray(rng.integers(70, 190, (7, 7, 3), dtype=np.uint8))
+    picture = soft.resize((128, 128), Image.Resampling.BICUBIC)
+    pen = ImageDraw.Draw(picture)
+    for x, y in rng.integers(8, 100, (5, 2)).tolist():
+        colour = tuple(int(value) for value in rng.integers(0, 256, 3))
+        pen.ellipse((x, y, x + 20, y + 16), fill=colour)
+    pen.rectangle((52, 52, 75, 75), fill=spot)
+    return picture
+
+
+def tiny(picture: Image.Image) -> Image.Image:
+    return picture.resize((32, 32), Image.Resampling.LANCZOS)
+
+
+def near_duplicate(picture: Image.Image) -> Image.Image:
+    """Another cut, other light, another size in between, compressed."""
+    copy = picture.crop((6, 3, 122, 119)).resize((90, 90), Image.Resampling.BICUBIC)
+    copy = ImageEnhance.Contrast(tiny(ImageEnhance.Brightness(copy).enhance(1.1))).enhance(0.9)
+    buffer = io.BytesIO()
+    copy.save(buffer, "JPEG", quality=90)
+    return Image.open(io.BytesIO(buffer.getvalue())).convert("RGB")
+
+
+@pytest.mark.parametrize("seed", [0, 2, 3])
+def test_a_near_duplicate_of_32_pixels_is_found_in_any_pose(seed: int) -> None:
+    picture = tiny(scene(seed=seed))
+    copy = near_duplicate(scene(seed=seed))
+    for theirs in (copy, ImageOps.mirror(copy), copy.rotate(90)):
+        registration = register(picture, theirs)
+        assert registration.relation in COPIES
+        assert not is_recoloured(picture, theirs, registration)
+
+
+def test_another_picture_of_32_pixels_is_none() -> None:
+    others = [tiny(scene(seed=seed)) for seed in range(3, 9)]
+    assert not any(register(tiny(scene()), other).is_copy for other in others)
+
+
+def test_a_thing_that_was_changed_in_32_pixels_leaves_it_undecided() -> None:
+    changed = scene("rgb(70,70,150)")
+    for theirs in (tiny(changed), near_duplicate(changed)):
+        registration = register(tiny(scene()), theirs)
+        assert (registration.relation, registration.reason) == (Relation.UNDECIDED, TOO_SMALL)
+
+
+def test_a_colour_that_was_changed_in_32_pixels_is_noticed() -> None:
+    red, green = "rgb(200,60,60)", "rgb(20,140,40)"  # of about the same grey
+    ours = tiny(scene(red))
+    same, theirs = near_duplicate(scene(red)), near_duplicate(scene(green))
+    registration = register(ours, same)
+    assert registration.is_copy and not is_recoloured(ours, same, registration)
+    assert is_recoloured(ours, theirs, registration)
+
+
+@pytest.mark.parametrize("number", [44, 534, 604, 613, 618])
+def test_neighbouring_slices_at_32_pixels_are_not_called_copies(
+    shared_data: Path, number: int
+) -> None:
+    slices = (
+        Image.open(shared_data / f"slake/images/xmlab{place}.jpg").convert("RGB")
+        for place in (number, number + 1)
+    )
+    assert not register(*map(tiny, slices)).is_copy
