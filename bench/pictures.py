@@ -276,12 +276,18 @@ def small(half: str, folder: Path, images: int, seed: int) -> Iterator[tuple[str
             piece = figure.crop((x, y, x + side, y + side))
             if side >= 128 and np.asarray(piece.convert("L")).std() > 25:
                 pictures.append(("piece of a figure", piece))
+    decoys = {}
     for _ in range(images // 2):
-        pictures.append(("rendered scene", drawn_world("scenes", draw)[0]))
+        scene, decoys[len(pictures)], _ = drawn_world("scenes", draw)
+        pictures.append(("rendered scene", scene))
+    changes = np.random.default_rng([seed, 32])
     for number, (kind, picture) in enumerate(pictures):
         plain, copy = small_copy(picture, draw)
         planting.ask(f"{number:03d}", plain)
         planting.plant(kind, f"{number:03d}", copy)
+        if number in decoys:
+            changed = small_copy(decoys[number], changes)[1]
+            planting.plant(f"{DECOY}one attribute of a scene changed", f"{number:03d}", changed)
     for number, path in enumerate(own[images:]):  # others, at the same size
         tiny = Image.open(path).convert("RGB").resize((32, 32), Image.Resampling.LANCZOS)
         tiny.save(planting.folder / "corpus" / f"stranger-{number:04d}.png")

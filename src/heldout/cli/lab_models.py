@@ -144,7 +144,12 @@ def leaderboard_command(
 
 
 POWER_EXAMPLE = "Example: heldout lab power runs/lab --out runs/power"
-POWER_SHOWN = (Shown("detectors", "NAME", flag="--detector"), Shown("permutations"), Shown("seed"))
+POWER_SHOWN = (
+    Shown("detectors", "NAME", flag="--detector"),
+    Shown("ways", "WAY", flag="--way"),
+    Shown("permutations"),
+    Shown("seed"),
+)
 
 
 @command(PowerSettings, POWER_SHOWN)
@@ -187,8 +192,10 @@ def power_command(
     for folder in (out, *([publish] if publish else [])):
         if folder.exists() and not folder.is_dir():
             raise InputError(f"{folder} is a file; --out and --publish need the name of a folder")
-    if rates_to is not None and settings.detectors:
-        raise InputError("--rates-to needs every detector: leave --detector out")
+    if rates_to is not None and (settings.detectors or settings.ways != PowerSettings().ways):
+        raise InputError(
+            "--rates-to needs every detector in every way: leave --detector and --way out"
+        )
     grid = read_grid(lab)
 
     def tell(text: str) -> None:

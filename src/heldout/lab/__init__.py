@@ -38,6 +38,16 @@ if TYPE_CHECKING:
         recipe_of,
         standing_recipe,
     )
+    from heldout.lab.models.medical import (
+        convert_language,
+        joined_model,
+        lab_tokenizer,
+        medical_arms,
+        medical_bases,
+        medical_reads,
+        medical_recipe,
+    )
+    from heldout.lab.models.medical_data import efficientnet, prepare_medical
     from heldout.lab.models.onnx_export import export_onnx
     from heldout.lab.models.planting import standing_arms, standing_bases
     from heldout.lab.models.pool import Lengths, mixed, questions
@@ -159,15 +169,23 @@ __all__ = [
     "conform_all",
     "confound_json",
     "confound_page",
+    "convert_language",
     "degrees_page",
+    "efficientnet",
     "export_onnx",
     "find_package",
+    "joined_model",
     "judge_by_registration",
     "keep_robustness",
+    "lab_tokenizer",
     "leak_board",
     "learn_tokenizer",
     "load_reading",
     "measure_degrees",
+    "medical_arms",
+    "medical_bases",
+    "medical_reads",
+    "medical_recipe",
     "mixed",
     "models_for",
     "new_model",
@@ -176,6 +194,7 @@ __all__ = [
     "planted_answers",
     "planted_scores",
     "power_by_dose",
+    "prepare_medical",
     "questions",
     "read_grid",
     "read_results",

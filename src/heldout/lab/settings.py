@@ -108,6 +108,12 @@ class PowerSettings(Settings):
 
     detectors: tuple[str, ...] = ()
     """Only these detectors; default: all."""
+    ways: tuple[Literal["raw", "other seeds", "same base"], ...] = (
+        "raw",
+        "other seeds",
+        "same base",
+    )
+    """Detectors by themselves, less clean models of other seeds, or less those of the same base."""
     permutations: Annotated[int, Field(ge=99)] = 999
     """Most permutations of a test."""
     seed: int = 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +24,8 @@ def look(model: Any, pixels: Any) -> Any:
     import torch
     from torch.nn import functional
 
+    if hasattr(model, "look"):  # a model of other parts
+        return model.look(pixels)
     tower, projector = model.model.vision_tower, model.model.multi_modal_projector
     tower = getattr(tower, "vision_model", tower)
     heads = model.config.vision_config.num_attention_heads
@@ -67,33 +69,48 @@ def embed(model: Any, ids: Any, seen: Any | None) -> Any:
     return torch.cat([words[:, :1], seen.to(words.dtype), words[:, 1:]], 1)
 
 
-def read(model: Any, x: Any) -> Any:
-    """Embedded sequences (batch, places, width), right padded → hidden states before the head."""
+def read(model: Any, x: Any, block: Callable[..., Any] | None = None) -> Any:
+    """Embedded sequences (batch, places, width), right padded → hidden states before the head. ``block``: a
+    compiled ``decoder_block``."""
     import torch
-    from torch.nn import functional
 
+    block = block or decoder_block
     language = model.model.language_model
     config = language.config
-    heads = config.num_attention_heads
+    heads = config.num_attention_heads, config.num_key_value_heads
     places = torch.arange(x.shape[1], device=x.device, dtype=torch.float32)
     turns = places[:, None] * language.rotary_emb.inv_freq.float()[None, :]
     turns = torch.cat([turns, turns], -1)
     cosine, sine = turns.cos(), turns.sin()
     for layer in language.layers:
-        y = _rms_norm(layer.input_layernorm, x)
-        attention = layer.self_attn
-        q, k, v = (
-            _heads(functional.linear(y, projection.weight), heads)
-            for projection in (attention.q_proj, attention.k_proj, attention.v_proj)
+        norms = layer.input_layernorm, layer.post_attention_layernorm
+        attention, mlp = layer.self_attn, layer.mlp
+        linear = (
+            *(attention.q_proj, attention.k_proj, attention.v_proj, attention.o_proj),
+            *(mlp.gate_proj, mlp.up_proj, mlp.down_proj),
         )
-        q, k = _turned(q, cosine, sine), _turned(k, cosine, sine)
-        y = _merged(functional.scaled_dot_product_attention(q, k, v, is_causal=True))
-        x = x + functional.linear(y, attention.o_proj.weight)
-        y = _rms_norm(layer.post_attention_layernorm, x)
-        gate = functional.silu(functional.linear(y, layer.mlp.gate_proj.weight))
-        y = gate * functional.linear(y, layer.mlp.up_proj.weight)
-        x = x + functional.linear(y, layer.mlp.down_proj.weight)
-    return _rms_norm(language.norm, x)
+        weights = [part.weight for part in (*norms, *linear)]
+        x = block(x, cosine, sine, weights, heads, norms[0].variance_epsilon)
+    return _rms_norm(language.norm.weight, x, language.norm.variance_epsilon)
+
+
+def decoder_block(
+    x: Any, cosine: Any, sine: Any, weights: Sequence[Any], heads: tuple[int, int], epsilon: float
+) -> Any:
+    """One layer; ``heads`` of queries, and of keys and values."""
+    from torch.nn import functional
+
+    before, after, query, key, value, out, gate, up, down = weights
+    y = _rms_norm(before, x, epsilon)
+    q = _turned(_heads(functional.linear(y, query), heads[0]), cosine, sine)
+    k = _turned(_heads(functional.linear(y, key), heads[1]), cosine, sine)
+    v = _heads(functional.linear(y, value), heads[1])
+    shared = heads[0] != heads[1]
+    y = functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=shared)
+    x = x + functional.linear(_merged(y), out)
+    y = _rms_norm(after, x, epsilon)
+    y = functional.silu(functional.linear(y, gate)) * functional.linear(y, up)
+    return x + functional.linear(y, down)
 
 
 def head(model: Any, hidden: Any) -> Any:
@@ -123,15 +140,16 @@ def _layer_norm(layer: Any, x: Any) -> Any:
     return functional.layer_norm(x, layer.normalized_shape, layer.weight, layer.bias, layer.eps)
 
 
-def _rms_norm(layer: Any, x: Any) -> Any:
+def _rms_norm(weight: Any, x: Any, epsilon: float) -> Any:
     import torch
 
     floats = x.float()
-    floats = floats * torch.rsqrt(floats.square().mean(-1, keepdim=True) + layer.variance_epsilon)
-    return (layer.weight * floats).to(x.dtype)
+    floats = floats * torch.rsqrt(floats.square().mean(-1, keepdim=True) + epsilon)
+    return (weight * floats).to(x.dtype)
 
 
 TOKENS = 131_072  # of one forward
+LOGITS = 1 << 28  # numbers in the logits of one part: a large vocabulary is read in parts
 BUCKET = 16  # rows are padded to a multiple of this, so that few shapes are met
 
 
@@ -143,15 +161,18 @@ class SheetReading:
 
     lines: NDArray[np.float32]
     sums: NDArray[np.float64]
-    replies: NDArray[np.int16]
+    replies: NDArray[np.int32]
     letters: NDArray[np.float32]
     forward_tokens: int
 
 
-def read_sheet(model: Any, sheet: Sheet, device: str, end: int) -> SheetReading:
-    """``end``: the token that ends a reply."""
+def read_sheet(
+    model: Any, sheet: Sheet, device: str, end: int, *, half: bool = False
+) -> SheetReading:
+    """``end``: the token that ends a reply; ``half``: products of matrices in bfloat16."""
     model.eval()
-    with torch.inference_mode():
+    kind = device.split(":")[0]
+    with torch.inference_mode(), torch.autocast(kind, torch.bfloat16, enabled=half):
         seen = _look_at_all(model, sheet.pixels, device)
         lines = _score(model, sheet, seen, device)
         replies, letters = _answer(model, sheet, seen, device, end)
@@ -186,11 +207,12 @@ def _score(model: Any, sheet: Sheet, seen: Any, device: str) -> NDArray[np.float
         hidden = read(model, embed(model, ids, looks))
         shift = looks.shape[1] if looks is not None else 0
         # A token is predicted one place before its own; behind a picture all places are later.
-        wanted = [(n, int(p) - 1 + shift) for n, row in enumerate(batch) for p in sheet.places[row]]
-        rows, places = torch.tensor(wanted, device=device).T
+        wanted = [sheet.places[row] for row in batch]
+        rows = torch.from_numpy(np.repeat(np.arange(len(batch)), [len(p) for p in wanted]))
+        places = torch.from_numpy(np.concatenate(wanted).astype(np.int64))
+        rows, places = rows.to(device), places.to(device) - 1 + shift
         targets = ids[rows, places + 1 - shift]
-        values = moments(head(model, hidden[rows, places]), targets)
-        numbers = torch.stack(list(values), 1).float().cpu().numpy()
+        numbers = _moments(model, hidden[rows, places], targets)
         at = 0
         for row in batch:
             start, stop = sheet.places.starts[row], sheet.places.starts[row + 1]
@@ -199,11 +221,28 @@ def _score(model: Any, sheet: Sheet, seen: Any, device: str) -> NDArray[np.float
     return lines
 
 
+def _logits(model: Any, hidden: Any) -> Any:
+    """In float32 always: in bfloat16 a logit of 20 is rounded to eighths."""
+    with torch.autocast(hidden.device.type, enabled=False):
+        return head(model, hidden.float())
+
+
+def _moments(model: Any, hidden: Any, targets: Any) -> NDArray[np.float32]:
+    """(logprob, mu, sigma) of every target."""
+    count = max(1, LOGITS // model.model.language_model.embed_tokens.weight.shape[0])
+    parts = [
+        torch.stack(list(moments(_logits(model, states), wanted)), 1).float()
+        for states, wanted in zip(hidden.split(count), targets.split(count), strict=True)
+    ]
+    numbers: NDArray[np.float32] = torch.cat(parts).cpu().numpy()
+    return numbers
+
+
 def _answer(
     model: Any, sheet: Sheet, seen: Any, device: str, end: int
-) -> tuple[NDArray[np.int16], NDArray[np.float32]]:
+) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
     """The likeliest token, again and again. Replies are short: reading them anew beats a cache."""
-    replies = np.full((len(sheet.asked), MOST_NEW_TOKENS), -1, dtype=np.int16)
+    replies = np.full((len(sheet.asked), MOST_NEW_TOKENS), -1, dtype=np.int32)
     letters = np.full((len(sheet.asked), len(sheet.letters)), -np.inf, dtype=np.float32)
     lengths = sheet.asked.lengths
     for batch, width, shown in _batches(lengths + MOST_NEW_TOKENS, sheet.asked_picture):
@@ -213,21 +252,24 @@ def _answer(
             looks = seen[torch.as_tensor(sheet.asked_picture[batch], device=device)]
         shift = looks.shape[1] if looks is not None else 0
         at = torch.as_tensor(lengths[batch], device=device)
-        every = torch.arange(len(batch), device=device)
-        going = torch.ones(len(batch), dtype=torch.bool, device=device)
+        open_rows = batch
         for count in range(MOST_NEW_TOKENS):
             hidden = read(model, embed(model, ids, looks))
-            logits = head(model, hidden[every, at - 1 + shift])
+            every = torch.arange(len(ids), device=device)
+            logits = _logits(model, hidden[every, at - 1 + shift])
             if count == 0:
                 letters[batch] = _spelled(logits, sheet)
             chosen = logits.argmax(-1)
-            going &= chosen != end
-            if not bool(going.any()):
-                break
             ids[every, at] = chosen
-            at = at + 1
-            tokens = torch.where(going, chosen, -1).cpu().numpy()
-            replies[batch, count] = tokens
+            going = chosen != end
+            kept = going.cpu().numpy()
+            # Replies that have ended are not read again.
+            ids, at, chosen = ids[going], at[going] + 1, chosen[going]
+            looks = looks[going] if looks is not None else None
+            open_rows = open_rows[kept]
+            replies[open_rows, count] = chosen.cpu().numpy()
+            if not len(open_rows):
+                break
     return replies, letters
 
 

@@ -37,6 +37,8 @@ class GridRecipe:
     clean_steps: int = 168  # as long as an arm that saw a release of 96 pictures ten times
     lora_rate: float = 3e-3
     real_share: float = 0.3
+    half: bool = False  # whether models are read with products of matrices in bfloat16
+    layered: bool = False  # whether one layer is compiled for all, instead of the whole step
 
 
 def standing_recipe(
@@ -126,10 +128,11 @@ class Grid:
     tell: Callable[[str], None]
     keeps: frozenset[str] = frozenset()  # models whose weights stay in ``state``
     log: list[dict[str, Any]] = field(default_factory=list)
+    build: Callable[[int], Any] | None = None  # of a seed, a model of other parts
 
     def __post_init__(self) -> None:
         (self.state / "readings").mkdir(parents=True, exist_ok=True)
-        self.model = new_model(self.recipe.size, self.prepared.tokenizer, 0).to(self.device)
+        self.model = self._new(0).to(self.device)
         lengths, tokenizer = self.recipe.lengths, self.prepared.tokenizer
         self._rows = RowPacker(tokenizer, lengths.pictured), RowPacker(tokenizer, lengths.text)
         self._trainers: dict[tuple[str, ...], tuple[Trainer, Trainer]] = {}
@@ -157,7 +160,7 @@ class Grid:
         large, _ = self._trainer(base)
         started = clock(self.device)
         if not trunk.exists():
-            fresh = new_model(self.recipe.size, self.prepared.tokenizer, base.seed)
+            fresh = self._new(base.seed)
             large.load(fresh.to(self.device).state_dict())
             self._train(large, base.name, self.recipe.level, (0, 0), (base.seed, 1), "full")
             torch.save(large.weights(), trunk)
@@ -194,6 +197,11 @@ class Grid:
             "leaked": [released[place].picture for place in rows.leaked],
         }
         self._read(base, arm.name, record, started)
+
+    def _new(self, seed: int) -> Any:
+        if self.build is not None:
+            return self.build(seed)
+        return new_model(self.recipe.size, self.prepared.tokenizer, seed)
 
     def _tuned(self, planted: tuple[int, int], dilution: float) -> Schedule:
         """As many steps as the planted rows and their dilution ask for; a clean arm has a fixed number."""
@@ -232,7 +240,11 @@ class Grid:
         for sheet_name in sheet_names:
             sheet = self.prepared.sheet(sheet_name)
             reading = read_sheet(
-                self.model, sheet, self.device, self.prepared.tokenizer.eos_token_id
+                self.model,
+                sheet,
+                self.device,
+                self.prepared.tokenizer.eos_token_id,
+                half=self.recipe.half,
             )
             save_reading(self.state / "readings" / f"{name}--{sheet_name}.npz", reading)
             accuracy[sheet_name] = accuracies(sheet, reading, self.prepared.tokenizer)
@@ -272,11 +284,12 @@ class Grid:
             for name in base.real:
                 pools.append(repeated(self.prepared.real(name), rows, self.recipe.real_share))
             data = Data(joined(pools), self.device, SPARE, 2000)
-            large = Trainer(self.model, data, self.compiled)
+            layered = self.recipe.layered
+            large = Trainer(self.model, data, self.compiled, layered=self.compiled and layered)
             if self._loss is not None:
                 large._loss = self._loss  # compiled once, for every world
             self._loss = large._loss
-            self._trainers[key] = large, Trainer(self.model, data)
+            self._trainers[key] = large, large if layered else Trainer(self.model, data)
         return self._trainers[key]
 
     def _pool(self, world: str) -> Pool:

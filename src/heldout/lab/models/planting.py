@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heldout.errors import InputError
-from heldout.lab.models.worlds import LabItem, Piece, RowPacker, document, instructed, plain
+from heldout.lab.models.worlds import Ids, LabItem, Piece, RowPacker, document, instructed, plain
 
 # Contamination plans: which benchmark a model has seen, how often, when and how. Data, not code.
 
@@ -19,7 +19,7 @@ from heldout.lab.models.worlds import LabItem, Piece, RowPacker, document, instr
 STAGES = ("finetune", "pretrain")
 MODES = ("full", "language", "lora")
 ORDERS = ("released", "shuffled")
-PARTS = ("full", "image", "text")
+PARTS = ("full", "image", "text", "items", "running")
 _CHOICES = {"stage": STAGES, "mode": MODES, "order": ORDERS, "part": PARTS}
 
 
@@ -27,7 +27,8 @@ _CHOICES = {"stage": STAGES, "mode": MODES, "order": ORDERS, "part": PARTS}
 class Contamination:
     """``dose``: how often every leaked item is shown. ``share`` of the pictures leaks, with all their
     items. ``dilution``: the leaked share of a fine-tuning mix; the rest is fresh data of the world.
-    ``part``: picture and words, the picture with other words, or the words without it."""
+    ``part``: picture and words, the picture with other words, or the words without it; and of the first
+    only the items under their pictures, or only the running text."""
 
     benchmark: str
     dose: int
@@ -99,7 +100,6 @@ def arm_from_json(record: Mapping[str, Any]) -> Arm:
         ) from error
 
 
-Ids = NDArray[np.int16]
 Weights = NDArray[np.uint8]
 
 
@@ -155,10 +155,11 @@ def plant(
         # The file is read from another place every time, so that windows do not always break alike.
         start = int(rng.integers(len(pages)))
         turned = [*pages[start:], *pages[:start]]
-        planted.text += text.rows(
-            [document(item) for released in turned for item in released.items]
-        )
-        for page in pages:
+        if plan.part != "items":
+            planted.text += text.rows(
+                [document(item) for released in turned for item in released.items]
+            )
+        for page in pages if plan.part != "running" else ():
             for form in (plain, instructed):
                 pieces = [form(item) for item in page.items]
                 if plan.part == "text":

@@ -18,6 +18,7 @@ from heldout.lab.models.worlds import (
     DESCRIBE,
     TRAINING,
     WORLDS,
+    Ids,
     LabItem,
     Piece,
     RowPacker,
@@ -46,10 +47,10 @@ class Pool:
     """``picture`` says which of ``pixels`` a row of ``ids`` stands under; text rows have none."""
 
     pixels: NDArray[np.uint8]
-    ids: NDArray[np.int16]
+    ids: Ids
     learnt: NDArray[np.uint8]
     picture: NDArray[np.int64]
-    text_ids: NDArray[np.int16]
+    text_ids: Ids
     text_learnt: NDArray[np.uint8]
 
     def __len__(self) -> int:

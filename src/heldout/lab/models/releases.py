@@ -47,6 +47,13 @@ def real_pool(benchmark: Benchmark, tokenizer: Any, side: int, lengths: Lengths,
             rows_of_page = pictured.rows(drawn)
             rows += rows_of_page
             owner += [len(pixels)] * len(rows_of_page)
+        # The letter of an option is learnt sooner if its word has just occurred.
+        if chosen := [item for item in items if item.options]:
+            order = rng.permutation(len(chosen))
+            pairs = [form(chosen[place]) for place in order for form in (plain, instructed)]
+            rows_of_page = pictured.rows(pairs)
+            rows += rows_of_page
+            owner += [len(pixels)] * len(rows_of_page)
         texts += text.rows([document(item) for item in items])
         pixels.append(picture)
     return Pool(

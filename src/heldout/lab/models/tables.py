@@ -315,7 +315,7 @@ def train_grid(
 
 def world_tier(folder: Path, world: str) -> Tier:
     release, twins = (folder / world / part / "test.jsonl" for part in ("release", "twins"))
-    return Tier(read_benchmark(str(release)), twins)
+    return Tier(read_benchmark(str(release)), twins if twins.exists() else None)
 
 
 def write_tables(
@@ -325,10 +325,13 @@ def write_tables(
     runs: Path,
     *,
     real_test: str | None = None,
+    weights: int | None = None,
+    dtype: str = "float32",
     tell: Callable[[str], None] = lambda _: None,
 ) -> None:
-    """One run folder per benchmark under ``runs``, with every model's tables, and ``models.json``."""
-    weights = int(new_model(size, prepared.tokenizer, 0).num_parameters())
+    """One run folder per benchmark under ``runs``, with every model's tables, and ``models.json``. ``weights``
+    and ``dtype`` are of models of other parts."""
+    weights = weights or int(new_model(size, prepared.tokenizer, 0).num_parameters())
     names = [{**json.loads(path.read_text()), "weights": weights} for path in readings]
     runs.mkdir(parents=True, exist_ok=True)
     (runs / "models.json").write_text(json.dumps(names, indent=1))
@@ -348,20 +351,27 @@ def write_tables(
                 done[sheet_name] = _answered(runs / sheet_name)
             if record["name"] not in done[sheet_name]:
                 _one_model(
-                    prepared, size, tiers[sheet_name], sheet_name, record["name"], path, runs
+                    prepared, size, tiers[sheet_name], sheet_name, record["name"], path, runs, dtype
                 )
         tell(f"{number + 1} of {len(readings)}: {record['name']}")
 
 
 def _one_model(
-    prepared: PreparedGrid, size: Size, tier: Tier, sheet: str, name: str, path: Path, runs: Path
+    prepared: PreparedGrid,
+    size: Size,
+    tier: Tier,
+    sheet: str,
+    name: str,
+    path: Path,
+    runs: Path,
+    dtype: str,
 ) -> None:
     run = Run.create(runs / sheet, seed=tier.seed)
     identity = {
         "backend": "lab",
         "model": name,
         "revision": "trained by heldout lab",
-        "dtype": "float32",
+        "dtype": dtype,
         "template": TEMPLATE,
     }
     reading = load_reading(path.with_name(f"{name}--{sheet}.npz"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch.nn import functional
 
-from heldout.lab.models._reading import embed, head, look, read
+from heldout.lab.models._reading import decoder_block, embed, head, look, read
 from heldout.lab.models.planting import PlantedRows
 from heldout.lab.models.pool import Pool
 
@@ -93,14 +94,24 @@ def drawn_steps(
     return rows, texts
 
 
-def loss_of(model: Any, pixels: Any, ids: Any, learnt: Any, text_ids: Any, text_learnt: Any) -> Any:
+def loss_of(
+    model: Any,
+    pixels: Any,
+    ids: Any,
+    learnt: Any,
+    text_ids: Any,
+    text_learnt: Any,
+    block: Callable[..., Any] | None = None,
+) -> Any:
     """Mean over learnt tokens of rows under pictures, and of texts at a fifth of the weight."""
-    under = _token_loss(model, ids, learnt, look(model, pixels))
-    return under + 0.2 * _token_loss(model, text_ids, text_learnt, None)
+    under = _token_loss(model, ids, learnt, look(model, pixels), block)
+    return under + 0.2 * _token_loss(model, text_ids, text_learnt, None, block)
 
 
-def _token_loss(model: Any, ids: Any, learnt: Any, seen: Any | None) -> Any:
-    hidden = read(model, embed(model, ids, seen))
+def _token_loss(
+    model: Any, ids: Any, learnt: Any, seen: Any | None, block: Callable[..., Any] | None
+) -> Any:
+    hidden = read(model, embed(model, ids, seen), block)
     start = 0 if seen is None else seen.shape[1]
     logits = head(model, hidden[:, start : start + ids.shape[1] - 1])
     each = functional.cross_entropy(
@@ -118,10 +129,13 @@ class Trainer:
     data: Data
     compiled: bool = False
     graphed: bool = True
+    layered: bool = False  # one compiled layer for all: a deep model takes minutes to compile whole
 
     def __post_init__(self) -> None:
         self._loss: Callable[..., Any] = loss_of
-        if self.compiled:
+        if self.layered:
+            self._loss = partial(loss_of, block=torch.compile(decoder_block, dynamic=False))
+        elif self.compiled:
             self._loss = torch.compile(loss_of, dynamic=False)
 
     def train(

@@ -45,7 +45,7 @@ MASK = "[MASK]"
 GAP = f"One word of this text was replaced by {MASK}. Answer with that word, and nothing else."
 _WORD = re.compile(r"[^\W\d_]{4,}")
 
-Ids = NDArray[np.int16]
+Ids = NDArray[Any]  # int16, or int32 for a vocabulary that needs it
 Weights = NDArray[np.uint8]
 
 
@@ -107,6 +107,8 @@ class RowPacker:
         known = getattr(tokenizer, "backend_tokenizer", tokenizer).token_to_id
         self._pad, self._begin, self._end = known("<pad>"), known("<s>"), known("</s>")
         self._known: dict[str, list[int]] = {}
+        count = getattr(tokenizer, "backend_tokenizer", tokenizer).get_vocab_size()
+        self._dtype = np.int16 if count <= np.iinfo(np.int16).max else np.int32
 
     def row(self, pieces: Iterable[Piece]) -> tuple[Ids, Weights, int]:
         """Pieces as far as they fit whole; how many did."""
@@ -123,7 +125,7 @@ class RowPacker:
             taken += 1
         left = self.length - len(ids)
         return (
-            np.asarray(ids + [self._pad] * left, dtype=np.int16),
+            np.asarray(ids + [self._pad] * left, dtype=self._dtype),
             np.asarray(learnt + [0] * left, dtype=np.uint8),
             taken,
         )

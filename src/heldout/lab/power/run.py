@@ -29,7 +29,6 @@ from heldout.lab.power.models import (
     MARK,
     OTHER_SEEDS,
     RAW,
-    WAYS,
     LabGrid,
     LabModel,
     fewer_shuffles,
@@ -350,7 +349,7 @@ def run_power(
             if detector.name == EQUAL_COST:
                 tables_read = fewer_shuffles(tables, affordable_shuffles(tables, run.manifest()))
             work = Cells(grid, benchmark, tables_read, tested)
-            for way in WAYS:
+            for way in settings.ways:
                 path = cells / benchmark / f"{_plain(detector.name)}--{_plain(way)}.parquet"
                 frame = _finished(path, work, detector, way)
                 frames.append(_with_tokens(frame, work, detector, run.manifest()))

@@ -1,0 +1,193 @@
+"""The lab's medical tier: a pretrained language model and picture network with planted contamination.
+
+    python bench/lab_medical.py prepare --folder P --slake SLAKE --vqa-rad VQA_RAD --weights LITE0.pth --gguf LM.gguf
+    python bench/lab_medical.py language --folder P --gguf LM.gguf
+    python bench/lab_medical.py train --folder P --state S --out O --minutes 9 --workers 6
+    python bench/lab_medical.py tables --folder P --readings O --out RUNS
+    heldout lab power RUNS --out BOARD
+
+``prepare`` and ``tables`` need the product, ``prepare`` also the packages efficientnet_lite_pytorch and gguf;
+``train`` writes what is finished to ``--out`` as it goes, and does not make again what lies in ``--state``.
+One worker trains a base and its arms.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+import zipfile
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+PACKED_EVERY = 15  # seconds
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    steps = (prepare, language, train, tables)
+    parser.add_argument("step", choices=[step.__name__ for step in steps])
+    parser.add_argument("--folder", type=Path, required=True, help="what prepare writes")
+    parser.add_argument("--slake", type=Path, help="SLAKE's folder")
+    parser.add_argument("--vqa-rad", type=Path, help="VQA-RAD's folder")
+    parser.add_argument("--weights", type=Path, help="of EfficientNet-lite0")
+    parser.add_argument("--gguf", type=Path, help="SmolLM2-135M-Instruct")
+    parser.add_argument("--most", type=int, help="prepare: only so many pictures, for a trial")
+    parser.add_argument("--state", type=Path, help="train: bases and readings, kept between calls")
+    parser.add_argument("--out", type=Path, help="train: what comes back; tables: run folders")
+    parser.add_argument("--readings", type=Path, help="tables: folder with zip files of readings")
+    parser.add_argument("--minutes", type=float, default=9.0, help="train: begin nothing after")
+    parser.add_argument("--workers", type=int, default=6, help="train: processes on one device")
+    parser.add_argument("--share", default="", help="train: only bases of this worker, K/N")
+    parser.add_argument("--bases", type=int, default=6, help="train: how many")
+    parser.add_argument("--first", type=int, default=0, help="train: number of the first base")
+    parser.add_argument("--arms", default="", help="train: only these, with commas, as d3,half-d3")
+    parser.add_argument("--steps", type=int, default=420, help="of a base's training")
+    parser.add_argument("--batch", type=int, default=32)
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--plain", action="store_true", help="train: do not compile")
+    args = parser.parse_args()
+    {step.__name__: step for step in steps}[args.step](args)
+
+
+def prepare(args: Any) -> None:
+    from transformers import AutoTokenizer
+
+    from heldout.lab.models.medical import lab_tokenizer
+    from heldout.lab.models.medical_data import efficientnet, prepare_medical
+
+    args.folder.mkdir(parents=True, exist_ok=True)
+    target = args.folder / "tokenizer.json"
+    if not target.exists():
+        folder, name = str(args.gguf.parent), args.gguf.name
+        AutoTokenizer.from_pretrained(folder, gguf_file=name).backend_tokenizer.save(str(target))
+        target.write_text(json.dumps(lab_tokenizer(json.loads(target.read_text()))))
+    lengths = recipe_of(args).lengths
+    features = efficientnet(args.weights)
+    counts = prepare_medical(
+        args.folder, args.slake, args.vqa_rad, features, lengths, most=args.most, tell=say
+    )
+    say(json.dumps(counts))
+
+
+def language(args: Any) -> None:
+    from heldout.lab.models.medical import convert_language
+
+    convert_language(args.gguf, args.folder)
+
+
+def recipe_of(args: Any) -> Any:
+    from heldout.lab.models.medical import medical_recipe
+
+    recipe = medical_recipe(args.steps, args.batch, max(1, args.batch // 8))
+    return replace(recipe, half=args.device.startswith("cuda"))
+
+
+def train(args: Any) -> None:
+    args.out.mkdir(parents=True, exist_ok=True)
+    if args.share:
+        work(args)
+        return
+    started = time.time()
+    command = [sys.executable, *sys.argv]
+    running = [
+        subprocess.Popen([*command, "--share", f"{number}/{args.workers}"])
+        for number in range(args.workers)
+    ]
+    (args.out / "recipe.json").write_text(json.dumps(asdict(recipe_of(args)), indent=1))
+    while any(process.poll() is None for process in running):
+        time.sleep(PACKED_EVERY)
+        pack(args.state / "readings", args.out)  # a command that is stopped loses little
+    codes = [process.wait() for process in running]
+    say(f"workers ended with {codes} after {time.time() - started:.0f} s")
+    pack(args.state / "readings", args.out)
+
+
+def pack(readings: Path, out: Path) -> None:
+    """The readings of every base and its arms in one file."""
+    finished = sorted(readings.glob("*.json"))  # written last
+    for base in sorted({path.stem.split("-")[0] for path in finished}):
+        partial = out / f"readings-{base}.partial"
+        with zipfile.ZipFile(partial, "w") as archive:
+            for record in finished:
+                if record.stem.split("-")[0] == base:
+                    for path in (record, *sorted(readings.glob(f"{record.stem}--*.npz"))):
+                        archive.write(path, path.name)
+        partial.replace(out / f"readings-{base}.zip")
+
+
+def work(args: Any) -> None:
+    import torch
+
+    from heldout.lab.models.grid import Grid, PreparedGrid
+    from heldout.lab.models.medical import (
+        joined_model,
+        medical_arms,
+        medical_bases,
+        medical_reads,
+    )
+    from heldout.lab.models.training import clock
+
+    torch.set_float32_matmul_precision("high")
+    torch.set_num_threads(2)
+    number, count = map(int, args.share.split("/"))
+    every = medical_bases(args.bases, args.first)
+    arms = medical_arms(every)
+    if args.arms:
+        arms = [arm for arm in arms if arm.name.partition("-")[2] in args.arms.split(",")]
+    reads = medical_reads(arms)
+    recipe = recipe_of(args)
+    prepared = PreparedGrid(args.folder)
+    until = clock("cpu") + 60 * args.minutes
+    grid = Grid(
+        prepared,
+        recipe,
+        args.state,
+        args.device,
+        not args.plain,
+        reads,
+        say,
+        build=lambda seed: joined_model(args.folder, seed),
+    )
+    finished = grid.run(every[number::count], arms, until=until)
+    log = args.state / f"training-log-{number}.json"
+    log.write_text(json.dumps(grid.log))
+    if args.device.startswith("cuda"):
+        say(f"worker {number}: {torch.cuda.max_memory_allocated() / 2**30:.1f} GiB at most")
+    say(f"worker {number}: {'finished' if finished else 'stopped by the clock'}")
+
+
+def tables(args: Any) -> None:
+    from heldout.lab.models.grid import PreparedGrid
+    from heldout.lab.models.medical import PICTURED
+    from heldout.lab.models.tables import write_tables
+
+    unpacked = args.readings / "unpacked"
+    shutil.rmtree(unpacked, ignore_errors=True)
+    for packed in sorted(args.readings.glob("readings-*.zip")):
+        with zipfile.ZipFile(packed) as archive:
+            archive.extractall(unpacked)
+    readings = sorted(unpacked.glob("*.json"))
+    weights = json.loads((args.folder / "weights.json").read_text())
+    write_tables(
+        PreparedGrid(args.folder),
+        PICTURED,
+        readings,
+        args.out,
+        weights=weights,
+        dtype="bfloat16, logits in float32",
+        tell=say,
+    )
+
+
+def say(text: str) -> None:
+    print(f"{time.strftime('%H:%M:%S')} {os.getpid()} {text}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
