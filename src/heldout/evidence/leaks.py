@@ -177,7 +177,14 @@ def leaks(run: Run) -> pl.DataFrame:
     """
     scanned = run.table_path("matches").exists()
     matches = condensed_matches(run) if scanned else CondensedMatches.of([])
-    return join_leaks(matches, _texts(run))
+    kept = _kept.get("leaks")
+    if kept is None or kept[0] is not matches:
+        kept = _kept["leaks"] = matches, join_leaks(matches, _texts(run))
+    return kept[1]
+
+
+# Claims, verdict and page of one run all ask for it; condensed matches are the same object while no file changes.
+_kept: dict[str, tuple[CondensedMatches, pl.DataFrame]] = {}
 
 
 def join_leaks(condensed: CondensedMatches, texts: pl.DataFrame) -> pl.DataFrame:
