@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -452,11 +452,32 @@ def shards(count: int, folder: Path) -> list[dict[str, Any]]:
     return [{"shards": count, "same_table": same, **record} for record in records]
 
 
-def matches(count: int, folder: Path) -> list[dict[str, Any]]:
-    steps = ("made", "merged", "concluded", "gated", "sanitized", "exported")
-    records = [apart(step, folder, count) for step in steps]
-    sizes = {"table_mb": (folder / "run/tables/matches.parquet").stat().st_size / 1e6}
-    return [{"matches": count, **record, **sizes} for record in records]
+def matches(count: int, folder: Path) -> Iterator[dict[str, Any]]:
+    for step in ("made", "merged", "concluded", "gated", "sanitized", "exported"):
+        yield {"matches": count, **apart(step, folder, count)}
+
+
+def show(records: list[dict[str, Any]]) -> None:
+    """The table of docs/scale.md: core seconds and peak memory of every step, by the number of matches."""
+    steps = {
+        "merged": "tables of 4 parts",
+        "concluded": "claims and report",
+        "gated": "gate",
+        "sanitized": "sanitize",
+        "exported": "export as CSV",
+    }
+    known = {
+        (record["matches"], record["step"]): record for record in records if "matches" in record
+    }
+    print(f"| matches | {' | '.join(steps.values())} |\n|{'---|' * (len(steps) + 1)}")
+    for count in sorted({count for count, _ in known}):
+        cells = [
+            f"{record['core_seconds']:,.0f}, {record['peak_mib']:,.0f}"
+            if (record := known.get((count, step)))
+            else ""
+            for step in steps
+        ]
+        print(f"| {count:,} | {' | '.join(cells)} |")
 
 
 def main() -> None:
@@ -471,13 +492,14 @@ def main() -> None:
     for count in options.counts:
         folder = Path(tempfile.mkdtemp(prefix="heldout-driver-"))
         try:
-            records += (shards if options.what == "shards" else matches)(count, folder)
+            for record in (shards if options.what == "shards" else matches)(count, folder):
+                records.append(record)
+                OUT.parent.mkdir(parents=True, exist_ok=True)
+                OUT.write_text(json.dumps(records, indent=1) + "\n")
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-        OUT.parent.mkdir(parents=True, exist_ok=True)
-        OUT.write_text(json.dumps(records, indent=1) + "\n")
-    for record in records[-12:]:
-        print(json.dumps(record))
+    if options.what == "matches":
+        show(records)
 
 
 if __name__ == "__main__":

@@ -276,16 +276,65 @@ def small(half: str, folder: Path, images: int, seed: int) -> Iterator[tuple[str
             piece = figure.crop((x, y, x + side, y + side))
             if side >= 128 and np.asarray(piece.convert("L")).std() > 25:
                 pictures.append(("piece of a figure", piece))
+    decoys = {}
     for _ in range(images // 2):
-        pictures.append(("rendered scene", drawn_world("scenes", draw)[0]))
+        scene, decoys[len(pictures)], _ = drawn_world("scenes", draw)
+        pictures.append(("rendered scene", scene))
+    changes = np.random.default_rng([seed, 32])
     for number, (kind, picture) in enumerate(pictures):
         plain, copy = small_copy(picture, draw)
         planting.ask(f"{number:03d}", plain)
         planting.plant(kind, f"{number:03d}", copy)
+        if number in decoys:
+            changed = small_copy(decoys[number], changes)[1]
+            planting.plant(f"{DECOY}one attribute of a scene changed", f"{number:03d}", changed)
     for number, path in enumerate(own[images:]):  # others, at the same size
         tiny = Image.open(path).convert("RGB").resize((32, 32), Image.Resampling.LANCZOS)
         tiny.save(planting.folder / "corpus" / f"stranger-{number:04d}.png")
     yield "32 pixels", planting
+
+
+def small_strangers(count: int) -> None:
+    """Different films at 32 pixels, each with the two of the other half whose detail correlates most with
+    its own: half of all neighbouring slices, and pairs that no threshold was settled on."""
+    from heldout.overlap import cheap_features, register
+
+    once = {digest: path for path, digest in real_pictures().items()}
+    own = list(once.values())
+    side = np.array([int(digest[:4], 16) % 2 for digest in once])
+    tiny = [
+        Image.open(path).convert("RGB").resize((32, 32), Image.Resampling.LANCZOS) for path in own
+    ]
+    detail = np.stack([_detail(picture) for picture in tiny])
+    alike = detail @ detail.T
+    alike[side[:, None] == side] = -1.0
+    pairs = {
+        (min(first, second), max(first, second))
+        for first, row in enumerate(alike)
+        for second in np.argsort(-row)[:2].tolist()
+    }
+    hardest = sorted(pairs, key=lambda pair: -alike[pair])[:count]
+    features = [cheap_features(picture) for picture in tiny]
+    relations: dict[str, int] = defaultdict(int)
+    for first, second in hardest:
+        for theirs in (features[second], cheap_features(jpeg(tiny[second], 85))):
+            registration = register(features[first], theirs)
+            relations[str(registration.relation)] += 1
+            if registration.is_copy:
+                print(f"  false: {own[first].name} {own[second].name} {registration.transform}")
+    print(
+        f"\n**strangers at 32 pixels**: the {len(hardest):,} most alike pairs across halves of {len(own):,} films, "
+        f"each as it is and with one of the two compressed: {dict(relations)}",
+        flush=True,
+    )
+
+
+def _detail(picture: Image.Image) -> np.ndarray[Any, np.dtype[np.float32]]:
+    import cv2
+
+    grey = np.asarray(picture.convert("L"), np.float32)
+    values = (grey - cv2.GaussianBlur(grey, (0, 0), 4.0)).ravel()
+    return np.asarray(values / max(float(np.linalg.norm(values)), 1e-6))
 
 
 def charts(folder: Path, count: int, seed: int) -> Iterator[tuple[str, Planting]]:
@@ -408,7 +457,18 @@ def speed(folder: Path, count: int) -> None:
         )
 
 
-SECTIONS = ("crops", "panels", "marks", "decoys", "worlds", "small", "charts", "strangers", "speed")
+SECTIONS = (
+    "crops",
+    "panels",
+    "marks",
+    "decoys",
+    "worlds",
+    "small",
+    "small strangers",
+    "charts",
+    "strangers",
+    "speed",
+)
 
 
 def main() -> None:
@@ -439,6 +499,8 @@ def main() -> None:
             parts.append(worlds(folder, options.images, seed))
         if "small" in kinds:
             parts.append(small(options.half, folder, options.images, seed))
+        if "small strangers" in kinds:
+            small_strangers(10 * options.images)
         if "charts" in kinds:
             parts.append(charts(folder, options.images, seed))
         if "strangers" in kinds:

@@ -459,6 +459,26 @@ def show(records: list[dict[str, Any]]) -> None:
         )
 
 
+WEB = 10**8  # what a larger machine would search
+
+
+def project(records: list[dict[str, Any]]) -> None:
+    """What WEB items would cost by the two largest sizes that were measured: a projection, not a measurement."""
+    sizes = sorted(records, key=lambda record: record["count"])[-2:]
+    if len(sizes) < 2 or sizes[0]["count"] == sizes[1]["count"]:
+        return
+    small, large = sizes
+    per_item = (large["core_seconds"] - small["core_seconds"]) / (large["count"] - small["count"])
+    rest = large["core_seconds"] - per_item * large["count"]
+    hours = (rest + per_item * WEB) / 3600
+    memory = [f"{record['driver_mib']:,.0f}" for record in sizes]
+    print(
+        f"projected, not measured: {WEB:,} {large['kind']}: {hours:.1f} core hours "
+        f"({1e6 * per_item:.1f} core microseconds each, {rest:.0f} core s to start and conclude; "
+        f"driver {memory[0]} and {memory[1]} MiB at {small['count']:,} and {large['count']:,})"
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument(
@@ -495,6 +515,8 @@ def main() -> None:
         OUT.parent.mkdir(parents=True, exist_ok=True)
         OUT.write_text(json.dumps([*records, *new], indent=1) + "\n")
     show(new)
+    if options.what in ("rows", "texts"):
+        project(new)
 
 
 if __name__ == "__main__":

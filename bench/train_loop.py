@@ -414,8 +414,7 @@ def _form_piece(scene: Any, rng: np.random.Generator) -> Any:
     """An item as `heldout train` asks it; seven of ten replies have the form, so that it is known."""
     from heldout.lab.models.worlds import Piece
     from heldout.synth._from_scenes import scene_draft
-    from heldout.train._training_set import TrainingItem
-    from heldout.train.prompts import asked, reply_to
+    from heldout.train._training_set import TrainingItem, asked, reply_to
     from heldout.train.reward import LETTERS, Solution
 
     draft = scene_draft("x", scene, rng)
@@ -683,8 +682,7 @@ def _opened(loop: Loop, name: str) -> tuple[Any, Any]:
 def _batches(loop: Loop, processor: Any, rows: str, opened: str) -> Iterator[tuple[Any, Any]]:
     """Items with their prompts, left padded; ``opened`` is how the reply begins."""
     from heldout.train._trainers import pictures
-    from heldout.train._training_set import read_training_set
-    from heldout.train.prompts import messages
+    from heldout.train._training_set import messages, read_training_set
 
     items = read_training_set(str(loop.rows(rows))).items
     for start in range(0, len(items), 200):

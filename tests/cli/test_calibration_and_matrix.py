@@ -181,7 +181,7 @@ def test_a_run_without_an_encoder_forgets_its_calibration(folders: Path, run: Pa
     )
     with_encoder = call(*flags, "--encoder", "pixels", "--nearest", "1")
     assert [one["id"] for one in with_encoder["claims"]] == ["overlap/web", "nearness/web"]
-    without = call(*flags)
+    without = call(*flags, "--replace")
     assert [one["id"] for one in without["claims"]] == ["overlap/web"]
     assert json.loads((out / "calibration.json").read_text())["calibrations"] == []
 

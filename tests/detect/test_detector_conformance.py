@@ -16,7 +16,7 @@ from heldout.stats.intervals import binomial_band
 
 NAMES = sorted(detectors())
 SCORED = [name for name in NAMES if detectors()[name].needs == "scores"]
-SHORT = ConformSettings(cells=25, power_cells=5, doses=(0.0, 1.0, 4.0), permutations=99)
+SHORT = ConformSettings(cells=20, power_cells=5, doses=(0.0, 1.0, 4.0), permutations=99)
 QUICK = PLANTED.model_copy(update={"permutations": 999})
 
 

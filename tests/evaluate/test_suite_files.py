@@ -243,8 +243,7 @@ def test_a_trained_model_is_evaluated_with_the_prompt_of_its_training() -> None:
     from heldout.benchmark import Example
     from heldout.evaluate.suite import SuitePrompt
     from heldout.model.asking.forms import Question, original
-    from heldout.train._training_set import TrainingItem
-    from heldout.train.prompts import asked
+    from heldout.train._training_set import TrainingItem, asked
     from heldout.train.reward import Solution
 
     for options in (("left", "right"), ()):

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import itertools
 import json
+from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
 
 from heldout.detect import joined_leakage
-from heldout.evidence import PROVEN, ItemLeaks, Leak, Rung, join_leaks
+from heldout.evidence import PROVEN, ItemLeaks, Leak, Rung, join_leaks, leaks
 from heldout.overlap import CondensedMatches
-from heldout.store import make_table
+from heldout.store import Run, make_table
 
 
 def match(item: str, corpus_id: str, modality: str = "image only", **more: Any) -> dict[str, Any]:
@@ -207,3 +208,15 @@ def test_the_finding_counts_what_is_proven_by_cluster_and_names_items_hit_often(
     }
     assert found.details["by_rung"][Rung.SIMILAR] == 1
     assert found.details["multi_hit_items"] == ["a"]
+
+
+def test_they_are_joined_again_only_when_a_table_of_the_run_changed(tmp_path: Path) -> None:
+    run, other = Run.create(tmp_path / "run"), Run.create(tmp_path / "other")
+    run.write_table("matches", make_table("matches", [match("a", "1")]))
+    other.write_table("matches", make_table("matches", [match("b", "1")]))
+    first = leaks(run)
+    assert leaks(Run.open(run.path)) is first
+    assert leaks(other)["benchmark_id"].to_list() == ["b"]
+    assert leaks(run)["benchmark_id"].to_list() == ["a"]
+    run.write_table("matches", make_table("matches", [match("c", "1")]))
+    assert leaks(run)["benchmark_id"].to_list() == ["c"]

@@ -33,6 +33,7 @@ from heldout.store import (
     sorting,
 )
 
+ITEMS = 30  # the first twelve have copies
 QUESTIONS = ("What is shown?", "Где это?", 'A "quoted" word\nand a line', "")
 
 
@@ -47,7 +48,7 @@ def evidence(draw: np.random.Generator, picture: int, theirs: int, relation: str
         "corpus_answer": "yes",
     }
     if relation in ("undecided", "look-alike"):
-        reason = ("agrees in part", "too small to decide")[draw.integers(2)]
+        reason = ("agrees in part", "too small to decide", "")[draw.integers(3)]
         record["registration"] = {"reason": reason, "warp": None}
         record["unverified"] = None if draw.random() < 0.8 else "no picture"
     return record
@@ -58,9 +59,9 @@ def table(seed: int, rows: int = 400) -> pl.DataFrame:
     draw = np.random.default_rng(seed)
     entries = []
     for _ in range(rows):
-        item, theirs = int(draw.integers(12)), int(draw.integers(60))
+        item, theirs = int(draw.integers(ITEMS)), int(draw.integers(60))
         relation = ("same image", "transformed copy", "undecided", "look-alike", "unrelated")[
-            draw.integers(5)
+            draw.integers(5) if item < 12 else 2 + draw.integers(2)
         ]
         copy = relation in ("same image", "transformed copy")
         entries.append(
@@ -73,7 +74,7 @@ def table(seed: int, rows: int = 400) -> pl.DataFrame:
                 "similarity": None if draw.random() < 0.1 else float(draw.integers(90, 95)) / 100,
                 "degree": ("hard", "soft", "none")[draw.integers(3)],
                 "relation": relation,
-                "transform": "cropped" if relation == "transformed copy" else "",
+                "transform": ("cropped", "resized", "")[draw.integers(3)],
                 "modality": ("full", "image only")[draw.integers(2)] if copy else "none",
                 "label_relation": ("same", "different", "unknown")[draw.integers(3)],
                 "evidence": json.dumps(
@@ -132,7 +133,7 @@ def items() -> pl.DataFrame:
             "options": [],
             "metadata": "{}",
         }
-        for number in range(12)
+        for number in range(ITEMS)
     )
     return pl.DataFrame(make_table("items", rows))
 
@@ -170,7 +171,7 @@ def filled(folder: Path) -> Run:
     """A run with the tables above and people's judgements."""
     run = Run.create(folder, command=["heldout", "overlap", "b"])
     identity = {"name": "b", "source": "b", "fingerprint": "0" * 64, "reader": "made up"}
-    run.claim_benchmark({**identity, "split": None, "items": 12})
+    run.claim_benchmark({**identity, "split": None, "items": ITEMS})
     matches = table(7).with_columns(pl.col("similarity").fill_null(0.5))
     run.write_table("items", items().to_arrow().cast(schema.SCHEMAS["items"]))
     run.write_table("matches", matches.to_arrow().cast(schema.SCHEMAS["matches"]))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from heldout.stats.intervals import binomial_band
-from heldout.stats.jonckheere import jonckheere_blocks
+from heldout.stats.permutation import jonckheere_blocks
 
 
 def test_blocks_of_few_arrangements_are_counted_out() -> None:

@@ -25,8 +25,7 @@ from heldout.report.synthesis_page import write_synthesis_report
 from heldout.store import Dropped
 from heldout.synth import LETTERS, Synthesis, SynthStage, synth
 from heldout.synth.ledger import writing
-from heldout.train._training_set import read_training_set
-from heldout.train.prompts import asked
+from heldout.train._training_set import asked, read_training_set
 from heldout.train.reward import compute_score, grade
 
 ORGANS = ("liver", "spleen", "kidney", "heart", "lung")

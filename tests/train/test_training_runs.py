@@ -19,8 +19,7 @@ from heldout.train import _trainers as trainers
 from heldout.train import _watching as watching
 from heldout.train import running
 from heldout.train._trainers import supervised_rows
-from heldout.train._training_set import read_training_set
-from heldout.train.prompts import ChatForm, reply_to
+from heldout.train._training_set import ChatForm, read_training_set, reply_to
 from heldout.train.settings import TrainSettings
 
 SMALL: dict[str, Any] = {

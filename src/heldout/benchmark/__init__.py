@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     )
     from heldout.benchmark.check import check
     from heldout.benchmark.check.problem import CheckReport, CheckSettings, script_of
-    from heldout.benchmark.columns import FIELDS
-    from heldout.benchmark.fields import FROM_ONE, FieldMap
+    from heldout.benchmark.fields import FIELDS, FROM_ONE, FieldMap
     from heldout.benchmark.grading.choice import (
         LONGEST,
         OUTCOMES,

@@ -16,15 +16,14 @@ from rich.text import Text
 
 from heldout.engine import progress
 from heldout.errors import percent
-from heldout.store import Run
 
 if TYPE_CHECKING:  # only for types: every verb prints, and few need these packages
-    from heldout.benchmark import Benchmark, CheckReport
-    from heldout.verdict import Claim
-if TYPE_CHECKING:  # only for types: not every verb needs the report
     import polars as pl
 
+    from heldout.benchmark import Benchmark, CheckReport
     from heldout.report import Outline
+    from heldout.store import Run
+    from heldout.verdict import Claim
 
 COLOURS = {
     "survives": "bold red",

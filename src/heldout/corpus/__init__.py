@@ -13,9 +13,8 @@ if TYPE_CHECKING:
         corpus_fingerprint,
         read_items,
     )
-    from heldout.corpus.embeddings import LaionEmbeddings
     from heldout.corpus.open import CorpusReader, CorpusRequest, corpus_readers, open_corpus
-    from heldout.corpus.parquet_corpus import FAILURES
+    from heldout.corpus.parquet_corpus import FAILURES, LaionEmbeddings
     from heldout.corpus.recipe import MixtureSource, is_recipe, open_recipe
     from heldout.corpus.streams import TarCut, open_tar, tar_entries
 

@@ -34,9 +34,8 @@ from heldout.corpus._listing import (
     with_loose_images,
 )
 from heldout.corpus.corpus import Corpus, CorpusItem, Shard, unique_ids
-from heldout.corpus.embeddings import LaionEmbeddings, matrices
 from heldout.corpus.folder import FolderCorpus, caption_files
-from heldout.corpus.parquet_corpus import ParquetCorpus
+from heldout.corpus.parquet_corpus import LaionEmbeddings, ParquetCorpus, matrices
 from heldout.corpus.streams import FAILURES, Span, lines
 from heldout.corpus.texts import TextCorpus, first_columns, holds_text, is_lines
 from heldout.corpus.webdataset import Img2DatasetCorpus, WebDatasetCorpus, is_img2dataset

@@ -1,4 +1,4 @@
-"""Parquet files: images as bytes, as the hub's {bytes, path} or as data URLs, with their text.
+"""Parquet files with images and texts, and embeddings as LAION ships them.
 
 A shard is a few row groups of one file, so that a large file is read by many workers. Batches are
 sized by the file's own row size: the memory of a reader does not depend on the file.
@@ -7,13 +7,16 @@ sized by the file's own row size: the memory of a reader does not depend on the 
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from heldout.benchmark import ALIASES, ColumnKinds, ImageFinder, canonical_value
 from heldout.corpus._columns import CorpusColumns, decode_words, find_columns, lost_row, row_items
@@ -21,7 +24,7 @@ from heldout.corpus._listing import FileSet, digest, file_key
 from heldout.corpus.corpus import CorpusItem, Shard, unique_ids
 from heldout.errors import InputError, blame_the_machine
 from heldout.image import readable
-from heldout.remote import located, ranges, reason_of
+from heldout.remote import located, open_rows, ranges, reason_of
 from heldout.store import Dropped
 
 # Rows of a Parquet file in bounded memory, whatever its row groups are like.
@@ -240,3 +243,133 @@ def names_images(path: Path) -> bool:
         return bool(find_columns(tuple(pq.read_schema(ranges(path)).names)).image)
     except FAILURES:
         return False
+
+
+# Embeddings as LAION ships them: img_emb/img_emb_0000.npy + metadata/metadata_0000.parquet.
+#
+# The n-th item of a shard belongs to the n-th row of its matrix, always. Where that cannot be true
+# (the two files disagree) the whole shard is refused, because every row of it would be misattributed.
+
+
+_NUMBER = re.compile(r"(\d+)$")
+_PLACES = ("img_emb", "image_embeddings", "")
+_METADATA_PLACES = ("metadata", "")
+
+
+@dataclass(slots=True)
+class LaionEmbeddings:
+    """One shard per .npy file; item ids are ``<file>/<row>``, counted from 0 as the matrix is."""
+
+    root: str
+    name: str
+    source: str
+    mapping: tuple[tuple[str, str], ...] = ()
+    reader: str = "embeddings"
+
+    def shards(self) -> Iterator[Shard]:
+        for index, path in enumerate(matrices(located(self.root))):
+            log = _metadata_of(path, located(self.root))
+            key = digest(file_key(path), file_key(log) if log else "none")
+            yield Shard(index, readable(path.name), key, (str(path), str(log) if log else None))
+
+    def count_shards(self) -> int | None:
+        return len(matrices(located(self.root)))
+
+    def embeddings(self, shard: Shard) -> NDArray[np.generic]:
+        path = located(shard.payload[0])
+        try:
+            matrix: NDArray[np.generic] = open_rows(path)
+        except (OSError, ValueError, EOFError, SyntaxError) as error:
+            raise InputError(f"{path}: not a readable .npy matrix ({error})") from error
+        if matrix.ndim != 2 or matrix.dtype.kind != "f":
+            raise InputError(
+                f"{path}: expected a matrix of floats, one row per image; "
+                f"found {matrix.dtype} of shape {matrix.shape}"
+            )
+        expected = self._metadata_rows(shard)
+        if expected is not None and expected != len(matrix):
+            raise InputError(
+                f"{path} has {len(matrix):,} rows but {shard.payload[1]} has {expected:,}: "
+                f"they do not belong together, and no row can be attributed"
+            )
+        return matrix
+
+    def read(self, shard: Shard) -> Iterator[CorpusItem | Dropped]:
+        try:
+            count = len(self.embeddings(shard))
+        except InputError as error:
+            yield Dropped("corpus", shard.id, "unusable embeddings", str(error), scope="many")
+            return
+        done = 0
+        problem = None
+        try:
+            for item in self._described(shard):
+                yield item
+                done += 1
+        except FAILURES as error:
+            problem = f"{shard.payload[1]} after row {done:,}: {error}; later items have no text"
+        for row in range(done, count):  # a row without a description is still a row
+            yield CorpusItem(f"{shard.id}/{row}")
+        if problem:
+            yield Dropped("corpus", shard.id, "unreadable Parquet file", problem, scope="words")
+
+    def _described(self, shard: Shard) -> Iterator[CorpusItem]:
+        log = shard.payload[1]
+        if log is None:
+            return
+        with open_parquet(log) as file:
+            columns = find_columns(tuple(file.schema_arrow.names), self.mapping, log)
+            groups = list(range(file.metadata.num_row_groups))
+            wanted = read_columns(file.schema_arrow, columns, {})
+            for number, row in enumerate(rows(file, groups, wanted)):
+                words = columns.words(row)
+                metadata = {key: value for key, value in row.items() if value is not None}
+                item = f"{shard.id}/{number}"
+                yield CorpusItem(
+                    item, None, words.text, words.question, words.answer, metadata, words.also
+                )
+
+    def _metadata_rows(self, shard: Shard) -> int | None:
+        log = shard.payload[1]
+        if log is None:
+            return None
+        try:
+            return int(pq.read_metadata(ranges(log)).num_rows)
+        except FAILURES as error:
+            raise InputError(f"{log}: not a readable Parquet file ({error})") from error
+
+
+def matrices(root: Path) -> list[Path]:
+    """The image embeddings below ``root`` in the order of their numbers."""
+    if root.is_file():
+        return [root]
+    for place in _PLACES:
+        paths = [p for p in (root / place).glob("*.npy") if not p.name.startswith("text_emb")]
+        if paths:
+            return sorted(paths, key=lambda path: (_number(path), path.name))
+    return []
+
+
+def _number(path: Path) -> int:
+    match = _NUMBER.search(path.stem)
+    return int(match[1]) if match else -1
+
+
+def _metadata_of(matrix: Path, root: Path) -> Path | None:
+    """The Parquet file of the same number (or, without numbers, of the same name)."""
+    bases = dict.fromkeys(
+        (root if root.is_dir() else root.parent, matrix.parent, matrix.parent.parent)
+    )
+    number = _NUMBER.search(matrix.stem)
+    for base in bases:
+        for place in _METADATA_PLACES:
+            folder = base / place
+            names = [f"metadata_{number[1]}.parquet"] if number else []
+            for name in [
+                *names,
+                f"{matrix.stem}.parquet",
+                "metadata.parquet" if not number else "",
+            ]:
+                if name and (folder / name).is_file():
+                    return folder / name
+    return None

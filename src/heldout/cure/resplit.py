@@ -25,7 +25,7 @@ from heldout.engine import progress
 from heldout.errors import InputError
 from heldout.evidence import POSSIBLE_COPIES, evidence_of
 from heldout.image import Digests
-from heldout.overlap import read_matches
+from heldout.overlap import match_batches
 from heldout.store import Run, write_json
 
 # What must stay in one split, and which split it goes to: the same on every machine.
@@ -102,7 +102,7 @@ def _copies(union: Benchmark, run: Run | None) -> list[tuple[str, str]]:
             if isinstance(digest, Digests):
                 cluster_of[digest.bytes] = cluster
     pairs = []
-    for row in read_matches(run).to_dicts():
+    for row in (row for frame in match_batches(run) for row in frame.iter_rows(named=True)):
         if row["relation"] in POSSIBLE_COPIES:
             evidence = evidence_of(row)
             ends = [evidence.get("benchmark_image"), evidence.get("corpus_image")]

@@ -16,7 +16,6 @@ from heldout.evaluate._answers import (
     ask_model,
     keep_recorded,
 )
-from heldout.evaluate._leaked import read_leaks
 from heldout.evaluate._recorded import (
     AnswerOrigin,
     check_origins,
@@ -37,6 +36,7 @@ from heldout.evaluate.result import (
 )
 from heldout.evaluate.settings import EvaluateSettings
 from heldout.evaluate.suite import Suite, read_suite
+from heldout.evaluate.table import read_leaks
 from heldout.model import Asker, open_endpoint
 from heldout.store import Run, without_credentials
 

@@ -12,13 +12,13 @@ from typing import Any
 import polars as pl
 
 from heldout.errors import InputError, html_table, percent
-from heldout.evaluate._leaked import ItemLabels
 from heldout.evaluate.compare import PairedComparison, comparison_frame, rank_models
 from heldout.evaluate.suite import MEAN
 from heldout.evaluate.table import (
     ALL,
     BenchmarkAccuracy,
     ItemGrades,
+    ItemLabels,
     accuracies,
     accuracy_frame,
     item_grades,

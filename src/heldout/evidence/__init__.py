@@ -15,15 +15,10 @@ if TYPE_CHECKING:
     )
     from heldout.evidence.leaks import (
         LABEL_CONFLICTS,
-        OPEN,
         PEOPLE,
-        PICTURED,
-        PROVEN,
         REGISTRATION,
-        UNPROVEN_WORDS,
         ItemLeaks,
         Leak,
-        Rung,
         evidence_of,
         join_leaks,
         leak_batches,
@@ -31,6 +26,7 @@ if TYPE_CHECKING:
         leaks_of,
         undecided_because,
     )
+    from heldout.evidence.rungs import OPEN, PICTURED, PROVEN, UNPROVEN_WORDS, Rung
     from heldout.evidence.text_kinds import KINDS, QUESTION_OTHER_IMAGE, count_kinds, text_kinds
     from heldout.overlap import (
         BY_DIGEST,

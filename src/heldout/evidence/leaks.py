@@ -10,11 +10,11 @@ import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Any
 
 import polars as pl
 
+from heldout.evidence.rungs import PROVEN, UNPROVEN_WORDS, Rung
 from heldout.overlap import (
     ANOTHER,
     BESIDE,
@@ -44,55 +44,6 @@ from heldout.overlap import (
     recognised,
 )
 from heldout.store import Run, empty_table
-
-# Rungs: how much a match, or the strongest match of an item, proves.
-
-
-class Rung(StrEnum):
-    """From the weakest proof up. The values are written to tables and files; comparisons use the order here."""
-
-    SIMILAR = "similar words"  # reworded, short or in part: people must read them
-    WORDING = "question without its answer"  # many people may ask the same
-    LOOK_ALIKE = "look-alike"  # a similar picture that is no proven copy: it may still be one
-    SOURCE_OVERLAP = "source overlap"  # a source with a name: article, study, patient, file
-    BESIDE_ANOTHER = "question and answer beside another picture"
-    UNCOMPARED = "question and answer, pictures that could not be compared"
-    UNDECIDED = "undecided near-duplicate"  # neither registration nor people decided
-    TEXT = "question and answer without the image"
-    COPY = "same image"  # or a transformed copy of it
-    FULL = "same image and answer"  # and its question
-
-    @property
-    def height(self) -> int:
-        return _HEIGHT[self]
-
-    def __lt__(self, other: str) -> bool:
-        return self.height < Rung(other).height
-
-    def __le__(self, other: str) -> bool:
-        return self.height <= Rung(other).height
-
-    def __gt__(self, other: str) -> bool:
-        return self.height > Rung(other).height
-
-    def __ge__(self, other: str) -> bool:
-        return self.height >= Rung(other).height
-
-    def __neg__(self) -> int:
-        """A key that sorts the highest rung first."""
-        return -self.height
-
-
-_HEIGHT = {rung: place for place, rung in enumerate(Rung)}
-#: proven: these make a claim *survive*
-PROVEN = frozenset({Rung.TEXT, Rung.COPY, Rung.FULL})
-#: not known whether these leaked, so they are neither leaked nor clean
-OPEN = frozenset({Rung.UNCOMPARED, Rung.UNDECIDED})
-#: the item's picture is in the corpus
-PICTURED = frozenset({Rung.COPY, Rung.FULL})
-#: words that prove nothing
-UNPROVEN_WORDS = frozenset({Rung.SIMILAR, Rung.WORDING, Rung.BESIDE_ANOTHER, Rung.UNCOMPARED})
-
 
 #: label relations of an item whose copy has another answer or label
 LABEL_CONFLICTS = ("different", "conflicting")
@@ -226,7 +177,14 @@ def leaks(run: Run) -> pl.DataFrame:
     """
     scanned = run.table_path("matches").exists()
     matches = condensed_matches(run) if scanned else CondensedMatches.of([])
-    return join_leaks(matches, _texts(run))
+    kept = _kept.get("leaks")
+    if kept is None or kept[0] is not matches:
+        kept = _kept["leaks"] = matches, join_leaks(matches, _texts(run))
+    return kept[1]
+
+
+# Claims, verdict and page of one run all ask for it; condensed matches are the same object while no file changes.
+_kept: dict[str, tuple[CondensedMatches, pl.DataFrame]] = {}
 
 
 def join_leaks(condensed: CondensedMatches, texts: pl.DataFrame) -> pl.DataFrame:

@@ -130,8 +130,7 @@ if TYPE_CHECKING:
         present_names,
         read_card,
     )
-    from heldout.model.onnx.onnx_model import OnnxModel
-    from heldout.model.onnx.processor import LightTokenizer, prepare
+    from heldout.model.onnx.onnx_model import LightTokenizer, OnnxModel, prepare
     from heldout.model.order import (
         AFTER_RELEASED,
         CANONICAL,

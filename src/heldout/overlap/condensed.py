@@ -217,6 +217,7 @@ class CopiesCount:
 
 def _with_keys(frame: pl.DataFrame, named: pl.DataFrame | None, place: int) -> pl.DataFrame:
     undecided = pl.col("relation") == Relation.UNDECIDED
+    reasons = [evidence_field(name).replace("", None) for name in ("unverified", "reason")]
     people = pl.col("evidence").str.contains('"people":', literal=True)
     keyed = frame.select(
         *_PLAIN,
@@ -227,7 +228,7 @@ def _with_keys(frame: pl.DataFrame, named: pl.DataFrame | None, place: int) -> p
         pl.int_range(place, place + len(frame), dtype=pl.Int64).alias(PLACE),
         evidence_field("benchmark_pixels").alias(_PICTURE),
         pl.when(undecided)
-        .then(pl.coalesce(evidence_field("unverified"), evidence_field("reason"), "transform"))
+        .then(pl.coalesce(*reasons, "transform"))  # as ``undecided_because`` says it
         .alias(_REASON),
         pl.Series(_SCRIPT, _scripts(frame), pl.String),
         pl.Series(
@@ -321,7 +322,7 @@ class _Reduced:
 
     def _reduce(self, rows: pl.DataFrame) -> pl.DataFrame:
         near, smallest = pl.col("near"), pl.col("smallest_id")
-        return (
+        reduced = (
             rows.sort("near", "listed_id", "listed", descending=[True, False, False])
             .group_by(self._keys)
             .agg(
@@ -333,6 +334,7 @@ class _Reduced:
                 pl.col("smallest").filter(smallest == smallest.min()).min(),
             )
         )
+        return pl.DataFrame(reduced.to_arrow())  # without the texts of the rows that go
 
     def table(self) -> pl.DataFrame:
         if not self._waiting:

@@ -37,7 +37,7 @@ from heldout.overlap.texts.relation import (
     degree_of,
     settle_pictures,
 )
-from heldout.store import MATCH, SCHEMAS, TEXT, Judgement, Run
+from heldout.store import MATCH, TEXT, Judgement, Run
 
 # Degrees that a user sets: what the encoder of a search calls hard and soft, in place of the table's.
 #
@@ -79,8 +79,9 @@ def regrade(run: Run, bounds: Bounds | None) -> None:
         run.update("degrees", entries, replace=True)
     if bounds is None:
         return
-    matches = regraded(run.frame("matches"), bounds, searched_with(run))
-    run.write_table("matches", matches.to_arrow().cast(SCHEMAS["matches"]))
+    encoders = searched_with(run)
+    frames = (regraded(pl.DataFrame(table), bounds, encoders) for table in run.batches("matches"))
+    run.write_batches("matches", (frame.to_arrow() for frame in frames))
 
 
 # What a person says → the relation it stands for.

@@ -13,8 +13,16 @@ if TYPE_CHECKING:
         without_secrets,
     )
     from heldout.remote.listing import cache_folder, files_below, files_beside, refresh
-    from heldout.remote.matrix import RemoteMatrix, open_rows
-    from heldout.remote.path import RemotePath, bare_name, located, number_of, ranges, remember
+    from heldout.remote.path import (
+        RemoteMatrix,
+        RemotePath,
+        bare_name,
+        located,
+        number_of,
+        open_rows,
+        ranges,
+        remember,
+    )
     from heldout.remote.stores import (
         CHANGED,
         LOST,

@@ -61,7 +61,6 @@ if TYPE_CHECKING:
         excess_p,
         upper_quantile,
     )
-    from heldout.stats.jonckheere import Jonckheere, jonckheere_blocks
     from heldout.stats.paired import (
         McNemar,
         PairedTable,
@@ -77,8 +76,10 @@ if TYPE_CHECKING:
     from heldout.stats.permutation import (
         PERMUTATIONS,
         Design,
+        Jonckheere,
         Permuted,
         flip_test,
+        jonckheere_blocks,
         product_design,
         shuffle_test,
         staged,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import json
 import platform
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -19,7 +20,7 @@ import pyarrow as pa
 from heldout.errors import InputError, blame_the_machine
 from heldout.store.invocation import invocation
 from heldout.store.lock import exclusive, write_json
-from heldout.store.schema import read_batches, read_table, write_table
+from heldout.store.schema import read_batches, read_table, write_batches, write_table
 from heldout.store.stage import Stage
 
 if TYPE_CHECKING:
@@ -188,6 +189,10 @@ class Run:
     def write_table(self, name: str, table: pa.Table) -> None:
         write_table(self.table_path(name), table)
 
+    def write_batches(self, name: str, tables: Iterable[pa.Table]) -> None:
+        """A table in pieces; they may be read from the table that this one replaces."""
+        write_batches(self.table_path(name), tables)
+
     def read_table(self, name: str) -> pa.Table:
         return read_table(self.table_path(name))
 
@@ -218,7 +223,12 @@ def _now() -> str:
 def _versions() -> dict[str, str]:
     from heldout import __version__
 
-    versions = {"heldout": __version__}  # also of a source tree that is not installed
+    return {"heldout": __version__, **_packages()}  # also of a source tree that is not installed
+
+
+@functools.cache
+def _packages() -> dict[str, str]:
+    versions = {}
     for package in _PACKAGES:
         with contextlib.suppress(metadata.PackageNotFoundError):
             versions[package] = metadata.version(package)

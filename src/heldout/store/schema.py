@@ -328,6 +328,17 @@ def write_table(path: Path, table: pa.Table) -> None:
         pq.write_table(table, temporary, compression="zstd")
 
 
+def write_batches(path: Path, tables: Iterable[pa.Table]) -> None:
+    """``write_table`` of a table of our own, in pieces."""
+    schema = SCHEMAS[path.stem]
+    with (
+        replacing(path) as temporary,
+        pq.ParquetWriter(temporary, schema, compression="zstd") as writer,
+    ):
+        for table in tables:
+            writer.write_table(table.cast(schema))
+
+
 #: values with another name in an earlier version: table → (that version, column → old value → new one)
 _RENAMED: dict[str, tuple[str, dict[str, dict[str, str]]]] = {
     "matches": ("matches/1", {"relation": {"same view, other subject": "look-alike"}}),

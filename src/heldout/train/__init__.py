@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 from heldout.lazy import load_on_first_use
 
 if TYPE_CHECKING:
+    from heldout.train._training_set import CHOICE, MEDVLTHINKER, OPEN
     from heldout.train.gate import FOLDER, GateError, GateRecord
     from heldout.train.pipeline import TrainResult, train
-    from heldout.train.prompts import CHOICE, MEDVLTHINKER, OPEN
     from heldout.train.reward import Graded, Solution, grade
     from heldout.train.running import MODEL
     from heldout.train.settings import PRESETS, Precision, Recipe, TrainSettings

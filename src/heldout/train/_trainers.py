@@ -11,9 +11,8 @@ from typing import Any
 from heldout.errors import InputError, require
 from heldout.image import ImageError, to_rgb
 from heldout.model import LoadedModel, load
-from heldout.train._training_set import TrainingItem
+from heldout.train._training_set import ChatForm, TrainingItem, messages, require_template
 from heldout.train._watching import StepJournal, VerifiableReward
-from heldout.train.prompts import ChatForm, messages, require_template
 from heldout.train.settings import Precision, Recipe, TrainSettings
 
 # Training rows as TRL reads them: a data set of row numbers, whose images are opened when needed.

@@ -14,8 +14,7 @@ import yaml  # type: ignore[import-untyped]
 from heldout.errors import InputError
 from heldout.store import replacing, write_atomic
 from heldout.train import reward
-from heldout.train._training_set import TrainingItem, TrainingSet
-from heldout.train.prompts import asked
+from heldout.train._training_set import TrainingItem, TrainingSet, asked
 from heldout.train.settings import Recipe, TrainSettings
 
 _BATCH = 64

@@ -13,8 +13,7 @@ from typing import Any
 
 from heldout.errors import InputError, percent
 from heldout.store import Run, make_table
-from heldout.train._training_set import TrainingItem
-from heldout.train.prompts import ChatForm
+from heldout.train._training_set import ChatForm, TrainingItem
 from heldout.train.reward import Graded, grade
 
 # The steps of a training: a journal that survives a kill, and the table made of it.

@@ -11,10 +11,9 @@ from heldout.benchmark import Benchmark
 from heldout.engine import open_engine
 from heldout.errors import InputError, html_table
 from heldout.store import Run, dropped_table
-from heldout.train._training_set import TrainingSet, read_training_set, unusual
+from heldout.train._training_set import TEMPLATE, TrainingSet, read_training_set, unusual
 from heldout.train._verl import check_verl, write_verl
 from heldout.train.gate import GateRecord, guard, take_comparisons
-from heldout.train.prompts import TEMPLATE
 from heldout.train.running import (
     MODEL,
     Trained,

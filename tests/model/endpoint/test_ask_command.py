@@ -249,7 +249,7 @@ def test_a_killed_process_loses_nothing_that_arrived(
     process = ForkedCommand(*command, "--rate", "50/s")
     while len(list(run.glob("stages/ask/*/replies.jsonl"))) == 0 or server.counts()["answered"] < 7:
         assert process.poll() is None
-        time.sleep(0.01)
+        time.sleep(0.04)
     process.kill()
     process.wait()
     time.sleep(0.1)

@@ -38,7 +38,7 @@ from heldout.model.onnx.graphs import (
     Preparation,
     file_sha256,
 )
-from heldout.model.onnx.processor import prepare
+from heldout.model.onnx.onnx_model import prepare
 from heldout.model.request import Score
 from heldout.model.settings import open_model
 

@@ -11,6 +11,7 @@ from heldout.overlap.images.salvage import (
     PAIRS,
     WithoutTemplates,
     by_shard,
+    in_series,
     nearest_overall,
     verify_tasks,
 )
@@ -130,3 +131,15 @@ def test_what_is_surely_alike_needs_no_place_unless_it_is_a_template() -> None:
     other = row("p", "x", 0.2, aspect="layout", score=0.9)
     assert len(nearest_overall([*alike(HUB), other], 3)) == HUB + 1
     assert len(nearest_overall([*alike(HUB + 1), other], 3)) <= 4
+
+
+def test_pictures_that_hang_together_by_many_are_a_series() -> None:
+    def alike(picture: str, corpus: str, sure: bool = True) -> dict[str, object]:
+        return {"picture": picture, "digest": corpus, "corpus_id": corpus, "sure": sure}
+
+    # No picture has more than two neighbours, and yet all nine are charts of one template.
+    chain = [alike(f"q{n}", f"c{n + step}") for n in range(4) for step in (0, 1)]
+    few = [alike("p", "d"), alike("p", "e"), alike("q0", "far", sure=False)]
+    names = in_series([*chain, *few])
+    assert names == {f"q{n}" for n in range(4)} | {f"c{n}" for n in range(5)}
+    assert not in_series(chain[:-1] + few)

@@ -80,7 +80,7 @@ def test_a_killed_search_resumes_loses_nothing_and_repeats_nothing(
         while time.monotonic() < deadline and search.poll() is None:
             if len(done(killed)) > max(len(before), strike * goal // STRIKES):
                 break
-            time.sleep(0.01)
+            time.sleep(0.03)
         time.sleep(moments.uniform(0.0, 0.1))
         workers = (
             psutil.Process(search.pid).children(recursive=True) if search.poll() is None else []

@@ -127,6 +127,28 @@ def test_a_chart_with_other_values_is_no_watermarked_copy(seed: int) -> None:
     assert registration.relation not in COPIES or "changed in part" in registration.transform
 
 
+def test_bars_that_all_became_higher_are_no_letters() -> None:
+    def chart(heights: tuple[float, ...]) -> Image.Image:
+        page = Image.new("RGB", (640, 480), "white")
+        pen = ImageDraw.Draw(page)
+        font = ImageFont.load_default(size=14.0)
+        for tick in range(6):
+            y = 420 - 74 * tick
+            pen.line((70, y, 610, y), fill=(220, 220, 220))
+            pen.text((36, y - 8), f"{20 * tick}", fill="black", font=font)
+        pen.line((70, 50, 70, 420, 610, 420), fill="black", width=2)
+        pen.text((250, 18), "Accuracy by group", fill="black", font=font)
+        for place, height in enumerate(heights):
+            x = 83 + 90 * place
+            pen.rectangle((x, 420 - 3.7 * height, x + 30, 420), fill=(31, 119, 180))
+            pen.text((x + 24, 426), "ABCDEF"[place], fill="black", font=font)
+        return page
+
+    ours = chart((60.5, 60.5, 67, 87, 33, 41))
+    registration = register(ours, chart((70.5, 87, 91, 88.5, 36, 55.5)))
+    assert registration.relation not in COPIES or "changed in part" in registration.transform
+
+
 def test_a_label_close_to_the_rim_of_a_dark_panel_is_no_change() -> None:
     panel = blobs(26, (280, 280))
     dark = Image.new("RGB", panel.size)

@@ -82,3 +82,17 @@ def test_neighbouring_slices_at_32_pixels_are_not_called_copies(
         for place in (number, number + 1)
     )
     assert not register(*map(tiny, slices)).is_copy
+
+
+@pytest.mark.parametrize("number", [595, 597])
+@pytest.mark.parametrize("quality", [95, 85, 70])
+def test_a_compressed_neighbouring_slice_is_not_called_a_copy(
+    shared_data: Path, number: int, quality: int
+) -> None:
+    ours, theirs = (
+        tiny(Image.open(shared_data / f"slake/images/xmlab{place}.jpg").convert("RGB"))
+        for place in (number, number + 1)
+    )
+    buffer = io.BytesIO()
+    theirs.save(buffer, "JPEG", quality=quality)
+    assert not register(ours, Image.open(buffer)).is_copy

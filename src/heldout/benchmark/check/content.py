@@ -10,7 +10,7 @@ from heldout.benchmark._option_list import OptionList, list_left, take_list
 from heldout.benchmark._option_values import find_unlettered
 from heldout.benchmark.benchmark import RELEASED, Benchmark, Example, canonical_value, normal
 from heldout.benchmark.check.problem import Problem, problem
-from heldout.benchmark.columns import OPTION_NAMES
+from heldout.benchmark.fields import OPTION_NAMES
 from heldout.benchmark.presets import find_preset
 from heldout.errors import counted
 from heldout.image import Digests, ImageError

@@ -13,7 +13,7 @@ import numpy as np
 
 from heldout.benchmark.benchmark import Benchmark, Example, normal
 from heldout.benchmark.check.problem import Problem, problem
-from heldout.benchmark.columns import ANSWER_NAMES, KEY_NAMES
+from heldout.benchmark.fields import ANSWER_NAMES, KEY_NAMES
 from heldout.errors import percent
 from heldout.stats import cluster_mean_test, cluster_rate_interval
 

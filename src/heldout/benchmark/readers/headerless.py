@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from pathlib import PurePath
 
-from heldout.benchmark.columns import is_field_name
+from heldout.benchmark.fields import is_field_name
 from heldout.image import IMAGE_ENDINGS
 
 _MOST = 0.8  # of the cells of a column

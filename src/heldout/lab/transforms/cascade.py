@@ -17,8 +17,7 @@ from heldout.evidence import COPIES, Relation
 from heldout.lab.settings import Side
 from heldout.lab.transforms._counts import SimilarityCounts
 from heldout.lab.transforms.queries import Collection, Item, QueryMaker, as_published
-
-CHANGED = "changed in part"  # a copy that may show something else now is for people, as in an audit
+from heldout.overlap import CHANGED
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from PIL import Image, ImageOps
 
 from heldout.errors import InputError
 from heldout.image import to_rgb
-from heldout.overlap.images.panels import Box, count_along, panel_boxes
+from heldout.overlap.images.panels import Box, count_along, outside, panel_boxes
 
 # Views of one query picture: what a copy of it may look like after a flip, a turn, a crop, inversion.
 #
@@ -160,7 +160,7 @@ def _native(box: Box, image: Image.Image, grey: NDArray[np.uint8]) -> Box:
 def _inside(grey: NDArray[np.uint8]) -> Box | None:
     corners = np.array([grey[0, 0], grey[0, -1], grey[-1, 0], grey[-1, -1]])
     margin = int(np.median(corners))
-    shown = (grey > margin + _LEVELS) | (grey < margin - _LEVELS)
+    shown = outside(grey, margin - _LEVELS, margin + _LEVELS)
     # A line belongs to the margin unless something shows in a noticeable part of it.
     rows = np.flatnonzero(count_along(shown, 1) > 0.02 * shown.shape[1])
     columns = np.flatnonzero(count_along(shown, 0) > 0.02 * shown.shape[0])

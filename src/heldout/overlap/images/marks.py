@@ -47,6 +47,7 @@ LETTERS = 4  # strokes of a word that stand apart
 SHAPED = 30  # pixels, from which on a letter has a shape
 RULED = 0.8  # share of an outline that is upright or level where it is no lettering's
 RULED_EDGE, RULED_SLANT = 0.5, 0.2  # of the strongest edge, of an edge's own height
+FILLED, BOXES = 0.85, 0.6  # share of a piece's frame, and of the ink, from which on they are boxes
 SPECK = 6  # pixels
 IN_A_ROW = 2.2  # times as long as it is high
 CORNER = 0.16  # of a side: where a letter names a panel
@@ -286,9 +287,16 @@ def _has_letters(cv2: Any, ink: NDArray[np.uint8]) -> bool:
     areas = statistics[1:, cv2.CC_STAT_AREA]
     letters = np.flatnonzero(areas >= max(4, 0.01 * int(ink.sum()))) + 1
     shaped = letters[areas[letters - 1] >= SHAPED]
-    if len(letters) < LETTERS:
+    if len(letters) < LETTERS or _is_boxes(statistics[letters]):
         return False
     return not len(shaped) or not _is_ruled(cv2, np.isin(labels, shaped).astype(np.uint8))
+
+
+def _is_boxes(statistics: NDArray[np.int32]) -> bool:
+    """Whether most of the ink is in pieces that fill their frame, as the ends of bars do and letters do not."""
+    _, _, width, height, areas = statistics.T
+    boxes = areas >= FILLED * width * height
+    return float(areas[boxes].sum()) > BOXES * float(areas.sum())
 
 
 def _is_ruled(cv2: Any, ink: NDArray[np.uint8]) -> bool:

@@ -188,8 +188,8 @@ def find_pieces(picture: Image.Image, *, closer: float = 1.0) -> Pieces:
         nothing = np.zeros((0, WORDS_FREQUENCIES), np.float32)
         return Pieces(nothing[:, :2], nothing[:, 0], nothing, words_of(nothing))
     order = np.argsort([-point.response for point in keypoints], kind="stable")
-    points = np.array([keypoints[index].pt for index in order], np.float32)
-    sizes = np.array([keypoints[index].size for index in order], np.float32)
+    points = finding.KeyPoint_convert(keypoints)[order]
+    sizes = np.array([point.size for point in keypoints], np.float32)[order]
     basis, _, _ = _frequencies()
     # Square roots of shares: a few strong gradients do not decide alone (RootSIFT).
     shares = raw[order] / np.maximum(raw[order].sum(axis=1, keepdims=True), 1e-6)

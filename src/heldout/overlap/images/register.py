@@ -41,7 +41,7 @@ from heldout.overlap.images.small import (
 )
 from heldout.overlap.images.tone import through_tone_curve
 from heldout.overlap.images.transform_words import (
-    CHANGED,
+    CHANGED_WINDOW,
     SAID_OF_THE_SAME,
     Alignment,
     transform_words,
@@ -68,8 +68,7 @@ def align(query: PictureFeatures, candidate: PictureFeatures) -> Alignment | Non
 
     best: Alignment | None = None
     for alignment in _whole_and_panels(cv2, query, candidate):
-        if best is None or _better(alignment, best):
-            best = alignment
+        best = alignment if best is None or _better(alignment, best) else best
         if _is_certain(best):
             break
     return best
@@ -221,7 +220,7 @@ def _without_marks(
     """The agreement with marks set aside; ``worst`` is 1 where something else was changed."""
     altered = is_altered(cv2, frame, inverted, agreement.toned)
     cleaned = None
-    if altered or agreement.worst > CHANGED:
+    if altered or agreement.worst > CHANGED_WINDOW:
         cleaned = without_marks(cv2, frame, inverted)
     if cleaned is not None and cleaned.residual < CERTAIN:
         return replace(cleaned, toned=agreement.toned)
@@ -229,7 +228,9 @@ def _without_marks(
 
 
 def _is_explained(agreement: PixelAgreement) -> bool:
-    return agreement.residual < CERTAIN and agreement.worst <= CHANGED and not agreement.marked
+    return (
+        agreement.residual < CERTAIN and agreement.worst <= CHANGED_WINDOW and not agreement.marked
+    )
 
 
 def _in_one_tone(
@@ -341,10 +342,6 @@ FAR_WITNESSES = 8  # agreeing local features where the frames themselves do not 
 VIEW_CORRELATION = 0.8  # aligned greys, or shadings of whole frames
 VIEW_OVERLAP = 0.6
 SAME_CORRELATION = 0.98
-SMALL_WINDOWS = 4
-SMALL_CORRELATION = 0.93
-SMALL_RESIDUAL = 1e-4
-SMALL_SPREAD = 3e-4  # neighbouring slices of one study begin at 1e-3
 PLAIN_WINDOWS = 4
 PLAIN_CORRELATION = 0.995
 PLAIN_WITNESSES = 40
@@ -368,8 +365,7 @@ def relation(
         overlap = max(agreement.query_overlap, agreement.candidate_overlap)
         if alignment.small is not None:
             whole = min(agreement.query_overlap, agreement.candidate_overlap) >= COVERED
-            loose = (query.coloured and candidate.coloured) or _is_explained_small(agreement)
-            if whole and alignment.small.is_copy(loose):
+            if whole and alignment.small.is_copy(query.coloured and candidate.coloured):
                 return Relation.TRANSFORMED_COPY, ""
             if alignment.small.detail >= ALIKE_DETAIL:
                 return Relation.UNDECIDED, TOO_SMALL
@@ -380,11 +376,11 @@ def relation(
                 or _proven_close(alignment, min(query.contrast, candidate.contrast))
             ):
                 return Relation.TRANSFORMED_COPY, ""
+            many = agreement.windows >= WINDOWS
             if agreement.residual <= DOUBTFUL_RESIDUAL or (
-                agreement.windows >= WINDOWS and agreement.detail >= DOUBTFUL_DETAIL
+                many and agreement.detail >= DOUBTFUL_DETAIL
             ):
-                few = TOO_PLAIN if agreement.windows < WINDOWS else IN_PART
-                return Relation.UNDECIDED, few
+                return Relation.UNDECIDED, IN_PART if many else TOO_PLAIN
         if (
             min(agreement.query_overlap, agreement.candidate_overlap) >= VIEW_OVERLAP
             and agreement.correlation >= VIEW_CORRELATION
@@ -430,16 +426,6 @@ def _proven_close(alignment: Alignment, contrast: float) -> bool:
         and agreement.apart <= CLOSE
         and contrast >= CLOSE_CONTRAST
         and min(agreement.query_overlap, agreement.candidate_overlap) >= CLOSE_OVERLAP
-    )
-
-
-def _is_explained_small(agreement: PixelAgreement) -> bool:
-    """Whether the few windows leave next to nothing unexplained, as those of slices never do."""
-    return (
-        agreement.windows >= SMALL_WINDOWS
-        and agreement.correlation >= SMALL_CORRELATION
-        and agreement.residual <= SMALL_RESIDUAL
-        and agreement.spread <= SMALL_SPREAD
     )
 
 

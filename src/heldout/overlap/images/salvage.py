@@ -45,6 +45,7 @@ class Candidate:
     digest: str  # of the corpus picture; "" if unknown
     origins: tuple[CandidateOrigin, ...]  # by all who found it, what is compared first
     template: bool = False  # one of the two resembles many others
+    series: bool = False  # … or hangs together with many, each of which resembles some other
 
 
 @dataclass(frozen=True)
@@ -106,6 +107,24 @@ def crowded(rows: Iterable[Mapping[str, Any]]) -> frozenset[str]:
         if row.get("sure"):
             alike[row["picture"]].add(row["digest"] or row["corpus_id"])
     return frozenset(picture for picture, shown in alike.items() if len(shown) > HUB)
+
+
+def in_series(rows: Iterable[Mapping[str, Any]]) -> frozenset[str]:
+    """Pictures of both sides that more than HUB others hang together with, each as similar to some other as
+    no two strangers: charts of one template, slices of one volume."""
+    leader: dict[str, str] = {}
+
+    def first(picture: str) -> str:
+        while (above := leader.setdefault(picture, picture)) != picture:
+            leader[picture] = leader[above]
+            picture = above
+        return picture
+
+    for row in rows:
+        if row.get("sure"):
+            leader[first(row["picture"])] = first(row["digest"] or row["corpus_id"])
+    sizes = Counter(map(first, list(leader)))
+    return frozenset(picture for picture in leader if sizes[first(picture)] > HUB)
 
 
 def _outstanding(
@@ -197,7 +216,9 @@ class WithoutTemplates:
 
 
 def by_shard(
-    *sources: Iterable[Mapping[str, Any]], templates: Container[str] = ()
+    *sources: Iterable[Mapping[str, Any]],
+    templates: Container[str] = (),
+    series: Container[str] = (),
 ) -> dict[int, list[Candidate]]:
     """Per shard its pairs, each once, with all that found it; earlier sources are named first."""
     origins: dict[tuple[int, str, str], list[CandidateOrigin]] = defaultdict(list)
@@ -211,8 +232,13 @@ def by_shard(
     result: dict[int, list[Candidate]] = defaultdict(list)
     for (shard, corpus_id, picture), how in sorted(origins.items(), key=lambda entry: entry[0]):
         digest = digests[shard, corpus_id]
-        alike = picture in templates or (digest or corpus_id) in templates
-        result[shard].append(Candidate(picture, corpus_id, digest, tuple(how), alike))
+        sides = (picture, digest or corpus_id)
+        template, one_of_many = (
+            any(side in names for side in sides) for names in (templates, series)
+        )
+        result[shard].append(
+            Candidate(picture, corpus_id, digest, tuple(how), template, one_of_many)
+        )
     return dict(result)
 
 

@@ -44,6 +44,7 @@ from heldout.overlap.images.salvage import (
     by_shard,
     candidate_rows,
     crowded,
+    in_series,
     joined_results,
     lost_result,
     nearest_overall,
@@ -114,7 +115,7 @@ def scan(
         _add_copies(result.copies, stage)
         hashed_pairs = WithoutTemplates.of(candidate_rows(stage))
         candidates: list[Iterable[Mapping[str, Any]]] = [hashed_pairs.kept]
-        templates = hashed_pairs.templates
+        templates, series = hashed_pairs.templates, frozenset[str]()
         match = shards.neighbours(corpus)
         if searcher is not None and match is not None:
             neighbours = list(candidate_rows(match.stage))
@@ -125,6 +126,7 @@ def scan(
             nearest = nearest_overall(neighbours, searcher.near.nearest, outstanding)
             candidates.insert(0, nearest)
             templates |= crowded(neighbours)
+            series = in_series(neighbours)
             result.encoder, result.nearest = searcher.encoder.identity, searcher.near.nearest
             result.counts |= match.counts
             result.failed |= match.failed
@@ -136,13 +138,15 @@ def scan(
             every = near is None or near.named
             way = {**settings, "register": can_register(), "rules": RULES, "every": every}
             verified = run.stage(f"verified/{folder}", way)
-            pairs = by_shard(*candidates, templates=templates)
+            pairs = by_shard(*candidates, templates=templates, series=series)
             _verify(pictures, corpus, pairs, verified, result, engine, quiet, every)
             stages.append(verified)
-            if series := hashed_pairs.to_verify(_copies(verified)):
+            if passed_over := hashed_pairs.to_verify(_copies(verified)):
                 # What looked like a template is a picture that the corpus holds many times.
                 again = run.stage(f"verified-series/{folder}", way)
-                _verify(pictures, corpus, by_shard(series), again, result, engine, quiet, every)
+                _verify(
+                    pictures, corpus, by_shard(passed_over), again, result, engine, quiet, every
+                )
                 stages.append(again)
             unusable += _unverified(result)
         scanned.append(result)

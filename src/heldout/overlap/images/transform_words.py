@@ -9,13 +9,14 @@ import numpy as np
 from heldout.overlap.images.agreement import Geometry, PixelAgreement, box_in
 from heldout.overlap.images.features import PictureFeatures, Warp
 from heldout.overlap.images.small import SmallAgreement
+from heldout.overlap.relations import CHANGED
 
 WHOLE = 0.965  # share of a picture that counts as all of it
 SAME_SCALE = 0.02
 BLURRED = 0.6  # fine detail left
 SHARPENED = 1.7
 NOISY = 0.06  # of the contrast
-CHANGED = 0.3  # residual in the worst window
+CHANGED_WINDOW = 0.3  # residual in the worst window
 BLOCK = 8  # pixels a side, of JPEG
 BLOCKY = 1.08  # steps of the difference between blocks, against those inside
 WATERMARKED = "watermarked"
@@ -84,8 +85,8 @@ def _detail(agreement: PixelAgreement) -> list[str]:
         words.append("tone changed")
     if agreement.veiled:
         words.append(WATERMARKED)
-    if agreement.marked or agreement.worst > CHANGED:
-        words.append("changed in part")
+    if agreement.marked or agreement.worst > CHANGED_WINDOW:
+        words.append(CHANGED)
     return words
 
 

@@ -100,6 +100,7 @@ NO_OPENCV = (
 )
 NO_PICTURE = "the corpus holds an embedding of this picture, not the picture"
 TEMPLATE = "shares a template"
+EDITED_COPY = 0.92  # correlation of greys: of a copy that was edited, most stays as it was
 _ALIGNED = 0.8  # of both pictures, or hues are compared of different things
 _REMEMBERED = 384  # pictures of the benchmark, about a megabyte each
 _SHOWN = (*COPIES, Relation.UNDECIDED, Relation.LOOK_ALIKE)
@@ -158,7 +159,10 @@ class PairVerifier:
         registration = _in_doubt(register(_features(ref), theirs), ref, image)
         if _features(ref).coloured and theirs.coloured:
             registration = _recoloured_as_a_whole(registration, ref, image)
-        if candidate.template and registration.reason == IN_PART:
+        edited = registration.correlation >= EDITED_COPY
+        if (candidate.template and registration.reason == IN_PART) or (
+            candidate.series and registration.reason in (IN_PART, CHANGED) and not edited
+        ):
             # Many pictures agree in these parts: they are the template's, and the rest differs.
             registration = replace(registration, relation=Relation.LOOK_ALIKE, reason=TEMPLATE)
         if registration.relation not in _SHOWN:
