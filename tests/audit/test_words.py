@@ -172,7 +172,7 @@ def test_the_report_shows_words_and_hostile_ones_as_text(
 def test_a_run_without_text_forgets_the_words(data: Path, heldout: Callable[..., Told]) -> None:
     heldout(*overlap(data, "train"), "--text", "--gate")
     assert "The words of train" in (data / "run/report.html").read_text()
-    done = heldout(*overlap(data, "train"), "--no-text", "--gate", "--json")
+    done = heldout(*overlap(data, "train"), "--no-text", "--gate", "--json", "--replace")
     claims = [claim["id"] for claim in json.loads(done.out)["claims"]]
     assert claims == ["overlap/train"]
     assert "The words of train" not in (data / "run/report.html").read_text()
