@@ -57,13 +57,13 @@ install: $(VENV)/.core
 demo: $(VENV)/.demo
 	@$(BIN)/heldout demo --out heldout-demo
 
-WORKERS := $(shell echo $$(( $$(nproc 2>/dev/null || echo 2) + 2 )))
+WORKERS := $(shell echo $$(( $$(nproc 2>/dev/null || echo 2) + 1 )))
 # Types are checked beside the suite: mypy has one thread.
 test: $(VENV)/.dev
 	@$(MAKE) --no-print-directory -j 2 lint suite
 
 suite: $(VENV)/.dev
-# Threads inside workers would wait for each other by spinning. Two workers more than cores: many tests wait for
+# Threads inside workers would wait for each other by spinning. One worker more than cores: many tests wait for
 # servers, clusters and processes that they started.
 	OMP_NUM_THREADS=1 POLARS_MAX_THREADS=1 OPENCV_FOR_THREADS_NUM=1 \
 	  $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
