@@ -310,3 +310,23 @@ def test_a_benchmark_that_is_not_there_leaves_no_run(tmp_path: Path) -> None:
             quiet=True,
         )
     assert not (tmp_path / "run").exists()
+
+
+def test_what_was_made_of_other_items_is_forgotten(tmp_path: Path) -> None:
+    run, benchmark = tmp_path / "run", tmp_path / "benchmark.jsonl"
+    benchmark.write_text(json.dumps({"id": "a", "question": "What is it?", "answer": "a cube"}))
+    first = synth(source="scenes", limit=4, against=benchmark, out=run, quiet=True)
+    assert first.compared and len(first.items) == 4
+    again = synth(source="scenes", limit=9, out=run, quiet=True)  # more items, and no benchmark
+    assert not again.compared
+    steps = [(step.entered, step.left) for step in again.funnel.steps]
+    assert [entered for entered, _ in steps[1:]] == [left for _, left in steps[:-1]]
+    write_synthesis_report(again.run)
+    assert "compared with no benchmark" in (run / "synth/dataset/README.md").read_text()
+    with pytest.raises(InputError, match="add decontaminate to the stages"):
+        stages = "ingest,select,generate,verify,shortcut,balance,publish"
+        synth(source="scenes", limit=12, stages=stages, against=benchmark, out=run, quiet=True)
+    synth(source="scenes", limit=5, stages="ingest,select", out=run, quiet=True)
+    assert not (run / "synth" / "dataset").exists()
+    with pytest.raises(InputError, match="has not been through the stage"):
+        synth(source="scenes", stages="publish", out=run, quiet=True)

@@ -13,7 +13,21 @@ from heldout.errors import InputError, counted
 from heldout.image import ImageError
 from heldout.synth.settings import SynthSettings
 
-_SPLITS = {"test", "train", "val", "valid", "validation", "dev", "data", "benchmark", "questions"}
+_SPLITS = frozenset(
+    [
+        "test",
+        "train",
+        "val",
+        "valid",
+        "validation",
+        "dev",
+        "data",
+        "benchmark",
+        "questions",
+        "items",
+        "rows",
+    ]
+)
 
 
 def open_benchmarks(

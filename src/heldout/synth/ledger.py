@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import shutil
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
@@ -238,6 +239,20 @@ def finished(run: Run, stage: SynthStage, key: str | None = None) -> bool:
         return False
     known = pq.read_metadata(path).metadata or {}
     return key is None or (known.get(_KEY, b"").decode() == key and _AGAIN not in known)
+
+
+def forget_after(run: Run, stage: SynthStage) -> None:
+    """Remove what later stages made of a table that has changed: it is of other items. Replies that were paid
+    for are kept apart, and stay."""
+    stages = list(SynthStage)
+    gone = stages[stages.index(stage) + 1 :]
+    for later in gone:
+        table_path(run, later).unlink(missing_ok=True)
+        dropped_path(run, later).unlink(missing_ok=True)
+    if SynthStage.PUBLISH in gone:
+        shutil.rmtree(folder(run) / "dataset", ignore_errors=True)
+    if SynthStage.DECONTAMINATE in gone:
+        (folder(run) / "contamination.json").unlink(missing_ok=True)
 
 
 def asked_again(run: Run, stage: SynthStage) -> int:

@@ -23,6 +23,7 @@ from heldout.synth.ledger import (
     code_and_verifier,
     finished,
     folder,
+    forget_after,
     read_funnel,
     sweep,
     table_path,
@@ -212,7 +213,11 @@ def synth(
             _open_benchmarks_once(chosen, context.benchmarks)
         try:
             for work in stage_works(plan):
-                if work.stage in chosen.stages_to_run and _run_stage(work, context):
+                if work.stage not in chosen.stages_to_run:
+                    continue
+                if work.stage is SynthStage.PUBLISH:
+                    _refuse_uncompared(run, chosen)  # a stage above may have made other items
+                if _run_stage(work, context):
                     _sum_up(run)  # so that a kill in the next stage does not lose it
             if plan:
                 costs = plan_costs(context)
@@ -248,7 +253,7 @@ def _as_recorded(run: Run, chosen: SynthSettings) -> SynthSettings:
         name = contradicted[0]
         raise InputError(
             f"{name}: {run.path} holds the stage {kept[name].value} with {recorded[name]}, not {asked[name]}: "
-            f"leave the setting out, or run the stage again"
+            f"give the same value, or run the stage again"
         )
     restored = {name: recorded[name] for name in kept if name not in MODEL_ROLES}
     return SynthSettings.model_validate({**asked, **restored})
@@ -319,6 +324,18 @@ def _run_stage(work: StageWork, context: StageContext) -> bool:
     key = work.key(context)
     if finished(context.run, work.stage, key):
         return False
+    before = _digest(context.run, work.stage)
     with writing(context.run, work.stage, key) as writer:
         work.work(context, writer)
+    if before and before != _digest(context.run, work.stage):
+        forget_after(context.run, work.stage)
     return True
+
+
+def _digest(run: Run, stage: SynthStage) -> str:
+    """Of a stage's table; empty if there is none."""
+    path = table_path(run, stage)
+    if not path.exists():
+        return ""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
