@@ -69,7 +69,7 @@ PROBES = (
     f"flags {100 * FLAGGED_BY_CHANCE:.1f} % of items; a model that knows nothing and keeps to one "
     f"favourite option, {100 * CHANCE:.0f} %. Right replies are counted over all accepted items, also "
     f"those that were dropped later; p tests them against guessing (Student's t over articles, two-sided, "
-    f"Holm over both probes)."
+    f"Holm over both probes): a small p below guessing is no shortcut."
 )
 _COUNTED = {
     "question_type": "Kind of question",
