@@ -6,6 +6,7 @@ A plan opens them, too, so this module loads no encoders.
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping
 
 from heldout.benchmark import Benchmark, parse_source, read_benchmark
@@ -13,21 +14,7 @@ from heldout.errors import InputError, counted
 from heldout.image import ImageError
 from heldout.synth.settings import SynthSettings
 
-_SPLITS = frozenset(
-    [
-        "test",
-        "train",
-        "val",
-        "valid",
-        "validation",
-        "dev",
-        "data",
-        "benchmark",
-        "questions",
-        "items",
-        "rows",
-    ]
-)
+_SPLIT = re.compile("test|train|val|valid|validation|dev|data|benchmark|questions|items|rows")
 
 
 def open_benchmarks(
@@ -50,7 +37,7 @@ def open_benchmarks(
 def _named(benchmark: Benchmark, spec: str) -> Benchmark:
     """A file that is named after its split is named with its folder: "test" alone says nothing."""
     path = parse_source(spec).path
-    if path.is_file() and path.stem.lower() in _SPLITS and path.absolute().parent.name:
+    if path.is_file() and _SPLIT.fullmatch(path.stem.lower()) and path.absolute().parent.name:
         folder_and_name = f"{path.absolute().parent.name}/{benchmark.name}"
         return dataclasses.replace(benchmark, name=folder_and_name)
     return benchmark

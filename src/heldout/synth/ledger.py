@@ -242,8 +242,8 @@ def finished(run: Run, stage: SynthStage, key: str | None = None) -> bool:
 
 
 def forget_after(run: Run, stage: SynthStage) -> None:
-    """Remove what later stages made of a table that has changed: it is of other items. Replies that were paid
-    for are kept apart, and stay."""
+    """Remove what later stages made of a table that is written again: it is of other items. Replies that were
+    paid for are kept apart, and stay."""
     stages = list(SynthStage)
     gone = stages[stages.index(stage) + 1 :]
     for later in gone:

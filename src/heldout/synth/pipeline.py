@@ -324,18 +324,8 @@ def _run_stage(work: StageWork, context: StageContext) -> bool:
     key = work.key(context)
     if finished(context.run, work.stage, key):
         return False
-    before = _digest(context.run, work.stage)
     with writing(context.run, work.stage, key) as writer:
         work.work(context, writer)
-    if before and before != _digest(context.run, work.stage):
+        # Before the new table takes its place, so that a kill leaves no stage beside items of another one.
         forget_after(context.run, work.stage)
     return True
-
-
-def _digest(run: Run, stage: SynthStage) -> str:
-    """Of a stage's table; empty if there is none."""
-    path = table_path(run, stage)
-    if not path.exists():
-        return ""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
