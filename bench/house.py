@@ -162,9 +162,9 @@ def is_prose(text: str) -> bool:
     )
 
 
-def _literals(function: ast.AST) -> Iterator[tuple[str, ast.AST]]:
-    """Names that a function binds to literals: by assignment, in a loop, or as a parameter of the test."""
-    for node in ast.walk(function):
+def _literals(function: list[ast.AST]) -> Iterator[tuple[str, ast.AST]]:
+    """Names that the nodes of a function bind to literals: assigned, in a loop, or a parameter of the test."""
+    for node in function:
         pairs: list[tuple[ast.AST, ast.AST]] = []
         if isinstance(node, ast.Assign):
             pairs = [(node.targets[0], node.value)]
@@ -195,21 +195,25 @@ def pinned_prose(module: ast.Module, code: str) -> Iterator[tuple[int, str]]:
     back; a command to copy; and a text that ``code`` has as a literal and that is compared as a whole, such as a
     reason in the table of dropped items or the name of a control.
     """
-    everything = [node for node in ast.walk(module) if _text(node)]
+    everything: list[ast.AST] = []
     asserted: list[tuple[ast.expr, list[ast.AST]]] = []
     inexact: set[int] = set()  # texts that are searched for in longer ones
     for scope in module.body:
-        conditions = [node.test for node in ast.walk(scope) if isinstance(node, ast.Assert)]
-        keywords = [node for node in ast.walk(scope) if isinstance(node, ast.keyword)]
+        inside = list(ast.walk(scope))
+        everything += [node for node in inside if isinstance(node, ast.Constant | ast.JoinedStr)]
+        conditions = [node.test for node in inside if isinstance(node, ast.Assert)]
+        keywords = [node for node in inside if isinstance(node, ast.keyword)]
         matches = [keyword.value for keyword in keywords if keyword.arg == "match"]
         conditions += matches
         inexact |= {id(match) for match in matches}
         parts = {id(part) for condition in conditions for part in _looked_for(condition)}
-        names = [node for node in ast.walk(scope) if isinstance(node, ast.Name)]
+        if not conditions:
+            continue
+        names = [node for node in inside if isinstance(node, ast.Name)]
         used = {
             name.id for name in names if isinstance(name.ctx, ast.Load) and id(name) not in parts
         }
-        literals = [(name, value) for name, value in _literals(scope) if name not in used]
+        literals = [(name, value) for name, value in _literals(inside) if name not in used]
         for condition in conditions:
             looked = list(_looked_for(condition))
             asserts = [node for node in looked if _text(node)]
@@ -225,8 +229,9 @@ def pinned_prose(module: ast.Module, code: str) -> Iterator[tuple[int, str]]:
     for condition, nodes in asserted:
         for node in nodes:
             text = _text(node)
-            is_code = id(node) not in inexact and f'"{text}"' in code
-            if is_prose(text) and text not in data and not is_code:
+            if not is_prose(text) or text in data:
+                continue
+            if id(node) in inexact or f'"{text}"' not in code:
                 yield condition.lineno, text
                 break
 
