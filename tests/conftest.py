@@ -99,6 +99,40 @@ def shared_data() -> Path:
 
 
 @pytest.fixture
+def wording(request: pytest.FixtureRequest) -> Callable[..., None]:
+    """wording(…): texts and claims of a test are those that tests/wording/ has for it, one page per test file.
+
+    Other tests assert on fields, codes and numbers. HELDOUT_WORDING=write writes the pages anew: read the
+    difference before you commit it.
+    """
+    page = ROOT / "tests/wording" / f"{request.path.stem.removeprefix('test_')}.md"
+    name = request.node.name
+
+    def compare(*texts: object) -> None:
+        shown = "\n\n".join(_in_words(text) for text in texts)
+        parts = page.read_text(encoding="utf-8").split("\n## ")[1:] if page.exists() else []
+        sections = dict(part.rstrip().split("\n\n", 1) for part in parts)
+        if os.environ.get("HELDOUT_WORDING") == "write":
+            sections[name] = shown
+            written = "".join(f"\n## {key}\n\n{sections[key]}\n" for key in sorted(sections))
+            page.write_text(f"# Wording in {request.path.name}\n{written}", encoding="utf-8")
+        assert shown == sections.get(name), f"{page.name}: {name}"
+
+    return compare
+
+
+def _in_words(text: object) -> str:
+    """A claim with all its sentences, one per line; any other text as it is."""
+    from heldout.verdict import Claim
+
+    if not isinstance(text, Claim):
+        return str(text)
+    controls = [f"- {one.name}: {one.outcome}: {one.reason}" for one in text.controls]
+    lines = [f"{text.status} ({text.rule}): {text.sentence}", f"why: {text.why}", *controls]
+    return "\n".join([*lines, f"next: {text.next_step}"])
+
+
+@pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """An endpoint that fails is given up on within the second."""
     monkeypatch.setattr(pace.Backoff.__init__, "__defaults__", (3, 0.01, 0.05))

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 from heldout.lazy import load_on_first_use
 
 if TYPE_CHECKING:
-    from heldout.report._pdf import figures_to_pdf
     from heldout.report.audit_page import matrix_record, write_audit_report, write_matrix
     from heldout.report.certainty import PRECISION_FILE, CopyPrecision
     from heldout.report.comparison import Comparison, compare, is_empty
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from heldout.report.outline import Outline, outline, outline_of
     from heldout.report.page import write_report
     from heldout.report.robustness import ROBUSTNESS_FILE, Recall, Robustness, RobustnessFile, Share
-    from heldout.report.runs_page import ListedRun, RunsServer, list_runs, runs_page, serve
+    from heldout.report.runs_page import ListedRun, RunsServer, list_runs, serve
     from heldout.report.settings import (
         PDF,
         TABLE_FORMATS,
@@ -66,7 +65,6 @@ __all__ = [
     "compare",
     "composition_chart",
     "export",
-    "figures_to_pdf",
     "is_empty",
     "is_evaluation",
     "is_synthesis",
@@ -78,7 +76,6 @@ __all__ = [
     "power_chart",
     "rate_chart",
     "roc_chart",
-    "runs_page",
     "serve",
     "standalone",
     "tail_chart",
