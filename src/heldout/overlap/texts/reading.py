@@ -23,7 +23,15 @@ from numpy.typing import NDArray
 from heldout.engine import progress
 from heldout.overlap.images.encoder import Floats
 from heldout.overlap.relations import COPIES
-from heldout.overlap.texts.encoders import DEFAULT, READER, open_text_encoder
+from heldout.overlap.texts.encoders import (
+    DEFAULT,
+    READER,
+    CrossEncoder,
+    TextEncoder,
+    open_cross_encoder,
+    open_text_encoder,
+    reader_parts,
+)
 from heldout.overlap.texts.index import TextIndex
 from heldout.overlap.texts.normalise import loose
 from heldout.overlap.texts.questions import (
@@ -31,10 +39,12 @@ from heldout.overlap.texts.questions import (
     Chances,
     ParaphraseCandidate,
     other_subject,
+    prose,
     same_amounts,
     same_content,
     states,
     stem,
+    varied,
 )
 from heldout.overlap.texts.relation import PARAPHRASE, SHOWN
 
@@ -43,6 +53,7 @@ OWN_ALPHA = 0.04  # chance that another question beside the own picture, with it
 _LISTED = 5.0  # candidates are listed up to so many times the chance that counts
 _SAMPLE = 3000  # texts of the benchmark that are compared with each other
 _NEXT = 3  # next-nearest texts of either side, of which the middle one is what a candidate stands out from
+_PAIRS = 200  # pairs of the benchmark that a cross-encoder reads
 _BATCH = 512  # texts between two steps of the progress bar
 _FEWEST_WORDS = 3  # "15" rewords nothing
 _SHORTER = 0.25  # nor does a text of a quarter of the words
@@ -139,6 +150,7 @@ class _Reading:
 
     def __init__(self, name: str, identity: str, vectors: Mapping[str, Floats]) -> None:
         self.name, self.identity = name, identity
+        self.cross: CrossEncoder | None = None
         self._place = {text: place for place, text in enumerate(vectors)}
         self._vectors: Floats = (
             np.stack(list(vectors.values())) if vectors else np.zeros((0, 1), np.float32)
@@ -160,8 +172,9 @@ class _Reading:
     def of(
         cls, candidates: Sequence[ParaphraseCandidate], index: TextIndex, quiet: bool
     ) -> _Reading:
-        name = index.search.reader or index.search.encoder
-        assert name is not None
+        reader = index.search.reader or index.search.encoder
+        assert reader is not None
+        name, cross = reader_parts(reader)
         encoder = open_text_encoder(name)
         texts = sorted(
             {
@@ -171,13 +184,16 @@ class _Reading:
             }
         )
         vectors: dict[str, Floats] = {}
+        programs = any(prose(text) != text for text in texts)
         title = "reading paraphrase candidates"
         with progress(title, len(texts), "texts", disabled=quiet) as step:
             for first in range(0, len(texts), _BATCH):
                 batch = texts[first : first + _BATCH]
-                vectors.update(zip(batch, encoder.embed(batch), strict=True))
+                rows = _embedded(encoder, batch, programs=programs)
+                vectors.update(zip(batch, rows, strict=True))
                 step(len(batch))
         reading = cls(name, encoder.identity, vectors)
+        reading.cross = open_cross_encoder(cross) if cross else None
         for entry in candidates:
             pair = [entry.evidence["benchmark_text"]], [entry.evidence["corpus_text"]]
             entry.similarity = float(reading.cosines(*pair)[0, 0])
@@ -196,6 +212,18 @@ class _Reading:
         scores: NDArray[np.float64] = self.cosines(texts, others).astype(np.float64)
         scores += _WORDS * shared / np.maximum(every, 1e-6)
         return scores
+
+
+def _embedded(encoder: TextEncoder, texts: Sequence[str], *, programs: bool) -> Floats:
+    """Unit rows; with programs among them, the cosine is the mean of that of the texts and that of their prose."""
+    rows = encoder.embed(texts)
+    if not programs:
+        return rows
+    places = [place for place, text in enumerate(texts) if prose(text) != text]
+    words = rows.copy()
+    words[places] = encoder.embed([prose(texts[place]) for place in places])
+    both: Floats = np.concatenate([rows, words], axis=1) / np.float32(np.sqrt(2))
+    return both
 
 
 def _asked(index: TextIndex) -> list[int]:
@@ -249,8 +277,10 @@ def _settle(
             "chance": float(f"{entry.p:.2g}"),
             "own_picture": entry.own,
         }
+    record = read_together(candidates, reading.cross, among.different) if reading.cross else {}
     return {
         "reader": reading.identity,
+        **record,
         "fdr": search.fdr,
         "threshold": search.threshold,
         "read": len(candidates),
@@ -258,6 +288,26 @@ def _settle(
         "cut": cut,
         "null": {"alone": len(alone), "beside the own picture": len(beside)},
     }
+
+
+def read_together(
+    candidates: Sequence[ParaphraseCandidate],
+    cross: CrossEncoder,
+    different: Sequence[tuple[str, str]],
+) -> dict[str, Any]:
+    """A second reader of what counts: what it finds no nearer than most neighbours of the benchmark that are
+    known to be different counts no longer. Beside the own picture the question is another, and it is not asked."""
+    counted = [e for e in candidates if e.row["degree"] == "soft" and not e.own]
+    sample = different[:: -(-len(different) // _PAIRS) or 1]
+    known = len(different) >= FEW and bool(counted)
+    typical = float(np.median(cross.compare(sample))) if known else -np.inf
+    pairs = [(e.evidence["benchmark_text"], e.evidence["corpus_text"]) for e in counted]
+    for entry, logit in zip(counted, cross.compare(pairs), strict=True):
+        entry.evidence["reading"]["together"] = round(float(logit), 2)
+        if logit < typical:
+            entry.row["degree"] = "none"
+    lowered = sum(entry.row["degree"] == "none" for entry in counted)
+    return {"second_reader": cross.identity, "second_read": len(counted), "lowered": lowered}
 
 
 def counts(entry: ParaphraseCandidate, likeliest: Mapping[str, float], cut: float) -> bool:
@@ -313,6 +363,7 @@ class _Neighbours:
         self._clusters = [
             {index.clusters[item] for item in index.entries[k].items} for k in self._asked
         ]
+        self.different: list[tuple[str, str]] = []  # every text with that nearest one
         self.margins: list[float] = []  # of every text's nearest that is known to be different
         self.together: list[float] = []  # of pairs about one picture with different answers
         self._own_next: list[NDArray[np.float64]] = []  # per text its nearest about other pictures
@@ -345,6 +396,7 @@ class _Neighbours:
             nearest.append((other, float(contradicting[other])))
         for place, (other, score) in enumerate(nearest):
             if score > -1.0:
+                self.different.append((self._texts[place], self._texts[other]))
                 own, theirs = (_without(self._own_next[k], score) for k in (place, other))
                 self.margins.append(score - max(_middle(own), _middle(theirs)))
 
@@ -417,7 +469,7 @@ def may_count(
         return True
     if entry.evidence["generic"] and not tells:
         return False  # asked of several pictures: it identifies none
-    if entry.evidence["short"] and entry.answer != "same":
+    if entry.answer != "same" and (entry.evidence["short"] or varied(*texts)):
         return False
     return entry.score >= max(best_item[entry.document], nearest - _NEARER)
 
