@@ -13,6 +13,7 @@ import pytest
 from text_corpus import bench, corpus, matches, scan_all
 
 from heldout.errors import InputError
+from heldout.overlap import OverlapSettings
 from heldout.overlap.images.encoder import Floats
 from heldout.overlap.texts.encoders import (
     CrossEncoder,
@@ -20,7 +21,6 @@ from heldout.overlap.texts.encoders import (
     can_read,
     installed_reader,
     installed_text_encoder,
-    open_cross_encoder,
     reader_parts,
 )
 from heldout.overlap.texts.fields import final_answer
@@ -337,8 +337,10 @@ def test_what_a_second_reader_finds_no_nearer_than_different_texts_counts_no_lon
 def test_a_reader_may_have_a_second_part() -> None:
     assert reader_parts("bge-small+ms-marco") == ("bge-small", "ms-marco")
     assert not can_read("\u8fd9\u662f\u4ec0\u4e48", "onnx:x", "bge-small+ms-marco")
-    with pytest.raises(InputError, match="expected ms-marco or onnx:DIR of a cross-encoder"):
-        open_cross_encoder("bge-small")
+    assert OverlapSettings(text_reader="onnx:a+onnx:b").text_reader == "onnx:a+onnx:b"
+    for reader in ("bge-small+minilm", "bge-little+ms-marco"):
+        with pytest.raises(ValueError, match="there is no (cross-)?encoder"):
+            OverlapSettings(text_reader=reader)
 
 
 def test_beyond_a_small_null_chances_fall_with_its_tail_and_no_further() -> None:

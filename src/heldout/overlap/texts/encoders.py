@@ -350,15 +350,19 @@ def reader_parts(spec: str) -> tuple[str, str]:
     return encoder, cross
 
 
+def check_cross(reader: str) -> None:
+    """Is the second part of a reader, where it has one, a cross-encoder?"""
+    _, plus, cross = reader.partition("+")
+    if plus and cross != CROSS and not cross.startswith("onnx:"):
+        raise ValueError(f"there is no cross-encoder '{cross}'; expected {CROSS} or onnx:DIR")
+
+
 @functools.lru_cache(maxsize=1)
 def open_cross_encoder(spec: str) -> CrossEncoder:
     """``ms-marco``, or ``onnx:DIR`` of an exported cross-encoder."""
-    kind, _, argument = spec.partition(":")
-    if kind == CROSS and not argument:
+    if spec == CROSS:
         return CrossEncoder(_carried_folder(CROSS), CROSS)
-    if kind == "onnx" and argument:
-        return CrossEncoder(Path(argument), spec)
-    raise InputError(f"text_reader +{spec}: expected {CROSS} or onnx:DIR of a cross-encoder")
+    return CrossEncoder(Path(spec.removeprefix("onnx:")), spec)
 
 
 @functools.lru_cache(maxsize=2)  # once per worker, not once per shard

@@ -21,7 +21,7 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from heldout.engine import progress
-from heldout.overlap.images.encoder import Floats
+from heldout.overlap.images.encoder import Floats, unit
 from heldout.overlap.relations import COPIES
 from heldout.overlap.texts.encoders import (
     DEFAULT,
@@ -222,8 +222,7 @@ def _embedded(encoder: TextEncoder, texts: Sequence[str], *, programs: bool) -> 
     places = [place for place, text in enumerate(texts) if prose(text) != text]
     words = rows.copy()
     words[places] = encoder.embed([prose(texts[place]) for place in places])
-    both: Floats = np.concatenate([rows, words], axis=1) / np.float32(np.sqrt(2))
-    return both
+    return unit(np.concatenate([rows, words], axis=1))
 
 
 def _asked(index: TextIndex) -> list[int]:
