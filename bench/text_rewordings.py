@@ -93,6 +93,7 @@ def _programs(folder: Path, given: argparse.Namespace, settings: Row) -> None:
         ("rewritten, settling: all", settling, range(len(settling)), others),
         ("rewritten, settling: one in four", settling, range(0, len(settling), 4), others),
         ("the same, and 12 look-alikes", settling, range(0, len(settling), 4), alike(settling)),
+        ("rewritten, all", every, range(len(every)), others),
         ("rewritten, reported", every, new, others),
         ("rewritten, reported, and 24 look-alikes", every, new, alike(reported)),
         ("look-alikes alone", every, range(0), alike(reported)),

@@ -28,6 +28,7 @@ from heldout.overlap.texts.index import TextSearch, build_text_index
 from heldout.overlap.texts.questions import (
     FEW,
     ParaphraseCandidate,
+    ParaphraseNull,
     amounts,
     prose,
     same_amounts,
@@ -36,7 +37,6 @@ from heldout.overlap.texts.questions import (
     varied,
 )
 from heldout.overlap.texts.reading import (
-    ParaphraseNull,
     counts,
     likeliest_chances,
     may_count,

@@ -5,10 +5,11 @@ from __future__ import annotations
 import functools
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from rapidfuzz.distance import LCSseq
 
 from heldout.overlap.texts.edits import LITTLE, NEGATIONS
@@ -317,6 +318,12 @@ def _figure(token: str) -> float | None:
 
 
 FEW = 30  # different texts below which a null says nothing
+_FEWEST_IN_TAIL = 10  # texts by which a null's tail is judged
+_BEYOND = 0.05  # of the least chance that a null can show: so far its tail is trusted
+_SURE, _LIKELY = (
+    0.001,
+    0.3,
+)  # taken for granted above the first and the second cosine where there is no null
 _COMMON = 1 / 8  # share of the benchmark's texts from which on a word tells none of them
 
 
@@ -418,3 +425,39 @@ def told_by_numbers(entry: ParaphraseCandidate) -> bool | None:
     if min(len(ours), len(theirs)) < 2:
         return None
     return ours == theirs
+
+
+class ParaphraseNull:
+    """Scores of texts known to be different; too few of them give no chances.
+
+    Beyond the highest of them chances fall as their tail does (exponentially, by the mean excess over its
+    beginning), to a twentieth of what their number can show and no further: of forty programs none is in two
+    hundred, and yet a rewording may stand out four times as far as any of them.
+    """
+
+    def __init__(self, scores: Iterable[float], settled: tuple[float, float]) -> None:
+        self._scores = np.sort(np.fromiter(scores, np.float64))
+        self._settled = settled
+        tail = self._scores[-max(_FEWEST_IN_TAIL, len(self._scores) // 5) :]
+        # Of few excesses the mean is uncertain: two more than there are, as long as the longest.
+        excess = tail - tail[0] if len(tail) else tail
+        self._scale = float((excess.sum() + 2 * excess.max(initial=0.0)) / (len(tail) + 2))
+
+    def __len__(self) -> int:
+        return len(self._scores)
+
+    @property
+    def known(self) -> bool:
+        return len(self) >= FEW
+
+    def p(self, score: float, cosine: float) -> float:
+        """How often a different text scores as high; without a null, by the cosine alone."""
+        if not self.known:
+            likely = _LIKELY if cosine >= self._settled[1] else 1.0
+            return _SURE if cosine >= self._settled[0] else likely
+        above = len(self) - int(np.searchsorted(self._scores, score, side="left"))
+        chance = (1 + above) / (2 + len(self))
+        beyond = float(score - self._scores[-1])
+        if beyond <= 0:
+            return chance
+        return chance * max(_BEYOND, float(np.exp(-beyond / max(self._scale, 1e-6))))
