@@ -41,11 +41,13 @@ def main() -> None:
     parser.add_argument("--shared", type=Path, default=Path("../shared/data"))
     parser.add_argument("--items", type=int, default=200, help="word problems of a benchmark")
     parser.add_argument("--only", nargs="*", default=list(PARTS), choices=list(PARTS))
-    parser.add_argument("--settling", action="store_true", help="only sets that settle constants")
+    parser.add_argument("--rows", default="", help="only those whose name has this in it")
+    parser.add_argument("--text-fdr", type=float)
     parser.add_argument("--text-encoder")
     parser.add_argument("--text-reader")
     given = parser.parse_args()
-    chosen = {"text_encoder": given.text_encoder, "text_reader": given.text_reader}
+    names = ("text_encoder", "text_reader", "text_fdr")
+    chosen = {name: getattr(given, name) for name in names}
     settings = {name: value for name, value in chosen.items() if value is not None}
     with tempfile.TemporaryDirectory() as folder:
         for part in given.only:
@@ -56,7 +58,7 @@ def _problems(folder: Path, given: argparse.Namespace, settings: Row) -> None:
     """Half of the items are reworded in the corpus, among three times as many others of the same kind."""
     print("| word problems | reworded | found | other items that count |\n|---|--:|--:|--:|")
     for parity, name in ((0, "settling"), (1, "reported")):
-        if given.settling and parity:
+        if given.rows not in name:
             continue
         made = problems(parity, 4 * given.items, seed=parity + 1)
         asked, others = made[: given.items], made[given.items :]
@@ -92,7 +94,12 @@ def _programs(folder: Path, given: argparse.Namespace, settings: Row) -> None:
     for name, tasks, there, bystanders in (
         ("rewritten, settling: all", settling, range(len(settling)), others),
         ("rewritten, settling: one in four", settling, range(0, len(settling), 4), others),
-        ("the same, and 12 look-alikes", settling, range(0, len(settling), 4), alike(settling)),
+        (
+            "rewritten, settling: and 12 look-alikes",
+            settling,
+            range(0, len(settling), 4),
+            alike(settling),
+        ),
         ("rewritten, all", every, range(len(every)), others),
         ("rewritten, reported", every, new, others),
         ("rewritten, reported, and 24 look-alikes", every, new, alike(reported)),
@@ -101,7 +108,7 @@ def _programs(folder: Path, given: argparse.Namespace, settings: Row) -> None:
         ("in other words: all", hard, range(len(hard)), []),
         ("in other words: none there", hard[::2], range(0), others[1::2]),
     ):
-        if given.settling and "settling" not in name and "12" not in name:
+        if given.rows not in name:
             continue
         rows = [{"id": f"same|{k}", "text": tasks[k].reworded} for k in there]
         rows += bystanders
@@ -132,10 +139,10 @@ def _questions(folder: Path, given: argparse.Namespace, settings: Row) -> None:
         ):
             bare = [{"id": row["id"], "text": row["question"]} for row in rows]
             for how, there in (("with answers", rows), ("without", bare)):
-                if given.settling and parity:
-                    continue
-                place = folder / f"questions-{name}-{title}-{how}".replace(" ", "-")
-                _report(f"{name}: {title}, {how}", place, items, there, settings)
+                row = f"{name}: {title}, {how}"
+                if given.rows in row:
+                    place = folder / f"questions-{row}".replace(" ", "-")
+                    _report(row, place, items, there, settings)
 
 
 def _negatives(folder: Path, given: argparse.Namespace, settings: Row) -> None:
