@@ -135,10 +135,10 @@ class CrossEncoder:
         self.identity = f"{name}@{self._model.model_digest} | both orders"
 
     def compare(self, pairs: Sequence[tuple[str, str]]) -> Floats:
-        both = [(one[:CHARACTERS], two[:CHARACTERS]) for one, two in pairs]
-        both += [(two, one) for one, two in both]
+        both = [(left[:CHARACTERS], right[:CHARACTERS]) for left, right in pairs]
+        both += [(right, left) for left, right in both]
         logits = np.zeros(len(both), np.float32)
-        for batch in _by_length([len(one) + len(two) for one, two in both]):
+        for batch in _by_length([len(left) + len(right) for left, right in both]):
             output = self._model.run([both[place] for place in batch])[0]
             if output.shape != (len(batch), 1):
                 raise InputError(
