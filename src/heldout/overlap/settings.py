@@ -117,7 +117,7 @@ class OverlapSettings(Settings):
     second_encoders: tuple[Name, ...] = ()
     """Encoders to calibrate with besides the first, to show where they disagree."""
     part: Name | None = None
-    """Search only this part of the shards of the corpora, as in 3/64, for jobs that know nothing of each other;
+    """Search only this part of the shards of the corpora, as in 3/64, for independent jobs;
     heldout merge makes one run of all parts."""
 
     @field_validator("encoder", "second_encoders", "text_encoder", "text_reader")
