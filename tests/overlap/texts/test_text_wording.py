@@ -33,6 +33,7 @@ from heldout.overlap.texts.questions import (
         ("Are there cells in the brain?", "Are there cells in the liver?", OTHER),
         ("Is it open at the weekend?", "Is it open on a weekday?", OTHER),
         ("Is it an infarction?", "Is it infarcting?", EDITED),
+        ("Is the structure large?", "Is the structrue large?", EDITED),
         ("左肺健康吗", "右肺健康吗", OTHER),
     ],
 )

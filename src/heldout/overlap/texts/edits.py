@@ -330,7 +330,8 @@ def _one_word(text: str, other: str) -> bool:
     shared = _shared_start(text, other)
     if shared >= 4 and max(len(text), len(other)) - shared <= _ENDING:
         ends = text[shared:], other[shared:]
-        return min(map(len, ends)) < _ENDING or _ENDINGS.issuperset(ends)
+        if min(map(len, ends)) < _ENDING or _ENDINGS.issuperset(ends):
+            return True
     swapped = text[:2] == other[1::-1]
     return (text[0] == other[0] or swapped) and OSA.distance(text, other) <= 1
 

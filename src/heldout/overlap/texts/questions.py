@@ -139,10 +139,10 @@ def varied(text: str, other: str) -> bool:
     words = loose(ours).split(), loose(theirs).split()
     if LCSseq.similarity(*words) < _TEMPLATE * max(1, *map(len, words)):
         return False
-    told, others = telling_words(ours), telling_words(theirs)
+    known, others = telling_words(ours), telling_words(theirs)
     return all(
         len(left - right) >= _OF_ITS_OWN * len(left)
-        for left, right in ((told, others), (others, told))
+        for left, right in ((known, others), (others, known))
     )
 
 
