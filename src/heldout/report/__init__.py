@@ -20,6 +20,14 @@ if TYPE_CHECKING:
         tail_chart,
     )
     from heldout.report.figures.svg import standalone
+    from heldout.report.mixture import (
+        SOURCES,
+        count_sources,
+        forget_sources,
+        note_sources,
+        read_sources,
+        worst_first,
+    )
     from heldout.report.outline import Outline, outline, outline_of
     from heldout.report.page import write_report
     from heldout.report.robustness import ROBUSTNESS_FILE, Recall, Robustness, RobustnessFile, Share
@@ -41,6 +49,7 @@ __all__ = [
     "PDF",
     "PRECISION_FILE",
     "ROBUSTNESS_FILE",
+    "SOURCES",
     "TABLE_FORMATS",
     "WORKBOOK",
     "CompareSettings",
@@ -64,21 +73,26 @@ __all__ = [
     "Share",
     "compare",
     "composition_chart",
+    "count_sources",
     "export",
+    "forget_sources",
     "is_empty",
     "is_evaluation",
     "is_synthesis",
     "is_training",
     "list_runs",
     "matrix_record",
+    "note_sources",
     "outline",
     "outline_of",
     "power_chart",
     "rate_chart",
+    "read_sources",
     "roc_chart",
     "serve",
     "standalone",
     "tail_chart",
+    "worst_first",
     "write_audit_report",
     "write_evaluation_report",
     "write_matrix",
