@@ -139,8 +139,8 @@ def _looked_for(node: ast.AST) -> Iterator[ast.expr]:
         for part in [node.func, *(node.args if looks else [])]:
             yield from _looked_for(part)
     else:
-        for part in ast.iter_child_nodes(node):
-            yield from _looked_for(part)
+        for child in ast.iter_child_nodes(node):
+            yield from _looked_for(child)
 
 
 def _text(node: ast.AST) -> str:
@@ -174,9 +174,9 @@ def _literals(function: list[ast.AST]) -> Iterator[tuple[str, ast.AST]]:
         elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("mark.parametrize"):
             names = ast.literal_eval(node.args[0])
             names = names.split(",") if isinstance(names, str) else names
-            target = ast.Tuple([ast.Name(name.strip()) for name in names])
+            listed = ast.Tuple([ast.Name(name.strip()) for name in names])
             items = node.args[1].elts if isinstance(node.args[1], ast.Tuple | ast.List) else []
-            pairs = [(target.elts[0] if len(names) == 1 else target, item) for item in items]
+            pairs = [(listed.elts[0] if len(names) == 1 else listed, item) for item in items]
         for target, value in pairs:
             if isinstance(target, ast.Name):
                 yield target.id, value
@@ -196,7 +196,7 @@ def pinned_prose(module: ast.Module, code: str) -> Iterator[tuple[int, str]]:
     reason in the table of dropped items or the name of a control.
     """
     everything: list[ast.AST] = []
-    asserted: list[tuple[ast.expr, list[ast.AST]]] = []
+    asserted: list[tuple[ast.expr, list[ast.expr]]] = []
     inexact: set[int] = set()  # texts that are searched for in longer ones
     for scope in module.body:
         inside = list(ast.walk(scope))

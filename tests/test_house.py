@@ -131,6 +131,15 @@ def test_every_room_is_in_the_list() -> None:
     assert rooms == set(ROOMS)
 
 
+def test_the_walks_name_functions_that_are_there() -> None:
+    page = (ROOT / "docs/architecture.md").read_text()
+    walks = page.partition("## Three walks")[2].partition("\n## ")[0]
+    named = set(re.findall(r"`(?:[A-Z]\w+\.)?([a-z]\w+)`", walks)) - {"alpha", "heldout"}
+    code = "\n".join(path.read_text() for path in SOURCE.rglob("*.py"))
+    for name in named:
+        assert re.search(rf"^ *def {name}\(", code, re.M), name
+
+
 def test_the_formats_page_lists_every_reader_in_its_order() -> None:
     from heldout.benchmark.presets import PRESETS
     from heldout.benchmark.readers import readers

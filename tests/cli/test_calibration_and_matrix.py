@@ -274,5 +274,5 @@ def test_the_matrix_of_runs(folders: Path, run: Path) -> None:
     assert {one["scope"] for one in intra["cells"]} == {"intra"}
     with pytest.raises(InputError, match="'bench' with 'web'"):
         call("matrix", str(run), str(run))
-    with pytest.raises(InputError, match="^datasets: "):
+    with pytest.raises(InputError, match="^--dataset: who: "):
         call("matrix", str(run), "--dataset", "who=x")

@@ -28,6 +28,7 @@ kind, room = sys.argv.pop(1), int(sys.argv.pop(1))
 if kind == "RLIMIT_NOFILE":
     with open(os.devnull) as file:
         room += file.fileno()
+sys.dont_write_bytecode = True  # a limit on sizes cuts the bytecode of what is imported later
 limit = getattr(resource, kind)
 resource.setrlimit(limit, (room, resource.getrlimit(limit)[1]))
 main()
