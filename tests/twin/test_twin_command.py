@@ -219,10 +219,10 @@ def test_people_and_verifier_together(run: Path, scenes: Path, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ([], "the setting renderer"),
+        ([], "needs --renderer: "),
         (["--renderer", "oil"], "--renderer: there are scene"),
         (["--renderer", "flux", "--unfiltered"], "--renderer: flux draws"),
-        (["--renderer", "scene"], "the setting verifier"),
+        (["--renderer", "scene"], "Give --verifier; "),
         (["--renderer", "scene", "--keep", "me"], "--keep: expected one"),
         (["--renderer", "scene", "--edges", "9"], "--edges: expected two"),
         (["--until", "paint"], "there is no stage 'paint'"),
