@@ -74,12 +74,12 @@ def test_the_first_screen_says_what_leaked_into_what_how_sure_and_what_to_do(
     assert "5 items in c by their picture: proven (equal bytes or pixels)" in first
     assert "Of these: 2 items: copy of the picture, with the answer · 3 items: copy" in first
     assert (
-        "confirmed survives passed all required controls" in first.partition("What each status")[0]
+        "confirmed (survives) : passed all required controls" in first.partition("What each status")[0]
     )
     assert "Certain: every copy counted is proven by equal bytes or equal pixels." in first
     assert "not known: no model's answers to this benchmark are recorded." in first
     assert "Remove 2 items of b that leaked with picture and answer." in first
-    assert "corpus c confirmed survives 5 of 5 items leaked" in first
+    assert "corpus c confirmed (survives) 5 of 5 items leaked" in first
     assert first.count("evidence and controls") == 1  # one claim, and it is linked to
     (link,) = re.findall(r'<a href="#(claim-[^"]+)">evidence', html)
     assert f'id="{link}"' in html
