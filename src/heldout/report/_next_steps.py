@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from heldout.errors import counted
-from heldout.evidence import Rung
+from heldout.evidence import OPEN, Rung
 from heldout.settings import command_line
 from heldout.store import Run
 from heldout.verdict import ACTIONS, REPLACE, Claim
@@ -99,12 +99,13 @@ def next_steps(runs: Sequence[Run], advice: Sequence[Mapping[str, Any]]) -> list
                 counts[record["action"]] += record["items"]
         leaked = sum(counts.get(action, 0) for action in dict.fromkeys(_REMOVED))
         undecided = counts.get(ACTIONS[Rung.UNDECIDED], 0)
+        open_items = sum(counts.get(ACTIONS[rung], 0) for rung in OPEN)
         if REPLACE in counts:
             all_gone = next(record for record in mine if record.get("action") == REPLACE)
             steps.append({"sentence": with_paths(all_gone["sentence"], run), "commands": []})
         elif leaked:
             left = counted(benchmark["items"] - leaked, "item stays", "items stay")
-            doubt = f", {undecided:,} of them undecided" if undecided else ""
+            doubt = f", {open_items:,} of them undecided" if open_items else ""
             corpora = {stage["corpus"] for stage in run.manifest().get("stages", {}).values()}
             into = " into any corpus" if len(corpora) > 1 else ""
             gone = counted(leaked, "item that leaked", "items that leaked") + into
