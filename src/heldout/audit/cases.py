@@ -210,7 +210,7 @@ def _recording(audit: Audit, case: AuditCase, model: ModelEntry, place: int) -> 
 
 
 def _for_detectors(audit: Audit) -> list[Variant]:
-    """Variants that a detector needs which the audit file asks for by name."""
+    """Variants that a detector needs which the audit file names."""
     named = [detector for name, detector in detectors().items() if name in audit.file.detectors]
     texts = [detector.asks for detector in named if detector.asks]
     return [variant for text in texts for variant in parse_variants(text)]

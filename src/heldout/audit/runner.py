@@ -312,7 +312,7 @@ class _Journey:
                     checked=self.file.check,
                     quiet=self.quiet,
                 )
-            if ended is not None:  # its opinions so far count; the next call asks for the others
+            if ended is not None:  # its opinions so far count; the next call requests the others
                 self.tell(f"the judge stopped: {ended}")
             scanned = run.manifest()["stages"].values()
             again = ended is not None or any(

@@ -172,7 +172,7 @@ def with_shared_options(message: str) -> str:
 # What a command comes to, before its details: a table of subjects, what to do, what was left out and why.
 
 
-#: what cures a reason for leaving something out; a reason without an entry speaks for itself
+#: what cures a reason for leaving something out; a reason without an entry needs no advice
 CURES = {
     "missing image": "--images DIR names the folder that holds the images",
     "image outside the dataset folder": "--images DIR names the folder that holds the images",

@@ -6,7 +6,6 @@ from heldout.lazy import load_on_first_use
 
 if TYPE_CHECKING:
     from heldout.report._next_steps import claims_with_paths
-    from heldout.report._pdf import figures_to_pdf
     from heldout.report.audit_page import matrix_record, write_audit_report, write_matrix
     from heldout.report.certainty import PRECISION_FILE, CopyPrecision
     from heldout.report.comparison import Comparison, compare, is_empty
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from heldout.report.outline import Outline, outline, outline_of
     from heldout.report.page import write_report
     from heldout.report.robustness import ROBUSTNESS_FILE, Recall, Robustness, RobustnessFile, Share
-    from heldout.report.runs_page import ListedRun, RunsServer, list_runs, runs_page, serve
+    from heldout.report.runs_page import ListedRun, RunsServer, list_runs, serve
     from heldout.report.settings import (
         PDF,
         TABLE_FORMATS,
@@ -78,7 +77,6 @@ __all__ = [
     "composition_chart",
     "count_sources",
     "export",
-    "figures_to_pdf",
     "forget_sources",
     "is_empty",
     "is_evaluation",
@@ -93,7 +91,6 @@ __all__ = [
     "rate_chart",
     "read_sources",
     "roc_chart",
-    "runs_page",
     "serve",
     "standalone",
     "tail_chart",
