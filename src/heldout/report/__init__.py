@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     )
     from heldout.report.figures.svg import standalone
     from heldout.report.mixture import (
-        SOURCES,
         count_sources,
         forget_sources,
         note_sources,
@@ -50,7 +49,6 @@ __all__ = [
     "PDF",
     "PRECISION_FILE",
     "ROBUSTNESS_FILE",
-    "SOURCES",
     "TABLE_FORMATS",
     "WORKBOOK",
     "CompareSettings",

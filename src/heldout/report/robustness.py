@@ -102,7 +102,7 @@ def robustness_sections(run: Run, scans: Sequence[Mapping[str, Any]]) -> list[di
 def _section(run: Run, encoder: str, nearest: int) -> dict[str, Any]:
     short = encoder.split(" | ")[0]
     source = str(run.manifest()["inputs"]["benchmark"].get("source") or "BENCH")
-    measured = command_line("lab", "transforms", source, run=str(run.path)) + " --verify"
+    measured = command_line("lab", "transforms", source, run=str(run.path))
     for source, own in ((own_measurement(run), True), (published(), False)):
         study = _fitting(source, encoder) if source is not None else None
         if source is not None and study is not None:
@@ -117,7 +117,7 @@ def _section(run: Run, encoder: str, nearest: int) -> dict[str, Any]:
                 "nearest": nearest,
                 "command": measured,
             }
-    return {"encoder": short, "study": None, "figure": None, "command": f"{measured} --encoder E"}
+    return {"encoder": short, "study": None, "figure": None, "command": measured}
 
 
 def _fitting(source: RobustnessFile, encoder: str) -> Robustness | None:
