@@ -25,7 +25,7 @@ def test_the_audit_has_one_page_with_a_grid_over_all_benchmarks(finished: Path) 
     told = words(html)
     assert "these 2 benchmarks" in told and '<span class="answer">Not all.</span>' in html
     assert "20 of 40 items of leaky" in told and "50.0 % of the items" in told
-    assert "confirmed survives 20 of 40" in told
+    assert "confirmed (survives) 20 of 40" in told
     for name in ("leaky", "fresh"):
         assert (output / name / "report.html").exists()
         assert f'href="{name}/report.html"' in html

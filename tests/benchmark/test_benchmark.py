@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from heldout.benchmark import Benchmark, parse_source, read_benchmark
+from heldout.benchmark import Benchmark, open_tables, parse_source, read_benchmark
 from heldout.benchmark.source import split_of
 from heldout.errors import InputError
 
@@ -210,3 +210,18 @@ def test_real_splits_are_read_whole(
     # SLAKE's training split has one item without an answer: English, xmlab281, qid 1622.
     unanswered = [example.id for example in benchmark if not example.answer]
     assert unanswered == (["1622"] if source == "slake#split=train" else [])
+
+
+def test_the_first_rows_are_a_benchmark_of_their_own(tmp_path: Path, picture: Picture) -> None:
+    whole = write(tmp_path / "b", ROWS, picture)
+    path = whole.rename(whole.with_name("test-00000-of-00002.jsonl"))
+    shutil.copyfile(path, path.with_name("test-00001-of-00002.jsonl"))
+    for limit, ids in ((2, ["a", "b"]), (4, ["a", "b", "c", "a#2"])):
+        source = f"{tmp_path / 'b' if limit > 3 else path}#limit={limit}"
+        benchmark = read_benchmark(source)
+        assert [example.id for example in benchmark] == ids
+        assert benchmark.source == source
+        assert benchmark.name.endswith(f"-first-{limit}")
+        assert len(open_tables(source).benchmark) == limit
+    assert [example.id for example in read_benchmark(f"{path}#kind=2,limit=5")] == ["b"]
+    assert str(parse_source("x.json#lang=en,limit=3")) == "x.json#lang=en,limit=3"

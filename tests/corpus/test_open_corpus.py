@@ -169,3 +169,29 @@ def test_one_good_line_is_enough(tmp_path):
     (tmp_path / "some.jsonl").write_text('not json\n{"text": "words of it"}\n')
     found = read_all(open_corpus(tmp_path / "some.jsonl"))
     assert [isinstance(one, Dropped) for one in found] == [True, False]
+
+
+def test_the_first_items_alone_whatever_holds_them(tmp_path, picture):
+    (tmp_path / "pictures").mkdir()
+    for k in range(5):
+        (tmp_path / "pictures" / f"{k}.png").write_bytes(picture(k))
+    for name, ids in (("a", (0, 1)), ("b", (2, 3))):
+        with tarfile.open(tmp_path / f"{name}.tar", "w") as archive:
+            for k in ids:
+                archive.add(tmp_path / "pictures" / f"{k}.png", f"{k}.png")
+    rows = "".join(f'{{"id": "q{k}", "question": "What? {k}", "answer": "a"}}\n' for k in range(5))
+    (tmp_path / "rows.jsonl").write_text("not json\n" + rows)
+    for place in ("pictures", "{a,b}.tar", "rows.jsonl"):
+        whole = open_corpus(tmp_path / place) if "{" not in place else None
+        for limit in (1, 3, 99):
+            corpus = pickle.loads(pickle.dumps(open_corpus(f"{tmp_path / place}#limit={limit}")))
+            items = [item for item in read_all(corpus) if isinstance(item, CorpusItem)]
+            there = 4 if whole is None else 5
+            assert len(items) == min(limit, there)
+            if whole is not None:
+                every = [item for item in read_all(whole) if isinstance(item, CorpusItem)]
+                assert items == every[:limit]
+            assert corpus.name.endswith(f"first-{limit}")
+            assert corpus.source.endswith(f"#limit={limit}")
+    with pytest.raises(InputError, match="limit: expected a whole number"):
+        open_corpus(f"{tmp_path / 'rows.jsonl'}#limit=many")

@@ -48,7 +48,9 @@ def test_a_page_names_no_home_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     assert commands_shown([typed]) == ["heldout overlap ~/b --against t=$HOME/t --out r"]
     quoted = shlex.join(["heldout", "report", "/people/ada/my run"])
     assert without_home(quoted) == quoted  # a shell would not look into the quotes
-    assert without_home("/people/adams/x, /mnt/people/ada/y") == "/people/adams/x, /mnt/people/ada/y"
+    assert (
+        without_home("/people/adams/x, /mnt/people/ada/y") == "/people/adams/x, /mnt/people/ada/y"
+    )
     shown = manifest_shown({"commands": [typed], "directories": ["/srv/work"]})
     assert "directories" not in json.loads(shown)
     assert '"~/b"' in without_home(shown)

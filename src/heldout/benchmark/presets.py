@@ -148,7 +148,7 @@ class Preset:
 
     def selected(self, source: BenchmarkSource) -> BenchmarkSource:
         selection = {**self.select, "split": self.split, **source.selection}
-        return BenchmarkSource(source.location, selection)
+        return BenchmarkSource(source.location, selection, source.limit)
 
     def fitting(self, columns: Collection[str]) -> dict[str, str]:
         """The mapping as far as ``columns`` has it: the authors' own files may differ."""

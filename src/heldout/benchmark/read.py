@@ -39,7 +39,7 @@ def read_benchmark(
     """Read a benchmark; what cannot be read is kept with its reason in ``dropped``.
 
     Args:
-        source: A path, ``path#split=test,lang=en``, a preset, or a name on the Hugging Face hub.
+        source: A path, ``path#split=test,lang=en,limit=100``, a preset, or a name on the Hugging Face hub.
         preset: Read ``source`` as this named benchmark.
         mapping: Columns by field (id, image, question, options, answer, cluster); several columns
             are joined by ``+``: ``{"options": "A+B+C+D"}``.
@@ -136,12 +136,13 @@ def read_examples(
             used.add("hub")
         configs = settings.configs if settings is not None and settings.hub == hub else ()
         config = wanted.selection.get("config")
+        limit = _FirstExamples(source.limit)
         for part in (config,) if config else configs or (None,):
             rows = hub_rows(hub, part, wanted.selection.get("split"))
             where = f"{hub} {part}" if part else hub
             selected = _without(wanted, "split", "config")
             request = _ReadRequest(selected, optional, settings, False, mapping or {}, images)
-            yield from _examples(rows, request, Path(), where)
+            yield from limit.of(_examples(rows, request, Path(), where))
         return
     for file, examples in examples_by_file(
         source, preset=preset, mapping=mapping, images=images, reader=reader
@@ -173,8 +174,23 @@ def examples_by_file(
     configs = settings.configs if settings is not None else ()
     # A download holds every configuration in a folder of its own; the preset means some of them.
     named = [file for file in files if file.path.parent.name in configs]
+    limit = _FirstExamples(source.limit)
     for file in named or files:
-        yield file, _guarded(file, request)
+        if limit.left != 0:
+            yield file, limit.of(_guarded(file, request))
+
+
+class _FirstExamples:
+    """Cuts streams of examples off after so many examples in all; None: never."""
+
+    def __init__(self, limit: int | None) -> None:
+        self.left = limit
+
+    def of(self, items: Iterator[Example | Dropped]) -> Iterator[Example | Dropped]:
+        while self.left != 0 and (item := next(items, None)) is not None:
+            if isinstance(item, Example) and self.left is not None:
+                self.left -= 1
+            yield item
 
 
 def _guarded(file: DataFile, request: _ReadRequest) -> Iterator[Example | Dropped]:
@@ -351,7 +367,7 @@ def _speaks_of_splits(rows: list[dict[str, Any]], column: str) -> bool:
 
 def _without(source: BenchmarkSource, *keys: str) -> BenchmarkSource:
     selection = {key: value for key, value in source.selection.items() if key not in keys}
-    return BenchmarkSource(source.location, selection)
+    return BenchmarkSource(source.location, selection, source.limit)
 
 
 def _unique_ids(examples: list[Example]) -> tuple[tuple[Example, ...], tuple[str, ...]]:
@@ -379,7 +395,8 @@ def default_name(source: str | BenchmarkSource, preset: str | None) -> str:
     source = parse_source(source)
     path = source.path
     stem = path.stem if path.is_file() else _published_name(path) or bare_name(path)
-    selection = "-".join(source.selection.values())
+    chosen = [f"first-{source.limit}"] if source.limit is not None else []
+    selection = "-".join([*source.selection.values(), *chosen])
     return f"{stem or 'benchmark'}-{selection}" if selection else stem or "benchmark"
 
 

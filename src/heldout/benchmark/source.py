@@ -1,4 +1,4 @@
-"""``path#split=test,lang=en``: where a dataset is, and which of its rows are meant."""
+"""``path#split=test,lang=en,limit=100``: where a dataset is, and which of its rows are meant."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ ALIASES = {
     "lang": ("lang", "q_lang", "language", "question_lang"),
     "split": ("split", "subset_split", "partition"),
 }
+
+LIMIT = "limit"  # so many rows; no column can be selected by this name
 
 _SPLIT_WORDS = {
     "train": "train",
@@ -39,6 +41,7 @@ _SPLIT_WORDS = {
 class BenchmarkSource:
     location: str
     selection: Mapping[str, str] = field(default_factory=dict)
+    limit: int | None = None  # only so many of the selected rows, the first ones
 
     @property
     def path(self) -> Path:
@@ -61,8 +64,9 @@ class BenchmarkSource:
         return {key: value for key, value in self.selection.items() if key != "split"}
 
     def __str__(self) -> str:
-        selection = ",".join(f"{key}={value}" for key, value in self.selection.items())
-        return f"{self.location}#{selection}" if selection else self.location
+        parts = [f"{key}={value}" for key, value in self.selection.items()]
+        parts += [f"{LIMIT}={self.limit}"] if self.limit is not None else []
+        return f"{self.location}#{','.join(parts)}" if parts else self.location
 
 
 def parse_source(text: str | Path | BenchmarkSource) -> BenchmarkSource:
@@ -93,12 +97,21 @@ def parse_source(text: str | Path | BenchmarkSource) -> BenchmarkSource:
                 f"'{part}' is not that"
             )
         selection[key.strip()] = value.strip()
+    limit = _limit(selection.pop(LIMIT, None), text)
     if not location.strip():
         raise InputError(f"'{text}': empty path: name a file, a folder or a dataset before '#'")
     if remote:
-        return BenchmarkSource(without_secrets(location), selection)
+        return BenchmarkSource(without_secrets(location), selection, limit)
     _exists(location)
-    return BenchmarkSource(location, selection)
+    return BenchmarkSource(location, selection, limit)
+
+
+def _limit(value: str | None, text: str) -> int | None:
+    if value is None:
+        return None
+    if not (value.isascii() and value.isdigit() and int(value)):
+        raise InputError(f"'{text}': limit: expected a whole number not below 1, not '{value}'")
+    return int(value)
 
 
 def _exists(text: str) -> bool:

@@ -15,7 +15,7 @@ from heldout.cli.options import Json, Quiet, Verbose
 from heldout.cli.show import console, plain, print_claims, print_json, print_outline
 from heldout.detect import DetectSettings, Finding, TripleHits, detectors
 from heldout.errors import InputError, counted
-from heldout.report import outline_of
+from heldout.report import claims_with_paths, outline_of
 from heldout.stats import Contrast
 from heldout.store import Run
 from heldout.verdict import (
@@ -310,12 +310,11 @@ def _show_details(examination: Examination, run: Path) -> None:
         out.print(Text(f"\n{message}; as a page: heldout report {run}", "dim"), soft_wrap=True)
     show_measured(examination.measured)
     out.print()
-    print_claims(
-        [
-            claim.model_copy(update={"why": with_options(claim.why, SHOWN)})
-            for claim in examination.claims
-        ]
-    )
+    claims = [
+        claim.model_copy(update={"why": with_options(claim.why, SHOWN)})
+        for claim in examination.claims
+    ]
+    print_claims(claims_with_paths(claims, Run.open(run)))
 
 
 def _show_inflation(examination: Examination) -> None:

@@ -41,7 +41,7 @@ from heldout.cure import GateResult, write_gate
 from heldout.errors import InputError, counted
 from heldout.overlap import OverlapSettings
 from heldout.remote import use_cache
-from heldout.report import outline_of, worst_first
+from heldout.report import claims_with_paths, outline_of, worst_first
 
 EXAMPLE = (
     "Example: heldout overlap data/slake#split=test,lang=en "
@@ -215,7 +215,7 @@ def show_overlap(
         print_dropped(result.run, ("benchmark", "corpus"))
         if verbose:
             console().print()
-            print_claims(result.conclusion.claims)
+            print_claims(claims_with_paths(result.conclusion.claims, result.run))
         console().print(f"\nreport: {result.report}", soft_wrap=True)
     if gate_result is not None:
         show_gate(gate_result, quiet=as_json, annotate=annotate and not as_json)

@@ -132,7 +132,7 @@ def print_claims(claims: list[Claim]) -> None:
     for claim in claims:
         text = Text(plain(claim.sentence))
         text.append(f"\n{plain(claim.why)}.", style="dim")
-        text.append(f"\n→ {claim.next_step}.", style="dim")
+        text.append(f"\n→ {plain(claim.next_step)}.", style="dim")
         table.add_row(status_text(claim.status), text)
     out.print(table)
 

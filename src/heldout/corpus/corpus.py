@@ -79,6 +79,37 @@ def read_items(corpus: Corpus, shard: Shard) -> Iterator[CorpusItem | Dropped]:
     return items if shard.span is None else itertools.islice(items, *shard.span)
 
 
+@dataclass(slots=True)
+class LimitedCorpus:
+    """The first ``limit`` items of ``inner``, for a first look. Listing its shards reads their names."""
+
+    inner: Corpus
+    limit: int
+    name: str
+    source: str
+    reader: str
+
+    def shards(self) -> Iterator[Shard]:
+        left = self.limit
+        for shard in self.inner.shards():
+            rows = 0
+            for item in self.inner.read(shard):
+                rows += 1
+                left -= isinstance(item, CorpusItem)
+                if left == 0:
+                    break
+            yield replace(shard, key=f"{shard.key}:{rows}", payload=(shard.payload, rows))
+            if left == 0:
+                return
+
+    def count_shards(self) -> int | None:
+        return sum(1 for _ in self.shards())
+
+    def read(self, shard: Shard) -> Iterator[CorpusItem | Dropped]:
+        payload, rows = shard.payload
+        return itertools.islice(self.inner.read(replace(shard, payload=payload)), rows)
+
+
 @runtime_checkable
 class EmbeddingCorpus(Corpus, Protocol):
     """A corpus whose images are already embedded, as LAION ships it."""

@@ -33,7 +33,14 @@ from heldout.corpus._listing import (
     is_run_folder,
     with_loose_images,
 )
-from heldout.corpus.corpus import Corpus, CorpusItem, Shard, unique_ids
+from heldout.corpus.corpus import (
+    Corpus,
+    CorpusItem,
+    EmbeddingCorpus,
+    LimitedCorpus,
+    Shard,
+    unique_ids,
+)
 from heldout.corpus.folder import FolderCorpus, caption_files
 from heldout.corpus.parquet_corpus import LaionEmbeddings, ParquetCorpus, matrices
 from heldout.corpus.streams import FAILURES, Span, lines
@@ -195,7 +202,8 @@ def open_corpus(
     """Open a corpus: nothing is read before it is searched.
 
     Args:
-        source: A path, a pattern of tars (``{000..099}.tar``), or ``path#split=train,lang=zh``.
+        source: A path, a pattern of tars (``{000..099}.tar``), or ``path#split=train,lang=zh``; ``#limit=1000``
+            for the first items alone.
         name: What to call it; default: the name of the file or folder.
         reader: Use this reader; default: the first that recognises the files.
         mapping: Columns by field (id, image, text, question, answer).
@@ -208,23 +216,30 @@ def open_corpus(
     if images is not None and not located(images).is_dir():
         raise InputError(f"images: the folder {images} does not exist")
     try:
-        return _open(parsed, name, reader, mapping, images)
+        opened = _open(
+            dataclasses.replace(parsed, limit=None), name or _name(parsed), reader, mapping, images
+        )
     except OSError as error:
         raise unreadable(parsed.path, error) from error
+    if parsed.limit is None:
+        return opened
+    if isinstance(opened, EmbeddingCorpus):
+        raise InputError(
+            f"{parsed}: limit: rows of embeddings belong to their file by their place and cannot be cut off"
+        )
+    return LimitedCorpus(opened, parsed.limit, opened.name, str(parsed), opened.reader)
 
 
 def _open(
     parsed: BenchmarkSource,
-    name: str | None,
+    name: str,
     reader: str | None,
     mapping: Mapping[str, str] | None,
     images: str | Path | None,
 ) -> Corpus:
     if parsed.path.exists():
         refuse_special(parsed.path)
-    request = CorpusRequest(
-        parsed, name or _name(parsed), mapping or {}, str(images) if images else None
-    )
+    request = CorpusRequest(parsed, name, mapping or {}, str(images) if images else None)
     known = corpus_readers()
     if reader is not None:
         for candidate in known:
@@ -386,6 +401,8 @@ def _open_parquet(request: CorpusRequest) -> Corpus:
 
 def _open_table(request: CorpusRequest) -> Corpus:
     refuse_without_rows(request.source.path)
+    if request.source.path.is_dir():
+        locate(request.source)  # a folder of several tables is refused before the benchmark is read
     return TableCorpus(
         request.source.location,
         request.name,
@@ -436,4 +453,5 @@ def _name(source: BenchmarkSource) -> str:
     if is_pattern(source.location):
         stem = FileSet(source.location, ()).root().name
     parts = [stem or path.resolve().name or "corpus", *source.selection.values()]
+    parts += [f"first-{source.limit}"] if source.limit is not None else []
     return "-".join(parts)

@@ -270,9 +270,8 @@ def _preset(entry: SuiteBenchmark, own: str | None) -> str | None:
 def _selected(own: str, entry: SuiteBenchmark) -> str:
     """The place that the user names, with the rows that the suite selects where the user selects none."""
     chosen = parse_source(own)
-    return str(
-        chosen if chosen.selection else BenchmarkSource(own, parse_source(entry.source).selection)
-    )
+    selection = chosen.selection or parse_source(entry.source).selection
+    return str(BenchmarkSource(chosen.location, selection, chosen.limit))
 
 
 def _from(folder: Path | None, text: str) -> str:

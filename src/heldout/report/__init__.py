@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from heldout.lazy import load_on_first_use
 
 if TYPE_CHECKING:
+    from heldout.report._next_steps import claims_with_paths
     from heldout.report.audit_page import matrix_record, write_audit_report, write_matrix
     from heldout.report.certainty import PRECISION_FILE, CopyPrecision
     from heldout.report.comparison import Comparison, compare, is_empty
@@ -69,6 +70,7 @@ __all__ = [
     "RunsServer",
     "ServeSettings",
     "Share",
+    "claims_with_paths",
     "compare",
     "composition_chart",
     "count_sources",

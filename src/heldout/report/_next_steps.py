@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from heldout.errors import counted
-from heldout.evidence import Rung
+from heldout.evidence import OPEN, Rung
 from heldout.settings import command_line
 from heldout.store import Run
-from heldout.verdict import ACTIONS, REPLACE
+from heldout.verdict import ACTIONS, REPLACE, Claim
 
 LISTED = "; they are listed in actions.jsonl."
 _REMOVED = (ACTIONS[Rung.FULL], ACTIONS[Rung.COPY], ACTIONS[Rung.TEXT])
@@ -54,6 +54,13 @@ def with_paths(sentence: str, run: Run) -> str:
     return named.replace("(heldout sanitize)", f"({sanitize_command(run)})")
 
 
+def claims_with_paths(claims: Sequence[Claim], run: Run) -> list[Claim]:
+    """Claims whose next step names this run's folder."""
+    return [
+        claim.model_copy(update={"next_step": with_paths(claim.next_step, run)}) for claim in claims
+    ]
+
+
 def sanitize_command(run: Run) -> str:
     folder = _folder("clean", run.manifest()["inputs"]["benchmark"])
     return _reading(run, "sanitize", run=str(run.path), out=folder)
@@ -92,18 +99,20 @@ def next_steps(runs: Sequence[Run], advice: Sequence[Mapping[str, Any]]) -> list
                 counts[record["action"]] += record["items"]
         leaked = sum(counts.get(action, 0) for action in dict.fromkeys(_REMOVED))
         undecided = counts.get(ACTIONS[Rung.UNDECIDED], 0)
+        open_items = sum(counts.get(ACTIONS[rung], 0) for rung in OPEN)
         if REPLACE in counts:
             all_gone = next(record for record in mine if record.get("action") == REPLACE)
             steps.append({"sentence": with_paths(all_gone["sentence"], run), "commands": []})
         elif leaked:
-            left = benchmark["items"] - leaked
+            left = counted(benchmark["items"] - leaked, "item stays", "items stay")
+            doubt = f", {open_items:,} of them undecided" if open_items else ""
             corpora = {stage["corpus"] for stage in run.manifest().get("stages", {}).values()}
             into = " into any corpus" if len(corpora) > 1 else ""
             gone = counted(leaked, "item that leaked", "items that leaked") + into
             steps.append(
                 {
                     "sentence": f"Write a split{of} without the {gone} "
-                    f"({counted(left, 'item stays', 'items stay')}), and report scores on it.",
+                    f"({left}{doubt}), and report scores on it.",
                     "commands": [sanitize_command(run)],
                 }
             )

@@ -215,7 +215,7 @@ def signed(value: float, digits: int = 1) -> str:
 
 
 def _plain(value: float) -> str:
-    return f"{value:.3f}"
+    return f"{value:.3f}".replace("-", "−")
 
 
 # The report's section on scores: the differences of every impact study the run folder holds.

@@ -39,7 +39,7 @@ def status_pill(status: str, least: object = "") -> Markup:
     )
     if PLAIN.get(status) == status:
         return pill
-    return pill + Markup(' <span class="stored">{}</span>').format(status)
+    return pill + Markup(' <span class="stored">({})</span>').format(status)
 
 
 class DetectableEffect(NamedTuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import quote
@@ -17,7 +17,7 @@ from heldout.report._first_screen import first_screen, shown_figure
 from heldout.report._gallery import strongest_pairs
 from heldout.report._models import model_figures
 from heldout.report._next_steps import advice_for, next_steps, with_paths
-from heldout.report._reproduce import script, templates
+from heldout.report._reproduce import commands_shown, script, templates
 from heldout.report._scores_owed import LACKING, have_seen, score_rows
 from heldout.report._statuses import MEANINGS, detectable
 from heldout.report._summary_page import write_summary
@@ -90,6 +90,7 @@ def write_audit_report(output: Path, settings: ReportSettings | None = None) -> 
             family=verdict["family"],
             datasets=_datasets(output),
             audit=_audit_file(output, folders),
+            commands=_commands(runs.values()),
             scripts=[script("copy.js")] if steps else [],
         )
     )
@@ -97,7 +98,7 @@ def write_audit_report(output: Path, settings: ReportSettings | None = None) -> 
     write_atomic(path, page)
     if settings.summary:
         version = next((run.manifest()["packages"].get("heldout") for run in runs.values()), "")
-        footer = f"Benchmarks: {', '.join(names)}; made by heldout {version}."
+        footer = f"{'Benchmark' if len(names) == 1 else 'Benchmarks'}: {', '.join(names)}; made by heldout {version}."
         write_summary(output, {**first, "footer": footer})
     return path
 
@@ -170,6 +171,14 @@ def _datasets(output: Path) -> list[dict[str, Any]]:
                 "stage": step["name"],
             }
     return [datasets[name] for name in planned if name in datasets]
+
+
+def _commands(runs: Iterable[Run]) -> list[str]:
+    """The commands that made the audit: those of its runs, less what was done in one of them later."""
+    typed = [command for run in runs for command in run.manifest()["commands"]]
+    whole = [command for command in typed if {"audit", "demo"} & set(command[1:2])]
+    whole += [command for command in typed if "heldout.audit(" in command[-1]]
+    return commands_shown(whole) or ["heldout audit audit.yaml"]
 
 
 def _audit_file(output: Path, folders: dict[str, str]) -> str:

@@ -22,7 +22,7 @@ from heldout.report._models import (
     tried_models,
 )
 from heldout.report._nearness import agreement, degree_figures, nearness_sections, relation_counts
-from heldout.report._next_steps import advice_for, next_steps, with_paths
+from heldout.report._next_steps import advice_for, claims_with_paths, next_steps, with_paths
 from heldout.report._reproduce import commands_shown, manifest_shown, script, templates
 from heldout.report._scores_owed import (
     corrected_of,
@@ -146,7 +146,7 @@ def write_report(
         record["answer"][0],
         screen,
         cells,
-        every,
+        claims_with_paths(every, run),
         record["commands"],
         record["lacking"],
         [
@@ -195,10 +195,10 @@ def _scripts(record: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _contents(record: dict[str, Any]) -> list[tuple[str, str]]:
     places = (
+        ("matches", "gallery", record["gallery"].total > 1),
         ("claims", "claims", True),
         ("training mixture", "mixture", record["mixture"]),
         ("scores", "scores", record["scores"]),
-        ("matches", "gallery", record["gallery"].total > 1),
         ("items", "items", record["item_table"].listed),
         ("models", "models", record["models"]),
         ("figures of models", "figures", record["model_figures"]),

@@ -17,6 +17,7 @@ from heldout.errors import InputError, percent
 from heldout.overlap import PDQ, PHASH, RADII
 from heldout.report._models import Figure
 from heldout.report.figures import RateBar, rate_chart
+from heldout.settings import command_line
 from heldout.store import Run
 
 ROBUSTNESS_FILE = "robustness.json"
@@ -100,6 +101,8 @@ def robustness_sections(run: Run, scans: Sequence[Mapping[str, Any]]) -> list[di
 
 def _section(run: Run, encoder: str, nearest: int) -> dict[str, Any]:
     short = encoder.split(" | ")[0]
+    source = str(run.manifest()["inputs"]["benchmark"].get("source") or "BENCH")
+    measured = command_line("lab", "transforms", source, run=str(run.path))
     for source, own in ((own_measurement(run), True), (published(), False)):
         study = _fitting(source, encoder) if source is not None else None
         if source is not None and study is not None:
@@ -112,8 +115,9 @@ def _section(run: Run, encoder: str, nearest: int) -> dict[str, Any]:
                 "weak": _weak(study),
                 "weak_more": max(0, len(_below(study)) - _NAMED),
                 "nearest": nearest,
+                "command": measured,
             }
-    return {"encoder": short, "study": None, "figure": None, "run": str(run.path)}
+    return {"encoder": short, "study": None, "figure": None, "command": measured}
 
 
 def _fitting(source: RobustnessFile, encoder: str) -> Robustness | None:

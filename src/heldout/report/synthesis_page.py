@@ -20,6 +20,7 @@ from heldout.report._reproduce import commands_shown, manifest_shown, templates,
 from heldout.report.figures import for_paper
 from heldout.report.synthesis import PROBES, SynthesisFacts, read_facts, worded
 from heldout.review import item_tables
+from heldout.settings import command_line
 from heldout.store import Run, write_atomic
 from heldout.synth import (
     CRITERIA,
@@ -212,6 +213,7 @@ def write_synthesis_report(run: Run) -> Path:
         "dataset": f"synth/{DATASET}" if facts.published else "",
         "manifest_text": manifest_shown(manifest),
         "commands": commands_shown(manifest["commands"]),
+        "review": command_line("review", str(run.path), kind="items"),
         "scripts": [],
         "stages": STAGES,
         "counted": counted,

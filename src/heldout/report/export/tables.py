@@ -20,6 +20,7 @@ import polars as pl
 from heldout.errors import InputError, require
 from heldout.evidence import Rung, leaks
 from heldout.overlap import match_batches, read_text_matches
+from heldout.report._next_steps import with_paths
 from heldout.report._summaries import as_row
 from heldout.report.export._case import ExportCase
 from heldout.report.settings import TABLE_NAMES
@@ -80,7 +81,7 @@ def _claims(case: ExportCase) -> Iterator[pl.DataFrame]:
             "in words": PLAIN.get(claim["status"], claim["status"]),
             "sentence": claim["sentence"],
             "why": claim["why"],
-            "next step": claim["next_step"],
+            "next step": with_paths(claim["next_step"], case.run),
         }
         for cell in case.cells
         for claim in cell["claims"]
