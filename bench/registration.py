@@ -321,8 +321,9 @@ $ .venv/bin/python bench/registration.py --images {images} --pairs {pairs}
    equalised histogram) and compared again. Only levels that occur in several places of the picture
    make the curve, and most pixels have to lie on it: a thing that was made lighter is a change.
 6. Few windows: a large plain film is a copy if 40 local features agree, greys correlate at .995 and
-   nearly all windows agree. Below 64 pixels a side windows decide little: all places, poses and scales from .84 to 1.18 are
-   tried for the middle of one picture in the other, and the pixels pulled onto each other. One is
+   nearly all windows agree. Below 64 pixels a side windows decide little: all places,
+   poses and scales from .84 to 1.18 are tried for the middle of one picture
+   in the other, and the pixels pulled onto each other. One is
    then explained by the other through a tone curve, a filter and a slight shift, both
    interpolated as sharply as they are. Compression and resampling leave as much above as below in
    every spot of a few pixels; what moved or was changed does not. Of every spot five measures
