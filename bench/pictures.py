@@ -37,6 +37,7 @@ from heldout.corpus import open_corpus
 from heldout.engine import LocalEngine
 from heldout.image import FileOnDisk, ImageRef
 from heldout.overlap import COPIES, NearSearch, Relation, scan
+from heldout.scenes import SCENES, vary
 from heldout.stats import binomial_interval
 from heldout.store import Run
 from planted_pictures import (
@@ -288,6 +289,14 @@ def small(half: str, folder: Path, images: int, seed: int) -> Iterator[tuple[str
         if number in decoys:
             changed = small_copy(decoys[number], changes)[1]
             planting.plant(f"{DECOY}one attribute of a scene changed", f"{number:03d}", changed)
+    fills = np.random.default_rng([seed, 33])
+    for number in range(images):  # what differs may be finer than a pixel
+        scene = SCENES.draw(fills)
+        planting.ask(f"fill-{number:03d}", small_copy(SCENES.render(scene, 224), fills)[0])
+        changed = SCENES.render(vary(scene, fills, "texture"), 224)
+        planting.plant(
+            f"{DECOY}only a fill changed", f"fill-{number:03d}", small_copy(changed, fills)[1]
+        )
     for number, path in enumerate(own[images:]):  # others, at the same size
         tiny = Image.open(path).convert("RGB").resize((32, 32), Image.Resampling.LANCZOS)
         tiny.save(planting.folder / "corpus" / f"stranger-{number:04d}.png")

@@ -210,7 +210,9 @@ def _aligned_small(
         hypothesis.inverted,
         hypothesis.inliers,
         agreement,
-        small=small_agreement(cv2, frame, hypothesis.inverted),
+        small=small_agreement(
+            cv2, [query.grey], [candidate.grey], hypothesis.warp, hypothesis.inverted
+        ),
     )
 
 
@@ -350,7 +352,7 @@ CLOSE_CORRELATION = 0.99
 CLOSE = 20.0  # grey levels, at no dozen of pixels more
 CLOSE_OVERLAP = 0.9
 CLOSE_CONTRAST = 20.0
-RULES = "registration-6"  # verdicts of other rules are other verdicts
+RULES = "registration-7"  # verdicts of other rules are other verdicts
 BLANK = 2.0  # contrast, in grey levels, below which a picture shows nothing
 
 
@@ -365,7 +367,7 @@ def relation(
         overlap = max(agreement.query_overlap, agreement.candidate_overlap)
         if alignment.small is not None:
             whole = min(agreement.query_overlap, agreement.candidate_overlap) >= COVERED
-            if whole and alignment.small.is_copy(query.coloured and candidate.coloured):
+            if whole and alignment.small.is_copy:
                 return Relation.TRANSFORMED_COPY, ""
             if alignment.small.detail >= ALIKE_DETAIL:
                 return Relation.UNDECIDED, TOO_SMALL

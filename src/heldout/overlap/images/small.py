@@ -3,12 +3,14 @@
 At 32 pixels a window of detail is a quarter of the picture, an edge that was resampled differs by dozens
 of grey levels, and neighbouring slices of one study correlate at .99. What tells a copy is that the
 differences cancel: compression and resampling leave as much above as below in every spot of a few pixels,
-whereas something that moved or was changed is lighter or darker there.
+whereas something that moved or was changed is lighter or darker there; and that neither shows a fine
+pattern that the other lacks.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +18,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from heldout.image import to_rgb
-from heldout.overlap.images.agreement import Frame, resample
+from heldout.overlap.images.agreement import Frame
 from heldout.overlap.images.features import (
     Floats,
     Hypothesis,
@@ -46,17 +48,22 @@ COLOUR_BLURS = (0.0, 1.0, 2.0)  # JPEG halves the resolution of colours
 
 SAME_DETAIL = 0.9
 ALIKE_DETAIL = 0.8  # correlation of detail, from which on a pair may be a copy
-UNEXPLAINED = 0.2  # share of the finest detail
-# Grey levels of a spot of 3 x 3 and of 5 x 5, and times what most spots of 3 x 3 have: where nothing was
-# compressed, anything that was changed stands out. Neighbouring slices of one volume begin at 7.1, 3.5 and 9.2 at
-# 32 pixels, compressed ones at 8.1, 4.4 and 4.6. A coloured picture is no such slice.
-SPOTS, STANDS_OUT = (6.5, 3.3), 6.5
-COLOURED_SPOTS, COLOURED_STANDS_OUT = (11.0, 5.5), 9.0
+UNEXPLAINED = 0.25  # share of the finest detail
+# Grey levels that compression and resampling leave of a copy in one spot, together at most: by how much it is
+# lighter or darker over 3 x 3 and over 5 x 5 pixels, a pattern of single pixels, any difference, and colour. Where
+# both pictures show detail (the second number: a share of it) they leave more.
+LIGHT_3, LIGHT_5 = 8.5, 5.5
+PATTERN = (6.0, 2.4)
+ANY = (11.5, 0.18)
+COLOUR = (8.5, 1.45)
+OTHER_WAY = 3.0  # times as much, where the softer picture is what the sharper one is explained by
+OTHER_COLOUR = 1.9  # the same of colours, which JPEG stores at half the resolution
 OF_CONTRAST = 0.17
-ROUNDED = 2.0  # grey levels
 QUIET = 0.3  # grey levels of most spots, below which nothing was compressed or resampled
 EDITED = 6.0  # grey levels of a pixel that was changed there
-CHROMA_SPOTS = (11.0, 6.5)
+KNEES = (160.0, 208.0)  # grey levels at which a tone curve may bend: highlights are clipped
+PULLS = 2  # times that pictures are laid anew after a look at how they differ
+PULLED = (0.1, 3.0)  # of the scale, and pixels, at most
 
 
 @dataclass(frozen=True)
@@ -65,22 +72,29 @@ class SmallAgreement:
 
     detail: float  # correlation of detail
     left: float  # share of the finest detail that the other does not explain
-    spots: tuple[float, float]  # grey levels, of the spots of 3 x 3 and of 5 x 5 that differ most
+    spot: float  # of the worst spot what is unexplained, in shares of what it may be
+    colour: float  # the same of colour alone; 0 where greys are compared
+    other_spot: float  # … where the other picture is explained, worse
+    other_colour: float
+    patch: float  # grey levels, of the spot of 5 x 5 that differs most
     usual: float  # grey levels that most spots of 3 x 3 differ by
     peak: float  # grey levels, of the pixel that differs most
     contrast: float  # of the duller of the two
 
-    def is_copy(self, coloured: bool) -> bool:
-        bars = COLOURED_SPOTS if coloured else SPOTS
-        times = COLOURED_STANDS_OUT if coloured else STANDS_OUT
+    @property
+    def is_copy(self) -> bool:
         return (
             self.detail >= SAME_DETAIL
             and self.left <= UNEXPLAINED
-            and all(spot <= bar for spot, bar in zip(self.spots, bars, strict=True))
-            and self.spots[1] <= OF_CONTRAST * self.contrast
-            and self.spots[0] <= max(ROUNDED, times * self.usual)
+            and self.spot <= 1.0
+            and self.other_spot <= OTHER_WAY
+            and max(self.colour, self.other_colour) <= OTHER_COLOUR
+            and self.patch <= OF_CONTRAST * self.contrast
             and (self.usual > QUIET or self.peak <= EDITED)
         )
+
+
+NO_AGREEMENT = SmallAgreement(0.0, 1.0, 99.0, 99.0, 99.0, 99.0, 255.0, 0.0, 255.0, 0.0)
 
 
 def is_small(query: PictureFeatures, candidate: PictureFeatures) -> bool:
@@ -179,73 +193,241 @@ def same_detail(cv2: Any, frame: Frame, inverted: bool) -> float:
     """Correlation of detail; 0 where too little overlaps."""
     if min(frame.query_overlap, frame.candidate_overlap) < COVERED:
         return 0.0
-    ours, theirs = (
-        (picture - _blur(cv2, picture, DETAIL))[frame.inside]
-        for picture in (frame.query, frame.candidate)
-    )
+    likeness = _correlation(cv2, frame.query, frame.candidate, frame.inside)
+    return -likeness if inverted else likeness
+
+
+def _correlation(cv2: Any, first: Floats, second: Floats, mask: NDArray[np.bool_]) -> float:
+    ours, theirs = ((each - _blur(cv2, each, DETAIL))[mask] for each in (first, second))
     ours, theirs = ours - ours.mean(), theirs - theirs.mean()
     length = float(np.sqrt((ours * ours).sum() * (theirs * theirs).sum()))
-    product = float((ours * theirs).sum())
-    return (-product if inverted else product) / length if length > 1e-6 else 0.0
+    return float((ours * theirs).sum()) / length if length > 1e-6 else 0.0
 
 
-def small_agreement(cv2: Any, frame: Frame, inverted: bool) -> SmallAgreement:
-    """Each picture explained by the other, through a tone curve and a filter; the better one counts."""
-    theirs = 255.0 - frame.candidate if inverted else frame.candidate
-    mask = _without_rim(cv2, frame.inside)
-    if mask.sum() < FEWEST or min(frame.query_overlap, frame.candidate_overlap) < COVERED:
-        return SmallAgreement(0.0, 1.0, (255.0, 255.0), 0.0, 255.0, 0.0)
-    explained = [
-        _explained(cv2, target, source, mask)
-        for target, source in ((frame.query, theirs), (theirs, frame.query))
-    ]
-    left, spots, usual, peak = min(explained, key=lambda each: each[1][1])
-    contrast = min(float(picture[mask].std()) for picture in (frame.query, theirs))
-    return SmallAgreement(same_detail(cv2, frame, inverted), left, spots, usual, peak, contrast)
+def small_agreement(
+    cv2: Any,
+    query: Sequence[NDArray[np.uint8]],
+    candidate: Sequence[NDArray[np.uint8]],
+    warp: Warp,
+    inverted: bool,
+) -> SmallAgreement:
+    """Each picture explained by the other, through a tone curve and a filter; the better one counts most.
+
+    Pictures are their light, or light and two bands of colour.
+    """
+    laid = _laid(cv2, query, candidate, warp, inverted)
+    if laid is None:
+        return NO_AGREEMENT
+    ours, theirs, mask = laid
+    better, worse = sorted(
+        (
+            _explained(cv2, target, source, mask)
+            for target, source in ((ours, theirs), (theirs, ours))
+        ),
+        key=lambda each: each.spot,
+    )
+    return replace(
+        better,
+        detail=_correlation(cv2, ours[0], theirs[0], mask),
+        other_spot=worse.spot,
+        other_colour=worse.colour,
+        contrast=min(float(picture[0][mask].std()) for picture in (ours, theirs)),
+    )
 
 
-def _explained(
-    cv2: Any, target: Floats, source: Floats, mask: NDArray[np.bool_]
-) -> tuple[float, tuple[float, float], float, float]:
-    fine = target - _blur(cv2, target, FINE)
-    coarse = _blur(cv2, source, FINE)
-    filtered = _fitted(fine, [_blur(cv2, source, sigma) - coarse for sigma in BLURS], mask)
+Bands = list[Floats]
+
+
+def _laid(
+    cv2: Any,
+    query: Sequence[NDArray[np.uint8]],
+    candidate: Sequence[NDArray[np.uint8]],
+    warp: Warp,
+    inverted: bool,
+) -> tuple[Bands, Bands, NDArray[np.bool_]] | None:
+    """Both on the grid of the coarser, as sharp as they are, and pulled onto each other; None where too
+    little overlaps. Between pixels that were interpolated linearly, edges would differ by dozens of levels."""
+    height, width = query[0].shape
+    zoom = float(np.sqrt(abs(np.linalg.det(warp[:2, :2]))))
+    step = max(1.0, 1.0 / zoom)  # pixels of the query from one of the grid to the next
+    size = (max(8, round(width / step)), max(8, round(height / step)))
+    to_query = np.array([[step, 0, step / 2 - 0.5], [0, step, step / 2 - 0.5], [0, 0, 1]])
+    ours, ours_inside = _sharp(cv2, query, to_query, size, step)
+    pulled = np.eye(3)
+    for turn in range(PULLS + 1):
+        theirs, inside = _sharp(cv2, candidate, warp @ to_query @ pulled, size, zoom * step)
+        theirs = [255.0 - band for band in theirs] if inverted else theirs
+        inside &= ours_inside
+        mask = _without_rim(cv2, inside)
+        area = float(inside.sum()) * step**2
+        overlap = min(area / query[0].size, area * zoom**2 / candidate[0].size)
+        if mask.sum() < FEWEST or overlap < COVERED:
+            return None
+        pull = _pull(cv2, ours[0], theirs[0], mask) if turn < PULLS else None
+        if pull is None:
+            break
+        pulled = pulled @ pull
+    return ours, theirs, mask
+
+
+def _sharp(
+    cv2: Any,
+    bands: Sequence[NDArray[np.uint8]],
+    matrix: Warp,
+    size: tuple[int, int],
+    step: float,
+) -> tuple[Bands, NDArray[np.bool_]]:
+    sharp = []
+    for band in bands:
+        values = band.astype(np.float32)
+        if step > 1.2:  # reading every step-th pixel needs what lies between averaged first
+            values = _blur(cv2, values, 0.45 * float(np.sqrt(step**2 - 1)))
+        sharp.append(
+            cv2.warpPerspective(
+                values,
+                matrix,
+                size,
+                flags=cv2.INTER_LANCZOS4 | cv2.WARP_INVERSE_MAP,
+                borderMode=cv2.BORDER_REPLICATE,
+            )
+        )
+    inside = cv2.warpPerspective(
+        np.ones(bands[0].shape, np.uint8),
+        matrix,
+        size,
+        flags=cv2.INTER_NEAREST | cv2.WARP_INVERSE_MAP,
+    )
+    return sharp, inside > 0
+
+
+def _pull(cv2: Any, target: Floats, source: Floats, mask: NDArray[np.bool_]) -> Warp | None:
+    """How the source has to be moved on the grid to lie on the target; None where it is too far."""
+    tones = _tones(cv2, source)
+    columns = np.stack([part[mask] for part in (*tones, *_moves(source))], axis=1)
+    weights = _weights(columns.astype(np.float64), target[mask])
+    level = source[mask].astype(np.float64) - float(source[mask].mean())
+    curve = columns[:, : len(tones)] @ weights[: len(tones)]
+    gain = float(level @ curve) / max(float(level @ level), 1e-6)
+    x, x_across, x_down, y, y_across, y_down = 2.0 * weights[len(tones) :] / max(gain, 1e-3)
+    height, width = source.shape
+    across, down = 2.0 / (width - 1), 2.0 / (height - 1)
+    pull = np.array(
+        [
+            [1 + x_across * across, x_down * down, x - x_across - x_down],
+            [y_across * across, 1 + y_down * down, y - y_across - y_down],
+            [0.0, 0.0, 1.0],
+        ]
+    )
+    off = np.abs(pull - np.eye(3))
+    return None if off[:2, :2].max() > PULLED[0] or off[:2, 2].max() > PULLED[1] else pull
+
+
+def _tones(cv2: Any, source: Floats) -> Bands:
+    """One tone curve and one filter."""
+    curve = [np.full_like(source, 64.0), source * source / np.float32(128.0)]
+    curve += [np.maximum(source - np.float32(knee), 0) for knee in KNEES]
+    return curve + [_blur(cv2, source, sigma) for sigma in BLURS]
+
+
+def _moves(source: Floats) -> Bands:
+    """What a fraction of a pixel moves: six ways to move a plane."""
+    height, width = source.shape
+    y, x = np.mgrid[-1 : 1 : height * 1j, -1 : 1 : width * 1j].astype(np.float32)
+    down, across = (np.asarray(2 * slope, np.float32) for slope in np.gradient(source))
+    return [slope * place for slope in (across, down) for place in (np.ones_like(x), x, y)]
+
+
+def _explained(cv2: Any, target: Bands, source: Bands, mask: NDArray[np.bool_]) -> SmallAgreement:
+    light = target[0]
+    fine = light - _blur(cv2, light, FINE)
+    coarse = _blur(cv2, source[0], FINE)
+    filtered = _fitted(fine, [_blur(cv2, source[0], sigma) - coarse for sigma in BLURS], mask)
     power = float((fine[mask] ** 2).sum())
     left = float(((fine - filtered)[mask] ** 2).sum()) / max(power, 1e-6)
-    down, across = np.gradient(source)
-    # One tone curve, one filter, and what a fraction of a pixel moves.
-    basis: list[Floats] = [np.full_like(source, 64.0), source * source / np.float32(128.0)]
-    basis += [np.asarray(2 * slope, np.float32) for slope in (across, down)]
-    basis += [_blur(cv2, source, sigma) for sigma in BLURS]
-    apart = target - _fitted(target, basis, mask)
-    spots, usual = _spots(cv2, apart, mask)
-    return left, spots, usual, float(np.abs(apart[mask]).max())
+    fitted = _fitted(light, [*_tones(cv2, source[0]), *_moves(source[0])], mask)
+    apart = light - fitted
+    spots = mask & (_share(cv2, mask, 3) > 0.6)
+    small, large = (np.abs(_mean(cv2, apart, mask, side)) for side in (3, 5))
+    detail, pattern = (
+        np.minimum(*(_level(cv2, look(cv2, each), mask, 5) for each in (light, fitted)))
+        for look in (_detail, _pattern)
+    )
+    parts = [
+        small / LIGHT_3,
+        large / LIGHT_5,
+        _level(cv2, _pattern(cv2, apart * mask), mask, 3) / (PATTERN[0] + PATTERN[1] * pattern),
+        _level(cv2, apart, mask, 3) / (ANY[0] + ANY[1] * detail),
+    ]
+    coloured = len(target) == 3
+    colour = _colour(cv2, target, source, mask) if coloured else np.zeros_like(light)
+    together = np.sqrt(np.square(np.stack([*parts, colour])).sum(axis=0))
+    return replace(
+        NO_AGREEMENT,
+        left=left,
+        spot=float(together[spots].max(initial=0.0)),
+        colour=float(colour[spots].max(initial=0.0)),
+        patch=float(large[spots].max(initial=0.0)),
+        usual=float(np.percentile(small[spots], 70)) if spots.any() else 0.0,
+        peak=float(np.abs(apart[mask]).max()),
+    )
 
 
-def _spots(cv2: Any, apart: Floats, mask: NDArray[np.bool_]) -> tuple[tuple[float, float], float]:
-    """Of spots of 3 x 3 and 5 x 5 pixels the level of the most different, and that of most of 3 x 3."""
-    levels = []
-    for side in (3, 5):
-        size, rim = (side, side), cv2.BORDER_CONSTANT
-        share = cv2.boxFilter(mask.astype(np.float32), -1, size, borderType=rim)
-        means = cv2.boxFilter(apart * mask, -1, size, borderType=rim) / np.maximum(share, 1e-6)
-        levels.append(np.abs(means)[mask & (share > 0.6)])
-    if not all(len(values) for values in levels):
-        return (255.0, 255.0), 0.0
-    most = (float(levels[0].max()), float(levels[1].max()))
-    return most, float(np.percentile(levels[0], 70))
+def _colour(cv2: Any, target: Bands, source: Bands, mask: NDArray[np.bool_]) -> Floats:
+    """What its light and the whole picture's colours leave of a spot's colour, in shares of what it may be."""
+    ours, theirs = ([band - np.float32(128.0) for band in bands] for bands in (target, source))
+    shared = [np.full_like(theirs[0], 64.0), theirs[0], _blur(cv2, theirs[0], 1.0)]
+    apart, fitted = [], []
+    for band, other in ((1, 2), (2, 1)):
+        blurred = [_blur(cv2, theirs[band], sigma) for sigma in COLOUR_BLURS]
+        fitted.append(_fitted(ours[band], [*shared, theirs[other], *blurred], mask))
+        apart.append(_mean(cv2, ours[band] - fitted[-1], mask, 3))
+    detail = np.minimum(
+        *(
+            np.hypot(*(_level(cv2, _detail(cv2, band), mask, 5) for band in bands))
+            for bands in (ours[1:], fitted)
+        )
+    )
+    return np.asarray(np.hypot(*apart) / (COLOUR[0] + COLOUR[1] * detail), np.float32)
 
 
-def _fitted(wanted: Floats, basis: list[Floats], mask: NDArray[np.bool_]) -> Floats:
-    """Least squares, then once more without the pixels that fit worst: what was changed shapes nothing."""
+def _detail(cv2: Any, values: Floats) -> Floats:
+    return values - _blur(cv2, values, 1.0)
+
+
+def _pattern(cv2: Any, values: Floats) -> Floats:
+    """What changes from pixel to pixel both across and down, as fills of small things do."""
+    second = np.array([0.25, -0.5, 0.25], np.float32)
+    return np.asarray(cv2.sepFilter2D(values, -1, second, second))
+
+
+def _share(cv2: Any, mask: NDArray[np.bool_], side: int) -> Floats:
+    inside = mask.astype(np.float32)
+    return np.asarray(cv2.boxFilter(inside, -1, (side, side), borderType=cv2.BORDER_CONSTANT))
+
+
+def _mean(cv2: Any, values: Floats, mask: NDArray[np.bool_], side: int) -> Floats:
+    means = cv2.boxFilter(values * mask, -1, (side, side), borderType=cv2.BORDER_CONSTANT)
+    return np.asarray(means / np.maximum(_share(cv2, mask, side), 1e-6))
+
+
+def _level(cv2: Any, values: Floats, mask: NDArray[np.bool_], side: int) -> Floats:
+    return np.sqrt(np.maximum(_mean(cv2, values * values, mask, side), 0))
+
+
+def _fitted(wanted: Floats, basis: Bands, mask: NDArray[np.bool_]) -> Floats:
     columns = np.stack([part[mask] for part in basis], axis=1).astype(np.float64)
-    values = wanted[mask].astype(np.float64)
-    error = np.abs(values - columns @ _solved(columns, values))
-    kept = error <= np.partition(error, KEPT * len(error) // 100)[KEPT * len(error) // 100]
     fitted = np.zeros_like(wanted)
-    for weight, part in zip(_solved(columns[kept], values[kept]), basis, strict=True):
+    for weight, part in zip(_weights(columns, wanted[mask]), basis, strict=True):
         fitted += np.float32(weight) * part
     return fitted
+
+
+def _weights(columns: NDArray[np.float64], wanted: Floats) -> NDArray[np.float64]:
+    """Least squares, then once more without the pixels that fit worst: what was changed shapes nothing."""
+    values = wanted.astype(np.float64)
+    error = np.abs(values - columns @ _solved(columns, values))
+    kept = error <= np.partition(error, KEPT * len(error) // 100)[KEPT * len(error) // 100]
+    return _solved(columns[kept], values[kept])
 
 
 def _solved(columns: NDArray[np.float64], values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -263,47 +445,12 @@ def _blur(cv2: Any, values: Floats, sigma: float) -> Floats:
 
 
 def is_recoloured(query: Image.Image, candidate: Image.Image, registration: Registration) -> bool:
-    """Whether some spot of a small copy has other colours than its light and the whole picture say."""
+    """Whether a small picture that is a copy by its light is none by light and colour together."""
     import cv2
 
+    ours, theirs = (
+        [np.asarray(band) for band in to_rgb(picture).convert("YCbCr").split()]
+        for picture in (query, candidate)
+    )
     warp = np.array(registration.warp)
-    zoom = float(np.sqrt(abs(np.linalg.det(warp[:2, :2]))))
-    step = max(1.0, 1.0 / zoom)  # pixels of the query from one of the grid to the next
-    size = (max(8, round(query.width / step)), max(8, round(query.height / step)))
-    to_query = np.array([[step, 0, step / 2 - 0.5], [0, step, step / 2 - 0.5], [0, 0, 1]])
-    sides = []
-    inside = np.ones(size[::-1], bool)
-    for picture, matrix, reach in (
-        (query, to_query, step),
-        (candidate, warp @ to_query, zoom * step),
-    ):
-        bands = np.asarray(to_rgb(picture).convert("YCbCr"))
-        laid = [resample(cv2, bands[..., band], matrix, size, reach) for band in range(3)]
-        inside &= laid[0][1]
-        sides.append([values - np.float32(128.0) for values, _ in laid])
-    if registration.inverted:
-        sides[1] = [-values for values in sides[1]]
-    mask = _without_rim(cv2, inside)
-    if mask.sum() < FEWEST:
-        return False
-    ours, theirs = sides
-    worst = [
-        _colour_spots(cv2, target, source, mask)
-        for target, source in ((ours, theirs), (theirs, ours))
-    ]
-    spots = min(worst, key=lambda each: each[1])
-    return any(spot > bar for spot, bar in zip(spots, CHROMA_SPOTS, strict=True))
-
-
-def _colour_spots(
-    cv2: Any, target: list[Floats], source: list[Floats], mask: NDArray[np.bool_]
-) -> tuple[float, float]:
-    light = source[0]
-    shared = [np.full_like(light, 64.0), light, _blur(cv2, light, 1.0)]
-    worst = (0.0, 0.0)
-    for band, other in ((1, 2), (2, 1)):
-        blurred = [_blur(cv2, source[band], sigma) for sigma in COLOUR_BLURS]
-        fitted = _fitted(target[band], [*shared, source[other], *blurred], mask)
-        (small, large), _ = _spots(cv2, target[band] - fitted, mask)
-        worst = (max(worst[0], small), max(worst[1], large))
-    return worst
+    return not small_agreement(cv2, ours, theirs, warp, registration.inverted).is_copy
