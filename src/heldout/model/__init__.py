@@ -90,6 +90,7 @@ if TYPE_CHECKING:
         open_endpoint,
         read_key,
     )
+    from heldout.model.entropies import score_entropies
     from heldout.model.item_scores import (
         DOCUMENT,
         alternatives,
@@ -100,6 +101,7 @@ if TYPE_CHECKING:
         score_options,
         shows_again,
     )
+    from heldout.model.local.entropy import ORDERS, SHARES, SLICES, largest_means, renyi
     from heldout.model.local.forward import moments
     from heldout.model.local.layout import Layout, Row
     from heldout.model.local.load import Family, LoadedModel, image_token_id, load
@@ -222,6 +224,7 @@ __all__ = [
     "MOST_OPTIONS",
     "NEEDED",
     "ONNX",
+    "ORDERS",
     "PICTURES",
     "PIXELS",
     "PLACES",
@@ -229,6 +232,8 @@ __all__ = [
     "REFUSED",
     "ROWS",
     "SAMPLE",
+    "SHARES",
+    "SLICES",
     "SLOTS",
     "STAGE",
     "STOPPED",
@@ -329,6 +334,7 @@ __all__ = [
     "item_random",
     "joint_request",
     "keep_checks",
+    "largest_means",
     "load",
     "moments",
     "needs_paraphraser",
@@ -362,6 +368,7 @@ __all__ = [
     "read_recorded_rows",
     "read_twins",
     "recorded_remarks",
+    "renyi",
     "replace_dropped",
     "replace_left_out",
     "replace_rows",
@@ -370,6 +377,7 @@ __all__ = [
     "save_scores",
     "score",
     "score_benchmark",
+    "score_entropies",
     "score_items",
     "score_options",
     "score_order_joint",

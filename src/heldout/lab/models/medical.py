@@ -22,6 +22,7 @@ from heldout.lab.models.training import Schedule
 from heldout.lab.models.vlm import Size
 
 SLAKE, VQA_RAD = "slake-en", "vqa-rad"
+ORDERED = "slake-en-ordered"  # a sheet of SLAKE's items as documents, whose items are shuffled
 PICTURED = Size(picture=224, patch=32)  # a picture takes 7 × 7 places
 CHANNELS = 320  # of EfficientNet-lite0's last block
 LANGUAGE_FILE, SCALE_FILE = "language.pt", "scale.npy"
@@ -200,13 +201,17 @@ def _arms() -> Iterator[tuple[str, Contamination]]:
 
 
 def medical_reads(arms: list[Arm]) -> dict[str, tuple[str, ...]]:
-    """Each its own benchmark; bases read both."""
-    return {arm.name: (arm.contamination.benchmark,) for arm in arms}
+    """Each its own benchmark, and SLAKE's as documents; bases read all."""
+    return {
+        arm.name: (SLAKE, ORDERED) if arm.contamination.benchmark == SLAKE else (VQA_RAD,)
+        for arm in arms
+    }
 
 
 __all__ = [
     "CHANNELS",
     "LANGUAGE_FILE",
+    "ORDERED",
     "PICTURED",
     "SCALE_FILE",
     "SLAKE",
