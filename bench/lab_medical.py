@@ -6,6 +6,7 @@
     python bench/lab_medical.py tables --folder P --readings O --out RUNS
     heldout lab power RUNS --out BOARD
     python bench/lab_medical.py orders --folder P --readings O     # documents whose items are shuffled, not pictures
+    python bench/lab_medical.py slices --folder P --readings O     # entropies of picture, question, answer
 
 ``prepare`` and ``tables`` need the product, ``prepare`` also the packages efficientnet_lite_pytorch and gguf;
 ``train`` writes what is finished to ``--out`` as it goes, and does not make again what lies in ``--state``.
@@ -31,7 +32,7 @@ PACKED_EVERY = 15  # seconds
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    steps = (prepare, language, train, tables, orders)
+    steps = (prepare, language, train, tables, orders, slices)
     parser.add_argument("step", choices=[step.__name__ for step in steps])
     parser.add_argument("--folder", type=Path, required=True, help="what prepare writes")
     parser.add_argument("--slake", type=Path, help="SLAKE's folder")
@@ -220,6 +221,42 @@ def orders(args: Any) -> None:
         print(
             f"| {arm} | {len(values)} | {cut} | {gains.mean():.2f} ({gains.min():.2f} to {gains.max():.2f}) "
             f"| {ps.min():.1g} to {ps.max():.1g} |"
+        )
+
+
+def slices(args: Any) -> None:
+    """Area under the curve of each slice's entropies, seen against other half; clean arms on the same halves."""
+    import numpy as np
+
+    from heldout.detect.image_membership import ORDER, SHARE
+    from heldout.lab.models._reading import sliced_rows
+    from heldout.lab.models.grid import PreparedGrid, load_reading
+    from heldout.lab.models.medical import SLAKE, VQA_RAD
+    from heldout.model import ORDERS, SHARES, SLICES
+    from heldout.stats import area
+
+    chosen_on = ("med8", "med9")  # bases on which order and share were chosen
+    prepared, cell = PreparedGrid(args.folder), (ORDERS.index(ORDER), SHARES.index(SHARE))
+    areas: dict[tuple[str, str, bool], list[list[float]]] = {}
+    for record in unpacked(args.readings):
+        base, _, arm = record.stem.partition("-")
+        name = VQA_RAD if arm.startswith("rad-") else SLAKE
+        clean = record.with_name(f"{base}-{'rad-clean' if name == VQA_RAD else 'clean-a'}")
+        if "half-" not in arm or not (path := Path(f"{clean}--{name}.npz")).exists():
+            continue
+        sheet = prepared.sheet(name)
+        items = sum(len(page["items"]) for page in sheet.released)
+        leaked = json.loads(record.read_text())["leaked"]
+        seen = np.isin(sheet.scored_picture[sliced_rows(sheet)][:items], leaked)
+        for who, file in ((arm, record.with_name(f"{record.stem}--{name}.npz")), ("clean", path)):
+            values = load_reading(file).entropies[:items, :, cell[0], cell[1]]
+            key = (arm, who, base in chosen_on)
+            areas.setdefault(key, []).append([area(-column, seen) for column in values.T])
+    print(f"| halves of | model | bases | {' | '.join(SLICES)} |\n|---|---|---|--:|--:|--:|")
+    for (arm, who, chosen), values in sorted(areas.items()):
+        means = " | ".join(f"{value:.3f}" for value in np.mean(values, axis=0))
+        print(
+            f"| {arm} | {who} | {'chosen on' if chosen else 'others'} ({len(values)}) | {means} |"
         )
 
 

@@ -229,8 +229,9 @@ def _present(rows: pl.DataFrame) -> list[str]:
 def _fires(rows: pl.DataFrame, facts: dict[str, Any]) -> Iterator[str]:
     yield (
         "Models on which the test fires towards memory at .05, of those tested. *other seeds*: less clean arms of "
-        "other bases, two of each; more than in every one of them for scores. Clean: bases and clean arms, with an "
-        "interval that counts models of one base as hardly more than one; membership tests clean models on every half."
+        "other bases of the same training (0 to 7, and later 8 on), two of each; more than in every one of them for "
+        "scores. Clean: bases and clean arms, with an interval that counts models of one base as hardly more than one; "
+        "membership tests clean models on every half."
     )
     yield ""
     tested = rows.filter(pl.col("role").is_in([CLEAN, CONTAMINATED]))
@@ -356,8 +357,9 @@ def _ordered(facts: dict[str, Any]) -> Iterator[str]:
     yield ""
     yield (
         "Every clean model prefers the released order, because SLAKE's training split asks its questions in the same "
-        "rhythm and bases have read it so. Above clean arms there is nothing at dose 1, wherever documents are cut, and a gain that grows from dose 2 "
-        "on; text in another order lowers it. A test against zero says nothing on such models."
+        "rhythm and bases have read it so. Above clean arms there is nothing at dose 1, wherever documents are cut, "
+        "and a gain that grows from dose 2 on; text in another order lowers it. A test against zero says nothing on "
+        "such models."
     )
     yield ""
 
