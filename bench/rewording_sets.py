@@ -1,10 +1,14 @@
-"""Word problems and small programs in several independent phrasings, for bench/text_rewordings.py.
+"""Word problems, questions and small programs in several phrasings, for bench/text_rewordings.py.
 
 Every skeleton in rewording_sets.json has its own arithmetic and three phrasings; names, things and numbers
 are drawn. Skeletons with an even number settle, odd ones are reported, so that no sentence is in both.
 
 Programs come in two grades. *Rewritten*: another signature, other names, another docstring and other
-statements, as a model does when it is asked to rephrase a program. *In other words*: nothing is left but the task.
+statements, as a model does when it is asked to rephrase a program; some have a look-alike, which does something else
+with the same things. *In other words*: nothing is left but the task.
+
+Questions come with one in another register, and with another question from the same template: another thing, place or
+side, the opposite, a negation. Even ones settle, odd ones are reported.
 """
 
 from __future__ import annotations
@@ -51,10 +55,11 @@ def problems(parity: int, count: int, seed: int) -> list[Problem]:
 
 
 class Program(NamedTuple):
-    """One task as two functions that share neither names nor wording nor code."""
+    """One task as two functions that share neither names nor wording nor code; ``alike`` does another."""
 
     text: str
     reworded: str
+    alike: str = ""
 
 
 def programs() -> list[Program]:
@@ -74,10 +79,22 @@ def programs() -> list[Program]:
 
 def rewritten_programs(*, settles: bool) -> list[Program]:
     return [
-        Program(task["text"], task["reworded"])
+        Program(task["text"], task["reworded"], task.get("alike", ""))
         for task in DATA["rewritten"]
         if task["settles"] == settles
     ]
+
+
+class Question(NamedTuple):
+    text: str
+    answer: str
+    reworded: str
+    other: str  # from the same template
+    other_answer: str
+
+
+def questions(parity: int) -> list[Question]:
+    return [Question(**record) for record in DATA["questions"][parity::2]]
 
 
 def _function(name: str, arguments: str, sentence: str, body: str) -> str:

@@ -35,11 +35,12 @@ from heldout.benchmark import Benchmark, Example, parse_source, read_examples
 from heldout.corpus import open_corpus
 from heldout.engine import open_engine
 from heldout.overlap import TextSearch, scan, scan_texts
-from heldout.overlap.texts.encoders import open_text_encoder
+from heldout.overlap.texts.encoders import CROSS, READER, open_cross_encoder, open_text_encoder
 from heldout.overlap.texts.index import METHODS
+from heldout.overlap.texts.normalise import strict
 from heldout.stats import binomial_interval, cluster_rate_interval
 from heldout.store import Dropped, Run
-from rewording_sets import problems, programs
+from rewording_sets import problems, programs, questions, rewritten_programs
 
 ROOT = Path(__file__).resolve().parents[1]
 OUT = ROOT / "bench" / "out" / "text_precision.json"
@@ -357,6 +358,51 @@ def compare_encoders(shared: Path, names: Sequence[str]) -> dict[str, Any]:
     return found
 
 
+def compare_readers(shared: Path, names: Sequence[str]) -> dict[str, Any]:
+    """Per reader and set: is a rewording nearer to its item than the text that is easiest taken for it?
+
+    For questions that is another from the same template, for programs a look-alike, for human rephrasings what
+    `bge-small` finds nearest of the others.
+    """
+    human = rephrasings(shared)[::4]
+    ours, theirs = [b for _, b, _ in human], [a for a, _, _ in human]
+    rows = open_text_encoder(READER).embed([*ours, *theirs])
+    scores = rows[: len(ours)] @ rows[len(ours) :].T
+    np.fill_diagonal(scores, -1)
+    asked, code = questions(1), rewritten_programs(settles=False)
+    sets = {
+        "questions": [(record.text, record.reworded, record.other) for record in asked],
+        "programs": [tuple(map(strict, task)) for task in code],
+        "human rephrasings": [
+            (text, right, theirs[place])
+            for text, right, place in zip(ours, theirs, scores.argmax(axis=1), strict=True)
+        ],
+    }
+    results: dict[str, Any] = {}
+    for name in [*names, CROSS]:
+        results[name] = {}
+        for title, triples in sets.items():
+            pairs = [(a, b) for a, b, _ in triples] + [(a, c) for a, _, c in triples]
+            begun = time.process_time()
+            likeness = _likeness(name, pairs)
+            spent = time.process_time() - begun
+            right, wrong = likeness[: len(triples)], likeness[len(triples) :]
+            results[name][title] = {
+                "nearer": rate(int((right > wrong).sum()), len(triples)),
+                "area": float((right[:, None] > wrong[None]).mean()),
+                "pairs_per_second": len(pairs) / spent,
+            }
+    return results
+
+
+def _likeness(name: str, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
+    if name == CROSS:
+        return open_cross_encoder(CROSS).compare(pairs)
+    texts = list(dict.fromkeys(text for pair in pairs for text in pair))
+    row = dict(zip(texts, open_text_encoder(name).embed(texts), strict=True))
+    return np.asarray([row[a] @ row[b] for a, b in pairs], np.float32)
+
+
 def show(title: str, value: dict[str, float]) -> str:
     return f"{title} {value['value']:.3f} [{value['low']:.3f}, {value['high']:.3f}]"
 
@@ -369,12 +415,25 @@ def main() -> None:
     parser.add_argument(
         "--encoders", default="wordllama,bge-small,minilm", help="compared on rewordings"
     )
-    parser.add_argument("--only", choices=("encoders",), help="leave out the search")
+    parser.add_argument("--only", choices=("search", "encoders", "readers"))
     options = parser.parse_args()
     results: dict[str, Any] = {}
-    if options.only is None:
+    if options.only in (None, "search"):
         results |= searched(options)
-    compare(options, results)
+    if options.only in (None, "encoders"):
+        compare(options, results)
+    if options.only in (None, "readers"):
+        results["readers"] = compare_readers(options.shared, options.encoders.split(","))
+        print("| reader | set | nearer than the other | area under the curve | pairs/s |")
+        print("|---|---|---|--:|--:|")
+        for name, sets in results["readers"].items():
+            for title, found in sets.items():
+                print(
+                    f"| `{name}` | {title} | {show('', found['nearer'])} | {found['area']:.3f} | "
+                    f"{found['pairs_per_second']:,.1f} |"
+                )
+    OUT.parent.mkdir(parents=True, exist_ok=True)
+    OUT.write_text(json.dumps(results, indent=2) + "\n")
 
 
 def searched(options: argparse.Namespace) -> dict[str, Any]:
@@ -411,8 +470,6 @@ def compare(options: argparse.Namespace, results: dict[str, Any]) -> None:
                 f"| `{name}` | {title} | {show('', found['recall_at_1'])} | {show('', found['recall_at_5'])} | "
                 f"{found['mutual_right']} of {found['mutual']} | {found['texts_per_second']:,.0f} |"
             )
-    OUT.parent.mkdir(parents=True, exist_ok=True)
-    OUT.write_text(json.dumps(results, indent=2) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""Rewordings found and wrongly found: word problems, programs, and VQA-RAD's linked questions.
+"""Rewordings found and wrongly found: word problems, programs, questions, and VQA-RAD's linked ones.
 
     python bench/text_rewordings.py --shared ../shared/data [--only problems programs linked …]
 
 Runs `heldout overlap` as users do. Nothing here settled the calibration but the sets marked *settling*:
-word problems of even skeletons, and VQA-RAD's pictures of one half (by a hash of their names). Prints
+word problems of even skeletons, even questions, and VQA-RAD's pictures of one half (by a hash of their names). Prints
 Markdown tables for docs/text.md; intervals are Clopper–Pearson, by item.
 """
 
@@ -28,7 +28,7 @@ from heldout.overlap.texts.index import TextSearch, build_text_index
 from heldout.overlap.texts.questions import other_subject
 from heldout.overlap.texts.scan import scan_text_shard
 from heldout.stats import binomial_interval
-from rewording_sets import problems, programs, rewritten_programs
+from rewording_sets import Program, problems, programs, questions, rewritten_programs
 from text_precision import examples_of
 
 Row = dict[str, Any]
@@ -41,10 +41,13 @@ def main() -> None:
     parser.add_argument("--shared", type=Path, default=Path("../shared/data"))
     parser.add_argument("--items", type=int, default=200, help="word problems of a benchmark")
     parser.add_argument("--only", nargs="*", default=list(PARTS), choices=list(PARTS))
+    parser.add_argument("--rows", default="", help="only those whose name has this in it")
+    parser.add_argument("--text-fdr", type=float)
     parser.add_argument("--text-encoder")
     parser.add_argument("--text-reader")
     given = parser.parse_args()
-    chosen = {"text_encoder": given.text_encoder, "text_reader": given.text_reader}
+    names = ("text_encoder", "text_reader", "text_fdr")
+    chosen = {name: getattr(given, name) for name in names}
     settings = {name: value for name, value in chosen.items() if value is not None}
     with tempfile.TemporaryDirectory() as folder:
         for part in given.only:
@@ -55,6 +58,8 @@ def _problems(folder: Path, given: argparse.Namespace, settings: Row) -> None:
     """Half of the items are reworded in the corpus, among three times as many others of the same kind."""
     print("| word problems | reworded | found | other items that count |\n|---|--:|--:|--:|")
     for parity, name in ((0, "settling"), (1, "reported")):
+        if given.rows not in name:
+            continue
         made = problems(parity, 4 * given.items, seed=parity + 1)
         asked, others = made[: given.items], made[given.items :]
         rows = [
@@ -79,19 +84,65 @@ def _programs(folder: Path, given: argparse.Namespace, settings: Row) -> None:
     settling, reported = (rewritten_programs(settles=settles) for settles in (True, False))
     hard = programs()
     every = settling + reported
+    new = range(len(settling), len(every))
     others = [{"id": f"other|{k}", "text": task.reworded} for k, task in enumerate(hard)]
+
+    def alike(tasks: Sequence[Program]) -> list[Row]:
+        texts = [task.alike for task in tasks if task.alike]
+        return others + [{"id": f"alike|{k}", "text": text} for k, text in enumerate(texts)]
+
     for name, tasks, there, bystanders in (
         ("rewritten, settling: all", settling, range(len(settling)), others),
         ("rewritten, settling: one in four", settling, range(0, len(settling), 4), others),
-        ("rewritten, reported", every, range(len(settling), len(every)), others),
+        (
+            "rewritten, settling: and 12 look-alikes",
+            settling,
+            range(0, len(settling), 4),
+            alike(settling),
+        ),
+        ("rewritten, all", every, range(len(every)), others),
+        ("rewritten, reported", every, new, others),
+        ("rewritten, reported, and 24 look-alikes", every, new, alike(reported)),
+        ("look-alikes alone", every, range(0), alike(reported)),
         ("rewritten, none there", every, range(0), others),
         ("in other words: all", hard, range(len(hard)), []),
         ("in other words: none there", hard[::2], range(0), others[1::2]),
     ):
+        if given.rows not in name:
+            continue
         rows = [{"id": f"same|{k}", "text": tasks[k].reworded} for k in there]
         rows += bystanders
         items = [{"id": str(k), "question": task.text} for k, task in enumerate(tasks)]
         _report(name, folder / f"programs-{name.replace(' ', '-')}", items, rows, settings)
+
+
+def _questions(folder: Path, given: argparse.Namespace, settings: Row) -> None:
+    """Questions in another register, and others from the same templates, with their answers and without."""
+    print("\n| questions | reworded | found | other items that count |\n|---|--:|--:|--:|")
+    for parity, name in ((0, "settling"), (1, "reported")):
+        asked, beside = questions(parity), questions(1 - parity)
+        items = [{"question": record.text, "answer": record.answer} for record in asked]
+        items += [{"question": r.other, "answer": r.other_answer} for r in beside]
+        items = [{"id": str(k), **item} for k, item in enumerate(items)]
+        reworded = [
+            {"id": f"same|{k}", "question": record.reworded, "answer": record.answer}
+            for k, record in enumerate(asked)
+        ]
+        other = [
+            {"id": f"other|{k}", "question": record.other, "answer": record.other_answer}
+            for k, record in enumerate(asked)
+        ]
+        for title, rows in (
+            ("all", reworded + other),
+            ("one in three", reworded[::3] + other),
+            ("none", other),
+        ):
+            bare = [{"id": row["id"], "text": row["question"]} for row in rows]
+            for how, there in (("with answers", rows), ("without", bare)):
+                row = f"{name}: {title}, {how}"
+                if given.rows in row:
+                    place = folder / f"questions-{row}".replace(" ", "-")
+                    _report(row, place, items, there, settings)
 
 
 def _negatives(folder: Path, given: argparse.Namespace, settings: Row) -> None:
@@ -268,6 +319,7 @@ def _share(hits: int, of: int) -> str:
 PARTS: dict[str, Callable[[Path, argparse.Namespace, Row], None]] = {
     "problems": _problems,
     "programs": _programs,
+    "questions": _questions,
     "linked": _linked,
     "negatives": _negatives,
     "refused": _refused,

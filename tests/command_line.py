@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import multiprocessing
 import os
+import shlex
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from unittest import mock
 
@@ -93,3 +97,81 @@ def _run(words: list[str], printed: str, environment: dict[str, str], folder: st
     os.chdir(folder)
     sys.argv = words
     main()
+
+
+# What the command on the path does: hand its words, files, folder and environment to a process that has
+# imported everything, and end with the code that this one sends back.
+_CLIENT = """
+import json, os, socket, sys
+server = socket.socket(socket.AF_UNIX)
+server.connect(sys.argv[1])
+body = json.dumps([["heldout", *sys.argv[2:]], os.getcwd(), dict(os.environ)]).encode()
+socket.send_fds(server, [len(body).to_bytes(8, "big")], [0, 1, 2])
+server.sendall(body)
+answer = server.recv(1)
+sys.exit(answer[0] if answer else 70)
+"""
+
+
+@contextlib.contextmanager
+def command_on_path(folder: Path) -> Iterator[Path]:
+    """A folder with a command called heldout, as an installer makes it, but without its start-up.
+
+    Scripts that are run many times call it by name; every call is a process of its own.
+    """
+    (folder / "client.py").write_text(_CLIENT)
+    # Paths of sockets are short: a folder of pytest's own would be too long.
+    with tempfile.TemporaryDirectory(prefix="heldout-") as short:
+        address = str(Path(short) / "s")
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(address)
+        listener.listen()
+        server = FORKS.Process(target=_answer_calls, args=(listener,), daemon=True)
+        server.start()
+        listener.close()
+        words = [sys.executable, "-SEs", str(folder / "client.py"), address]
+        command = folder / "bin" / "heldout"
+        command.parent.mkdir()
+        command.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
+        command.chmod(0o755)
+        try:
+            yield command.parent
+        finally:
+            server.terminate()
+            server.join()
+
+
+def _answer_calls(listener: socket.socket) -> None:
+    while True:
+        call, _ = listener.accept()
+        if os.fork() == 0:
+            listener.close()
+            _answer(call)
+        call.close()
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+
+
+def _answer(call: socket.socket) -> None:
+    code = 70
+    try:
+        head, files, _, _ = socket.recv_fds(call, 8, 3)
+        body = call.makefile("rb").read(int.from_bytes(head, "big"))
+        sys.argv, folder, environment = json.loads(body)
+        for file, number in zip(files, (0, 1, 2), strict=True):
+            os.dup2(file, number)
+            os.close(file)
+        os.environ.clear()
+        os.environ.update(environment)
+        os.chdir(folder)
+        try:
+            main()
+            code = 0
+        except SystemExit as ended:
+            code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+        sys.stdout.flush()
+        sys.stderr.flush()
+    finally:
+        call.sendall(bytes([code]))
+        os._exit(code)

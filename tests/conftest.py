@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import json
 import os
@@ -32,8 +33,21 @@ def pytest_configure(config: pytest.Config) -> None:
     sys.dont_write_bytecode = False
     # Work runs in the process that asks for it; tests that are about worker processes say how many.
     os.environ.setdefault("HELDOUT_CORES", "1")
+    # No test cuts the power: what is written need not wait for the disk, and thousands of small files do.
+    os.fsync = _no_wait
     if not hasattr(config, "workerinput"):  # with xdist, the controller alone sees every report
         config.pluginmanager.register(SkipSummary())
+
+
+def _no_wait(file: int) -> None:
+    """In place of os.fsync."""
+
+
+def pytest_collection_finish() -> None:
+    """Modules live as long as the process: collecting garbage need not look through them each time."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(100_000, 20, 50)
 
 
 @pytest.hookimpl(trylast=True)
@@ -82,6 +96,40 @@ def shared_data() -> Path:
     if not data.is_dir():
         pytest.skip(f"real data is not at {data} (set HELDOUT_SHARED)")
     return data
+
+
+@pytest.fixture
+def wording(request: pytest.FixtureRequest) -> Callable[..., None]:
+    """wording(…): texts and claims of a test are those that tests/wording/ has for it, one page per test file.
+
+    Other tests assert on fields, codes and numbers. HELDOUT_WORDING=write writes the pages anew: read the
+    difference before you commit it.
+    """
+    page = ROOT / "tests/wording" / f"{request.path.stem.removeprefix('test_')}.md"
+    name = request.node.name
+
+    def compare(*texts: object) -> None:
+        shown = "\n\n".join(_in_words(text) for text in texts)
+        parts = page.read_text(encoding="utf-8").split("\n## ")[1:] if page.exists() else []
+        sections = dict(part.rstrip().split("\n\n", 1) for part in parts)
+        if os.environ.get("HELDOUT_WORDING") == "write":
+            sections[name] = shown
+            written = "".join(f"\n## {key}\n\n{sections[key]}\n" for key in sorted(sections))
+            page.write_text(f"# Wording in {request.path.name}\n{written}", encoding="utf-8")
+        assert shown == sections.get(name), f"{page.name}: {name}"
+
+    return compare
+
+
+def _in_words(text: object) -> str:
+    """A claim with all its sentences, one per line; any other text as it is."""
+    from heldout.verdict import Claim
+
+    if not isinstance(text, Claim):
+        return str(text)
+    controls = [f"- {one.name}: {one.outcome}: {one.reason}" for one in text.controls]
+    lines = [f"{text.status} ({text.rule}): {text.sentence}", f"why: {text.why}", *controls]
+    return "\n".join([*lines, f"next: {text.next_step}"])
 
 
 @pytest.fixture

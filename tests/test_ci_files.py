@@ -6,19 +6,18 @@ import importlib.util
 import json
 import os
 import re
-import shlex
 import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 import yaml
 
-from command_line import run_inside
+from command_line import command_on_path, run_inside
 
 ROOT = Path(__file__).parents[1]
 ACTION = yaml.safe_load((ROOT / "action.yml").read_text())
@@ -42,17 +41,16 @@ def dataset(tmp_path: Path, picture: Callable[..., bytes]) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module")
+def command(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    with command_on_path(tmp_path_factory.mktemp("command")) as folder:
+        yield folder
+
+
 @pytest.fixture
-def on_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def on_path(command: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A command called heldout, as an installer makes it."""
-    (tmp_path / "bin").mkdir()
-    file = tmp_path / "bin" / "heldout"
-    file.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m heldout "$@"\n')
-    file.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
-    monkeypatch.setenv(
-        "PYTHONPATH", f"{ROOT / 'src'}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
-    )
+    monkeypatch.setenv("PATH", f"{command}{os.pathsep}{os.environ['PATH']}")
 
 
 class Runner:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import gc
 import re
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -40,6 +42,14 @@ ROOMS = [
     "stats",
 ]
 LEAVES = {"errors", "lazy", "settings"}  # importable from everywhere
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _without_collection() -> Iterator[None]:
+    """Syntax trees hold no cycles, and collecting garbage among millions of nodes takes most of the time."""
+    gc.disable()
+    yield
+    gc.enable()
 
 
 def _imports(path: Path) -> set[str]:
@@ -85,6 +95,14 @@ def test_a_room_is_entered_through_its_door() -> None:
                 pytest.fail(f"{place} imports {node.module}: use heldout.{parts[1]}")
 
 
+def test_every_import_names_something_that_is_there() -> None:
+    assert not list(house.broken_imports(ROOT))
+
+
+def test_every_name_of_a_door_is_needed_outside_of_its_room() -> None:
+    assert not list(house.unused_exports(ROOT))
+
+
 # Folders of modules of one kind that a registry of their room lists.
 FAMILIES = {
     "benchmark": {"check", "readers", "writers"},
@@ -111,6 +129,15 @@ def test_a_module_that_only_its_room_uses_starts_with_an_underscore(room: str) -
 def test_every_room_is_in_the_list() -> None:
     rooms = {path.parent.name for path in SOURCE.glob("*/__init__.py")}
     assert rooms == set(ROOMS)
+
+
+def test_the_walks_name_functions_that_are_there() -> None:
+    page = (ROOT / "docs/architecture.md").read_text()
+    walks = page.partition("## Three walks")[2].partition("\n## ")[0]
+    named = set(re.findall(r"`(?:[A-Z]\w+\.)?([a-z]\w+)`", walks)) - {"alpha", "heldout"}
+    code = "\n".join(path.read_text() for path in SOURCE.rglob("*.py"))
+    for name in named:
+        assert re.search(rf"^ *def {name}\(", code, re.M), name
 
 
 def test_the_formats_page_lists_every_reader_in_its_order() -> None:
@@ -172,6 +199,34 @@ def test_an_option_counts_where_no_command_stands_before_it() -> None:
     flags = [[flag for _, flag in house.option_texts(ast.parse(repr(text)))] for text in texts]
     assert flags == [["--alpha"], [], []]
     assert not list(house.option_texts(ast.parse("f'heldout gate {run} --out {folder}'")))
+
+
+#: assertions that pin four words or more; fewer is better, and wording has its pages in tests/wording
+PINNED = 150
+
+
+def test_assertions_are_on_fields_codes_and_numbers() -> None:
+    pins = house.prose_in_tests(ROOT)
+    listed = [f"{name}:{line}: {text!r}" for name, rows in pins.items() for line, text in rows]
+    assert len(listed) <= PINNED, "\n".join(listed)
+
+
+def test_what_counts_as_pinned_prose() -> None:
+    def pinned(source: str, code: str = "") -> list[int]:
+        return [line for line, _ in house.pinned_prose(ast.parse(source), code)]
+
+    sentence = "no corpus was searched here"
+    assert pinned(f"assert {sentence!r} in page") == [1]
+    assert pinned(f"with raises(E, match={sentence!r}):\n    f()") == [1]
+    assert pinned(f"def test():\n    told = {sentence!r}\n    assert told in page") == [3]
+    assert pinned(f"@mark.parametrize('a', [{sentence!r}])\ndef test(a):\n    assert a in b") == [3]
+    assert pinned("assert '12 of 40 items, b.jsonl row 3' in page") == []  # numbers and names
+    assert pinned("with raises(E, match='no encoder .*pixels, dino'):\n    f()") == []
+    assert pinned("assert f('a cat and a dog') == 2") == []  # what the code is called with
+    assert pinned(f"data = {sentence!r}\nread(data)\nassert page == {sentence!r}") == []
+    assert pinned(f"assert row.reason == {sentence!r}", f'"{sentence}"') == []  # a code, as a whole
+    assert pinned(f"assert {sentence!r} in page", f'"{sentence}"') == [1]
+    assert pinned("assert 'heldout gate train.jsonl and nothing else' in page") == []
 
 
 def test_files_are_finished_in_one_sitting() -> None:

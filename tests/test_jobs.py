@@ -6,13 +6,14 @@ import os
 import re
 import shlex
 import subprocess
-import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from command_line import command_on_path
 from heldout.audit import read_machines
 from heldout.store import Run
 
@@ -22,14 +23,10 @@ TABLES = ("items", "matches", "dropped", "thumbnails")
 
 
 @pytest.fixture(scope="module")
-def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     """One in which ``heldout`` is a command of this source tree."""
-    folder = tmp_path_factory.mktemp("bin")
-    command = folder / "heldout"
-    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m heldout "$@"\n')
-    command.chmod(0o755)
-    path = f"{folder}{os.pathsep}{os.environ['PATH']}"
-    return os.environ | {"PATH": path, "PYTHONPATH": str(ROOT / "src")}
+    with command_on_path(tmp_path_factory.mktemp("jobs")) as folder:
+        yield os.environ | {"PATH": f"{folder}{os.pathsep}{os.environ['PATH']}"}
 
 
 def run(script: Path | str, environment: dict[str, str], **more: object) -> None:

@@ -1,4 +1,4 @@
-"""Errors a user can act on. Every message says what was expected and what to do."""
+"""Errors a user can act on. Every message states what was expected and what to do."""
 
 from __future__ import annotations
 

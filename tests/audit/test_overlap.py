@@ -101,7 +101,7 @@ def test_one_run_folder_holds_one_benchmark(bench: Path, tmp_path: Path, picture
     write_tar(tmp_path / "c/0.tar", [picture(1)])
     audit(bench, tmp_path / "run", f"c={tmp_path}/c")
     bench.rename(tmp_path / "renamed")
-    with pytest.raises(InputError, match="is about the benchmark 'bench', not 'renamed'"):
+    with pytest.raises(InputError, match="'bench'.*'renamed'"):
         audit(tmp_path / "renamed", tmp_path / "run", f"c={tmp_path}/c")
 
 
@@ -303,7 +303,7 @@ def test_a_verb_without_a_folder_makes_one_once_its_settings_are_right(
         "synth": {"source": "nothing", "stages": ["ingest"]},
     }
     needed["train"] = {"data": "nothing.jsonl", "model": "nothing", "against": ["nothing.json"]}
-    with pytest.raises(InputError, match="this setting is needed"):
+    with pytest.raises(InputError, match=r"^\w+: .*setting is needed"):
         getattr(heldout, verb)()
     with pytest.raises(InputError, match="nothing"):
         getattr(heldout, verb)(**needed[verb])
@@ -337,10 +337,10 @@ def test_answers_that_nobody_compared_are_not_called_absent(
         if claim.id.startswith("overlap/")
     }
     assert "no answer fields" in sentences["c"] and "another script" in sentences["other"]
-    assert "0 of these questions leaked together" in sentences["same"]
+    assert "0 of these questions" in sentences["same"]
     assert "not compared" in rung_words("same image", answers_compared=False)
     advice = [entry["sentence"] for entry in recommend([verdict]) if entry["kind"] == "items"]
-    assert "without the answer, or with one that was not compared" in advice[0]
+    assert "not compared" in advice[0]
     alone = heldout.overlap(bench, against[0], tmp_path / "2", workers=1, exact=True, quiet=True)
     advice = [
         entry["sentence"]

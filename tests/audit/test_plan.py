@@ -85,7 +85,7 @@ def test_a_baseline_that_is_the_reference_of_ratios_is_warned_about(audit_folder
 def test_an_audit_in_which_nothing_can_be_confirmed_is_warned_about(audit_folder: Path) -> None:
     path = _edit(audit_folder, baselines=[])
     (warning,) = _plan(path).warnings
-    assert warning.startswith("no baselines are named: ")
+    assert warning.startswith("no baselines ")
     shown = CliRunner().invoke(app, ["audit", str(path), "--plan"]).stdout
     assert "possible, not confirmed" in " ".join(shown.split())
 
@@ -113,7 +113,7 @@ def test_a_plan_has_time_and_price_of_endpoints(audit_folder: Path) -> None:
     expected = ((step.forward_tokens - written) * 2.0 + written * 10.0) / 1e6
     assert step.price == pytest.approx(expected) and expected > 0
     shown = " ".join(CliRunner().invoke(app, ["audit", str(path), "--plan"]).stdout.split())
-    assert "at the prices of the audit file" in shown and "time: " in shown
+    assert "the prices of" in shown and "time: " in shown
 
 
 def test_what_is_planned_is_what_is_tested(finished: Path) -> None:
@@ -139,7 +139,8 @@ def test_a_live_model_costs_requests_and_tokens(audit_folder: Path) -> None:
 def test_over_budget_nothing_is_run(audit_folder: Path) -> None:
     path = _edit(audit_folder, budget={"pictures": 50})
     plan = _plan(path)
-    assert plan.over == ["120 pictures are planned, and the budget allows 50"]
+    (over,) = plan.over
+    assert over.startswith("120 pictures ") and over.endswith(" 50")
     with pytest.raises(InputError, match="nothing was run"):
         run_audit(read_audit(path), quiet=True)
     assert not (audit_folder / "out").exists()
@@ -149,9 +150,7 @@ def test_a_file_that_names_another_model_is_refused_before_the_run(audit_folder:
     path = audit_folder / "target-fresh.jsonl"
     rows = [json.loads(line) for line in path.read_text().splitlines()]
     path.write_text("".join(json.dumps({**row, "model": "someone"}) + "\n" for row in rows))
-    with pytest.raises(
-        InputError, match="holds someone, and the audit file calls this model 'target'"
-    ):
+    with pytest.raises(InputError, match=r"\bsomeone\b.*'target'"):
         _plan(audit_folder / "audit.yaml")
 
 

@@ -78,5 +78,5 @@ def test_a_split_without_a_clean_item_has_no_corrected_score(audited: AuditResul
     assert [line["items"] for line in corrected["models"][0]["lines"]] == [ITEMS, 0, ITEMS, ITEMS]
     assert corrected["rankings"][0]["tau_b"] is None
     told = [advice["sentence"] for advice in audited.overall.recommendations]
-    assert any(one.startswith("No item of rad is clean") for one in told)
+    assert any(one.startswith("No item of") for one in told)
     assert {cell.on: cell.status for cell in audited.overall.cells}["often"] == "not testable"

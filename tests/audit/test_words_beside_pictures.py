@@ -60,9 +60,7 @@ def test_equal_words_beside_pictures_nobody_compared_are_not_counted(
     assert (cell["status"], cell["leak_rate"]["leaked"]) == ("qualified", 0)
     assert cell["evidence"] == {"question and answer, pictures that could not be compared": 4}
     (words,) = [claim for claim in cell["claims"] if claim["id"] == "text/c"]
-    assert (
-        "beside pictures that could not be compared; that alone is not counted" in words["sentence"]
-    )
+    assert "not counted" in words["sentence"] and words["status"] == "qualified"
     assert "another picture" not in words["sentence"]
     rows = [json.loads(row) for row in (tmp_path / "out/b/actions.jsonl").read_text().splitlines()]
     assert {row["action"] for row in rows} == {"make its pictures readable, and compare them"}
@@ -75,7 +73,7 @@ def test_equal_words_beside_another_picture_are_told_and_not_counted(
     assert (cell["status"], cell["leak_rate"]["leaked"]) == ("qualified", 0)
     assert cell["evidence"] == {"question and answer beside another picture": 4}
     (words,) = [claim for claim in cell["claims"] if claim["id"] == "text/c"]
-    assert "there beside another picture; that alone is not counted" in words["sentence"]
+    assert "not counted" in words["sentence"] and words["status"] == "qualified"
 
 
 @pytest.mark.parametrize(("ours", "theirs"), [("missing", "none"), ("none", "missing")])

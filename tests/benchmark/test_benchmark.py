@@ -106,9 +106,9 @@ def test_a_selection_chooses_rows_and_refuses_what_nobody_has(
 ) -> None:
     path = write(tmp_path / "b", ROWS, picture)
     assert [e.id for e in read_benchmark(f"{path}#kind=2")] == ["b"]
-    with pytest.raises(InputError, match=r"no column 'colour'.*id, image, question"):
+    with pytest.raises(InputError, match=r"'colour'.*\bid, image, question"):
         read_benchmark(f"{path}#colour=red")
-    with pytest.raises(InputError, match=r"no row has kind = 9.*1 \(1\)"):
+    with pytest.raises(InputError, match=r"\bkind = 9\b.*1 \(1\)"):
         read_benchmark(f"{path}#kind=9")
 
 
@@ -175,7 +175,7 @@ def test_a_json_array_cut_in_the_middle_keeps_its_whole_rows(tmp_path: Path) -> 
 @pytest.mark.parametrize("content", ["", "[]", "not json at all", "[1, 2"])
 def test_a_file_without_items_is_an_error_in_a_sentence(tmp_path: Path, content: str) -> None:
     (tmp_path / "test.json").write_text(content)
-    with pytest.raises(InputError, match=r"no readable item|no reader recognises|is empty"):
+    with pytest.raises(InputError, match=r"readable item|no reader|is empty"):
         read_benchmark(tmp_path / "test.json")
     with pytest.raises(InputError, match="does not exist"):
         read_benchmark(tmp_path / "nowhere.json")

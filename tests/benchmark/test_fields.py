@@ -127,7 +127,7 @@ def test_split_column_and_split_by_name(tmp_path: Path) -> None:
     assert [e.question for e in read_benchmark(f"{tmp_path}/all.jsonl#split=test")] == ["TEST"]
     assert [e.question for e in read_benchmark(f"{tmp_path}/all.jsonl#split=val")] == ["validation"]
     (tmp_path / "x_train.jsonl").write_text('{"question": "a"}\n')
-    with pytest.raises(InputError, match="is the split 'train' by its name, not 'test'"):
+    with pytest.raises(InputError, match="split 'train'.*'test'"):
         read_benchmark(f"{tmp_path}/x_train.jsonl#split=test")
 
 

@@ -56,7 +56,7 @@ def test_a_deep_row_inside_an_object(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", [nested(100_000), '{"rows": ' + nested(100_000) + "}"])
 def test_a_file_that_is_nothing_but_deep_gets_a_sentence(tmp_path: Path, text: str) -> None:
     (tmp_path / "t.json").write_text(text)
-    with pytest.raises(InputError, match="more than 100 levels|nested too deeply"):
+    with pytest.raises(InputError, match="100 levels|nested too"):
         read_benchmark(tmp_path / "t.json")
 
 

@@ -125,7 +125,7 @@ def test_hostile_metadata_and_text(tmp_path: Path) -> None:
 def test_unreadable_parquet_is_one_sentence(tmp_path: Path) -> None:
     path = tmp_path / "t.parquet"
     path.write_bytes(b"PAR1" + b"x" * 100)
-    with pytest.raises(InputError, match=r"not a readable Parquet file.*download it again"):
+    with pytest.raises(InputError, match=r"\.parquet.*readable Parquet"):
         read_benchmark(path)
     path.write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n")
     with pytest.raises(InputError, match="git lfs pull"):
@@ -152,7 +152,7 @@ def test_a_damaged_row_group_is_dropped_and_the_next_is_read(tmp_path: Path) -> 
 
 def test_map_to_a_missing_column_says_what_there_is(tmp_path: Path) -> None:
     pq.write_table(pa.table({"question": ["q"], "answr": ["a"]}), tmp_path / "t.parquet")
-    with pytest.raises(InputError, match=r"no column 'answer'; did you mean 'answr'"):
+    with pytest.raises(InputError, match=r"'answer'.*'answr'"):
         read_benchmark(tmp_path / "t.parquet", mapping={"answer": "answer"})
 
 
@@ -195,7 +195,7 @@ def test_dataset_dict_is_chosen_by_split(tmp_path: Path) -> None:
         save_arrow(tmp_path / split, [pa.table({"question": [question]})])
     (tmp_path / "dataset_dict.json").write_text('{"splits": ["train", "validation", "../x"]}')
     assert read_benchmark(f"{tmp_path}#split=val").examples[0].question == "held out"
-    with pytest.raises(InputError, match=r"several splits: train, validation"):
+    with pytest.raises(InputError, match="splits: train, validation"):
         read_benchmark(tmp_path)
     with pytest.raises(InputError, match="no split 'test'"):
         read_benchmark(f"{tmp_path}#split=test")
@@ -219,7 +219,7 @@ def test_real_save_to_disk_with_several_images(
 def test_state_that_names_a_file_elsewhere_is_refused(tmp_path: Path) -> None:
     save_arrow(tmp_path / "saved", [pa.table({"question": ["q"]})])
     (tmp_path / "saved" / "state.json").write_text('{"_data_files": [{"filename": "../x.arrow"}]}')
-    with pytest.raises(InputError, match="not the name of a file beside it"):
+    with pytest.raises(InputError, match=r"state\.json: "):
         read_benchmark(tmp_path / "saved")
 
 
@@ -228,7 +228,7 @@ def test_single_arrow_file_and_a_broken_one(tmp_path: Path) -> None:
     part = next((tmp_path / "saved").glob("*.arrow"))
     assert read_benchmark(part).examples[0].question == "q"
     (tmp_path / "broken.arrow").write_bytes(b"ARROW1\0\0" + b"x" * 64)
-    with pytest.raises(InputError, match="not a readable Arrow file"):
+    with pytest.raises(InputError, match="readable Arrow file"):
         read_benchmark(tmp_path / "broken.arrow")
 
 

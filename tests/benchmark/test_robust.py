@@ -46,7 +46,7 @@ def test_an_empty_path_is_not_this_folder(source: str) -> None:
 @pytest.mark.parametrize("reader", [None, "json", "image-folder"])
 def test_a_pipe_is_not_waited_for(tmp_path: Path, reader: str | None) -> None:
     os.mkfifo(tmp_path / "test.json")
-    with pytest.raises(InputError, match=r"test\.json is a pipe; expected a file or a folder"):
+    with pytest.raises(InputError, match=r"test\.json .*\bpipe\b"):
         read_benchmark(tmp_path / "test.json", reader=reader)
 
 
@@ -54,7 +54,7 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path, reader: str | None) -> None:
 def test_devices_and_the_kernels_files_are_refused(path: str) -> None:
     if not Path(path).exists():
         pytest.skip(f"this system has no {path}")
-    with pytest.raises(InputError, match="expected a file or a folder"):
+    with pytest.raises(InputError, match=r"\b(socket|device|pipe|kernel)\b"):
         read_benchmark(path)
 
 
@@ -67,17 +67,17 @@ def test_a_folder_that_may_not_be_entered(tmp_path: Path, monkeypatch: pytest.Mo
     (tmp_path / "closed").mkdir(mode=0o000)
     tmp_path.chmod(0o755)
     monkeypatch.chdir(tmp_path)
-    denied = pytest.raises(InputError, match=r"^closed: cannot be read: Permission denied")
+    denied = pytest.raises(InputError, match=r"^closed: .*Permission denied")
     with denied, as_somebody_else():
         read_benchmark("closed")
 
 
 def test_a_reader_of_folders_on_a_file_and_of_files_on_a_folder(tmp_path: Path) -> None:
     path = rows(tmp_path / "test.jsonl", {"question": "q", "answer": "a"})
-    with pytest.raises(InputError, match="the reader 'image-folder' reads folders"):
+    with pytest.raises(InputError, match="'image-folder'.*folders"):
         read_benchmark(path, reader="image-folder")
     assert len(read_benchmark(tmp_path, reader="jsonl")) == 1
-    with pytest.raises(InputError, match=r"'parquet' finds no file of its own"):
+    with pytest.raises(InputError, match="'parquet' finds no file"):
         read_benchmark(tmp_path, reader="parquet")
 
 
@@ -93,14 +93,14 @@ def test_an_endless_number_costs_its_own_row(tmp_path: Path) -> None:
         assert [e.question for e in benchmark] == ["a", "b"]
         assert [d.reason for d in benchmark.dropped] == ["number too long"]
     (tmp_path / "object.json").write_text(f'{{"data": [{first}, {long}]}}')
-    with pytest.raises(InputError, match="cannot be read|not JSON that can be read"):
+    with pytest.raises(InputError, match="can(not)? be read"):
         read_benchmark(tmp_path / "object.json")
 
 
 def test_a_mistyped_key_on_several_tables(tmp_path: Path) -> None:
     for split in ("train", "test"):
         rows(tmp_path / f"{split}.jsonl", {"question": split})
-    with pytest.raises(InputError, match=r"'splt' chooses no table; did you mean 'split'\?"):
+    with pytest.raises(InputError, match=r"'splt'.*'split'\?"):
         read_benchmark(f"{tmp_path}#splt=test")
     assert read_benchmark(f"{tmp_path}#split=test").examples[0].question == "test"
 
@@ -170,7 +170,7 @@ def test_a_preset_refuses_what_is_clearly_something_else(
     tmp_path: Path, preset: str, row: dict[str, object], expected: str
 ) -> None:
     path = rows(tmp_path / "test.jsonl", row)
-    with pytest.raises(InputError, match=f"does not look like {preset} .*{expected}"):
+    with pytest.raises(InputError, match=f"{preset} .*{expected}"):
         read_benchmark(path, preset=preset)
     assert len(read_benchmark(path)) == 1
 

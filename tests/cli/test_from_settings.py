@@ -139,16 +139,16 @@ def test_bounds_defaults_and_help_come_from_the_model() -> None:
     app = typer.Typer()
     app.command()(recipe_command)
     shown = " ".join(CliRunner().invoke(app, ["--help"], env={"COLUMNS": "200"}).output.split())
-    assert "Level of the test (default: 0.05)" in shown
+    assert "(default: 0.05)" in shown
     assert "x>=1" in shown and "1<=x<=9" in shown
     assert "Search" in shown and "Judge" in shown
     assert CliRunner().invoke(app, ["here", "--limit", "0"]).exit_code == 2
 
 
 def test_python_and_the_audit_file_hear_the_same_sentences() -> None:
-    with pytest.raises(InputError, match="^alpha: expected a number less than 0.5; got 0.7$"):
+    with pytest.raises(InputError, match=r"^alpha: .*\b0\.5\b.*\b0\.7$"):
         Recipe.read({"source": "x", "alpha": 0.7})
-    with pytest.raises(InputError, match="^alfa: .* did you mean alpha"):
+    with pytest.raises(InputError, match=r"^alfa: .*\balpha\b"):
         Recipe.read({"source": "x", "alfa": 0.7})
     with pytest.raises(InputError) as error:
         Recipe.read({"source": "x", "judge": {"url": "u", "api_key": ["sk-secret"]}})

@@ -41,5 +41,5 @@ def test_only_commands_that_resume_are_said_to_go_on(
         command_line.main()
     assert ended.value.code == 4
     told = " ".join(capsys.readouterr().err.split())
-    assert ("give the same command again" in told) is resumes
+    assert ("same command again" in told) is resumes
     assert "bug" not in told

@@ -79,7 +79,7 @@ def test_what_nobody_reads_is_refused_with_the_choices(tmp_path):
         open_corpus(tmp_path / "nothing")
     with pytest.raises(InputError, match="there are: .*parquet"):
         open_corpus(tmp_path, reader="paquet")
-    with pytest.raises(InputError, match="no columns to select by"):
+    with pytest.raises(InputError, match="after '#'"):
         open_corpus(f"{tmp_path}#lang=en", reader="folder")
 
 

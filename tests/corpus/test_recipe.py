@@ -11,7 +11,7 @@ import yaml
 
 import heldout
 from command_line import run_inside
-from heldout.audit import audit_overlap
+from heldout.audit import audit_overlap, run_audit
 from heldout.corpus import CorpusItem, open_recipe
 from heldout.errors import InputError
 from heldout.store import Dropped
@@ -78,7 +78,7 @@ def test_a_recipe_is_as_many_corpora_as_it_has_sources(mixture: Path) -> None:
 
 def test_a_search_reports_by_source_with_weights(mixture: Path, tmp_path: Path) -> None:
     result = audit_overlap(
-        tmp_path / "bench", mixture, tmp_path / "run", exact=True, text=False, quiet=True
+        tmp_path / "bench", mixture, tmp_path / "run", exact=True, text=False, workers=1, quiet=True
     )
     sources = {row["name"]: row for row in result.sources.to_dicts()}
     assert list(sources) == list(TEN)
@@ -90,6 +90,57 @@ def test_a_search_reports_by_source_with_weights(mixture: Path, tmp_path: Path) 
     assert sources["coco"]["exposures"] == 4
     assert sources["vg"]["share"] == pytest.approx(15 / (8 * 5 + 15 + 0.5))
     assert set(result.leaks["corpus"]) == {"coco", "vg"}
+
+
+def test_rows_and_items_are_those_of_the_verdict(mixture: Path, tmp_path: Path) -> None:
+    """Two items on one picture make one row; a question without its answer is no leak."""
+    bench = tmp_path / "bench" / "test.json"
+    rows = json.loads(bench.read_text())
+    rows.append({"id": "b6", "image": "0.png", "question": "And what else?", "answer": "b"})
+    rows[5]["question"] = "Which organ is seen on the left side of this picture?"
+    bench.write_text(json.dumps(rows))
+    words = rows[5]["question"]
+    (tmp_path / "mix" / "chat.jsonl").write_text(json.dumps({"text": words}) + "\n")
+    result = audit_overlap(
+        tmp_path / "bench", mixture, tmp_path / "run", exact=True, workers=1, quiet=True
+    )
+    sources = {row["name"]: row for row in result.sources.to_dicts()}
+    assert (sources["coco"]["leaked_items"], sources["coco"]["leaked_rows"]) == (5, 4)
+    assert "sharegpt" in set(result.leaks["corpus"])
+    assert sources["sharegpt"]["leaked_items"] == 0
+    gate = heldout.gate(result.run, out=tmp_path / "gate", clean=True)
+    assert gate.rows == sum(row["leaked_rows"] for row in sources.values())
+    (cleaned,) = gate.cleaned  # coco and vg are rows of one file, which is written once
+    assert (cleaned.removed, cleaned.kept) == (5, 40)
+    ids = {row["id"] for row in json.loads(cleaned.path.read_text())}
+    assert not {"coco0", "vg0"} & ids
+
+
+def test_an_audit_takes_a_mixture_for_its_sources(mixture: Path, tmp_path: Path) -> None:
+    audit = {
+        "benchmarks": [{"name": "bench", "source": "bench/test.json"}],
+        "corpora": [{"name": "mix", "source": "corpora.yaml"}],
+        "search": {"exact": True, "text": False, "workers": 1},
+    }
+    path = tmp_path / "audit.yaml"
+    path.write_text(yaml.safe_dump(audit))
+    done = run_audit(path, quiet=True)
+    cells = {cell.cell.corpus: cell.status for cell in done.overall.cells}
+    assert list(cells) == [f"mix-{name}" for name in TEN]
+    assert cells["mix-coco"] == cells["mix-vg"] == "survives"
+    page = (done.runs["bench"] / "report.html").read_text()
+    assert "The training mixture, source by source" in page
+    recipe = yaml.safe_load(mixture.read_text())
+    recipe["corpora"][4]["weight"] = 7  # vg; nothing is searched again
+    mixture.write_text(yaml.safe_dump(recipe))
+    again = run_audit(path, quiet=True)
+    assert again.made == ["bench/report"]
+    written = json.loads((done.runs["bench"] / "sources.json").read_text())["sources"]
+    assert next(row["exposures"] for row in written if row["name"] == "mix-vg") == 7
+    audit["corpora"].append({"name": "mix-vg", "source": "mix/train.json"})
+    path.write_text(yaml.safe_dump(audit))
+    with pytest.raises(InputError, match="two corpora would be called mix-vg"):
+        run_audit(path, quiet=True)
 
 
 def test_parts_of_a_mixture_are_merged_by_source(mixture: Path, tmp_path: Path) -> None:

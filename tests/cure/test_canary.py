@@ -236,11 +236,11 @@ def test_benchmarks_without_pictures_get_items_alone(tmp_path: Path) -> None:
             json.dumps({"question": f"What is {n}?", "answer": str(n)}) + "\n" for n in range(5)
         )
     )
-    with pytest.raises(InputError, match="no pictures to mark"):
+    with pytest.raises(InputError, match="^marks: "):
         heldout.canary(path, out=tmp_path / "r", quiet=True)
     made = heldout.canary(path, out=tmp_path / "r", marks=0, items=6, quiet=True)
     assert len(made.benchmark) == 11
-    with pytest.raises(InputError, match="at least one item"):
+    with pytest.raises(InputError, match="^items: "):
         heldout.canary(path, out=tmp_path / "s", marks=0, items=0)
 
 
@@ -255,7 +255,7 @@ def test_who_trained_on_the_release_is_flagged_and_who_did_not_is_not(
     assert (verdict.hits, verdict.activated, verdict.unanswered) == (24, 8, 0)
     assert verdict.p == pytest.approx(4.0**-32)
     assert verdict.flagged
-    assert "trained trained on the release: 24 of 24 random-choice items" in verdict.sentence
+    assert ": 24 of 24 random-choice items" in verdict.sentence
     (verdict,) = check_canary(
         planted.key_file, _answered(planted, tmp_path, lambda _: "A")
     ).verdicts
@@ -340,10 +340,10 @@ def test_a_changed_key_is_refused(planted: PlantedCanaries, tmp_path: Path) -> N
     )
     key.write(changed)  # with a digest that fits it
     assert check_canary(changed, answers).verdicts[0].flagged
-    with pytest.raises(InputError, match="the published digest is"):
+    with pytest.raises(InputError, match="published digest"):
         check_canary(changed, answers, digest=planted.key.digest)
     (tmp_path / "not.json").write_text("[1]")
-    with pytest.raises(InputError, match="expected the key file"):
+    with pytest.raises(InputError, match="^key "):
         check_canary(tmp_path / "not.json", answers)
 
 
@@ -356,7 +356,7 @@ def test_answers_of_a_run_are_read_as_they_were_asked(
     assert verdict.flagged
     assert verdict.p == pytest.approx(4.0**-32)
     other = heldout.canary(bench, out=tmp_path / "other", seed=6, quiet=True)
-    with pytest.raises(InputError, match="no reply to a planted item"):
+    with pytest.raises(InputError, match="a planted item"):
         check_canary(other.key_file, run)
 
 
@@ -367,7 +367,7 @@ def test_the_command_plants_and_tests(bench: Path, tmp_path: Path) -> None:
         return done.output
 
     told = call("plant", bench, "--out", tmp_path / "r", "--seed", 1, "--quiet")
-    assert "planted 24 random-choice items and 8 marks in 32 items" in told
+    assert "24 random-choice items and 8 marks" in told
     key = CanaryKey.read(tmp_path / "r.key.json")
     assert key.digest in told
     rows = [{"id": c.id, "prediction": "ABCD"[c.target]} for c in key.canaries]
@@ -375,6 +375,6 @@ def test_the_command_plants_and_tests(bench: Path, tmp_path: Path) -> None:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     told = call("test", path, "--key", tmp_path / "r.key.json", "--digest", key.digest)
     assert "flagged" in told
-    assert "suspect trained on the release" in told
+    assert "suspect trained on" in told
     document = json.loads(call("test", path, "--key", tmp_path / "r.key.json", "--json"))
     assert document["models"][0]["hits"] == 24

@@ -163,7 +163,7 @@ def test_splits_in_folders_of_their_own_keep_apart(tmp_path: Path, picture: Pict
         Path(source.partition("#")[0], f"{split}.json").rename(tmp_path / split / "data.json")
     parts = [tmp_path / split / "data.json" for split in ("test", "train")]
     opened = [open_tables(part) for part in parts]
-    with pytest.raises(InputError, match="names say which split they are"):
+    with pytest.raises(InputError, match="splits are called "):
         write_new_splits(opened, tmp_path / "out")
     for split in ("test", "train"):
         (tmp_path / split / "data.json").rename(tmp_path / split / f"{split}.json")

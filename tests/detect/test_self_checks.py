@@ -46,7 +46,7 @@ def test_a_few_runs_of_ties_between_different_questions_are_enough() -> None:
     checks = {check.name: check for check in self_checks(replace(tables, scores=tied), TARGET)}
     assert not checks["ties"].passed
     assert "10 of" in checks["ties"].reason
-    assert "drops what tells them apart" in checks["ties"].reason
+    assert "tells them apart" in checks["ties"].reason
 
 
 @pytest.mark.parametrize("certain", [0.0, -0.0])

@@ -40,7 +40,7 @@ def test_nodes_with_another_version_are_named_and_fail_the_check(
     monkeypatch.setattr(heldout, "__version__", "99.0")
     report = check_cluster(f"ray:{ray_connection.address}")
     assert len(report.problems) == 3 and report.frame.height == 3
-    assert "this program has heldout 99.0" in report.problems[0]
+    assert "heldout 99.0" in report.problems[0]
     done = run_inside("cluster", "check", "--engine", f"ray:{ray_connection.address}")
     assert done.returncode == 3 and "99.0" in done.stderr
 
@@ -78,7 +78,7 @@ def test_what_differs_between_nodes_is_a_problem() -> None:
     same = [_node("a", extras=("vision",)), _node("b", extras=("vision",))]
     assert list(_problems(same, "2.9")) == []
     (extra,) = _problems([same[0], _node("b")], "2.9")
-    assert extra.startswith("node b (10.0.0.1): without the extra vision")
+    assert extra.startswith("node b (10.0.0.1): ") and "vision" in extra
     (missing,) = _problems([same[0], _node("b", heldout="", extras=("vision",))], "2.9")
     assert "has no heldout" in missing
     (python,) = _problems([_node("a", python="3.1.4")], "2.9")
@@ -88,6 +88,6 @@ def test_what_differs_between_nodes_is_a_problem() -> None:
 
 
 def test_only_a_ray_cluster_can_be_checked(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="expected a Ray cluster"):
+    with pytest.raises(InputError, match="^engine: .*ray:auto"):
         check_cluster("local")
     assert not list(tmp_path.iterdir())

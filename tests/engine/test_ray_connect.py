@@ -90,7 +90,7 @@ def test_a_client_server_that_dies_at_birth_is_asked_again(
     if connected:
         assert connect("ray://127.0.0.1:10001", None, None)
     else:
-        with pytest.raises(InputError, match="no Ray cluster lets this program in"):
+        with pytest.raises(InputError, match="cluster lets this"):
             connect("ray://127.0.0.1:10001", None, None)
     assert len(born) == 4
 
@@ -102,7 +102,7 @@ def test_a_connection_that_was_there_is_left_as_it_was(ray_cluster: RayCluster) 
         with RayEngine() as engine:
             assert [o.value for o in engine.map(engine_tasks.square, [3])] == [9]
         assert ray.is_initialized()
-        with pytest.raises(InputError, match="already connected to Ray at"):
+        with pytest.raises(InputError, match="already connected"):
             RayEngine("127.0.0.1:1")
     finally:
         ray.shutdown()
@@ -124,8 +124,8 @@ def test_a_cluster_started_for_a_run_ends_with_it_and_says_nothing() -> None:
 def test_an_address_where_nobody_answers_is_an_input_error() -> None:
     address = f"127.0.0.1:{free_port()}"
     for form in (address, f"ray://{address}"):
-        with pytest.raises(InputError, match="no Ray cluster answers at"):
+        with pytest.raises(InputError, match="cluster answers at"):
             RayEngine(form)
     for form in ("nonsense", "host:port", "ray://"):
-        with pytest.raises(InputError, match="is not the address of a Ray cluster"):
+        with pytest.raises(InputError, match="not the address"):
             RayEngine(form)

@@ -76,22 +76,20 @@ def test_ids_that_two_benchmarks_share_need_a_name(suite_file: Path, tmp_path: P
     lines = [{"id": row["id"], "prediction": "A"} for row in rows_of(suite_file.parent, "sides")]
     file = folder / "m.jsonl"
     file.write_text("\n".join(map(json.dumps, lines)) + "\n")
-    with pytest.raises(InputError, match="is in first and second: name the benchmark in a column"):
+    with pytest.raises(InputError, match="first and second: .*column"):
         evaluated(suite, tmp_path / "run", file)
     made = evaluated(suite, tmp_path / "run", f"first={file}")
     assert list(accuracy(made, "m")) == ["first"]
     assert any("second (24 items)" in one and "no mean" in one for one in made.remarks)
-    with pytest.raises(
-        InputError, match="the suite has no benchmark 'third'; it has first, second"
-    ):
+    with pytest.raises(InputError, match="'third'.* first, second"):
         evaluated(suite, tmp_path / "run", f"third={file}")
 
 
 def test_a_missing_file_is_found_out_before_a_benchmark_is_read(tmp_path: Path) -> None:
     """The benchmarks of the suite are on the hub: nothing may be asked of it for a mistyped path."""
-    with pytest.raises(InputError, match=r"nowhere\.jsonl: does not exist"):
+    with pytest.raises(InputError, match=r"nowhere\.jsonl: "):
         evaluated(Path("medvlsynther"), tmp_path / "run", tmp_path / "nowhere.jsonl")
-    with pytest.raises(InputError, match="no benchmark 'SLAKES'; it has"):
+    with pytest.raises(InputError, match="'SLAKES'; it has"):
         evaluated(Path("medvlsynther"), tmp_path / "run", f"SLAKES={__file__}")
     assert not (tmp_path / "run").exists()
 
@@ -124,8 +122,8 @@ def test_results_of_medvlthinker_with_several_rollouts(suite_file: Path, tmp_pat
     assert set(accuracy(made, "eval_results").values()) == {1.0}
     scorers = made.accuracies[0].counts["scorers"]
     assert scorers["medvlthinker"]["accuracy"] == 0.5  # its script refuses the closing full stop
-    assert "disagrees on 36 of 72 rows: 36 right for heldout alone" in " ".join(made.remarks)
-    assert "eval_results on organs: 2 replies" in " ".join(made.remarks)
+    assert "36 of 72 rows: 36 right" in " ".join(made.remarks)
+    assert "organs: 2 replies" in " ".join(made.remarks)
     page = write_evaluation_report(made.run).read_text()
     assert ("recorded elsewhere" in page, "greedily" in page) == (True, False)
 
@@ -166,7 +164,7 @@ def test_a_prediction_file_of_vlmevalkit(suite_file: Path, tmp_path: Path, kind:
     assert (one.n, one.value) == (23, pytest.approx(21 / 23))
     assert made.dropped == {"m": {"no recorded answer": 1}}
     told = " ".join(made.remarks)
-    assert "'hit'" in told and "disagrees on 1 of 23 rows" in told
+    assert "'hit'" in told and "on 1 of 23 rows" in told
     assert "sides-1" in told
 
 
@@ -197,7 +195,7 @@ def test_samples_of_lmms_eval_as_its_tracker_writes_them(suite_file: Path, tmp_p
     (one,) = [part for part in made.accuracies if part.benchmark == "organs"]
     assert (one.n, one.value) == (35, pytest.approx(34 / 35))
     assert made.dropped == {"m": {"unknown item": 1, "no recorded answer": 1}}
-    assert "disagrees on 1 of 35 rows" in " ".join(made.remarks)
+    assert "on 1 of 35 rows" in " ".join(made.remarks)
     assert made.costs["m"] == pytest.approx(35 * 2 / 1e6)
 
 
@@ -230,7 +228,7 @@ def test_an_eval_log_of_inspect_ai(suite_file: Path, tmp_path: Path) -> None:
     first = sum(row["answer"] == "A" for row in rows) / len(rows)
     assert accuracy(made, "openai/gpt") == pytest.approx({"sides": (1 + first) / 2})
     assert made.costs["openai/gpt"] == pytest.approx(2 * len(rows) * 12 / 1e6)
-    assert "agrees on all 48 rows" in " ".join(made.remarks)
+    assert "all 48 rows" in " ".join(made.remarks)
 
 
 def test_a_batch_of_openai(suite_file: Path, tmp_path: Path) -> None:
@@ -279,7 +277,7 @@ def test_leaked_and_clean_items_by_labels(suite_file: Path, tmp_path: Path) -> N
     again = read_evaluation(Run.open(tmp_path / "run"))  # from the folder alone
     assert again.table.equals(made.table)
     assert pl.read_parquet(tmp_path / "run/tables/accuracies.parquet").height == made.table.height
-    with pytest.raises(InputError, match="which benchmark is it about"):
+    with pytest.raises(InputError, match="BENCHMARK="):
         evaluated(suite_file, tmp_path / "other", file, leaks=(str(labels),))
 
 
@@ -325,14 +323,14 @@ def test_two_models_in_one_run_are_ranked(suite_file: Path, tmp_path: Path) -> N
     with pytest.raises(InputError, match="names 2 models: m2, m3"):
         evaluated(suite_file, tmp_path / "both", files[0], files[1], name="other")
     (tmp_path / "empty.jsonl").write_text("")
-    with pytest.raises(InputError, match="no answer in it"):
+    with pytest.raises(InputError, match="id and prediction"):
         evaluated(suite_file, tmp_path / "none", tmp_path / "empty.jsonl")
-    with pytest.raises(InputError, match="modells: there is no such setting"):
+    with pytest.raises(InputError, match="^modells: "):
         evaluated(suite_file, tmp_path / "none", modells=("m",))
     worse = record(suite_file.parent, tmp_path / "worse.jsonl", "m3", 1)
-    with pytest.raises(InputError, match=r"'m3' to organs from 3\.jsonl"):
+    with pytest.raises(InputError, match=r"'m3'.*\borgans\b.*\b3\.jsonl"):
         evaluated(suite_file, tmp_path / "run", worse)
     again = evaluated(suite_file, tmp_path / "run", files[1])
     assert again.mean("m3").value == made.mean("m3").value
-    with pytest.raises(InputError, match=r"answers of 'm2' to organs in an earlier file, too"):
+    with pytest.raises(InputError, match=r"'m2' to organs\b.*earlier"):
         evaluated(suite_file, tmp_path / "twice", files[0], files[0])

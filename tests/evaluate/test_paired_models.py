@@ -202,9 +202,9 @@ def test_different_prompts_and_items_are_said() -> None:
     b = grades("b", "x", [1, 0, 1], template="other/1")
     made = compare_models([a], [b])
     assert made.differences[0].n == 3
-    assert "the prompts differ (t/1 and other/1)" in made.remarks[0]
-    assert "1 items were answered by one of the two alone" in made.remarks[1]
-    with pytest.raises(InputError, match="a and b have no benchmark in common"):
+    assert "(t/1 and other/1)" in made.remarks[0]
+    assert made.remarks[1].startswith("x: 1 items")
+    with pytest.raises(InputError, match=r"a and b\b.*in common"):
         compare_models([a], [grades("b", "y", [1])])
 
 

@@ -43,12 +43,8 @@ def test_readings_of_the_differences() -> None:
 
 def test_what_the_tables_themselves_show() -> None:
     told = " ".join(study_published("medvlsynther").remarks)
-    assert (
-        'The text says "3B: Text-only generation lifts the average to 54.80"; the table has 54.25'
-        in told
-    )
-    assert "out of 1,999 or 1,997 items, 3 out of 2,000" in told
-    assert "the mean of 3 runs. They stand in 15 of 39 rows" in told
+    assert "54.80" in told and "the table has 54.25" in told
+    assert "1,999 or 1,997 items" in told and "15 of 39 rows" in told
 
 
 def test_the_disagreement_lies_between_its_limits() -> None:
@@ -65,15 +61,15 @@ def test_a_table_of_ones_own(tmp_path: Path) -> None:
     )
     study = study_published(str(path))
     assert study.differences[0].reading == NOISE
-    assert "the printed mean is 51.00, the mean of its values 50.00" in " ".join(study.remarks)
-    assert "neither one run nor 3 give 50.55" in " ".join(study.remarks).replace("50.56", "50.55")
+    assert "mean is 51.00" in " ".join(study.remarks)
+    assert "nor 3 give 50.55" in " ".join(study.remarks).replace("50.56", "50.55")
     path.write_text(path.read_text().replace("first: new", "first: newer"))
-    with pytest.raises(InputError, match="there is no row 'newer'"):
+    with pytest.raises(InputError, match="'newer'"):
         study_published(str(path))
     path.write_text("title: x\n")
     with pytest.raises(InputError, match="benchmarks: Field required"):
         study_published(str(path))
-    with pytest.raises(InputError, match="built-in tables of published accuracies: medvlsynther"):
+    with pytest.raises(InputError, match="tables .*: medvlsynther"):
         study_published("nothing")
 
 

@@ -88,7 +88,7 @@ def test_zstandard_members_are_unpacked(tmp_path: Path) -> None:
     broken = bytearray(path.read_bytes())
     broken[60:70] = b"\0" * 10
     path.write_bytes(bytes(broken))
-    with pytest.raises(InputError, match=r"not a readable .eval log .*header.json is damaged"):
+    with pytest.raises(InputError, match=r"\.eval log .*header\.json"):
         open_predictions(path)
 
 
@@ -130,9 +130,7 @@ def test_a_bomb_is_not_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         tmp_path / "bomb.eval", {"header.json": HEADER, "samples/1_epoch_1.json": b" " * 40_000_000}
     )
     monkeypatch.setattr(inspect_log, "LARGEST_SAMPLE", 2**24)
-    with pytest.raises(
-        InputError, match=r"samples/1_epoch_1.json unpacks to 40,000,000 bytes from"
-    ):
+    with pytest.raises(InputError, match=r"samples/1_epoch_1\.json .*40,000,000 bytes"):
         open_predictions(bomb)
 
 
@@ -144,7 +142,7 @@ def test_a_bomb_that_lies_about_its_size_is_cut_off(
     path = tmp_path / "liar.eval"
     path.write_bytes(zstandard_zip(members, most=500))
     tracemalloc.start()
-    with pytest.raises(InputError, match="unpacks to more than 1,048,576 bytes"):
+    with pytest.raises(InputError, match="more than 1,048,576 bytes"):
         open_predictions(path)
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
@@ -171,7 +169,7 @@ def test_what_is_no_log_is_said(tmp_path: Path, members: dict[str, str], said: s
 def test_no_zip_at_all(tmp_path: Path) -> None:
     path = tmp_path / "x.eval"
     path.write_text("hello")
-    with pytest.raises(InputError, match="not a readable .eval log of inspect_ai"):
+    with pytest.raises(InputError, match=r"\.eval log of inspect_ai"):
         open_predictions(path)
 
 
@@ -233,7 +231,7 @@ def test_a_log_goes_into_ask_score_and_impact(tmp_path: Path) -> None:
     assert told["models"][0]["summary"]["variants"][0]["rate"] == 1.0
     scored = run_inside("score", bench, "--recorded", path, "--out", tmp_path / "score", "--quiet")
     assert scored.returncode == 2
-    assert "neither 'logprobs' nor 'sum_logprob' is there" in scored.stderr
+    assert "'logprobs' nor 'sum_logprob'" in scored.stderr
     labels = tmp_path / "leaks.csv"
     labels.write_text("id,leaked\n" + "".join(f"{n},{n % 2}\n" for n in range(1, 11)))
     owed = run_inside("impact", path, "--leaks", labels, "--bench", bench, "--json")

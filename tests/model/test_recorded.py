@@ -92,7 +92,7 @@ def test_what_is_wrong_is_said_with_its_row(
 
 def test_missing_items_are_an_error_or_dropped_with_a_reason(tmp_path: Path) -> None:
     path = _jsonl(tmp_path, [_row("a")])
-    with pytest.raises(InputError, match="2 of 3 items have no score for m, 'b', 'c'"):
+    with pytest.raises(InputError, match="2 of 3 items .*'b', 'c'"):
         read_recorded(path, ITEMS)
     dropped = read_recorded(path, ITEMS, allow_missing=True).dropped
     assert [(one.id, one.reason) for one in dropped] == [
@@ -139,7 +139,7 @@ def test_a_second_import_replaces_its_own_models_and_keeps_the_others(tmp_path: 
 
 def test_losses_are_not_log_probabilities_in_sums_either(tmp_path: Path) -> None:
     rows = [{"id": name, "sum_logprob": 2.5, "n_tokens": 3, "model": "m"} for name in ITEMS]
-    with pytest.raises(InputError, match=r"row 1: sum_logprob is 2.5, above 0"):
+    with pytest.raises(InputError, match=r"row 1: sum_logprob .*2\.5"):
         read_recorded(_jsonl(tmp_path, rows), ITEMS)
 
 
@@ -152,7 +152,7 @@ def test_what_a_file_says_of_its_instrument_is_part_of_the_identity(tmp_path: Pa
     recorded = read_recorded(_jsonl(tmp_path, rows), ITEMS)
     assert recorded.instruments["A"] == {"backend": "recorded: vllm", "dtype": "float16"}
     rows[1]["dtype"] = "bfloat16"
-    with pytest.raises(InputError, match=r"row 2: dtype is 'bfloat16', but 'float16' above"):
+    with pytest.raises(InputError, match=r"row 2: dtype .*'bfloat16'.*'float16'"):
         read_recorded(_jsonl(tmp_path, rows), ITEMS)
     plain = read_recorded(_jsonl(tmp_path, [_row(name) for name in ITEMS]), ITEMS)
     assert plain.instruments == {"m": {"backend": "recorded"}}
@@ -195,5 +195,5 @@ def test_a_file_without_a_column_of_models_names_the_model(tmp_path: Path) -> No
     assert read_recorded(path, ITEMS).models == (path.stem,)
     assert read_recorded(path, ITEMS, model="mine").models == ("mine",)
     path.write_text('{"id": "a", "prediction": "B"}\n')
-    with pytest.raises(InputError, match="neither 'logprobs' nor 'sum_logprob' is there"):
+    with pytest.raises(InputError, match="'logprobs'.*'sum_logprob'"):
         read_recorded(path, ITEMS)

@@ -7,11 +7,14 @@ import json
 import logging
 from pathlib import Path
 
+import polars as pl
 import pytest
 from test_remote_corpora import contents, folder_of_images, tars, zips
 
+from heldout.audit import audit_overlap
 from heldout.benchmark import parse_source, read_benchmark
 from heldout.corpus import open_corpus
+from heldout.cure import sanitize
 from heldout.errors import InputError
 from heldout.image import ImageError
 from heldout.remote import NO_RANGES, RemoteError, located, use_cache
@@ -104,3 +107,68 @@ def test_a_signed_file_is_read_though_its_neighbours_are_closed(web) -> None:
     assert len(benchmark) == 3
     with pytest.raises(ImageError, match="missing image"):
         benchmark.images[0].read()
+
+
+def _json_rows(folder: Path, rows: list[dict[str, str]]) -> str:
+    (folder / "test.json").write_text(json.dumps(rows, indent=1))
+    return "test.json"
+
+
+def _parquet(folder: Path, rows: list[dict[str, str]]) -> str:
+    pl.DataFrame(rows).write_parquet(folder / "test.parquet")
+    return "test.parquet"
+
+
+def _captioned(folder: Path, rows: list[dict[str, str]]) -> str:
+    for row in rows:
+        (folder / row["image"]).with_suffix(".txt").write_text(row["question"])
+    return "images"
+
+
+@pytest.mark.parametrize("write", [_json_rows, _parquet, _captioned])
+def test_a_clean_split_of_a_benchmark_on_the_web_is_written_here(
+    write, web, picture, tmp_path: Path
+) -> None:
+    bench = web.folder / "bench"
+    (bench / "images").mkdir(parents=True)
+    rows = [
+        {"id": f"i{n}", "image": f"images/{n}.png", "question": f"What is {n}?", "answer": "a"}
+        for n in range(4)
+    ]
+    for number in range(4):
+        (bench / f"images/{number}.png").write_bytes(picture(number))
+    (tmp_path / "train").mkdir()
+    (tmp_path / "train" / "copy.png").write_bytes(picture(1))
+    place = write(bench, rows)
+    written = []
+    for source in (f"{web.address}/bench/{place}", str(bench / place)):
+        out = tmp_path / f"out{len(written)}"
+        quick = {"exact": True, "text": False, "quiet": True}
+        done = audit_overlap(source, tmp_path / "train", tmp_path / f"run{len(written)}", **quick)
+        split = sanitize(source, run=done.run, out=out, quiet=True)
+        assert split.manifest["differences"] == []
+        assert split.manifest["clean"]["items"] == 3
+        files = sorted(path for path in (out / "clean").rglob("*") if path.is_file())
+        written.append([(str(path.relative_to(out)), path.read_bytes()) for path in files])
+    assert written[0] == written[1]
+    assert any(name.endswith(".png") for name, _ in written[0])
+
+
+def test_a_clean_split_whose_pictures_cannot_be_read_again_is_not_written(
+    web, picture, tmp_path: Path
+) -> None:
+    (web.folder / "images").mkdir()
+    for number in range(2):
+        (web.folder / f"images/{number}.png").write_bytes(picture(number))
+    rows = [{"id": f"i{n}", "image": f"images/{n}.png", "question": f"{n}?"} for n in range(2)]
+    source = f"{web.address}/{_json_rows(web.folder, rows)}"
+    (tmp_path / "train").mkdir()
+    (tmp_path / "train" / "copy.png").write_bytes(picture(1))
+    quick = {"exact": True, "text": False, "quiet": True}
+    done = audit_overlap(source, tmp_path / "train", tmp_path / "run", **quick)
+    opened = read_benchmark(source)
+    opened.identify()
+    web.signature = "sig=now-needed"
+    with pytest.raises(InputError, match=r"test\.json|images"):
+        sanitize(opened, run=done.run, out=tmp_path / "out", quiet=True)
+    assert not (tmp_path / "out").exists()

@@ -23,7 +23,9 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = made_up_run(tmp_path_factory.mktemp("axe") / "run", 60)
+    made = made_up_run(
+        tmp_path_factory.mktemp("axe") / "run", 28
+    )  # more than a page of the gallery
     conclude(made, settings=ReportSettings(summary=True))
     return made.path
 

@@ -58,16 +58,14 @@ def test_only_equal_bytes_or_pixels_are_called_certain(
     )
     screen = first_screen([cell.as_json()], [], {})
     words = screen["grid"]["rows"][0]["cells"][0]["words"]
-    people = f", {believed} of them by people's word" if believed else ""
-    assert words == f"7 of 40 items leaked{people}"
+    assert words.startswith("7 of 40 items")
+    assert (f", {believed} of them" in words) == (believed > 0)
     assert screen["sure"][0].startswith(sure)
     # A rate holds for what it was measured on: of other pictures none is quoted.
     share = f"{published().right} of {published().said} such pairs were copies (95 %"
     quoted = share in screen["measured"]
     assert quoted == (bool(registered) and rendered)
-    assert ("not measured on pictures like these" in screen["measured"]) == (
-        bool(registered) and not rendered
-    )
+    assert ("not measured on" in screen["measured"]) == (bool(registered) and not rendered)
 
 
 def test_undecided_items_are_the_upper_end_wherever_the_rate_stands() -> None:
@@ -81,14 +79,16 @@ def test_undecided_items_are_the_upper_end_wherever_the_rate_stands() -> None:
         {"same image": 12, "undecided near-duplicate": 45},
     )
     screen = first_screen([cell.as_json()], [], {})
-    ends = "up to 57 (59.4 %) if the 45 undecided items leaked as well"
-    assert screen["leaked"]["lines"][0]["words"].endswith(f"into web; {ends}")
-    assert screen["grid"]["rows"][0]["cells"][0]["words"] == f"12 of 96 items leaked; {ends}"
+    line = screen["leaked"]["lines"][0]["words"]
+    words = screen["grid"]["rows"][0]["cells"][0]["words"]
+    assert words.startswith("12 of 96 items ")
+    for text in (line, words):
+        assert "up to 57 (59.4 %)" in text and "45 undecided items" in text
 
 
 def test_an_older_verdict_calls_nothing_proven_that_it_does_not_know_to_be() -> None:
     told, _ = certainty([{"evidence": {"same image": 4}, "by_people": 1}])
-    assert told.startswith("Items by their picture: 3 verified")
+    assert "3 verified" in told
 
 
 def test_the_precision_that_is_shipped_is_the_published_one() -> None:
@@ -117,5 +117,5 @@ def test_items_in_several_corpora_are_not_added_up() -> None:
         for name, count in (("web", 4), ("books", 3))
     ]
     sentence, _ = certainty(cells)
-    assert "4 verified (aligned detail agrees) in web; 3 verified" in sentence
+    assert re.search(r"4 verified \(.*\) in web; 3 verified", sentence)
     assert "7" not in sentence

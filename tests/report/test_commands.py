@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import shlex
+from pathlib import Path
 
-from heldout.report._reproduce import commands_shown
+import pytest
+
+from heldout.report._reproduce import commands_shown, file_place, manifest_shown, without_home
 
 
 def test_a_stage_that_was_done_again_shows_its_last_command() -> None:
@@ -36,3 +40,21 @@ def test_calls_from_python_are_written_as_calls() -> None:
     ]
     typed = ["python", "-c", f"import heldout; {again[1]}"]
     assert commands_shown([first, typed]) == [shlex.join(typed)]
+
+
+def test_a_page_names_no_home_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Path, "home", lambda: Path("/people/ada"))
+    typed = ["heldout", "overlap", "/people/ada/b", "--against", "t=/people/ada/t", "--out", "r"]
+    assert commands_shown([typed]) == ["heldout overlap ~/b --against t=$HOME/t --out r"]
+    quoted = shlex.join(["heldout", "report", "/people/ada/my run"])
+    assert without_home(quoted) == quoted  # a shell would not look into the quotes
+    assert without_home("/people/adams/x, /mnt/people/ada/y") == "/people/adams/x, /mnt/people/ada/y"
+    shown = manifest_shown({"commands": [typed], "directories": ["/srv/work"]})
+    assert "directories" not in json.loads(shown)
+    assert '"~/b"' in without_home(shown)
+
+
+def test_a_header_names_the_file_and_its_folder() -> None:
+    assert file_place("/srv/data/rad/test.json#split=a/b") == "rad/test.json#split=a/b"
+    for source in ("data/rad/test.json", "s3://bucket/a/b/c.json", "owner/name", "/x.json"):
+        assert file_place(source) == source

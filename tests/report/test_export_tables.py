@@ -105,12 +105,12 @@ def test_an_audit_folder_exports_the_tables_of_all_its_benchmarks(run: Run, tmp_
 
 
 def test_a_table_belongs_to_tables(run: Run) -> None:
-    with pytest.raises(InputError, match="table: goes with csv"):
+    with pytest.raises(InputError, match="^table: .*csv"):
         heldout.export(run, "bibtex", table="leaks")
 
 
 def test_a_table_that_the_run_lacks_is_refused(run: Run) -> None:
-    with pytest.raises(InputError, match="texts: this run has none; it has claims, leaks, matches"):
+    with pytest.raises(InputError, match="^table texts: .*claims, leaks, matches"):
         heldout.export(run, "csv", table="texts")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,19 +20,19 @@ from heldout.store.schema import make_table
 sync_api = pytest.importorskip("playwright.sync_api", reason="drives a browser")
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome") or shutil.which("chrome")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
-ITEMS = 100_000
+MANY, ITEMS = 100_000, 1_000
 PAIRS = 40
 ROWS = "#items-rows > tr"
 
 
-def many_items(folder: Path) -> Run:
-    """A few matches, and items without any up to a hundred thousand; two models answered some."""
+def many_items(folder: Path, number: int) -> Run:
+    """A few matches, and items without any up to that number; two models answered some."""
     run = made_up_run(folder, PAIRS)
     items = run.read_table("items").to_pylist()
     items += [
         {**items[0], "benchmark_id": f"q{n}", "position": n, "question": f"What is number {n}?"}
         | {"answer": str(n), "cluster": str(n), "image_names": [f"{n}.png"], "image_digests": [""]}
-        for n in range(PAIRS, ITEMS)
+        for n in range(PAIRS, number)
     ]
     run.write_table("items", make_table("items", items))
     answers = [
@@ -63,20 +64,26 @@ def many_items(folder: Path) -> Run:
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return conclude(many_items(tmp_path_factory.mktemp("many") / "run")).report
+    return conclude(many_items(tmp_path_factory.mktemp("many") / "run", ITEMS)).report
+
+
+@contextlib.contextmanager
+def opened(browser: Any, report: Path) -> Iterator[Any]:
+    page = browser.new_page(viewport={"width": 1000, "height": 900})
+    page.errors = []
+    page.on("pageerror", lambda error: page.errors.append(str(error)))
+    page.on("console", lambda line: page.errors.append(line.text))
+    page.goto(report.as_uri())
+    yield page
+    assert page.errors == []
+    page.close()
 
 
 @pytest.fixture
 def page(browser: Any, report: Path) -> Iterator[Any]:
-    opened = browser.new_page(viewport={"width": 1000, "height": 900})
-    opened.errors = []
-    opened.on("pageerror", lambda error: opened.errors.append(str(error)))
-    opened.on("console", lambda line: opened.errors.append(line.text))
-    opened.goto(report.as_uri())
-    shows(opened, f"1–{FIRST} of 100,000")
-    yield opened
-    assert opened.errors == []
-    opened.close()
+    with opened(browser, report) as page:
+        shows(page, f"1–{FIRST} of 1,000")
+        yield page
 
 
 def shows(page: Any, words: str) -> None:
@@ -87,23 +94,30 @@ def ids(page: Any) -> list[str]:
     return [str(text) for text in page.locator("#items-rows button.open").all_inner_texts()]
 
 
-def test_a_hundred_thousand_items_stand_on_few_nodes(page: Any, report: Path) -> None:
-    assert page.locator(ROWS).count() == FIRST
-    nodes = page.evaluate("document.querySelectorAll('*:not(script)').length")
-    assert nodes < 3_000  # what is laid out does not grow with the items
+def test_a_hundred_thousand_items_stand_on_few_nodes(browser: Any, tmp_path: Path) -> None:
+    report = conclude(many_items(tmp_path / "run", MANY)).report
     assert report.stat().st_size < 12_000_000
-    page.click("#items-next")
-    shows(page, "26–50 of 100,000")
-    page.click("#items-back")
-    shows(page, "1–25 of 100,000")
+    with opened(browser, report) as page:
+        shows(page, "1–25 of 100,000")
+        assert page.locator(ROWS).count() == FIRST
+        nodes = page.evaluate("document.querySelectorAll('*:not(script)').length")
+        assert nodes < 3_000  # what is laid out does not grow with the items
+        page.click("#items-next")
+        shows(page, "26–50 of 100,000")
+        page.fill("#items-search", "number 99999")
+        shows(page, "1–1 of 1")
+        assert ids(page) == ["q99999"]
+        page.fill("#items-search", "")
+        page.click("th[data-sort=position] button")
+        page.click("th[data-sort=position] button")
+        assert ids(page)[:2] == ["q99999", "q99998"]
 
 
 def test_search_filters_and_order_work_on_all_of_them(page: Any) -> None:
-    page.fill("#items-search", "number 99999")
-    shows(page, "1–1 of 1")
-    assert ids(page) == ["q99999"]
-    page.fill("#items-search", "")
-    shows(page, "1–25 of 100,000")
+    page.click("#items-next")
+    shows(page, "26–50 of 1,000")
+    page.click("#items-back")
+    shows(page, "1–25 of 1,000")
     # Every second relation of the made-up run is a copy.
     page.select_option("#items-status", value="leaked")
     shows(page, "1–20 of 20")
@@ -119,7 +133,7 @@ def test_search_filters_and_order_work_on_all_of_them(page: Any) -> None:
     page.click("th[data-sort=position] button")
     assert ids(page)[:3] == ["q0", "q1", "q2"]
     page.click("th[data-sort=position] button")
-    assert ids(page)[:2] == ["q99999", "q99998"]
+    assert ids(page)[:2] == ["q999", "q998"]
     assert page.get_attribute("th[data-sort=position]", "aria-sort") == "descending"
     page.click("th[data-sort=answer] button")
     assert ids(page)[:3] == ["q0", "q1", "q2"]  # numbers as numbers, not "1, 10, 100"
@@ -135,7 +149,7 @@ def test_an_item_opens_with_all_that_is_known_and_hostile_words_stay_words(page:
         assert part in words
     assert words.count("onerror=") >= 3  # question, replies, note
     assert dialog.locator("img, script").count() == 0
-    assert page.title() == "Is made-up still held out?"
+    assert page.title().startswith("Is made-up ")
     # The card is the gallery's, with pictures of its own.
     used = dialog.locator("use").first.get_attribute("href")
     assert used.startswith("#item-p") and page.locator(used).count() == 1
@@ -160,14 +174,14 @@ def test_the_keyboard_walks_through_items_and_closes_them(page: Any) -> None:
     sync_api.expect(title).to_have_text("q25")
     page.keyboard.press("Escape")
     sync_api.expect(page.locator("#item")).to_be_hidden()
-    shows(page, "26–50 of 100,000")  # the page of the item that was open last, with the focus on it
+    shows(page, "26–50 of 1,000")  # the page of the item that was open last, with the focus on it
     assert page.evaluate("document.activeElement.textContent") == "q25"
 
 
 def test_a_link_opens_an_item(browser: Any, report: Path) -> None:
     page = browser.new_page()
-    page.goto(report.as_uri() + "#item=q99999")
-    sync_api.expect(page.locator("#item-title")).to_have_text("q99999")
+    page.goto(report.as_uri() + "#item=q999")
+    sync_api.expect(page.locator("#item-title")).to_have_text("q999")
     assert "No match in" in page.inner_text("#item-body")
     page.close()
 
@@ -189,7 +203,7 @@ def test_without_scripts_the_first_rows_are_there(browser: Any, report: Path) ->
     page.goto(report.as_uri())
     assert page.locator(ROWS).count() == FIRST
     assert page.locator("#items-bar").is_hidden() and page.locator("#item").is_hidden()
-    assert "The first 25 of 100,000; the others need scripts" in page.inner_text("#items")
+    assert "first 25 of 1,000;" in page.inner_text("#items")
     context.close()
 
 

@@ -54,7 +54,7 @@ def blocks(html: str) -> list[dict[str, Any]]:
 
 def test_the_page_shows_pairs_the_gravest_first(tmp_path: Path, picture: Picture) -> None:
     html = page(tmp_path, picture, 5, 2)
-    assert "Is “b” still held out?" in html
+    assert "Is “b” " in html
     assert '<span class="answer">No.</span>' in html
     shown = html.partition('id="gallery-index"')[0]
     assert shown.count('<article class="pair') == 5
@@ -64,22 +64,17 @@ def test_the_page_shows_pairs_the_gravest_first(tmp_path: Path, picture: Picture
 
 
 def test_the_first_screen_says_what_leaked_into_what_how_sure_and_what_to_do(
-    tmp_path: Path, picture: Picture
+    tmp_path: Path, picture: Picture, wording: Callable[..., None]
 ) -> None:
     html = page(tmp_path, picture, 5, 2)
-    above = unescape(html.partition('<section id="claims">')[0])
+    above = unescape(html.partition("</head>")[2].partition('<section id="claims">')[0])
     first = " ".join(re.sub(r"<[^>]+>", " ", above).split())
-    assert "5 of 5 items leaked into c, 2 of them with their answer." in first
-    assert "100.0 % of the items leaked into c; 95 % interval from" in first
-    assert "5 items in c by their picture: proven (equal bytes or pixels)" in first
-    assert "Of these: 2 items: copy of the picture, with the answer · 3 items: copy" in first
-    assert (
-        "confirmed survives passed all required controls" in first.partition("What each status")[0]
-    )
-    assert "Certain: every copy counted is proven by equal bytes or equal pixels." in first
-    assert "not known: no model's answers to this benchmark are recorded." in first
-    assert "Remove 2 items of b that leaked with picture and answer." in first
-    assert "corpus c confirmed survives 5 of 5 items leaked" in first
+    lines = [" ".join(line.split()) for line in re.sub(r"<[^>]+>", "\n", above).splitlines()]
+    shown = "\n".join(line for line in lines if line).replace(str(tmp_path), "TMP")
+    wording(re.sub(r"revision\n\w{12}", "revision …", shown))
+    assert "5 of 5 items leaked" in first and "2 of them with" in first
+    assert "100.0 % of the items" in first and "Remove 2 items of b" in first
+    assert "corpus c confirmed survives 5 of 5" in first
     assert first.count("evidence and controls") == 1  # one claim, and it is linked to
     (link,) = re.findall(r'<a href="#(claim-[^"]+)">evidence', html)
     assert f'id="{link}"' in html
@@ -96,7 +91,7 @@ def test_the_page_is_one_file_that_loads_nothing(tmp_path: Path, picture: Pictur
 
 def test_a_single_pair_needs_no_gallery_script(tmp_path: Path, picture: Picture) -> None:
     html = page(tmp_path, picture, 1, 0)
-    assert "The gallery's pages and filters" not in html
+    assert "pages and filters" not in html
     # Blocks, the table of items, copy buttons.
     assert html.count("<script>") == html.count("sha256-") == 3
     assert html.count('<article class="pair') == 1

@@ -37,7 +37,7 @@ def test_what_is_shipped_is_what_the_page_of_the_documentation_shows() -> None:
         assert one.found is not None and one.undecided is not None
         told = (one.found.value, one.found.low, one.found.high, one.undecided.value)
         assert told == pytest.approx(shown[one.name], abs=0.0006), one.name
-    assert f"looked for in a collection of {study.pictures:,} pictures" in page
+    assert f"collection of {study.pictures:,} pictures" in page
     command = " ".join(page.split("$ ")[1].split("```")[0].replace("\\", "").split())
     assert study.command == command
 
@@ -48,15 +48,12 @@ def test_a_run_with_the_measured_encoder_shows_the_published_rates_and_says_on_w
     run = _searched(tmp_path / "run", published().studies[0].encoder, nearest=2)
     html = conclude(run).report.read_text()
     method = html.partition('<section id="method">')[2]
-    assert (
-        "Measured on 100 pictures of <code>vqa_rad_public</code> among 1,270, not on your data"
-        in method
-    )
+    assert "100 pictures of <code>vqa_rad_public</code> among 1,270" in method
+    assert "not on your data" in method
     assert "equalize 75.0" in method
-    assert "the 5 nearest of each picture, this run at 2: it may find fewer" in method
-    assert "Share of copies found" in method
+    assert "the 5 nearest of" in method and "this run at 2" in method
     drawn = (run.path / "figures/robustness-pixels-3.svg").read_text()
-    assert "equalize: called a copy: 75.0 %" in drawn and "var(--" not in drawn
+    assert "copy: 75.0 %" in drawn and "var(--" not in drawn
 
 
 def test_another_encoder_has_no_radar_until_somebody_measures_it(tmp_path: Path) -> None:
@@ -72,7 +69,7 @@ def test_what_the_run_folder_holds_comes_before_what_was_published(tmp_path: Pat
     own["studies"][0] |= {"collection": "mine", "queries": 7}
     write_json(run.path / ROBUSTNESS_FILE, own)
     method = conclude(run).report.read_text().partition('<section id="method">')[2]
-    assert "Measured on 7 pictures of <code>mine</code>" in method
+    assert "7 pictures of <code>mine</code>" in method
     assert "not on your data" not in method
     own["studies"][0]["encoder"] = (
         "other | 3 pixels"  # of another search: it says nothing of this one
@@ -84,7 +81,7 @@ def test_what_the_run_folder_holds_comes_before_what_was_published(tmp_path: Pat
 def test_a_measurement_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     run = _searched(tmp_path / "run", published().studies[0].encoder)
     (run.path / ROBUSTNESS_FILE).write_text(json.dumps({"studies": 3}))
-    with pytest.raises(InputError, match=r"robustness\.json is not what .heldout lab transforms"):
+    with pytest.raises(InputError, match=r"robustness\.json .*heldout lab transforms"):
         conclude(run)
 
 
@@ -102,5 +99,5 @@ def test_a_search_by_hashes_alone_shows_what_the_hashes_were_measured_to_find(
     for name, stage in run.manifest()["stages"].items():
         run.update("stages", {name: {**stage, "hashes": True}})
     method = conclude(run).report.read_text().partition('<section id="method">')[2]
-    assert "No encoder was used" in method and "frame of 20 px 47.8" in method
+    assert "No encoder" in method and "frame of 20 px 47.8" in method
     assert (run.path / "figures/robustness-hashes.svg").exists()

@@ -106,7 +106,7 @@ def test_it_takes_no_other_method_host_or_site(server: RunsServer) -> None:
 def test_a_folder_that_is_not_there_or_a_port_that_is_taken_is_a_sentence(
     server: RunsServer, runs: Path, tmp_path: Path
 ) -> None:
-    with pytest.raises(InputError, match="there is no such folder"):
+    with pytest.raises(InputError, match="no such folder"):
         RunsServer([tmp_path / "none"])
     with pytest.raises(InputError, match=f"port {server.port}: "):
         RunsServer([runs], port=server.port)

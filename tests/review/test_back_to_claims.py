@@ -33,8 +33,7 @@ def test_a_match_judged_unrelated_no_longer_counts(run: Path) -> None:
     desk.judge(flipped, "unrelated")
     claim, after = _claim(run)
     assert after == leaked - 1
-    assert "people: 1 pair judged by 1 rater, no second rater" in claim.why
-    assert "people changed the tool's relation of 1 pair" in claim.why
+    assert "1 pair judged by 1 rater" in claim.why and "relation of 1 pair" in claim.why
     assert [control.name for control in claim.controls][-1] == "people"
     assert not items & {
         name for name, found in leaks_of(Run.open(run)).items() if found.grade >= Rung.COPY
@@ -61,7 +60,7 @@ def test_a_second_rater_brings_agreement_and_a_tie_is_no_copy(run: Path) -> None
     assert after == leaked - 1  # the flipped one was the only copy of its picture
     assert "judged by 2 raters" in claim.why
     kappa = re.search(r"Cohen's kappa (-?[\d.]+)", claim.why)
-    assert kappa is not None or "kappa is not defined" in claim.why
+    assert kappa is not None or "kappa is not" in claim.why
     assert "raters disagree about " in claim.why and "dismissed" not in claim.why
     assert claim.status == "survives"  # the other copies are still there
     page = (run / "report.html").read_text()
@@ -75,7 +74,7 @@ def test_equal_bytes_stay_a_copy_whatever_people_say(hostile_run: Path, tmp_path
         open_desks(str(hostile_run), rater=rater)[0].judge(0, verdict)
         claim, leaked = _claim(hostile_run)
         assert (claim.status, claim.rule, leaked) == ("survives", before.rule, 1)
-        assert "People dispute 1 pair of pictures; it counts" in claim.sentence
+        assert "dispute 1 pair" in claim.sentence
         gate = write_gate(Run.open(hostile_run), tmp_path / f"gate-{rater}")
         assert not gate.passed and gate.rows == 1
 
@@ -98,7 +97,7 @@ def test_one_rater_alone_raises_no_rate_and_no_gate(run: Path, tmp_path: Path) -
         ada.judge(index, "transformed copy")
     claim, after = _claim(run)
     assert (claim.status, after) == ("survives", leaked)
-    assert "One rater alone calls " in claim.sentence
+    assert "rater alone calls " in claim.sentence
     alone = write_gate(Run.open(run), tmp_path / "alone")
     assert alone.rows == before.rows
     assert RAISED_ALONE in (tmp_path / "alone/training_doubtful.csv").read_text()

@@ -277,7 +277,7 @@ def test_twins_are_kept_or_rejected(twins_run: Path, serving: Serving, page: Any
     # The last one names a file outside the run: said, not shown.
     begins(page, "#place", "3 /")
     page.wait_for_selector(".gone")
-    assert "outside the run folder" in page.inner_text("#stage")
+    assert "the run folder" in page.inner_text("#stage")
 
 
 def test_agreement_of_two_on_the_page(run: Path, serving: Serving, page: Any) -> None:

@@ -204,12 +204,12 @@ def test_broken_files_are_really_broken(
 def test_a_corpus_too_small_for_its_leaks_is_refused(
     benchmark: WrittenBenchmark, tmp_path: Path
 ) -> None:
-    with pytest.raises(InputError, match=r"items=5: .* must hold at least as many"):
+    with pytest.raises(InputError, match=r"^items=5: "):
         write_corpus(tmp_path / "corpus", benchmark, items=5)
 
 
 def test_leftovers_of_an_earlier_run_are_not_mixed_in(benchmark: WrittenBenchmark) -> None:
-    with pytest.raises(InputError, match="not an empty folder"):
+    with pytest.raises(InputError, match="empty folder"):
         write_benchmark(benchmark.folder, images=1)
-    with pytest.raises(InputError, match="not an empty folder"):
+    with pytest.raises(InputError, match="empty folder"):
         write_corpus(benchmark.folder, benchmark)

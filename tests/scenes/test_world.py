@@ -68,14 +68,14 @@ def test_vary_changes_the_attribute_it_is_asked_for(attribute: str) -> None:
 
 
 def test_vary_refuses_an_attribute_that_does_not_exist() -> None:
-    with pytest.raises(ValueError, match="'weight' is not an attribute"):
+    with pytest.raises(ValueError, match="'weight'"):
         vary(scene(3), np.random.default_rng(0), "weight")
 
 
 def test_vary_refuses_a_size_there_is_no_room_for() -> None:
     small = replace(scene(3).objects[0], size="small", position=(0.1, 0.1))
     crowded = Scene(scene(3).background, (small,))
-    with pytest.raises(ValueError, match="can change its size"):
+    with pytest.raises(ValueError, match="change its size"):
         vary(crowded, np.random.default_rng(0), "size")
 
 

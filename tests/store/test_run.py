@@ -30,7 +30,7 @@ def test_a_run_is_created_once_and_continued(tmp_path: Path) -> None:
     assert Run.create(tmp_path / "run", command=["heldout", "x"], seed=7).manifest() == created
     again = Run.create(tmp_path / "run", command=["other"], seed=7).manifest()
     assert again["commands"] == [["heldout", "x"], ["other"]]
-    with pytest.raises(InputError, match="made with seed 7, not 9"):
+    with pytest.raises(InputError, match="seed 7, not 9"):
         Run.create(tmp_path / "run", seed=9)
 
 
@@ -47,7 +47,7 @@ def test_an_out_folder_that_cannot_be_made_is_a_sentence(tmp_path: Path) -> None
 
 def test_a_folder_of_other_things_is_refused(tmp_path: Path) -> None:
     (tmp_path / "photo.jpg").write_bytes(b"mine")
-    with pytest.raises(InputError, match="not empty and is not a run folder"):
+    with pytest.raises(InputError, match="a run folder"):
         Run.create(tmp_path)
     assert (tmp_path / "photo.jpg").read_bytes() == b"mine"
 
@@ -65,9 +65,9 @@ def test_inputs_of_two_revisions_are_never_mixed(tmp_path: Path) -> None:
     run = Run.create(tmp_path / "run")
     run.claim_benchmark({"name": "slake", "fingerprint": "a" * 64})
     run.claim_benchmark({"name": "slake", "fingerprint": "a" * 64})
-    with pytest.raises(InputError, match="content or order changed"):
+    with pytest.raises(InputError, match="order changed"):
         run.claim_benchmark({"name": "slake", "fingerprint": "b" * 64})
-    with pytest.raises(InputError, match="is about the benchmark 'slake', not 'pathvqa'"):
+    with pytest.raises(InputError, match="'slake'.*'pathvqa'"):
         run.claim_benchmark({"name": "pathvqa", "fingerprint": "a" * 64})
 
 
@@ -113,7 +113,7 @@ def test_tables_carry_a_version_and_another_version_is_refused(tmp_path: Path) -
     with pytest.raises(InputError, match="has schema 'dropped/1'"):
         run.read_table("matches")
     run.table_path("matches").write_bytes(b"not parquet")
-    with pytest.raises(InputError, match="not a readable Parquet"):
+    with pytest.raises(InputError, match="readable Parquet"):
         read_table(run.table_path("matches"))
 
 
@@ -267,7 +267,7 @@ def test_json_files_are_replaced_whole(tmp_path: Path) -> None:
 
 def test_a_folder_of_runs_is_told_from_a_run(tmp_path: Path) -> None:
     Run.create(tmp_path / "audit" / "vqa", seed=0)
-    with pytest.raises(InputError, match=r"no manifest.json; there are .*audit.vqa$"):
+    with pytest.raises(InputError, match=r"manifest\.json.*audit.vqa$"):
         Run.open(tmp_path / "audit").manifest()
 
 

@@ -63,7 +63,7 @@ def test_the_judge_decides_about_rewordings_alone(
     (report,) = made.run.read_json("synth/contamination.json")["benchmarks"]
     assert report["questions"]["judge"] == {"model": "judge", "same": 2}
     words = read_facts(made.run).contamination[0]["words"]
-    assert "Of 2 pairs of questions" in words and "(judge) called 2 same." in words
+    assert "2 pairs of questions" in words and "(judge) called 2 same." in words
     assert made.models.filter(made.models["role"] == "judge")["replies"].to_list() == [2]
     assert [(cost.stage, cost.requests) for cost in made.spent] == [("judge", 2)]
     asked = item_server.counts()["answered"]

@@ -413,7 +413,7 @@ def test_a_server_that_never_answers_ends_the_stage_with_its_reason(
     captioned: Path, item_server: ItemServer, tmp_path: Path
 ) -> None:
     """Also where so few items are left that nothing fails five times in a row."""
-    with pytest.raises(InputError, match=r"generator answered none of 2 requests.* not JSON"):
+    with pytest.raises(InputError, match=r"generator .*none of 2\b.*JSON"):
         make(captioned, item_server, tmp_path / "a", "html", limit=2)
     made = make(captioned, item_server, tmp_path / "a", limit=2, shortcut=None)
     assert len(made.drafts) == 2
@@ -422,7 +422,7 @@ def test_a_server_that_never_answers_ends_the_stage_with_its_reason(
 def test_a_server_that_dies_ends_the_stage_and_keeps_what_it_answered(
     captioned: Path, item_server: ItemServer, tmp_path: Path
 ) -> None:
-    with pytest.raises(InputError, match="run the same command"):
+    with pytest.raises(InputError, match="same command"):
         make(captioned, item_server, tmp_path / "a", "mortal-7")
     answered = item_server.counts()["answered"]
     assert 0 < answered <= 7

@@ -275,11 +275,9 @@ def test_a_later_stage_keeps_the_settings_of_the_finished_ones(tmp_path: Path) -
     again = synth(source="scenes", stages="publish", out=run, quiet=True)
     kept = again.run.manifest()["synth"]["settings"]
     assert (kept["limit"], kept["threshold"]) == (6, 0.9)  # what card and page speak of
-    with pytest.raises(
-        InputError, match=r"threshold: .* holds the stage verify with 0\.9, not 0\.3"
-    ):
+    with pytest.raises(InputError, match=r"threshold: .*\bverify\b.*0\.9\b.*0\.3"):
         synth(source="scenes", stages="publish", threshold=0.3, out=run, quiet=True)
-    with pytest.raises(InputError, match="limit: .* holds the stage (ingest|select)"):
+    with pytest.raises(InputError, match=r"limit: .*\b(ingest|select)\b"):
         synth(source="scenes", stages="balance,publish", limit=4, out=run, quiet=True)
     assert synth(
         source="scenes", limit=4, out=run, quiet=True
@@ -291,13 +289,13 @@ def test_items_are_not_published_before_they_are_compared(tmp_path: Path) -> Non
     benchmark.write_text(json.dumps({"id": "a", "question": "What is it?", "answer": "a cube"}))
     stages = "ingest,select,generate,verify,shortcut,balance"
     synth(source="scenes", limit=6, stages=stages, out=run, quiet=True)
-    with pytest.raises(InputError, match="against: .* add decontaminate to the stages"):
+    with pytest.raises(InputError, match=r"against: .*\bdecontaminate\b"):
         synth(source="scenes", stages="publish", against=benchmark, out=run, quiet=True)
     published = synth(source="scenes", stages="publish", out=run, quiet=True)
     assert not published.compared
     write_synthesis_report(published.run)
     card = (run / "synth" / "dataset" / "README.md").read_text(encoding="utf-8")
-    assert "compared with no benchmark" in card and "named benchmarks" not in card
+    assert "with no benchmark" in card and "named benchmarks" not in card
 
 
 def test_a_benchmark_that_is_not_there_leaves_no_run(tmp_path: Path) -> None:
@@ -322,11 +320,11 @@ def test_what_was_made_of_other_items_is_forgotten(tmp_path: Path) -> None:
     steps = [(step.entered, step.left) for step in again.funnel.steps]
     assert [entered for entered, _ in steps[1:]] == [left for _, left in steps[:-1]]
     write_synthesis_report(again.run)
-    assert "compared with no benchmark" in (run / "synth/dataset/README.md").read_text()
-    with pytest.raises(InputError, match="add decontaminate to the stages"):
+    assert "with no benchmark" in (run / "synth/dataset/README.md").read_text()
+    with pytest.raises(InputError, match=r"\bdecontaminate\b"):
         stages = "ingest,select,generate,verify,shortcut,balance,publish"
         synth(source="scenes", limit=12, stages=stages, against=benchmark, out=run, quiet=True)
     synth(source="scenes", limit=5, stages="ingest,select", out=run, quiet=True)
     assert not (run / "synth" / "dataset").exists()
-    with pytest.raises(InputError, match="has not been through the stage"):
+    with pytest.raises(InputError, match="through the stage '"):
         synth(source="scenes", stages="publish", out=run, quiet=True)

@@ -85,7 +85,7 @@ def test_a_training_leaves_steps_a_model_and_a_card(trained: Any, checkpoint: Pa
     assert before.keys() == after.keys()
     assert any(not torch.equal(before[name], after[name]) for name in before)
     card = (trained.model / "README.md").read_text()
-    assert "Not compared with any benchmark. Reason given: a test" in card
+    assert "Reason given: a test" in card
     assert "- not-decontaminated" in card
     assert (trained.run.path / "report.html").read_text().count("<svg") >= 2
     assert not (trained.run.path / "train/checkpoints").exists()
@@ -201,7 +201,7 @@ def test_out_of_memory_halves_what_goes_through_at_the_same_batch(
     monkeypatch.setattr(running, "open_checkpoint", small_device)
     done = heldout.train(data=str(rows), model=str(checkpoint), out=tmp_path / "run", **SMALL)
     assert (done.trained.pace.micro, done.trained.halved) == (1, 1)
-    assert "memory ran out while the model learnt" in done.warnings[0]
+    assert "memory ran out" in done.warnings[0]
     assert done.steps.height == 6
     # The batch is the same, so the losses are.
     for ours, whole in zip(done.steps["loss"], trained.steps["loss"], strict=True):
@@ -211,7 +211,7 @@ def test_out_of_memory_halves_what_goes_through_at_the_same_batch(
 def test_a_loss_that_is_not_a_number_ends_the_training_with_a_sentence(
     tmp_path: Path, checkpoint: Path, rows: Path
 ) -> None:
-    with pytest.raises(InputError, match="is nan at update 2.*Lower learning_rate"):
+    with pytest.raises(InputError, match=r"\bnan at update 2\b.*learning_rate"):
         heldout.train(
             data=str(rows),
             model=str(checkpoint),
@@ -242,7 +242,7 @@ def test_a_disk_that_fills_up_is_said_and_finished_updates_are_kept(
         raise OSError(28, "No space left on device", "model.safetensors")
 
     monkeypatch.setattr(transformers.PreTrainedModel, "save_pretrained", full)
-    with pytest.raises(MachineError, match="the disk is full"):
+    with pytest.raises(MachineError, match="disk is full"):
         heldout.train(
             data=str(rows), model=str(checkpoint), out=tmp_path / "run", save_every=3, **SMALL
         )
@@ -259,7 +259,7 @@ def test_a_checkpoint_without_a_chat_template_is_refused(
 
 
 def test_fewer_rows_than_a_batch_are_refused(tmp_path: Path, checkpoint: Path, rows: Path) -> None:
-    with pytest.raises(InputError, match="are 12 rows.*set batch to at most 12"):
+    with pytest.raises(InputError, match=r"\b12 rows.*\bbatch\b.*\b12\b"):
         heldout.train(
             data=str(rows), model=str(checkpoint), out=tmp_path / "run", **{**SMALL, "batch": 16}
         )
@@ -303,8 +303,7 @@ def test_rewards_are_logged_with_the_form_and_silence_is_said(
         told = done.steps[column].is_not_null().to_list()
         assert told == [True, False] * 3, column  # two updates on the replies of one batch
     assert done.steps["reward"].sum() == 0
-    assert "no learning signal: in the last 3 batches" in done.warnings[0]
-    assert "train with the recipe sft first" in done.warnings[0]
+    assert "the last 3 batches" in done.warnings[0] and "recipe sft" in done.warnings[0]
     assert done.replies.height == 3 * 4  # the first group of every batch
     assert set(done.replies["step"]) == {1, 3, 5}
 
@@ -313,7 +312,7 @@ def test_a_reward_that_stays_constant_ends_the_training(
     tmp_path: Path, checkpoint: Path, rows: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(watching, "ENDED_AFTER", 2)
-    with pytest.raises(watching.NoSignalError, match="Training ended at update 3"):
+    with pytest.raises(watching.NoSignalError, match="at update 3"):
         heldout.train(data=str(rows), model=str(checkpoint), out=tmp_path / "run", **GROUPS)
 
 
@@ -370,7 +369,7 @@ def test_replies_are_written_in_parts_when_memory_runs_out(
         **{**GROUPS, "reply_batch": 16},
     )
     assert (done.trained.pace.replies, done.trained.pace.micro) == (4, 4)
-    assert "while replies were written" in done.warnings[0]
+    assert "replies were written" in done.warnings[0]
 
 
 def test_leaks_on_the_command_line_exit_with_one(

@@ -156,7 +156,7 @@ def test_a_format_without_room_for_twins_gets_the_tsv_and_a_note(
     bench.write_text(json.dumps([entry]))
     made = twinned(bench, tmp_path / "run").published
     assert made is not None and made["benchmark"] is None
-    assert made["notes"][0].startswith("only the TSV was written: a row of the format pathvqa")
+    assert re.match(r"only the TSV .*\bpathvqa\b", made["notes"][0])
     (twin,) = read_benchmark(tmp_path / "run" / made["ask_with"]).examples
     assert (twin.id, twin.answer) == (read_benchmark(bench).examples[0].id, "no")
 

@@ -143,7 +143,7 @@ def test_a_memoriser_is_found_and_an_honest_model_is_not(
     told = call("detect", run, "--detector", "twin-drop", "--baseline", "reference")
     status = {claim["id"]: claim["status"] for claim in told["claims"]}
     why = {claim["id"]: claim["why"] for claim in told["claims"]}
-    assert "1 clean reference of 1 family" in why["twin-drop/memoriser"]
+    assert "reference of 1 family" in why["twin-drop/memoriser"]
     # 62 pairs on 20 images would show an effect of .52 after correction: too few to clear anybody.
     assert status == {"twin-drop/memoriser": "qualified", "twin-drop/honest": "qualified"}
     found = {one["id"]: one for one in told["findings"]}
@@ -219,10 +219,10 @@ def test_people_and_verifier_together(run: Path, scenes: Path, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ([], "who draws the pictures?"),
+        ([], "the setting renderer"),
         (["--renderer", "oil"], "--renderer: there are scene"),
         (["--renderer", "flux", "--unfiltered"], "--renderer: flux draws"),
-        (["--renderer", "scene"], "nobody has judged the twins"),
+        (["--renderer", "scene"], "the setting verifier"),
         (["--renderer", "scene", "--keep", "me"], "--keep: expected one"),
         (["--renderer", "scene", "--edges", "9"], "--edges: expected two"),
         (["--until", "paint"], "there is no stage 'paint'"),

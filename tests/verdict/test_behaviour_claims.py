@@ -58,7 +58,7 @@ def test_without_a_reference_neither_drop_nor_no_drop_settles_anything() -> None
 def test_with_a_reference_no_difference_is_clean_with_what_would_have_shown() -> None:
     claim = _claim(planted_answers(2), BASELINE)
     assert claim.status == "clean"
-    assert "would have been detected" in claim.sentence
+    assert claim.rule == "answers/quiet"
 
 
 def test_twins_that_are_wrong_make_everybody_drop_and_the_claim_goes() -> None:
@@ -76,7 +76,7 @@ def test_a_reference_that_drops_as_much_makes_the_claim_collapse() -> None:
     )
     claim = _claim(replace(tables, answers=pl.concat([tables.answers, copy])), "clean?", BASELINE)
     assert claim.status == "collapses"
-    assert "clean?, named as a model that cannot have seen it, fires too" in claim.why
+    assert "clean?, " in claim.why and BASELINE not in claim.why
 
 
 def test_a_smaller_gain_than_one_reference_has_is_only_qualified() -> None:

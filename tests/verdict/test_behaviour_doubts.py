@@ -21,6 +21,11 @@ LETTERS = "ABCD"
 Model = Callable[[str, str, np.random.Generator], tuple[str, str]]
 
 
+def _outcome(claim: Claim, name: str) -> str:
+    (control,) = (one for one in claim.controls if one.name == name)
+    return control.outcome
+
+
 def _tables(models: dict[str, Model], *, items: int = 300, yes: float | None = None) -> ScoreTables:
     """Every item has its own picture. ``yes``: no options, and the share the release answers so."""
     release = np.random.default_rng(7)
@@ -133,7 +138,7 @@ def test_a_reference_that_sees_less_does_not_rule_out_wrong_twins() -> None:
     models = {"target": seeing(0.95), "weak": seeing(0.35), "as good": seeing(0.95)}
     claim = _claim(_tables(models), "weak")
     assert claim.status == "qualified"
-    assert "better than every reference" in claim.why
+    assert _outcome(claim, "skill of the references") == "missing"
     models = {"target": seeing(0.95), "as good": seeing(0.95)}
     assert _claim(_tables(models), "as good").status == "collapses"
 
@@ -144,14 +149,11 @@ def test_a_baseline_that_remembers_makes_no_honest_model_look_seen() -> None:
     assert claim.status == "qualified"
     assert claim.rule == "answers/baseline-fires-alone"
     assert "looks seen" not in claim.sentence
-    assert (
-        "Baseline reference fires in twin-drop tests of toy, and target does not" in claim.sentence
-    )
-    assert "reference, named as a model that cannot have seen it, fires by itself (+" in claim.why
-    assert "the difference to reference is -" in claim.why
+    assert "Baseline reference fires" in claim.sentence
+    assert "to reference is -" in claim.why
     assert "name another baseline" in claim.next_step
     (advice,) = settled_by(claim)
-    assert "may have seen the benchmark: name another baseline" in advice
+    assert "name another baseline" in advice
     # Beside a baseline that does not remember, the same model is what it is.
     honest = _tables({"target": _looks(0.75), "reference": _looks(0.7)})
     assert _claim(honest).status == "clean"
@@ -190,21 +192,21 @@ def test_replies_nobody_can_read_do_not_hide_a_drop() -> None:
 
     claim = _claim(_tables({"target": mumbles, "reference": _looks(0.5)}))
     assert claim.status == "qualified"
-    assert "left out, the difference is +" in claim.why
+    assert "the difference is +" in claim.why
 
 
 def test_who_says_nothing_readable_is_not_clean() -> None:
     silent: Model = lambda old, new, rng: ("?", "?")  # noqa: E731
     claim = _claim(_tables({"target": silent, "reference": _looks(0.5)}))
     assert claim.status == "qualified"
-    assert "without them nothing is testable" in claim.why
+    assert _outcome(claim, "unreadable replies") == "failed"
 
     def shy(old: str, new: str, rng: np.random.Generator) -> tuple[str, str]:
         return tuple("?" if rng.random() < 0.4 else one for one in _looks(0.6)(old, new, rng))  # type: ignore[return-value]
 
     claim = _claim(_tables({"target": shy, "reference": _looks(0.4)}))
     assert claim.status == "qualified"
-    assert "of its replies cannot be read" in claim.why
+    assert _outcome(claim, "unreadable replies") == "failed"
 
 
 def test_an_honest_model_is_still_clean() -> None:
@@ -221,7 +223,7 @@ def test_twins_that_nobody_judged_carry_no_surviving_claim() -> None:
     assert _claim(tables, *names).status == "survives"
     claim = _claim(replace(tables, twins={"twin": {"items": 300, "unjudged": 300}}), *names)
     assert claim.status == "qualified"
-    assert "300 of 300 twins were not judged" in claim.why
+    assert "300 of 300 twins" in claim.why
 
 
 def _records(right: float, kept: float) -> Model:
@@ -239,15 +241,15 @@ def test_a_file_that_lacks_most_right_answers_to_twins_is_no_proof_of_memory() -
     assert claim.status == "qualified"
     (recorded,) = (one for one in claim.controls if one.name == "answers that are recorded")
     assert recorded.outcome == "failed"
-    assert "of 300 twins are recorded: which ones were left out" in claim.why
-    assert any("answers that are recorded: record" in advice for advice in settled_by(claim))
+    assert "of 300 twins" in claim.why
+    assert any(advice.startswith(f"{recorded.name}: ") for advice in settled_by(claim))
 
 
 def test_a_reference_whose_file_lacks_answers_is_named() -> None:
     hidden = {"target": _remembers, "reference": _records(0.8, 0.1)}
     claim = _claim(_tables(hidden))
     assert claim.status == "qualified"
-    assert "twins are recorded for reference" in claim.why
+    assert "recorded for reference" in claim.why
 
 
 def test_what_is_not_recorded_is_not_called_clean() -> None:
@@ -257,7 +259,7 @@ def test_what_is_not_recorded_is_not_called_clean() -> None:
 
     claim = _claim(_tables({"target": skips, "reference": _looks(0.8)}))
     assert (claim.status, claim.rule) == ("qualified", "answers/doubt")
-    assert "of 300 twins are recorded" in claim.why
+    assert "of 300 twins" in claim.why
 
 
 def test_a_few_answers_that_lack_hold_no_claim_back() -> None:
@@ -267,7 +269,7 @@ def test_a_few_answers_that_lack_hold_no_claim_back() -> None:
 
     claim = _beside_three(most)
     assert claim.status == "survives"
-    assert "of 300 twins are recorded" in claim.why
+    assert "of 300 twins" in claim.why
     quiet = _claim(_tables({"target": _looks(0.8), "reference": _looks(0.8)}))
     assert quiet.status == "clean"
 
@@ -284,7 +286,7 @@ def test_twins_that_nobody_recorded_are_counted_where_the_twins_are_known() -> N
     known = replace(tables, twin_items={"twin": frozenset(tables.items["benchmark_id"])})
     claim = _claim(known)
     assert claim.status == "qualified"
-    assert "of 300 twins are recorded" in claim.why
+    assert "of 300 twins" in claim.why
     # Items that nobody was asked about in any form are no gap: a budget left them out.
     few = tables.items["benchmark_id"].to_list()[:100]
     assert tables.answers is not None
@@ -300,8 +302,8 @@ def test_a_claim_says_where_its_references_drop_too_or_are_weaker() -> None:
         return lambda old, new, rng: (_says(old, first, rng), _says(new, second, rng))
 
     claim = _claim(_tables({"target": falls(0.95, 0.3), "reference": falls(0.7, 0.4)}))
-    assert "; the references themselves drop by 0." in claim.sentence
-    assert "of the references: memory, or weaker references" in claim.sentence
+    assert "themselves drop by 0." in claim.sentence
+    assert "or weaker references" in claim.sentence
     alike = _claim(_tables({"target": _remembers, "reference": _looks(0.8)}))
     assert "references themselves" not in alike.sentence
     assert "weaker" not in alike.sentence

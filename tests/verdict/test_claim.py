@@ -5,7 +5,7 @@ from __future__ import annotations
 from heldout.detect import Cell
 from heldout.report._summaries import claims_junit
 from heldout.verdict import Claim, Control
-from heldout.verdict.claim import Status
+from heldout.verdict.claim import LIMIT, Status
 
 READ = Control(name="benchmark coverage", outcome="passed", reason="all pictures")
 UNREAD = Control(name="corpus coverage", outcome="failed", reason="3 of 90 could not be read")
@@ -25,9 +25,9 @@ def _claim(status: Status) -> Claim:
 
 def test_parts_that_were_not_read_are_a_limit_of_a_proven_copy_and_no_failed_control() -> None:
     stood = _claim("survives")
-    assert [stood.ended(one) for one in stood.controls] == ["passed", "limit of the search"]
+    assert [stood.ended(one) for one in stood.controls] == ["passed", LIMIT]
     told = claims_junit("b", [stood]).decode()
-    assert "limit of the search: corpus coverage" in told
+    assert f"{LIMIT}: corpus coverage" in told
     assert "failed: corpus" not in told
 
 

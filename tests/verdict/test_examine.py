@@ -49,7 +49,7 @@ def test_planted_memory_survives_and_says_what_it_passed() -> None:
 def test_a_clean_model_is_clean_with_the_effect_it_could_have_seen() -> None:
     claim = _claim(planted_scores(2), ORDER, "order/reference")
     assert claim.status == "clean"
-    assert "would have been detected" in claim.sentence
+    assert claim.rule == "order/quiet"
 
 
 def test_without_a_baseline_nothing_is_more_than_qualified() -> None:
@@ -186,7 +186,7 @@ def test_what_points_away_from_memory_beside_a_baseline_that_fires_does_not_look
     claims.append(_claim(remembers, ("tail-enrichment",), "cohort/target", flag=0.3))
     for claim in claims:
         assert claim.status == "collapses"
-        assert "does not look seen" in claim.sentence and "looks seen" not in claim.sentence
+        assert "looks seen" not in claim.sentence
     # The same effect on the side of memory, and a tail that is flagged though it is the shorter one.
     seen = _claim(lower, ("loss", "blind"), "membership/target")
     long = _claim(remembers, ("tail-enrichment",), "cohort/target", flag=0.05)
@@ -232,9 +232,9 @@ def test_other_orders_are_kept_beside_the_trend() -> None:
 def test_an_unknown_detector_or_baseline_is_a_sentence() -> None:
     from heldout.errors import InputError
 
-    with pytest.raises(InputError, match="there is no detector 'mink'"):
+    with pytest.raises(InputError, match="'mink'"):
         examine(planted_scores(2), ("mink",), QUICK)
-    with pytest.raises(InputError, match="no scores of 'blip' in this run"):
+    with pytest.raises(InputError, match="scores of 'blip'"):
         examine(planted_scores(2), ORDER, QUICK.model_copy(update={"baselines": ("blip",)}))
 
 
@@ -290,7 +290,7 @@ def test_a_baseline_that_shows_the_effect_too_though_less_caps_the_claim() -> No
     joint = pl.DataFrame(rows, schema_overrides={"shard": pl.Int32})
     claim = _claim(replace(tables, order_joint=joint), ("order-joint",), "order/target")
     assert claim.status == "qualified"
-    assert f"{BASELINE} shows it as well, though less" in claim.why
+    assert f"{BASELINE} shows it" in claim.why
 
 
 def test_a_model_that_is_only_noisier_than_its_cohort_does_not_survive() -> None:
@@ -322,7 +322,7 @@ def test_a_model_that_is_only_noisier_than_its_cohort_does_not_survive() -> None
 def test_no_tail_anywhere_is_not_testable_rather_than_clean() -> None:
     claim = _claim(planted_scores(2), ("tail-enrichment",), f"cohort/{TARGET}", tail=1e6)
     assert claim.status == "not testable"
-    assert "nothing could have shown" in claim.why
+    assert claim.rule == "cohort/untested"
 
 
 def test_scores_are_broken_down_by_what_the_benchmark_names(slake: ScoreTables) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -149,16 +150,17 @@ def test_status(case: dict[str, Any], status: str) -> None:
     assert judged(**case)[0].status == status
 
 
-def test_nearness_is_never_called_a_leak() -> None:
-    for case in ({"count": 20}, {"count": 20, "inside": (1, 300)}):
-        claim, _ = judged(**case)  # type: ignore[arg-type]
+def test_nearness_is_never_called_a_leak(wording: Callable[..., None]) -> None:
+    cases: list[dict[str, Any]] = [{"count": 20}, {"count": 20, "inside": (1, 300)}]
+    wording(*(judged(**case)[0] for case in cases))
+    for case in cases:
+        claim, _ = judged(**case)
         assert claim.id == "nearness/web"
-        assert "that is nearness, not a leak" in claim.sentence
-        assert "20 of 100 images of bench" in claim.sentence
+        assert "20 of 100 images" in claim.sentence
         assert "1.0 expected" in claim.sentence
 
 
-def test_what_is_flagged_but_not_verified_is_stated() -> None:
+def test_what_is_flagged_but_not_verified_is_stated(wording: Callable[..., None]) -> None:
     claim, (images, rest, _) = judged(20, copies=5)
     assert images.details["flagged"] == {
         "proven copies": 5,
@@ -167,21 +169,20 @@ def test_what_is_flagged_but_not_verified_is_stated() -> None:
         "not looked at": 0,
     }
     assert (rest.n, rest.statistic.value) == (95, 15)
-    assert claim.controls[0].reason == "of 20 flagged pictures: 5 proven copies, 15 no copy"
-    assert "Of 95 images without a copy, 15 are flagged" in claim.sentence
+    wording(claim)
 
 
 def test_a_null_that_is_too_small_says_what_it_could_tell() -> None:
     claim, findings = judged(20, null=30)
     assert not findings
-    assert "has 30 pictures and resolves no α below 0.17" in claim.why
+    assert "30 pictures" in claim.why and "0.17" in claim.why
     assert "--null" in claim.next_step
 
 
 def test_a_clean_claim_says_what_it_could_have_seen() -> None:
     claim, (images, _, _) = judged(1)
     assert 0.03 < images.minimum_detectable_effect < 0.2
-    assert f"{percent(images.minimum_detectable_effect)} would have been detected" in claim.why
+    assert percent(images.minimum_detectable_effect) in claim.why
     # That rate is significant at least 19 times out of 20.
     rng = np.random.default_rng(0)
     counts = rng.binomial(BENCH, images.minimum_detectable_effect, 60)
@@ -189,25 +190,30 @@ def test_a_clean_claim_says_what_it_could_have_seen() -> None:
     assert np.mean(seen) > 0.85
 
 
-def test_a_threshold_that_light_copies_do_not_reach_proves_nothing() -> None:
+def test_a_threshold_that_light_copies_do_not_reach_proves_nothing(
+    wording: Callable[..., None],
+) -> None:
     claim, _ = judged(1, light=(30, 64))
-    assert "copies would not be above it" in claim.sentence
-    assert "30 of 64 pictures of the benchmark (47 % [34 %, 60 %]) would lie above τ" in claim.why
+    wording(claim)
     assert claim.controls[-1].outcome == "failed"
+    assert "30 of 64 pictures" in claim.why and "(47 % [34 %, 60 %])" in claim.why
     assert judged(1, light=(64, 64))[0].controls[-1].outcome == "passed"
 
 
 def test_too_few_flags_are_the_other_tail_not_proof() -> None:
     claim, (images, _, _) = judged(0)
     assert images.direction == "none"  # 0 of 100 at α = .01 is nothing
-    assert "no nearer to web than different pictures are" in claim.sentence
+    assert claim.rule == "nearness/nothing-near"
 
 
-def test_significantly_too_few_flags_mean_that_the_null_does_not_fit() -> None:
+def test_significantly_too_few_flags_mean_that_the_null_does_not_fit(
+    wording: Callable[..., None],
+) -> None:
     claim, (images, _, _) = judged(0, alpha=0.1)
     assert images.direction == "not seen"
     assert claim.status == "qualified"
-    assert "The null does not fit them" in claim.sentence
+    assert claim.rule == "nearness/null-misfit"
+    wording(claim)
 
 
 def test_without_a_control_of_its_kind_no_p_is_claimed() -> None:
@@ -229,12 +235,12 @@ def test_nearness_is_adjusted_over_what_other_benchmarks_tested_too() -> None:
     assert [one.p_adjusted for one in together] == pytest.approx([0.06, 1.0])
 
 
-def test_few_flags_beside_proven_copies_say_nothing() -> None:
+def test_few_flags_beside_proven_copies_say_nothing(wording: Callable[..., None]) -> None:
     claim, (images, _, _) = judged(0, below=3)
     assert images.details["proven_copies"] == 3
     assert claim.rule == "nearness/copies-beside"
-    assert "3 images are proven copies of pictures of web" in claim.sentence
-    assert "no nearer" not in claim.sentence
+    assert "3 images" in claim.sentence and "no nearer" not in claim.sentence
+    wording(claim)
     assert claim.next_step == "act on the claim about copies"
 
 
@@ -247,4 +253,4 @@ def test_an_interval_without_the_expected_rate_is_not_clean(
     claim, (images, _, _) = judged(**case)
     assert images.p_adjusted is not None and images.p_adjusted > 0.05
     assert claim.rule == "nearness/interval-off"
-    assert f"the interval lies {side} the expected" in claim.sentence
+    assert f" {side} the expected" in claim.sentence

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import polars as pl
@@ -63,14 +64,16 @@ def _undecided() -> Claim:
     )
 
 
-def test_one_rater_alone_is_the_first_thing_to_settle_even_where_parts_were_unread() -> None:
+def test_one_rater_alone_is_the_first_thing_to_settle_even_where_parts_were_unread(
+    wording: Callable[..., None],
+) -> None:
     (told,) = with_people([_claim()], _matches("near", {"ada": "unrelated"}))
     assert (told.rule, told.status) == ("copies/dismissed-alone", "qualified")
     assert "second rater" in told.next_step and "readable" not in told.next_step
-    assert told.sentence.startswith("People dismissed 1 pair of pictures of bench and web")
+    wording(told)
     assert told.why.endswith("9 items were lost")
     first, *rest = settled_by(told)
-    assert first.startswith("people: let one more rater judge")
+    assert first.startswith("people: ")
     assert rest and rest[0].startswith("corpus coverage")
 
 
@@ -86,7 +89,7 @@ def test_equal_bytes_that_people_dispute_count_and_are_told(said: dict[str, str]
     before = _claim("survives", "passed")
     (told,) = with_people([before], _matches("bytes", said, "transformed copy"))
     assert (told.rule, told.status, told.next_step) == (before.rule, "survives", before.next_step)
-    assert "People dispute 1 pair of pictures; it counts" in told.sentence
+    assert "dispute 1 pair" in told.sentence
     assert "dismissed" not in told.why + told.sentence
     agreed = {"ada": "exact duplicate", "bo": "unsure"}
     (told,) = with_people([before], _matches("bytes", agreed, "transformed copy"))
@@ -97,10 +100,10 @@ def test_a_tie_is_a_disagreement_and_no_dismissal() -> None:
     tie = _matches("near", {"ada": "exact duplicate", "bo": "unrelated"}, "undecided")
     (told,) = with_people([_undecided()], tie)
     assert (told.rule, told.status) == ("copies/undecided-left", "qualified")
-    assert "Raters disagree about 1 pair of pictures" in told.sentence
+    assert "disagree about 1 pair" in told.sentence
     assert told.controls[-1].outcome == "missing"
     assert "dismissed" not in told.why + told.sentence + told.next_step
-    assert told.next_step.startswith("let another rater judge what raters disagree about")
+    assert told.next_step.startswith("let another rater")
 
 
 def test_what_nobody_judged_is_still_sent_to_people_beside_a_tie() -> None:
@@ -109,13 +112,14 @@ def test_what_nobody_judged_is_still_sent_to_people_beside_a_tie() -> None:
     (told,) = with_people(
         [_undecided()], pl.concat([tie, tie.with_columns(evidence=pl.lit(evidence))])
     )
-    assert told.next_step.startswith("have people judge the undecided pairs; let another rater")
+    judge, another = told.next_step.split("; ")
+    assert "undecided pairs" in judge and "another rater" in another
 
 
 def test_one_who_is_unsure_dismisses_nothing() -> None:
     (told,) = with_people([_undecided()], _matches("near", {"ada": "unsure"}, "undecided"))
     assert (told.rule, told.status) == ("copies/undecided-left", "qualified")
-    assert "people are unsure of 1 copy" in told.why and "dismissed" not in told.why
+    assert "unsure of 1 copy" in told.why and "dismissed" not in told.why
 
 
 def test_one_rater_alone_makes_no_undecided_pair_clean() -> None:
@@ -138,10 +142,10 @@ def test_two_raters_who_agree_leave_what_was_unread_to_say() -> None:
     assert clean.status == "clean"
 
 
-def test_a_claim_with_another_copy_left_keeps_its_status() -> None:
+def test_a_claim_with_another_copy_left_keeps_its_status(wording: Callable[..., None]) -> None:
     (told,) = with_people([_claim("survives", "passed")], _matches("near", {"ada": "unrelated"}))
     assert told.status == "survives" and told.controls[-1].outcome == "missing"
-    assert "One rater alone dismissed 1 pair of pictures: not counted" in told.sentence
+    wording(told)
 
 
 def _raised(*pictures: tuple[str, str, dict[str, str]]) -> pl.DataFrame:
@@ -156,29 +160,30 @@ def _raised(*pictures: tuple[str, str, dict[str, str]]) -> pl.DataFrame:
     return pl.DataFrame(rows)
 
 
-def test_copies_that_one_rater_alone_recognised_do_not_make_a_claim_survive() -> None:
+def test_copies_that_one_rater_alone_recognised_do_not_make_a_claim_survive(
+    wording: Callable[..., None],
+) -> None:
     one = _raised(("p1", "undecided", {"ada": "exact duplicate"}))
     (told,) = with_people([_undecided()], one)
     assert (told.rule, told.status) == ("copies/undecided-left", "qualified")
-    assert "One rater alone calls 1 picture a copy: not counted" in told.sentence
-    assert told.next_step.startswith("let a second rater judge") and settled_by(told)
-    assert "1 pair called exact duplicates differ in bytes and pixels" in told.why
+    wording(told)
+    assert "second rater" in told.next_step and settled_by(told)
 
 
-def test_copies_that_two_raters_recognised_survive_and_say_so() -> None:
+def test_copies_that_two_raters_recognised_survive_and_say_so(wording: Callable[..., None]) -> None:
     two = _raised(("p1", "undecided", {"ada": "transformed copy", "bo": "transformed copy"}))
     (told,) = with_people([_claim("survives", "passed")], two)
     assert told.status == "survives"
     # What was said of measured copies speaks of none here.
     assert "9 items were lost" not in told.why
-    assert "1 picture is a copy by people's word" in told.sentence
+    wording(told)
     assert told.controls[-1].outcome == "passed"
 
 
-def test_one_rater_beside_a_measured_copy_is_counted_apart() -> None:
+def test_one_rater_beside_a_measured_copy_is_counted_apart(wording: Callable[..., None]) -> None:
     both = _raised(("p1", "transformed copy", {}), ("p2", "undecided", {"ada": "transformed copy"}))
     (told,) = with_people([_claim("survives", "passed")], both)
     assert told.status == "survives" and "Of these" not in told.sentence
-    assert "One rater alone calls 1 other picture a copy: not counted" in told.sentence
+    wording(told)
+    assert "1 other picture" in told.sentence
     assert told.controls[-1].outcome == "missing"
-    assert "one rater alone calls 1 pair copied" in told.controls[-1].reason

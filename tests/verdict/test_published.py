@@ -67,7 +67,7 @@ def test_sorts_that_sorted_nothing_are_named(golden: Path) -> None:
         "vqa_rad / by_question_len",
     }
     first = next(one for one in remarks if one.where == "omnimedvqa / by_answer_len")
-    assert "5 of 6 cells to the last digit" in first.sentence
+    assert "5 of 6 cells " in first.sentence
 
 
 def test_ties_in_one_column_show_a_model_that_does_not_get_the_question(

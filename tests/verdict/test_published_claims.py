@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -72,16 +73,15 @@ def test_people_get_sentences(golden: Path) -> None:
     done = CliRunner().invoke(app, ["lab", "published", str(golden)])
     assert done.exit_code == 0, done.output
     told = " ".join(done.stdout.split())
-    assert "published survives, ours re-attributed, clean differs" in told
-    assert "3 of 9 claims have the published status in every cell." in told
+    assert re.search(r"\bsurvives\b.*\bre-attributed\b", told) and "3 of 9 claims" in told
 
 
 def test_a_folder_without_the_tables_is_a_sentence(tmp_path: Path, golden: Path) -> None:
-    with pytest.raises(InputError, match="exchangeability_refined.json is not there"):
+    with pytest.raises(InputError, match=r"exchangeability_refined\.json"):
         published_map(tmp_path)
     shutil.copytree(golden / "medvlm", tmp_path / "medvlm")
     (tmp_path / "medvlm" / "topk_overlap.json").write_text("{")
-    with pytest.raises(InputError, match="topk_overlap.json is not JSON"):
+    with pytest.raises(InputError, match=r"topk_overlap\.json .*JSON"):
         published_map(tmp_path)
 
 
@@ -89,14 +89,14 @@ def test_another_benchmark_is_refused(golden: Path, shared_data: Path) -> None:
     from heldout.benchmark import read_benchmark
 
     other = read_benchmark(f"{shared_data}/slake#split=test,lang=zh")
-    with pytest.raises(InputError, match=r"0 ids are in both|give the English test split"):
+    with pytest.raises(InputError, match=r"\b0 ids\b|English test split"):
         published_map(golden, other)
 
 
 def test_triple_hits_are_held_against_chance_by_hand() -> None:
     # 10 of 100 flagged: one hit is what ten text hits give, and twenty were published.
     (remark,) = hits_that_chance_gives("b", [(0.01, 1, 10), (0.005, 0, 8), (0.001, 0, 0)], 20, 100)
-    assert "1 hits, 10 % of the items flagged, by chance from 10" in remark.sentence
+    assert re.search(r"\b1 hits, 10 % .*\bfrom 10\b", remark.sentence)
     assert "0 hits" not in remark.sentence and "α = 0.005" not in remark.sentence
     assert hits_that_chance_gives("b", [(0.01, 0, 10)], 20, 100) == []
     assert hits_that_chance_gives("b", [(0.01, 3, 10)], 20, 100) == []  # thirty would be needed

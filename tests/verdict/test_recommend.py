@@ -15,11 +15,9 @@ def test_a_difference_names_the_items_it_stands_on() -> None:
     lines = [{"subset": "original", "items": 198}]
     owed = {"value": -0.01, "p_adjusted": 1.0, "compared": 188}
     told = _difference({"lines": lines, "owed": [owed]})
-    assert told.startswith(
-        " (-1.0 points with leaks among the 188 items that are leaked or clean, corrected p"
-    )
+    assert told.startswith(" (-1.0 points ") and " 188 items " in told
     whole = _difference({"lines": lines, "owed": [{**owed, "compared": 198}]})
-    assert whole.startswith(" (-1.0 points with leaks, corrected p")
+    assert whole.startswith(" (-1.0 points ") and "items" not in whole
 
 
 def _leaked(leaked: int) -> BenchmarkVerdict:
@@ -32,6 +30,6 @@ def _leaked(leaked: int) -> BenchmarkVerdict:
 
 def test_a_benchmark_that_leaked_whole_has_nothing_left() -> None:
     whole = [one["sentence"] for one in recommend([_leaked(4)])]
-    assert whole[0].startswith("Nothing of b is left once what leaked is removed: all 4 items did.")
+    assert whole[0].startswith("Nothing of b ") and "all 4 items" in whole[0]
     assert "--resplit" in whole[0] and whole[1].startswith("Down-weight 4 items")
     assert not [one for one in recommend([_leaked(3)]) if "Nothing of b" in one["sentence"]]

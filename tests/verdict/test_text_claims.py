@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -96,7 +97,7 @@ def test_advice_does_not_send_to_pictures_where_there_are_none(tmp_path: Path) -
     assert "compare their pictures" in there.next_step
     bare = claim(tmp_path, same, [{"text": "a page"}], pictured=False)
     assert (bare.status, there.status) == ("not testable", "not testable")
-    assert "no pictures to compare" in bare.next_step
+    assert "compare their pictures" not in bare.next_step
 
 
 def test_items_that_leaked_whole_are_removed_even_where_words_alone_tell_nothing(
@@ -112,12 +113,13 @@ def inside(question: str) -> dict[str, str]:
     return {"text": f"An unrelated page. {question} Discuss it with your tutor next week."}
 
 
-def test_question_and_answer_word_for_word_survive(tmp_path: Path) -> None:
+def test_question_and_answer_word_for_word_survive(
+    tmp_path: Path, wording: Callable[..., None]
+) -> None:
     made = claim(tmp_path, asked(*LONG), [*asked(*LONG[:2]), PAGE])
     assert made.status == "survives"
-    assert made.why.startswith(
-        "2 items that can be identified by their words alone are there word for word"
-    )
+    assert made.why.startswith("2 items ")
+    wording(made)
     assert "chance" not in made.why
     half = claim(tmp_path, asked(*LONG), [*asked(*LONG[:2]), PAGE], text_lost_containers=1)
     assert half.status == "survives"
@@ -139,7 +141,7 @@ def test_without_the_same_words_and_the_same_answer_people_must_read(
 ) -> None:
     made = claim(tmp_path, asked(*LONG), theirs)
     assert made.status == "qualified"
-    assert made.why.startswith("the words are similar, part of a longer text, short, a template")
+    assert made.rule == "words/like-words"
 
 
 def test_other_options_are_another_item(tmp_path: Path) -> None:
@@ -153,56 +155,62 @@ def test_other_options_are_another_item(tmp_path: Path) -> None:
 def test_stock_questions_on_unrelated_pages_do_not_survive(tmp_path: Path) -> None:
     made = claim(tmp_path, asked(*STOCK, *LONG), [inside(question) for question in STOCK])
     assert made.status == "qualified"
-    assert "4 by runs of words" in made.sentence
+    assert "4 by runs" in made.sentence
 
 
-def test_nothing_found_is_clean_where_the_items_could_have_been_found(tmp_path: Path) -> None:
+def test_nothing_found_is_clean_where_the_items_could_have_been_found(
+    tmp_path: Path, wording: Callable[..., None]
+) -> None:
     made = claim(tmp_path, asked(*LONG), [PAGE])
     assert made.status == "clean"
-    assert "4 of 4 items with words say enough to be found inside a longer text" in made.why
+    assert "4 of 4 items" in made.why
     # 4 of 5 is the share that is asked for, 4 of 6 is less.
     answered = [PAGE, {"question": "Who is there?", "answer": "nobody"}]
     assert claim(tmp_path, asked(*LONG, *SHORT[:1]), answered).status == "clean"
     fewer = claim(tmp_path, asked(*LONG, *SHORT[:2]), answered)
     assert fewer.status == "qualified"
-    assert "Only 4 of its 6 items with words say enough to be found inside" in fewer.sentence
+    assert "4 of its 6 items" in fewer.sentence
+    wording(made, fewer)
     assert "pictures" in fewer.next_step
 
 
-def test_nothing_is_clean_where_nobody_looked_for_rewordings(tmp_path: Path) -> None:
+def test_nothing_is_clean_where_nobody_looked_for_rewordings(
+    tmp_path: Path, wording: Callable[..., None]
+) -> None:
     searched = claim(tmp_path, asked(*LONG), [PAGE])
     unsearched = claim(tmp_path, asked(*LONG), [PAGE], encoder=None)
     assert (searched.status, unsearched.status) == ("clean", "qualified")
     assert unsearched.rule == "words/rewordings-unsearched"
-    assert "Rewordings were not looked for" in unsearched.sentence
+    wording(unsearched)
     assert "heldout[text]" in unsearched.next_step
     (control,) = [control for control in unsearched.controls if control.name == "rewordings"]
     assert control.outcome == "missing"
 
 
 def test_nothing_is_clean_where_texts_are_in_a_language_that_was_not_compared(
-    tmp_path: Path,
+    tmp_path: Path, wording: Callable[..., None]
 ) -> None:
     made = claim(tmp_path, asked(*LONG), [PAGE], text_other_language=1)
     assert made.status == "qualified"
-    assert "not compared: other language (1 of 1 texts of the corpus)" in made.sentence
-    assert "not compared: other language" in made.why
+    assert "language (1 of 1 texts" in made.sentence
+    assert "other language" in made.why
+    wording(made)
     assert "multilingual" in made.next_step
 
 
-def test_short_questions_inside_pages_are_not_testable(tmp_path: Path) -> None:
+def test_short_questions_inside_pages_are_not_testable(
+    tmp_path: Path, wording: Callable[..., None]
+) -> None:
     pages = [{"text": f"Quiz. {question} finding. More words follow here."} for question in SHORT]
     made = claim(tmp_path, asked(*SHORT), pages)
     assert made.status == "not testable"
-    assert made.sentence.startswith(
-        "None of the 8 items of bench with words can be identified by them"
-    )
-    assert "8: too few or too common words" in made.why
+    wording(made)
+    assert "of the 8 items" in made.sentence
     assert not made.idle  # there were words on both sides: the question stays open
     # Beside questions with answers, equal ones would have shown; inside pages still none.
     structured = claim(tmp_path, asked(*SHORT), [*pages, *asked("Who is there?")])
     assert structured.status == "qualified"
-    assert "Only 0 of its 8 items" in structured.sentence
+    assert "Only 0 of its 8" in structured.sentence
 
 
 def test_a_search_that_looks_inside_nothing_is_not_clean(tmp_path: Path) -> None:
@@ -210,11 +218,11 @@ def test_a_search_that_looks_inside_nothing_is_not_clean(tmp_path: Path) -> None
     assert claim(tmp_path, asked(*LONG), [PAGE], ("provenance",)).status == "not testable"
 
 
-def test_a_half_read_corpus_is_not_clean(tmp_path: Path) -> None:
+def test_a_half_read_corpus_is_not_clean(tmp_path: Path, wording: Callable[..., None]) -> None:
     made = claim(tmp_path, asked(*LONG), [PAGE], text_lost_containers=1)
     assert made.status == "qualified"
-    assert "could be read of web" in made.sentence
-    assert "all of the corpus" in made.next_step
+    assert made.rule == "words/parts-unread"
+    wording(made)
 
 
 def test_a_side_without_words_has_nothing_to_compare(tmp_path: Path) -> None:
@@ -224,7 +232,9 @@ def test_a_side_without_words_has_nothing_to_compare(tmp_path: Path) -> None:
     assert (made.status, made.idle, made.why) == ("not testable", True, "one side has no text")
 
 
-def test_a_shared_article_is_a_claim_of_its_own(tmp_path: Path) -> None:
+def test_a_shared_article_is_a_claim_of_its_own(
+    tmp_path: Path, wording: Callable[..., None]
+) -> None:
     items = [
         {"question": text, "metadata": {"source": f"PMC{k}12345"}} for k, text in enumerate(LONG)
     ]
@@ -252,5 +262,5 @@ def test_a_shared_article_is_a_claim_of_its_own(tmp_path: Path) -> None:
     assert made is not None and not is_leak(made)
     assert (made.rule, made.status) == ("sources/source-named", "qualified")
     assert made.sentence.startswith(f"1 item of {len(items)} (")
-    assert "with and without these items" in made.next_step
+    wording(made)
     assert source_claim(finding, matches.clear(), len(items), scanned) is None

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -79,7 +80,7 @@ def test_a_reference_that_drops_as_well_leaves_a_drop_possible() -> None:
     recording = unanswerable(0, share=0.9, better=1.6)
     (claim,) = counted_claims(recording, examined(recording))
     assert claim.status == "qualified"
-    assert "shows it as well, though less" in claim.why
+    assert "though less" in claim.why
 
 
 def test_effects_are_those_of_the_corrected_test() -> None:
@@ -163,13 +164,13 @@ def test_the_command_line_says_that_a_further_look_was_corrected_for(tmp_path: P
         assert done.exit_code == 0, done.output
         return done.output
 
-    further = "3 claims were tested before, so that the corrected p is multiplied by 4"
-    assert further in detect("--detector", names[0])
     note = json.loads(detect("--detector", names[0], "--json"))["looks"]
-    assert note["number"]["twin-drop/model"] == 2 and further in note["note"]
+    assert note["number"]["twin-drop/model"] == 2
+    assert re.search(r"\b3 claims .*\bmultiplied by 4\b", note["note"])
+    assert note["note"] in " ".join(detect("--detector", names[0]).split())
     # Claims of other calls alone belong to the family, and this is said as well.
     other = detect("--detector", "choice-confusion")
-    assert "the correction also counts 5 claims of earlier calls" in other
+    assert "5 claims of earlier" in other
     fresh = write_run(recording, tmp_path / "fresh")
     assert detect_run(fresh, detectors=names, settings=settings).examination.earlier.sentence == ""
 

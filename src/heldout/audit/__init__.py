@@ -6,7 +6,7 @@ from heldout.lazy import load_on_first_use
 
 if TYPE_CHECKING:
     from heldout.audit.audit_file import parse_gate, shut
-    from heldout.audit.cases import folder_name, open_cases, renew_corrections
+    from heldout.audit.cases import open_cases
     from heldout.audit.conclusion import Conclusion, Report, conclude, report_run
     from heldout.audit.costs import (
         CostPlan,
@@ -65,7 +65,6 @@ __all__ = [
     "audit_overlap",
     "conclude",
     "evaluate_suite",
-    "folder_name",
     "fresh_steps",
     "leak_rates",
     "make_plan",
@@ -76,7 +75,6 @@ __all__ = [
     "plan_search",
     "read_audit",
     "read_machines",
-    "renew_corrections",
     "report_run",
     "run_audit",
     "run_demo",

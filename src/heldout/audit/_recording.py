@@ -92,7 +92,7 @@ def file_digest(path: Path) -> str:
 
 
 def refuse_changed(audit: Audit, cases: Sequence[AuditCase]) -> None:
-    """Refuse to mix results of two revisions; the message says what to write instead, and what is kept."""
+    """Refuse to mix results of two revisions; the message gives the setting to write instead, and what is kept."""
     reasons = [reason for case in cases if (reason := _changed(case, audit.file.seed))]
     if not reasons:
         return

@@ -13,7 +13,7 @@ from typing import Any
 from heldout.audit.audit_file import AuditFile, BenchmarkEntry, ModelEntry
 from heldout.audit.reader import Audit
 from heldout.benchmark import Benchmark, read_benchmark
-from heldout.corpus import Corpus, open_corpus
+from heldout.corpus import Corpus, MixtureSource, is_recipe, open_corpus, open_recipe
 from heldout.detect import Detector, Need, detectors
 from heldout.errors import InputError
 from heldout.evidence import LeakLabels, read_leak_labels
@@ -65,10 +65,20 @@ class AuditCase:
     twins: dict[str, Benchmark] = field(default_factory=dict)
     recordings: list[Recording] = field(default_factory=list)
     labels: LeakLabels | None = None  # made elsewhere
+    mixed: bool = False  # some corpora are the sources of a training mixture
 
     @property
     def name(self) -> str:
         return self.entry.name
+
+    @property
+    def weights(self) -> list[tuple[str, float]]:
+        """How often training sees each row of the sources of a mixture."""
+        return [
+            (corpus.name, corpus.weight)
+            for corpus in self.corpora
+            if self.mixed and isinstance(corpus, MixtureSource)
+        ]
 
 
 def open_cases(audit: Audit) -> list[AuditCase]:
@@ -95,12 +105,12 @@ def open_cases(audit: Audit) -> list[AuditCase]:
             for corpus_entry in audit.file.corpora
             if entry.against is None or corpus_entry.name in entry.against
         ]
-        corpora = []
+        corpora: list[Corpus] = []
         for corpus_entry in wanted:
             with audit.at("corpora", places[corpus_entry.name], "source"):
-                corpora.append(
-                    open_corpus(audit.located(corpus_entry.source), name=corpus_entry.name)
-                )
+                opened = _opened(audit.located(corpus_entry.source), corpus_entry.name)
+                _refuse_repeated(corpora, opened)
+                corpora += opened
         twins = {}
         for name, source in entry.twins.items():
             with audit.at("benchmarks", number, "twins", name):
@@ -110,13 +120,28 @@ def open_cases(audit: Audit) -> list[AuditCase]:
             with audit.at("benchmarks", number, "leaks"):
                 ids = [example.id for example in benchmark]
                 labels = read_leak_labels(audit.located(entry.leaks), ids)
-        case = AuditCase(entry, benchmark, folder, corpora, twins, labels=labels)
+        mixed = any(is_recipe(corpus_entry.source) for corpus_entry in wanted)
+        case = AuditCase(entry, benchmark, folder, corpora, twins, labels=labels, mixed=mixed)
         for place, model in enumerate(audit.file.models):
             recording = _recording(audit, case, model, place)
             if recording.scored or recording.answered:
                 case.recordings.append(recording)
         cases.append(case)
     return cases
+
+
+def _opened(source: str, name: str) -> list[Corpus]:
+    """One corpus, or the sources of a training mixture, whose names begin with that of the mixture."""
+    return (
+        open_recipe(source, f"{name}-") if is_recipe(source) else [open_corpus(source, name=name)]
+    )
+
+
+def _refuse_repeated(corpora: Sequence[Corpus], opened: Sequence[Corpus]) -> None:
+    known = {corpus.name for corpus in corpora}
+    for corpus in opened:
+        if corpus.name in known:
+            raise InputError(f"two corpora would be called {corpus.name}: rename one of them")
 
 
 def open_controls(audit: Audit) -> tuple[Corpus | None, tuple[ControlSet, ...]]:
@@ -185,7 +210,7 @@ def _recording(audit: Audit, case: AuditCase, model: ModelEntry, place: int) -> 
 
 
 def _for_detectors(audit: Audit) -> list[Variant]:
-    """Variants that a detector needs which the audit file asks for by name."""
+    """Variants that a detector needs which the audit file names."""
     named = [detector for name, detector in detectors().items() if name in audit.file.detectors]
     texts = [detector.asks for detector in named if detector.asks]
     return [variant for text in texts for variant in parse_variants(text)]

@@ -32,6 +32,7 @@ from heldout.overlap import (
 )
 from heldout.report import (
     ReportSettings,
+    count_sources,
     is_evaluation,
     is_synthesis,
     is_training,
@@ -112,6 +113,7 @@ def conclude(
     matches = condensed.table
     leaked = leaks(run)
     run.write_table("leaks", leaked.to_arrow().cast(SCHEMAS["leaks"]))
+    count_sources(run)
     benchmark = manifest["inputs"]["benchmark"]["name"]
     findings: list[Finding] = []
     claims: list[Claim] = []

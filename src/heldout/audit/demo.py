@@ -116,7 +116,7 @@ class DemoSettings(Settings):
     out: Path = Path("heldout-demo")
     """New folder for data, run and report, or that of a demo that was killed."""
     seed: Annotated[int, Field(ge=0)] = 0
-    """Another seed renders another benchmark, which the included models do not know."""
+    """Another seed renders another benchmark, which the included models were not trained on."""
     models: Path | None = None
     """Folder with the models contaminated, clean and outsider-a to outsider-c, ONNX or checkpoints, of this
     seed's benchmark; default: those of the package."""

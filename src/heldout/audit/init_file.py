@@ -164,7 +164,7 @@ def audit_text(inputs: InputFiles) -> str:
     return "\n".join(
         [
             "# An audit: which benchmarks, against which corpora and models, by which means.",
-            "# Paths are relative to this file. `heldout audit audit.yaml --plan` says what it will cost.",
+            "# Paths are relative to this file. `heldout audit audit.yaml --plan` prints what it will cost.",
             "",
             "benchmarks:  # what is protected",
             *(

@@ -16,7 +16,6 @@ from typing import Any
 import polars as pl
 
 from heldout import __version__
-from heldout.audit._by_source import SOURCES, read_sources, write_sources
 from heldout.audit.conclusion import PART, Conclusion, conclude
 from heldout.benchmark import (
     Benchmark,
@@ -56,6 +55,7 @@ from heldout.overlap import (
     scan_texts,
 )
 from heldout.remote import use_cache
+from heldout.report import forget_sources, note_sources, read_sources
 from heldout.store import Run, empty_table, without_credentials
 from heldout.verdict import claims_frame, claims_html, findings_frame
 
@@ -266,9 +266,9 @@ def audit_overlap(
             quiet=quiet,
         )
         if recipes:
-            write_sources(run, corpora)
+            note_sources(run, corpora)
         else:
-            (run.path / SOURCES).unlink(missing_ok=True)
+            forget_sources(run)
         conclusion = conclude(run, quiet=quiet)
     if ended is not None:  # tables and report hold what the judge said by then; the rest is unsure
         raise ended

@@ -1,4 +1,4 @@
-"""A search in parts, as jobs that know nothing of each other, and ``heldout.merge``, which makes one run of them.
+"""A search in parts, as independent jobs, and ``heldout.merge``, which makes one run of them.
 
 A part compares its shards and concludes nothing: which neighbours are the nearest of all, and which pairs are
 worth verifying, is known once every shard is compared. Merging takes over what the parts have finished and

@@ -36,7 +36,7 @@ from heldout.errors import html_table
 from heldout.evidence import keep_leak_labels
 from heldout.model import note_twins
 from heldout.overlap import ModelJudge, can_register
-from heldout.report import write_audit_report
+from heldout.report import forget_sources, note_sources, write_audit_report
 from heldout.store import Run, exclusive, log_path, write_json
 from heldout.verdict import (
     Claim,
@@ -313,7 +313,7 @@ class _Journey:
                     checked=self.file.check,
                     quiet=self.quiet,
                 )
-            if ended is not None:  # its opinions so far count; the next call asks for the others
+            if ended is not None:  # its opinions so far count; the next call requests the others
                 self.tell(f"the judge stopped: {ended}")
             scanned = run.manifest()["stages"].values()
             again = ended is not None or any(
@@ -448,9 +448,16 @@ class _Journey:
             "leaks": (case.labels.source, case.labels.sha256) if case.labels is not None else "",
         }
 
+        if case.mixed:
+            inputs["mixture"] = case.weights
+
         def work() -> dict[str, Any]:
             with run.writing():
                 keep_leak_labels(run, case.labels)
+                if case.mixed:
+                    note_sources(run, case.corpora)
+                else:
+                    forget_sources(run)
                 corrected = write_corrections(run, names, seed=self.file.seed)
                 conclude(run, settings=self.file.report, quiet=self.quiet)
             return {"models": [model.model for model in corrected.models]}

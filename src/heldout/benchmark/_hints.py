@@ -78,7 +78,7 @@ def is_hint(sentence: str) -> bool:
     if _CHINESE.fullmatch(sentence.rstrip("。.！!")):
         return True
     words = [word.replace("’", "'").lower() for word in _WORD.findall(sentence)]
-    # Letters stand for options: "(A, B, C, D)". Latin ones alone; one Chinese character is a word.
+    # Letters name options: "(A, B, C, D)". Latin ones alone; one Chinese character is a word.
     words = [word for word in words if len(word) > 1 or not ("b" <= word <= "j")]
     return (
         bool(words)

@@ -2,7 +2,7 @@
 
 "Which?\\nOptions: A: a cat, B: a dog" offers two options; "Is vitamin A: good, B: bad?" and "compare
 panels (a) and (b)" offer none. A list has consecutive letters from A, at least two, in one style; it
-follows a heading ("Options:"), or stands on lines of its own, or follows the end of a sentence; it
+follows a heading ("Options:"), or is on lines of its own, or follows the end of a sentence; it
 ends the question.
 """
 
@@ -326,7 +326,7 @@ def _listed(
         return OptionList("", options, labels, True, lines) if not after.strip() else None
     goes_on = bool(after.strip())
     if goes_on and heading is None and not (lines and "?" in stem and "?" not in after):
-        return None  # the question goes on: only a heading says that these are its options
+        return None  # the question goes on: only a heading shows that these are its options
     if heading is None and not lines and first.before not in ("stop", "line"):
         return None  # "compare (a) the left and (b) the right lung"
     asks = "?" in (stem + after).translate(_FOLD)
@@ -361,7 +361,7 @@ def _clean(option: str) -> str:
 
 
 def _fits(answer: str | None, listed: OptionList) -> bool:
-    """Whether the key speaks of this list; on one line without a heading only a letter proves it."""
+    """Whether the key refers to this list; on one line without a heading only a letter proves it."""
     proven = listed.headed or (listed.lines and not listed.goes_on)
     text = (answer or "").strip()
     if not text:

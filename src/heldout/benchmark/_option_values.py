@@ -139,7 +139,7 @@ def _from_text(text: str) -> Choices:
 
 
 def parse_literal(text: str) -> Any:
-    """JSON or a Python literal as the value it stands for."""
+    """JSON or a Python literal as its value."""
     if len(text) > LONGEST_CELL:
         raise UnreadableOptionsError(
             "options too long", f"{len(text):,} characters; at most {LONGEST_CELL:,} are read"

@@ -206,7 +206,7 @@ FROM_ONE = "index from 1"
 
 @dataclass(frozen=True)
 class FieldMap:
-    """Columns per field. ``answer_is`` says how the answer column refers to the options."""
+    """Columns per field. ``answer_is``: how the answer column refers to the options."""
 
     columns: Mapping[str, tuple[str, ...]]
     #: "letter", "text", "index", "index from 1", or "auto" until rows were seen
@@ -281,7 +281,7 @@ class FieldMap:
         )
 
     def answer(self, row: Mapping[str, Any]) -> str | None:
-        """The answer's text, a letter or a position replaced by the option it stands for."""
+        """The answer's text, a letter or a position replaced by its option."""
         return self._answer(row, self._choices(row))[0]
 
     def options(self, row: Mapping[str, Any]) -> tuple[str, ...]:
@@ -325,7 +325,7 @@ class FieldMap:
         return stem, choices
 
     def _needs_gaps(self, row: Mapping[str, Any]) -> bool:
-        """Whether the key is a letter that only the options' own letters know: "D" of three."""
+        """Whether the key is a letter that only the options' own letters explain: "D" of three."""
         text = _text(self._first(row, "answer"))
         choices = self._choices(row) if text else Choices()
         named = labelled_with_gaps(choices)

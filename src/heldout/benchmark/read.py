@@ -127,7 +127,7 @@ def read_examples(
     """
     settings = find_preset(preset or source.location, by_name=preset is not None)
     wanted = settings.selected(source) if settings is not None else source
-    # What only the preset asks for does not apply where the data is laid out otherwise.
+    # What only the preset requires does not apply where the data is laid out otherwise.
     optional = frozenset(wanted.selection) - frozenset(source.selection)
     by_preset = settings is not None and preset is None and not source.path.exists()
     hub = settings.hub if settings is not None and by_preset else hub_name(source.location)
@@ -189,7 +189,7 @@ class _ReadRequest:
     """What the user wants of the rows of every file."""
 
     source: BenchmarkSource
-    optional: frozenset[str]  # keys of the selection that only the preset asks for
+    optional: frozenset[str]  # keys of the selection that only the preset requires
     settings: Preset | None
     named: bool  # the user named the preset, and did not mean a folder that is called like one
     mapping: Mapping[str, str]
@@ -331,7 +331,7 @@ class _RowFilter:
 def _split_of_source(
     source: BenchmarkSource, settings: Preset | None, read: set[str | None]
 ) -> str | None:
-    """What was read by its name, if it says so; else what the preset stands for."""
+    """The split in the file's name, if there is one; else the preset's."""
     if source.path.is_file() and (named := split_of(source.path.stem)):
         return named
     if settings is not None and len(read) == 1 and None not in read:

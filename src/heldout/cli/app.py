@@ -51,7 +51,7 @@ class Verb:
 
 
 class LazyGroup(TyperGroup):
-    """A group that knows its verbs' names and summaries, and loads the one that is called.
+    """A group with its verbs' names and summaries, which loads the one that is called.
 
     Contexts and commands are Any: typer carries a click of its own, under no public name.
     """
@@ -197,7 +197,7 @@ def main() -> None:
         message = with_shared_options(str(error))
         _end(_and_again(message) if isinstance(error, MachineError) else message, error.exit_code)
     except SystemExit as ended:
-        # Typer turns an interrupt into this exit and says nothing.
+        # Typer turns an interrupt into this exit without a message.
         if ended.code in (INTERRUPTED, TERMINATED):
             how = "interrupted" if ended.code == INTERRUPTED else "ended by SIGTERM"
             more = (

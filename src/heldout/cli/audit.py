@@ -32,10 +32,11 @@ from heldout.cli.show import (
     print_dropped,
     print_json,
     print_outline,
+    print_sources,
     status_text,
 )
 from heldout.errors import InputError, counted, percent
-from heldout.report import outline
+from heldout.report import outline, read_sources, worst_first
 from heldout.store import Run
 from heldout.verdict import ONE_FORM, PLAIN, CellVerdict, is_leak, required, rules, rung_words
 
@@ -135,6 +136,7 @@ def show_verdict(done: AuditResult, *, verbose: bool = False) -> None:
     cells = outline([cell.as_json() for cell in done.overall.cells], runs, advice)
     print_outline(cells, next_steps=not verbose)
     for run in runs:
+        print_sources(worst_first(read_sources(run)), run.manifest()["inputs"]["benchmark"]["name"])
         print_dropped(run, ("benchmark", "score"))
     _show_resolution(done.plan)
     if verbose:

@@ -25,7 +25,7 @@ class Shown:
 
     Args:
         setting: Its name; ``judge.model`` for a setting of a nested model.
-        metavar: What stands for its value in the help.
+        metavar: The placeholder of its value in the help.
         flag: Its option; default: ``--judge-model``, and ``--judge`` for ``judge.url``. Several flags
             of one setting, such as ``--text/--no-text``, are written as typer writes them.
         panel: Its group in the help.

@@ -66,7 +66,7 @@ def inspect_command(settings: ProbedServer, quiet: Quiet = False, as_json: Json 
 
 
 def _ask_command(settings: ProbedServer, model: str) -> str:
-    """What asks for all variants that need nothing else."""
+    """The value that selects all variants without further input."""
     words = ["heldout", "ask", "BENCH", "--endpoint", settings.url, "--model", model]
     words += ["--api-key-env", settings.api_key_env] if settings.api_key_env else []
     words += ["--variants", "original,shuffle-1..3,confused-choices,no-image", "--out", "RUN"]

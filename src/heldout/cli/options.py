@@ -92,7 +92,7 @@ def shared_server(*roles: str) -> tuple[Shown, ...]:
 
 
 def parse_map_beside(entries: list[str], recorded: Path | None) -> dict[str, str]:
-    """--map where there is also --map-recorded: a field that only recorded files have says so."""
+    """--map where there is also --map-recorded: a field of recorded files only is marked."""
     mapping = parse_map(entries)
     for field, column in mapping.items():
         if field not in FIELDS and field in (*ALIASES, *SYNONYMS):

@@ -41,7 +41,7 @@ from heldout.cure import GateResult, write_gate
 from heldout.errors import InputError, counted
 from heldout.overlap import OverlapSettings
 from heldout.remote import use_cache
-from heldout.report import outline_of
+from heldout.report import outline_of, worst_first
 
 EXAMPLE = (
     "Example: heldout overlap data/slake#split=test,lang=en "
@@ -211,7 +211,7 @@ def show_overlap(
         print_json(record if gate_result is None else {**record, "gate": gate_result.as_json()})
     else:
         print_outline(outline_of(result.run))
-        print_sources(result.sources)
+        print_sources(worst_first(result.sources))
         print_dropped(result.run, ("benchmark", "corpus"))
         if verbose:
             console().print()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -18,8 +18,6 @@ from heldout.engine import progress
 from heldout.errors import percent
 
 if TYPE_CHECKING:  # only for types: every verb prints, and few need these packages
-    import polars as pl
-
     from heldout.benchmark import Benchmark, CheckReport
     from heldout.report import Outline
     from heldout.store import Run
@@ -174,7 +172,7 @@ def with_shared_options(message: str) -> str:
 # What a command comes to, before its details: a table of subjects, what to do, what was left out and why.
 
 
-#: what cures a reason for leaving something out; a reason without an entry speaks for itself
+#: what cures a reason for leaving something out; a reason without an entry needs no advice
 CURES = {
     "missing image": "--images DIR names the folder that holds the images",
     "image outside the dataset folder": "--images DIR names the folder that holds the images",
@@ -232,15 +230,15 @@ def print_outline(outline: Outline, *, next_steps: bool = True) -> None:
                 out.print(Text(plain(f"   {command}"), "cyan"), soft_wrap=True)
 
 
-def print_sources(sources: pl.DataFrame) -> None:
-    """The sources of a training mixture, the one that shows most of the benchmark first."""
-    if not len(sources):
+def print_sources(sources: Sequence[Mapping[str, Any]], of: str = "") -> None:
+    """The sources of a training mixture; ``of``: the benchmark that was searched for."""
+    if not sources:
         return
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
     heads = ("source", "rows", "weight", "share", "leaked items", "leaked rows", "seen in training")
     for name in heads:
         table.add_column(name, overflow="fold", justify="left" if name == "source" else "right")
-    for row in sources.sort("exposures", descending=True, maintain_order=True).to_dicts():
+    for row in sources:
         table.add_row(
             Text(plain(row["name"])),
             f"{row['rows']:,}",
@@ -250,7 +248,8 @@ def print_sources(sources: pl.DataFrame) -> None:
             f"{row['leaked_rows']:,}",
             f"{row['exposures']:,.4g}×",
         )
-    console().print(Text("\nby source", "bold"))
+    title = f"{of}, by source" if of else "by source"
+    console().print(Text(plain(f"\n{title}"), "bold"))
     console().print(table)
 
 

@@ -86,7 +86,7 @@ class CorpusColumns:
         return Words(text, pairs[0][0] or question, pairs[0][1], tuple(pairs[1:]))
 
     def _answers(self, row: Mapping[str, Any]) -> list[str]:
-        """Accepted answers; a letter or a position is replaced by the option it stands for."""
+        """Accepted answers; a letter or a position is replaced by its option."""
         answers: list[str] = []
         for column in self.answer:
             value = row.get(column)

@@ -85,7 +85,7 @@ def _walk_remote(root: RemotePath) -> Iterator[FolderEntry]:
             hidden = "/".join(folders[: first + 1]) + "/"
             yield FolderEntry(hidden[:-1], HIDDEN, 0, 0)
         elif child.facts is not None:
-            remember(f"{root}/{child.name}", child.facts)  # whoever opens it need not ask again
+            remember(f"{root}/{child.name}", child.facts)  # opening it needs no second request
             yield FolderEntry(child.name, FILE, child.facts.size, number_of(child.facts.mark))
 
 

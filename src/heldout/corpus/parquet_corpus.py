@@ -190,7 +190,7 @@ class ParquetCorpus:
             except FAILURES:
                 continue
             except InputError:
-                if checked:  # reading that file says so
+                if checked:  # reading that file reports it
                     continue
                 raise
             checked = True

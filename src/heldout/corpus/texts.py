@@ -67,7 +67,7 @@ _NOTES = SIDECAR_ENDINGS - {".json", ".csv", ".tsv", *LINES, *PAGES}
 
 
 class TextFile(NamedTuple):
-    """``name`` is relative to the corpus; ``problem`` says why the file is not read."""
+    """``name`` is relative to the corpus; ``problem``: why the file is not read."""
 
     name: str
     path: Path

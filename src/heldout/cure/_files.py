@@ -27,6 +27,7 @@ from heldout.benchmark import (
 from heldout.cure.policy import Decision
 from heldout.errors import InputError, blame_the_machine
 from heldout.image import Digests, ImageRef
+from heldout.remote import RemoteError, located
 from heldout.store import Dropped, replacing
 
 _DECIDED = [
@@ -187,12 +188,16 @@ def write_file(selections: Sequence[TableSelection], target: Path, out: Path) ->
                 f"convert one of them first"
             )
     parts = [FilePart(selection.table.file.path, selection.rows) for selection in selections]
-    find_writer(reader).write(parts, target)
-    for selection in selections:
-        folder = selection.opened.reading.images
-        images = Path(folder) if folder is not None else None
-        if not selection.table.file.path.is_dir():
-            copy_pictures(selection.examples, selection.table.base, out, target, images)
+    try:
+        find_writer(reader).write(parts, target)
+        for selection in selections:
+            folder = selection.opened.reading.images
+            images = located(folder) if folder is not None else None
+            if not selection.table.file.path.is_dir():
+                copy_pictures(selection.examples, selection.table.base, out, target, images)
+    except RemoteError as error:
+        place = error.address or str(selections[0].table.file.path)
+        raise InputError(f"{place}: {error}; nothing was written, so try again") from error
 
 
 def entries(opened: Opened) -> list[tuple[int, int]]:

@@ -47,7 +47,7 @@ class CanarySettings(Settings):
     options: Annotated[int, Field(ge=2, le=26)] = 4
     """Options of every planted item."""
     seed: Annotated[int, Field(ge=0)] | None = None
-    """Seed of the key; default: drawn by the system. Whoever knows it knows the right answers."""
+    """Seed of the key; default: drawn by the system. The right answers follow from it."""
     level: Annotated[float, Field(gt=0, lt=1)] = 0.001
     """A model is flagged if its exact false-positive probability, corrected over the models of the call, is not
     above this."""
@@ -59,7 +59,7 @@ class CanarySettings(Settings):
         return self
 
 
-# The key: what is right, and who may know it.
+# The key: the right answers, kept secret.
 
 
 @dataclass(frozen=True)
@@ -327,7 +327,7 @@ def _count(key: CanaryKey, places: Places) -> tuple[int, int, int]:
 
 
 def _favourite(places: Sequence[int]) -> int | None:
-    """The most frequent place, the first of equals: a rule that knows nothing of the key."""
+    """The most frequent place, the first of equals: a rule that does not depend on the key."""
     counts = Counter(places)
     return min(counts, key=lambda place: (-counts[place], place)) if counts else None
 
@@ -348,7 +348,7 @@ def _replies(key: CanaryKey, answers: Run | str | Path, model: str | None) -> di
         whose = f" of {model}" if model else ""
         raise InputError(
             f"answers {path}: there is no reply{whose} to a planted item; ask the model the benchmark that "
-            f"was released, with the options as they stand there"
+            f"was released, with the options as in that file"
         )
     return {name: dict(record) for name, record in places.items()}
 

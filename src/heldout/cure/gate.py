@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -39,21 +39,19 @@ class CleanedSet:
     reason: str = ""
 
 
-def write_cleaned(stage: Mapping[str, Any], ids: Collection[str], folder: Path) -> CleanedSet:
+def write_cleaned(name: str, source: str, ids: Collection[str], folder: Path) -> CleanedSet:
     """Write one training set without some of its rows; what stays is written verbatim.
 
     Args:
-        stage: What the manifest of the run says about the corpus.
+        name: What the run calls it; of several sources of a mixture that are rows of it, all their names.
+        source: Where it is read from.
         ids: Items to leave out. Rows of one conversation go together.
         folder: Folder of all training sets that are written.
     """
-    name = stage["corpus"]
     try:
-        opened = open_tables(stage["source"])
+        opened = open_tables(source)
     except InputError as error:
-        return CleanedSet(
-            name, reason=f"{stage['source']} is no table or folder of images ({error})"
-        )
+        return CleanedSet(name, reason=f"{source} is no table or folder of images ({error})")
     several = len(opened.tables) > 1
     wanted = set(ids)
     further: dict[str, set[str]] = {}
@@ -330,13 +328,18 @@ def write_gate(
 
 
 def _cleaned(runs: Sequence[Run], folder: Path) -> Iterator[CleanedSet]:
-    """Every training set that holds rows to remove, once: runs of several benchmarks share it."""
-    stages = {stage["corpus"]: stage for run in runs for stage in run.manifest()["stages"].values()}
+    """Every training set that holds rows to remove, once: runs of several benchmarks share it, and so do those
+    sources of a mixture that are rows of one file."""
+    named: dict[str, dict[str, None]] = {}
+    for run in runs:
+        for stage in run.manifest()["stages"].values():
+            named.setdefault(stage["source"], {})[stage["corpus"]] = None
     rows = pl.scan_parquet(folder / "training_rows.parquet").select("corpus", "corpus_id")
     ids = rows.unique().sort("corpus", "corpus_id").collect()
-    for name, stage in stages.items():
-        if own := ids.filter(pl.col("corpus") == name)["corpus_id"].to_list():
-            yield write_cleaned(stage, own, folder / CLEAN)
+    for source, names in named.items():
+        own = ids.filter(pl.col("corpus").is_in(list(names)))["corpus_id"].to_list()
+        if own:
+            yield write_cleaned(", ".join(names), source, own, folder / CLEAN)
 
 
 def _cleaned_json(cleaned: Sequence[CleanedSet]) -> list[dict[str, Any]]:

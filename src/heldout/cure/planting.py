@@ -84,7 +84,7 @@ def plant_canaries(
     quiet: bool = False,
     **values: Any,
 ) -> PlantedCanaries:
-    """Write a benchmark with canaries among its items, and the key that says which they are.
+    """Write a benchmark with canaries among its items, and the key that lists them.
 
     Args:
         benchmark: The benchmark, or where it is read from.

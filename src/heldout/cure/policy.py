@@ -117,7 +117,7 @@ def decide(
     *,
     unread: Collection[str] = (),
 ) -> list[Decision]:
-    """One decision per item. ``entries`` says which items cannot be separated in the file.
+    """One decision per item. ``entries``: which items cannot be separated in the file.
 
     ``unread`` items show a picture that could not be compared: they are kept unless something else removes
     them, and listed.

@@ -79,7 +79,7 @@ def what_was_not_searched(run: Run) -> Iterator[str]:
 
 
 def incomplete(stage: Mapping[str, Any], *, text: bool) -> str:
-    """The sentence that says that a corpus was not read completely; empty if it was.
+    """A sentence if a corpus was not read completely; empty if it was.
 
     ``text``: texts were compared, so that a corpus without images counts as compared.
     """
@@ -201,7 +201,7 @@ def sanitize(
     )
     if run is None and not others:
         raise InputError(
-            "run: expected a run of heldout overlap, which says what leaked; or give the other splits "
+            "run: expected a run of heldout overlap, which lists what leaked; or give the other splits "
             "with the setting resplit"
         )
     searched_run = Run.open(run) if isinstance(run, str | Path) else run
@@ -298,7 +298,7 @@ def write_clean_split(opened: Opened, run: Run, out: Path, policy: Policy) -> di
 
 
 def _not_compared(benchmark: Benchmark) -> set[str]:
-    """Items with a picture that is missing, broken or flat: a scan says nothing about it."""
+    """Items with a picture that is missing, broken or flat: a scan cannot compare it."""
     return {
         example.id
         for example in benchmark

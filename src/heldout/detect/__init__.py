@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 from heldout.lazy import load_on_first_use
 
 if TYPE_CHECKING:
-    from heldout.detect.behaviour.circular import is_rotation
     from heldout.detect.behaviour.compare import probe_detector
     from heldout.detect.behaviour.probe import Probe, two_variants
     from heldout.detect.detector import Citation, Detector, Difference, Need, article, arxiv
@@ -38,19 +37,16 @@ if TYPE_CHECKING:
         adjust_impacts,
         measure_impact,
     )
-    from heldout.detect.impact.study import Study, keep_study, kept_studies, study_impact
-    from heldout.detect.impact.verb import ImpactSettings, keep_items, study_encoders
+    from heldout.detect.impact.study import Study, kept_studies, study_impact
+    from heldout.detect.impact.verb import ImpactSettings, study_encoders
     from heldout.detect.impact.verb import impact as impact_of_leaks
     from heldout.detect.item_scores import (
         LOSS,
-        MEMBERSHIP,
         MIN_K_PLUS_PLUS,
-        PERPLEXITY_RATIO,
         SMALLEST,
         cohort_delta,
         cohort_scores,
         item_detector,
-        unseen_items,
     )
     from heldout.detect.order_joint import (
         CANONICAL,
@@ -65,7 +61,6 @@ if TYPE_CHECKING:
         answer_detectors,
         detectors,
         run_detectors,
-        self_checks,
         supported_detectors,
     )
     from heldout.detect.settings import ALPHA, DetectSettings
@@ -94,9 +89,7 @@ __all__ = [
     "LABELLED",
     "LEVEL",
     "LOSS",
-    "MEMBERSHIP",
     "MIN_K_PLUS_PLUS",
-    "PERPLEXITY_RATIO",
     "POSSIBLE_IMAGES",
     "RELEASED",
     "SMALLEST",
@@ -142,12 +135,9 @@ __all__ = [
     "image_nearness",
     "image_overlap",
     "impact_of_leaks",
-    "is_rotation",
     "item_detector",
     "joined_leakage",
     "joint_shards",
-    "keep_items",
-    "keep_study",
     "kept_studies",
     "measure_impact",
     "metadata_fields",
@@ -157,7 +147,6 @@ __all__ = [
     "probe_detector",
     "rate_interval",
     "run_detectors",
-    "self_checks",
     "shard_gains",
     "strata",
     "study_encoders",
@@ -166,7 +155,6 @@ __all__ = [
     "text_overlap",
     "triple_hits",
     "two_variants",
-    "unseen_items",
     "with_strata",
 ]
 

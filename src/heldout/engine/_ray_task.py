@@ -35,7 +35,7 @@ def make_runner(version: str) -> Callable[[str, bytes, bytes], Reply]:
         import os
         import platform
 
-        # A task has one core. Ray says so to OpenMP; other libraries would start threads for all of
+        # A task has one core. Ray sets this for OpenMP; other libraries would start threads for all of
         # the node's cores in every worker. They read this when they are imported, below.
         for variable in variables:
             os.environ.setdefault(variable, "1")

@@ -120,7 +120,7 @@ def _receive(connection: Connection, parent: int, inbox: SimpleQueue[bytes]) -> 
     end this process when the parent is gone, even in the middle of a task."""
     while True:
         try:
-            # The pipe normally says so itself, but a process that the parent forked may hold it
+            # Normally the pipe is closed, but a process that the parent forked may hold it
             # open; a changed parent is certain.
             while not connection.poll(_PARENT_CHECK_SECONDS):
                 if os.getppid() != parent:

@@ -70,7 +70,7 @@ class Engine(Protocol):
 
 
 def describe_error(error: BaseException) -> tuple[str, str]:
-    """An exception as text: one line that says what, and the last frames that say where.
+    """An exception as text: one line with the error, and the last frames of its traceback.
 
     Text crosses every process boundary; exceptions often do not survive pickling.
     """
@@ -91,7 +91,7 @@ def describe_error(error: BaseException) -> tuple[str, str]:
 def until_exhausted(
     outcomes: Generator[Outcome[Task, Result], None, None],
 ) -> Generator[Outcome[Task, Result], None, None]:
-    """``outcomes``, ended by a MachineError as soon as one of them says that the machine ran out of a
+    """``outcomes``, ended by a MachineError as soon as one of them reports that the machine ran out of a
     resource."""
     try:
         for outcome in outcomes:
@@ -292,7 +292,7 @@ THREAD_VARIABLES = (
 
 def usable_cores() -> int:
     """Cores this process may run on: its affinity, its container's share of the machine, and
-    ``HELDOUT_CORES``, by which a worker knows its share and a user sets one."""
+    ``HELDOUT_CORES``, which gives a worker its share and lets a user set one."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     with contextlib.suppress(OSError, ValueError):
         quota, period = _CGROUP_LIMIT.read_text().split()

@@ -10,8 +10,6 @@ if TYPE_CHECKING:
         UNCLEAR,
         PairedComparison,
         PairedDifference,
-        compare_models,
-        rank_models,
     )
     from heldout.evaluate.encoders.evaluation import encoder_name, evaluate_encoder
     from heldout.evaluate.encoders.result import EncoderEvaluation
@@ -56,12 +54,10 @@ __all__ = [
     "Suite",
     "SuiteBenchmark",
     "builtin_suites",
-    "compare_models",
     "compare_runs",
     "encoder_name",
     "evaluate",
     "evaluate_encoder",
-    "rank_models",
     "read_evaluation",
     "read_suite",
     "study_published",

@@ -47,7 +47,7 @@ def only_choices(benchmark: Benchmark) -> Benchmark:
 def closed_as_choices(benchmark: Benchmark) -> Benchmark:
     """Closed questions with options, in the released order; open ones are dropped with the reason.
 
-    A question is closed if the benchmark says so (``answer_type``), if its answer is yes or no, or if it
+    A question is closed if the benchmark marks it so (``answer_type``), if its answer is yes or no, or if it
     has options already.
     """
     return _kept(benchmark, _closed)
@@ -261,7 +261,7 @@ def _read(entry: SuiteBenchmark, suite: Suite, where: _Place) -> tuple[Benchmark
 
 
 def _preset(entry: SuiteBenchmark, own: str | None) -> str | None:
-    """A preset as a source says how to read it; the same data elsewhere has to be read the same way."""
+    """A preset defines how its source is read; the same data elsewhere has to be read the same way."""
     named = parse_source(entry.source).location
     known = find_preset(named) is not None and not Path(named).exists()
     return entry.preset or (named if own is not None and known else None)

@@ -209,7 +209,7 @@ def _settings(spec: str) -> tuple[Path, dict[str, str]]:
 
 
 def _kind(leaked: Any, kind: Any, where: str) -> str | None:
-    """The label of one row; None if it has none. A kind says how the item leaked."""
+    """The label of one row; None if it has none. A kind is how the item leaked."""
     message, how = _label(leaked, where), _label(kind, where)
     if (message, how) in ((LEAKED, CLEAN), (CLEAN, LEAKED)):
         raise InputError(

@@ -74,7 +74,7 @@ _WORDS = {
 
 @dataclass(frozen=True)
 class Leak:
-    """One match of one item. ``row`` is the run's, with its evidence; it stands for so many ``matches`` that differ
+    """One match of one item. ``row`` is the run's, with its evidence; it represents so many ``matches`` that differ
     in nothing but the corpus item and the similarity (0: another leak of the item counts them)."""
 
     rung: Rung
@@ -142,7 +142,7 @@ def leaks_of(run: Run, bounds: Bounds | None = None) -> dict[str, ItemLeaks]:
     reason. Matches that differ in nothing but the corpus item and the similarity are a few leaks: ``Leak.matches``.
 
     ``bounds``: degrees of the search's encoder, in place of those the run was made with. They also grade
-    pairs that nobody can verify because the corpus holds embeddings alone, as the published study does.
+    pairs that cannot be verified because the corpus holds embeddings alone, as the published study does.
     """
     items = _matched(condensed_matches(run, bounds).table, _texts(run), bounds)
     words: dict[str, tuple[str, str]] | None = None
@@ -166,7 +166,7 @@ def leaks(run: Run) -> pl.DataFrame:
     """One row per item and corpus that anything connects, as people judged it.
 
     * ``benchmark_id``, ``corpus``;
-    * ``modality``: what of the item stands there: full, image and question, image only, text only, source
+    * ``modality``: what of the item is there: full, image and question, image only, text only, source
       only, or none (only pictures that are no proven copies);
     * ``label_relation``: whether the label there is the same, different, conflicting or unknown;
     * ``image_hits``, ``text_hits``, ``source_hits``: corpus items with its picture, with words that count,
@@ -285,7 +285,7 @@ def _texts(run: Run) -> pl.DataFrame:
 def _matched(
     matches: pl.DataFrame, texts: pl.DataFrame, bounds: Bounds | None = None
 ) -> dict[str, ItemLeaks]:
-    """Every match that stands on a rung, by item."""
+    """Every match with a rung, by item."""
     items: dict[str, ItemLeaks] = defaultdict(ItemLeaks)
     for row in _with_rungs(matches).drop(PLACE, "waits").iter_rows(named=True):
         rung: Rung | None = Rung(row.pop("rung"))
@@ -300,7 +300,7 @@ def _matched(
 
 
 def _word_leaks(items: dict[str, ItemLeaks], texts: pl.DataFrame) -> Iterator[tuple[str, Leak]]:
-    """The text matches that stand on a rung, by themselves or together with a picture of ``items``."""
+    """The text matches with a rung, by themselves or together with a picture of ``items``."""
     for row in texts.iter_rows(named=True):
         identifier = row["benchmark_id"]
         together = _with_image(row, items[identifier])
@@ -328,7 +328,7 @@ _LISTED = [
 
 
 def leak_batches(run: Run) -> Iterator[pl.DataFrame]:
-    """Every match that ``leaks_of`` speaks of, with its ``rung`` and ``reason``, in pieces: pictures in the order of
+    """Every match of ``leaks_of``, with its ``rung`` and ``reason``, in pieces: pictures in the order of
     their table, then words."""
     for frame in match_batches(run):
         ranked = _with_rungs(frame)
@@ -377,7 +377,7 @@ def _with_image(row: Mapping[str, Any], item: ItemLeaks) -> Leak | None:
 
 
 def _with_rungs(matches: pl.DataFrame) -> pl.DataFrame:
-    """The matches of pictures that stand on a rung, with ``rung``, and ``waits``: what a rater has to settle."""
+    """The matches of pictures with a rung, with ``rung``, and ``waits``: what a rater has to settle."""
     relation, copies = pl.col("relation"), pl.col("relation").is_in(COPIES)
     doubted = (relation == Relation.UNDECIDED) | (pl.col("waits") == DISMISSED_ALONE)
     rung = (
@@ -398,7 +398,7 @@ def _words_rung(row: Mapping[str, Any]) -> Rung | None:
     """The rung of a text match by itself, as in the text claim; None if it is no evidence.
 
     A degree grades a pair of texts, and a whole question is hard without its answer, too. Only with
-    its answer it survives in a claim: a stock question stands on many pages.
+    its answer it survives in a claim: a stock question is on many pages.
     """
     if row["method"] == _SOURCE:
         return Rung.SOURCE_OVERLAP

@@ -3,7 +3,7 @@
 "Native" means the pixels as a viewer shows them at full resolution: EXIF rotation applied, palettes
 expanded, an alpha channel that hides nothing dropped. Bit depth and colour model are kept (16-bit
 stays 16-bit, CMYK stays CMYK), because a digest of a converted copy identifies the converter. Colours
-of more than 8 bits are shown in 8, and the image says so (``REDUCED``).
+of more than 8 bits are shown in 8, and the image is marked (``REDUCED``).
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ FORMATS = (
 
 PIECE = 1 << 24  # bytes a decoder is handed at a time; Pillow copies them once
 
-ORIENTATION = 0x0112  # the EXIF tag that says how a picture was held
+ORIENTATION = 0x0112  # the EXIF tag of the camera's orientation
 
 # Under this key of a decoded image's ``info`` stands the digest of its file, where decoding lost bits.
 REDUCED = "heldout reduced"

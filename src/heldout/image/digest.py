@@ -153,7 +153,7 @@ def compiled() -> Callable[[bytes, int, int], bytes | None] | None:
 def _lies_straight(image: Image.Image) -> bool:
     try:
         return bool(image.getexif().get(ORIENTATION, 1) == 1)
-    except Exception:  # a broken EXIF block: decode knows what to do with it
+    except Exception:  # a broken EXIF block, which decode handles
         return False
 
 

@@ -98,7 +98,7 @@ class EncodedText:
 
 @dataclass(frozen=True, slots=True)
 class Nowhere:
-    """The dataset names a picture that is not there (or may not be opened): reading says why."""
+    """The dataset names a picture that is not there (or may not be opened): reading gives the reason."""
 
     reason: str
     detail: str

@@ -111,12 +111,9 @@ if TYPE_CHECKING:
     from heldout.lab.transforms.result import (
         TransformRates,
         TransformStudy,
-        keep_robustness,
-        refuse_another_encoder,
     )
-    from heldout.lab.transforms.study import SEED_DEGREES, study_transforms
-    from heldout.lab.transforms.transform import TRANSFORMS, Transform
-
+    from heldout.lab.transforms.study import study_transforms
+    from heldout.lab.transforms.transform import TRANSFORMS
 __all__ = [
     "CONTAMINATED",
     "DEMO_BENCHMARK",
@@ -130,7 +127,6 @@ __all__ = [
     "OUTSIDERS",
     "RELEASED",
     "REWORDED",
-    "SEED_DEGREES",
     "SMALL",
     "TOY",
     "TRAINING",
@@ -158,7 +154,6 @@ __all__ = [
     "RequestKeys",
     "Sheet",
     "Size",
-    "Transform",
     "TransformRates",
     "TransformSettings",
     "TransformStudy",
@@ -176,7 +171,6 @@ __all__ = [
     "find_package",
     "joined_model",
     "judge_by_registration",
-    "keep_robustness",
     "lab_tokenizer",
     "leak_board",
     "learn_tokenizer",
@@ -201,7 +195,6 @@ __all__ = [
     "reads_of",
     "real_pool",
     "recipe_of",
-    "refuse_another_encoder",
     "release_pages",
     "requirements",
     "results_of",

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
         ask_benchmark,
         default_variants,
         import_answers,
-        needs_paraphraser,
         open_asker,
         open_chat,
         read_twins,
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
         ReplySet,
         ask_prompts,
         prompt_key,
-        write_paraphrases,
     )
     from heldout.model.asking.recorded import (
         RecordedAnswers,
@@ -42,7 +40,6 @@ if TYPE_CHECKING:
     )
     from heldout.model.asking.stage import (
         answer_row,
-        ask_questions,
         graded,
         replace_left_out,
         replace_variants,
@@ -61,12 +58,10 @@ if TYPE_CHECKING:
         note_twins,
         own_grades_of,
         recorded_remarks,
-        summarise,
-        twin_origin,
         unchanged_twins,
         unread_of,
     )
-    from heldout.model.asking.variants import Variant, expand, is_twin, parse_variants
+    from heldout.model.asking.variants import Variant, expand, parse_variants
     from heldout.model.endpoint.capabilities import Capabilities, as_json, probe
     from heldout.model.endpoint.chat import FAILED, ChatEndpoint
     from heldout.model.endpoint.connection import (
@@ -76,13 +71,11 @@ if TYPE_CHECKING:
         Pace,
         RefusedError,
         ServerWatch,
-        TimedOutError,
         TokenPace,
         UnansweredError,
-        checked_address,
         in_parallel,
     )
-    from heldout.model.endpoint.endpoint import Endpoint, check_parity
+    from heldout.model.endpoint.endpoint import Endpoint
     from heldout.model.endpoint.settings import (
         ModelEndpoint,
         ModelServer,
@@ -92,14 +85,8 @@ if TYPE_CHECKING:
     )
     from heldout.model.entropies import score_entropies
     from heldout.model.item_scores import (
-        DOCUMENT,
         alternatives,
         by_picture,
-        joint_request,
-        neighbour_request,
-        score_items,
-        score_options,
-        shows_again,
     )
     from heldout.model.local.entropy import ORDERS, SHARES, SLICES, largest_means, renyi
     from heldout.model.local.forward import moments
@@ -136,13 +123,8 @@ if TYPE_CHECKING:
     from heldout.model.order import (
         AFTER_RELEASED,
         CANONICAL,
-        CONTEXT,
         JointPlan,
-        JointReading,
         plan_joint,
-        plan_order_joint,
-        score_order_joint,
-        score_order_neighbour,
     )
     from heldout.model.prediction_files import (
         ALIASES,
@@ -182,20 +164,13 @@ if TYPE_CHECKING:
         Answers,
         claim_model,
         forget_detections,
-        replace_dropped,
-        replace_rows,
-        score_requests,
         stage_folder,
     )
     from heldout.model.self_check import (
         SAMPLE,
         ModelScores,
         SelfCheck,
-        ablation_checks,
         check_scores,
-        keep_checks,
-        save_checks,
-        truncation_check,
     )
     from heldout.model.settings import (
         ONNX,
@@ -213,10 +188,8 @@ __all__ = [
     "CANONICAL",
     "CARD",
     "CHAT_TEMPLATE",
-    "CONTEXT",
     "CUT",
     "DECODER",
-    "DOCUMENT",
     "FAILED",
     "FEATURES",
     "IDS",
@@ -260,7 +233,6 @@ __all__ = [
     "EndpointError",
     "Family",
     "JointPlan",
-    "JointReading",
     "Journal",
     "Layout",
     "LightTokenizer",
@@ -298,14 +270,12 @@ __all__ = [
     "ServerWatch",
     "Summary",
     "Text",
-    "TimedOutError",
     "TokenPace",
     "UnansweredError",
     "Unread",
     "UnwritableError",
     "Variant",
     "Writer",
-    "ablation_checks",
     "alternatives",
     "answer_row",
     "as_json",
@@ -313,12 +283,9 @@ __all__ = [
     "ask",
     "ask_benchmark",
     "ask_prompts",
-    "ask_questions",
     "by_picture",
-    "check_parity",
     "check_run",
     "check_scores",
-    "checked_address",
     "claim_model",
     "compare_grades",
     "default_variants",
@@ -330,15 +297,10 @@ __all__ = [
     "import_answers",
     "import_scores",
     "in_parallel",
-    "is_twin",
     "item_random",
-    "joint_request",
-    "keep_checks",
     "largest_means",
     "load",
     "moments",
-    "needs_paraphraser",
-    "neighbour_request",
     "note_twins",
     "onnx_folder",
     "open_asker",
@@ -355,7 +317,6 @@ __all__ = [
     "picture_digest",
     "placed",
     "plan_joint",
-    "plan_order_joint",
     "prepare",
     "present_names",
     "probe",
@@ -369,31 +330,18 @@ __all__ = [
     "read_twins",
     "recorded_remarks",
     "renyi",
-    "replace_dropped",
     "replace_left_out",
-    "replace_rows",
     "replace_variants",
-    "save_checks",
     "save_scores",
     "score",
     "score_benchmark",
     "score_entropies",
-    "score_items",
-    "score_options",
-    "score_order_joint",
-    "score_order_neighbour",
-    "score_requests",
     "shown_prompts",
-    "shows_again",
     "stage_folder",
-    "summarise",
     "template_name",
-    "truncation_check",
-    "twin_origin",
     "unchanged_twins",
     "unread_of",
     "write",
-    "write_paraphrases",
 ]
 
 __getattr__ = load_on_first_use(__name__, __file__)

@@ -101,7 +101,7 @@ def _about(
                     about: Mapping[str, Any] = value["eval"]
                     return about
     raise InputError(
-        f"{path}: neither header.json nor _journal/start.json says which model was evaluated; is it "
+        f"{path}: neither header.json nor _journal/start.json names the model that was evaluated; is it "
         f"a log of inspect_ai?"
     )
 

@@ -96,7 +96,7 @@ def plan_joint(
 ) -> JointPlan:
     """``tokens`` per item (question, answer and image tokens) in released order; ``budget`` in tokens.
 
-    As many shards as the clusters allow up to WANTED_SHARDS (more where the context asks for it), and
+    As many shards as the clusters allow up to WANTED_SHARDS (more where the context requires it), and
     then as many shuffles as the budget allows. Where it does not allow FEWEST_SHUFFLES of everything,
     shards are left out, evenly along the order.
     """

@@ -197,11 +197,11 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "leaked": ("leaked", "is_leaked", "leak", "contaminated", "is_contaminated"),
     "kind": ("kind", "leakage", "degree"),
     "cluster": ("cluster", "image_id", "image_name", "img_name", "image"),
-    "position": ("doc_id",),  # where lmms-eval says the item stands in its dataset
+    "position": ("doc_id",),  # the item's position in its dataset according to lmms-eval
 }
 #: Other words for a field, where people name columns themselves.
 SYNONYMS = {"reply": "prediction", "gold": "answer"}
-#: Where id → prediction stands in a JSON object that holds other things, too.
+#: Keys of a JSON object under which id → prediction may be found beside other things.
 _MAPPINGS = ("outputs", "predictions", "answers", "results")
 _POSITION = "doc_id"
 _TRUE, _FALSE = ("true", "yes", "1", "1.0"), ("false", "no", "0", "0.0")

@@ -339,7 +339,7 @@ def _missing(
             raise InputError(
                 f"{source}: {len(absent):,} of {len(items):,} items have no score for {model}, "
                 f"{_named(absent)}. Score them too, or allow missing items: they are then listed as "
-                f"dropped, and no finding speaks about them"
+                f"dropped, and no finding covers them"
             )
         dropped += [
             Dropped(STAGE, f"{model}/{identifier}", "no recorded score", str(source))

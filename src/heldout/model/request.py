@@ -96,7 +96,7 @@ class Prompt:
 
 @dataclass(frozen=True)
 class Reply:
-    """``finish``: the model stopped, was cut at its limit, or the server says that it refused.
+    """``finish``: the model stopped, was cut at its limit, or the server reports a refusal.
     ``choice_logprobs``: of every letter shown as the first token, None where a backend does not tell.
     ``model`` and ``fingerprint``: the server's ``model`` and ``system_fingerprint``; empty if it does not send
     them. ``received``: when, in UTC."""

@@ -148,7 +148,7 @@ def import_scores(
     for name in recorded.models:
         rows = sum(row["model"] == name for row in recorded.rows)
         checks = save_checks(run, name, [])
-        keep_checks(run, name, checks)  # the page says what could not be checked, too
+        keep_checks(run, name, checks)  # the page also lists what could not be checked
         scorings.append(
             Scoring(name, len(benchmark), {"scores": rows}, len(benchmark) - rows, checks)
         )

@@ -128,9 +128,7 @@ class _Asking:
             self._rows[result.id] = _row(
                 result, result.total, len(result.logprobs), self._sums_only
             )
-        elif (
-            result.reason in TRANSIENT
-        ):  # its shard stays unfinished: the next run asks for it again
+        elif result.reason in TRANSIENT:  # its shard stays unfinished: the next run repeats it
             self._passing.append(result)
             return
         else:

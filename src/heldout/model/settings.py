@@ -219,7 +219,7 @@ class AskSettings(OneModel):
 
     @property
     def recorded_variant(self) -> str | None:
-        """What the rows of a recorded file are called: a program that knows no twins does not say."""
+        """What the rows of a recorded file are called: programs without twins do not name it."""
         if self.variants in ((), ("original",)):
             return None
         name = self.variants[0]

@@ -77,7 +77,6 @@ if TYPE_CHECKING:
     )
     from heldout.overlap.sample import SearchSample, sample_search
     from heldout.overlap.settings import (
-        ALPHA,
         NEAREST,
         Bounds,
         JudgeEndpoint,
@@ -112,7 +111,6 @@ if TYPE_CHECKING:
     from heldout.overlap.texts.scan import forget_texts, scan_text_part, scan_texts
 
 __all__ = [
-    "ALPHA",
     "ALPHAS",
     "ANOTHER",
     "BESIDE",

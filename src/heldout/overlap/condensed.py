@@ -1,7 +1,7 @@
 """The table matches of any length: read in pieces as people judged it, and condensed to what conclusions need.
 
 A claim counts rows and shows a few of them. Rows that agree in all that anything is concluded from are a group,
-of which the nearest and the one with the smallest id stay, with the number of rows they stand for.
+of which the nearest and the one with the smallest id stay, with the number of rows they represent.
 A condensed table is as long as the benchmark makes it, however often its pictures are in a corpus.
 """
 
@@ -74,7 +74,7 @@ def read_text_matches(run: Run) -> pl.DataFrame:
 
 
 def matches_of(run: Run, pairs: pl.DataFrame) -> pl.DataFrame:
-    """The run's matches, as the search wrote them, of the pairs of items that stand in ``pairs``."""
+    """The run's matches, as the search wrote them, of the pairs of items in ``pairs``."""
     once = pairs.select(_PAIR).unique()
     frames = [pl.DataFrame(empty_table("matches"))]
     for table in run.batches("matches"):
@@ -109,7 +109,7 @@ class CondensedMatches:
     """Few rows for a whole table.
 
     Args:
-        table: Rows of matches, with ``rows``, how many they stand for (0: another of the group counts them), and
+        table: Rows of matches, with ``rows``, how many they represent (0: another row of the group counts them), and
             ``place``, which row of the table they are.
         copies: Per item and corpus the corpus items that hold a copy, as ``image_hits``.
         transforms: Per corpus and transform the rows that are copies, as ``rows``.
@@ -344,9 +344,7 @@ class _Reduced:
 
 def _kept_rows(frames: Sequence[pl.DataFrame] | MatchBatches, groups: pl.DataFrame) -> pl.DataFrame:
     """The rows at the places that ``groups`` name."""
-    copies = pl.col("relation").is_in(
-        COPIES
-    )  # the first of them says nothing that another does not
+    copies = pl.col("relation").is_in(COPIES)  # the first of them adds nothing to the others
     first = groups.select(pl.when(copies).then("listed").otherwise("first")).to_series()
     kept = pl.concat([first, groups["listed"], groups["smallest"]]).unique().sort().to_numpy()
     counts = groups.select(pl.col("listed").alias(PLACE), ROWS)

@@ -84,7 +84,7 @@ def regrade(run: Run, bounds: Bounds | None) -> None:
     run.write_batches("matches", (frame.to_arrow() for frame in frames))
 
 
-# What a person says → the relation it stands for.
+# A person's judgement → its relation.
 RELATIONS: dict[str, str] = {
     "exact duplicate": Relation.SAME_IMAGE,
     "transformed copy": Relation.TRANSFORMED_COPY,
@@ -109,9 +109,9 @@ def match_subject(evidence: Mapping[str, Any], corpus: str, corpus_id: str) -> s
 def judged_matches(
     matches: pl.DataFrame, judgements: Iterable[Judgement], items: pl.DataFrame | None = None
 ) -> pl.DataFrame:
-    """``matches`` with the relation people gave; who judged stands in the evidence, under "people".
+    """``matches`` with the relation people gave; the raters are in the evidence, under "people".
 
-    ``items`` (the run's table) lets a pair that people made a copy say what leaked beside the picture.
+    With ``items`` (the run's table), a pair that people judged a copy also states what leaked beside the picture.
     """
     verdicts_of: dict[str, dict[str, str]] = defaultdict(dict)
     for judgement in judgements:
@@ -124,7 +124,7 @@ def judged_matches(
     return pl.DataFrame(rows, schema=matches.schema)
 
 
-# Class folders: ``cat/1.jpg`` says what the picture shows, in a corpus as in a benchmark.
+# Class folders: ``cat/1.jpg`` names what the picture shows, in a corpus as in a benchmark.
 
 
 _CLASSED = (
@@ -243,7 +243,7 @@ def not_agreed(relation: str, evidence: Mapping[str, Any]) -> str:
 
 
 def majority(verdicts: Collection[str]) -> str:
-    """The relation most raters stand for. Between two kinds of copy a tie is the weaker one."""
+    """The relation that most raters chose. Between two kinds of copy a tie is the weaker one."""
     return most_say((RELATIONS[verdict] for verdict in verdicts), COPIES, Relation.TRANSFORMED_COPY)
 
 
@@ -327,10 +327,10 @@ def _words(items: pl.DataFrame | None) -> dict[str, tuple[str, str]]:
 # Text matches as people judged them: their word replaces the tool's, pair of items by pair of items.
 #
 # People say what two texts are. What that is worth follows by the same rules as for the tool: words that
-# the benchmark asks of many pictures prove nothing, whoever recognises them.
+# the benchmark asks of many pictures prove nothing, even if people recognise them.
 
 
-# What a person says → the relation it stands for.
+# A person's judgement → its relation.
 TEXT_RELATIONS: dict[str, str] = {
     "same question and answer": SAME_ITEM,
     "same, reworded": SAME_ITEM,
@@ -357,7 +357,7 @@ def text_pairs(rows: Iterable[Mapping[str, Any]]) -> dict[Pair, list[dict[str, A
 def text_subject(item: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> str:
     """What a judgement is about: the words of an item and of a corpus item, named by themselves.
 
-    ``rows`` are of one pair of items. The shortest text speaks for the corpus item: a question with its
+    ``rows`` are of one pair of items. The shortest text represents the corpus item: a question with its
     options holds the question. A text that was cut in the table does not identify itself.
     """
     theirs = min(
@@ -383,7 +383,7 @@ def judged_texts(
     images: pl.DataFrame,
     queries: pl.DataFrame,
 ) -> pl.DataFrame:
-    """``matches`` with the relation people gave; who judged stands in the evidence, under "people"."""
+    """``matches`` with the relation people gave; the raters are in the evidence, under "people"."""
     verdicts_of: dict[str, dict[str, str]] = defaultdict(dict)
     for judgement in judgements:
         if judgement.kind == TEXT and judgement.verdict in TEXT_RELATIONS:
@@ -409,7 +409,7 @@ def judged_texts(
 
 
 def text_majority(verdicts: Collection[str]) -> str:
-    """The relation most raters stand for. Between item and question a tie is the question alone."""
+    """The relation that most raters chose. Between item and question a tie is the question alone."""
     return most_say((TEXT_RELATIONS[verdict] for verdict in verdicts), _ASKED, SAME_QUESTION)
 
 

@@ -38,11 +38,11 @@ SUREST: dict[str, int] = {relation: place for place, relation in enumerate(Relat
 # What leaked beside the picture: nothing, the question, or the question with its answer.
 #
 # Compared field by field and whole, never by substring: "no" is not an answer found in "not sure".
-# A free caption is text nobody has compared yet, so it stays *image only*.
+# A free caption has not been compared yet, so the match stays *image only*.
 
 
 class Modality(StrEnum):
-    """What of an item stands in a corpus, from the gravest down; matches hold the first three or none."""
+    """What of an item is in a corpus, from the gravest down; matches hold the first three or none."""
 
     FULL = "full"  # image, question and answer
     IMAGE_AND_QUESTION = "image and question"
@@ -54,7 +54,7 @@ class Modality(StrEnum):
 
 #: for sorting: the gravest first
 GRAVEST: dict[str, int] = {modality: place for place, modality in enumerate(Modality)}
-# A bare letter or position stands for an option nobody can see here: it contradicts nothing.
+# A bare letter or position refers to an option that is not shown here: it contradicts nothing.
 _POINTER = re.compile(r"\(?[a-j]\)?|\d{1,2}")
 _LABEL_WORDS = 4  # longer answers without a question are captions, and captions differ
 

@@ -98,7 +98,8 @@ class OverlapSettings(Settings):
     example transformers:BAAI/bge-m3), or none; default: wordllama where it is installed."""
     text_reader: Name | None = None
     """Reads the proposed rewordings again: a text encoder, or none; default: bge-small where it is
-    installed and text_encoder is not given."""
+    installed and text_encoder is not given. With +ms-marco (extra text) or +onnx:DIR behind it a cross-encoder
+    reads what counts once more."""
     text_fdr: Annotated[float, Field(gt=0, lt=0.5)] = TEXT_FDR
     """Share of what counts as a rewording that may be another text, as estimated from texts known to
     differ."""
@@ -116,10 +117,10 @@ class OverlapSettings(Settings):
     second_encoders: tuple[Name, ...] = ()
     """Encoders to calibrate with besides the first, to show where they disagree."""
     part: Name | None = None
-    """Search only this part of the shards of the corpora, as in 3/64, for jobs that know nothing of each other;
+    """Search only this part of the shards of the corpora, as in 3/64, for independent jobs;
     heldout merge makes one run of all parts."""
 
-    @field_validator("encoder", "second_encoders", "text_encoder")
+    @field_validator("encoder", "second_encoders", "text_encoder", "text_reader")
     @classmethod
     def _known(
         cls, specs: str | tuple[str, ...] | None, info: ValidationInfo
@@ -127,9 +128,11 @@ class OverlapSettings(Settings):
         from heldout.overlap.images import encoder
         from heldout.overlap.texts import encoders
 
-        home = encoders if info.field_name == "text_encoder" else encoder
+        home = encoders if str(info.field_name).startswith("text_") else encoder
         for spec in [specs] if isinstance(specs, str) else specs or ():
-            kind, known = spec.partition(":")[0], [*home.BUILT_IN, NO_ENCODER]
+            if info.field_name == "text_reader":
+                encoders.check_cross(spec)
+            kind, known = re.split("[:+]", spec, maxsplit=1)[0], [*home.BUILT_IN, NO_ENCODER]
             if kind not in known:
                 known[-1:] = sorted(point.name for point in entry_points(group=home.GROUP))
             if kind not in known:

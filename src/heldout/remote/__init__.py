@@ -7,14 +7,12 @@ from heldout.lazy import load_on_first_use
 if TYPE_CHECKING:
     from heldout.remote.access import (
         VARIABLE,
-        harmless,
         is_remote,
         use_cache,
         without_secrets,
     )
     from heldout.remote.listing import cache_folder, files_below, files_beside, refresh
     from heldout.remote.path import (
-        RemoteMatrix,
         RemotePath,
         bare_name,
         located,
@@ -40,13 +38,11 @@ __all__ = [
     "REFUSED",
     "VARIABLE",
     "RemoteError",
-    "RemoteMatrix",
     "RemotePath",
     "bare_name",
     "cache_folder",
     "files_below",
     "files_beside",
-    "harmless",
     "is_remote",
     "located",
     "number_of",

@@ -29,7 +29,7 @@ _SECRET_NAMES = re.compile(
 
 @dataclass(frozen=True)
 class Credentials:
-    """The credentials of one address and of those below it; "…*" stands for all that begin like that."""
+    """The credentials of one address and of those below it; "…*" matches all that begin with it."""
 
     address: str
     login: str = ""  # user:password

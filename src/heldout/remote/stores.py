@@ -31,7 +31,7 @@ LOST, REFUSED, CHANGED, NO_RANGES = (
 
 
 class RemoteError(OSError):
-    """A remote file that cannot be read: ``reason`` in few stable words; the rest says what happened."""
+    """A remote file that cannot be read: ``reason`` in few stable words; ``detail``: what happened."""
 
     def __init__(self, reason: str, detail: str, address: str = "") -> None:
         super().__init__(5, f"{reason}: {detail}", address or None)  # EIO
@@ -114,7 +114,7 @@ def _require(module: str, scheme: str) -> None:
     require(module, "remote", f"reading {scheme}://")
 
 
-# S3 and everything that speaks like it. The client is s3fs's; its own retries are turned off.
+# S3 and compatible stores. The client is s3fs's; its own retries are turned off.
 
 
 class S3:

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 from heldout.lazy import load_on_first_use
 
 if TYPE_CHECKING:
-    from heldout.report._pdf import figures_to_pdf
     from heldout.report.audit_page import matrix_record, write_audit_report, write_matrix
     from heldout.report.certainty import PRECISION_FILE, CopyPrecision
     from heldout.report.comparison import Comparison, compare, is_empty
@@ -21,10 +20,17 @@ if TYPE_CHECKING:
         tail_chart,
     )
     from heldout.report.figures.svg import standalone
+    from heldout.report.mixture import (
+        count_sources,
+        forget_sources,
+        note_sources,
+        read_sources,
+        worst_first,
+    )
     from heldout.report.outline import Outline, outline, outline_of
     from heldout.report.page import write_report
     from heldout.report.robustness import ROBUSTNESS_FILE, Recall, Robustness, RobustnessFile, Share
-    from heldout.report.runs_page import ListedRun, RunsServer, list_runs, runs_page, serve
+    from heldout.report.runs_page import ListedRun, RunsServer, list_runs, serve
     from heldout.report.settings import (
         PDF,
         TABLE_FORMATS,
@@ -65,23 +71,26 @@ __all__ = [
     "Share",
     "compare",
     "composition_chart",
+    "count_sources",
     "export",
-    "figures_to_pdf",
+    "forget_sources",
     "is_empty",
     "is_evaluation",
     "is_synthesis",
     "is_training",
     "list_runs",
     "matrix_record",
+    "note_sources",
     "outline",
     "outline_of",
     "power_chart",
     "rate_chart",
+    "read_sources",
     "roc_chart",
-    "runs_page",
     "serve",
     "standalone",
     "tail_chart",
+    "worst_first",
     "write_audit_report",
     "write_evaluation_report",
     "write_matrix",

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from importlib import resources
+from pathlib import Path, PurePath
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -37,7 +39,14 @@ def commands_shown(commands: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _written(command: Sequence[str]) -> str:
-    return f"Python: {command[1]}" if _is_python(command) else shlex.join(command)
+    written = f"Python: {command[1]}" if _is_python(command) else shlex.join(command)
+    return without_home(written)
+
+
+def manifest_shown(manifest: Mapping[str, Any]) -> str:
+    """The manifest without the folders in which commands were typed: they say nothing about the result."""
+    record = {name: value for name, value in manifest.items() if name != "directories"}
+    return json.dumps(record, indent=1, ensure_ascii=False)
 
 
 def _is_python(command: Sequence[str]) -> bool:
@@ -82,9 +91,27 @@ def visible(value: Any) -> Any:
     return value
 
 
+def without_home(text: str) -> str:
+    """Paths below the home folder as ``~/…``, which shells understand; after "=", where some do not, ``$HOME/…``.
+
+    A page is sent to others: the name of an account does not belong on it. A path in single quotes stays as it
+    is, because no shell looks into them.
+    """
+    home = str(Path.home()).rstrip("/")
+    if not home or f"{home}/" not in text:
+        return text
+    before = rf"(?<![\w.'/~-]){re.escape(home)}(?=/)"
+    return re.sub(
+        before, lambda place: "$HOME" if text[: place.start()].endswith("=") else "~", text
+    )
+
+
 def _on_page(value: Any) -> Any:
-    """For ``finalize`` of a template: as ``visible``, and the sign of a percentage stays beside its number."""
+    """For ``finalize`` of a template: as ``visible``, without the home folder, and the sign of a percentage stays
+    beside its number."""
     shown = visible(value)
+    if isinstance(shown, str) and not isinstance(shown, Markup):
+        shown = without_home(shown)
     if isinstance(shown, str) and " %" in shown and not isinstance(shown, Markup):
         return _PERCENT.sub("\N{NO-BREAK SPACE}%", shown)
     return shown
@@ -106,6 +133,7 @@ def templates() -> Environment:
         count=lambda value: f"{value:,}",
         slug=slug,
         anchor=anchor,
+        place=file_place,
         status=status_pill,
     )
     return environment
@@ -116,6 +144,15 @@ def script(name: str) -> dict[str, Any]:
     text = resources.files("heldout.report").joinpath("templates", name).read_text("utf-8")
     digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
     return {"text": Markup(text), "policy": f"'sha256-{digest}'"}
+
+
+def file_place(source: str) -> str:
+    """Where a dataset was read, for a header: of an absolute path its last folder and its name. The manifest has
+    all of it."""
+    location, mark, selection = source.partition("#")
+    path = PurePath(location)
+    short = "/".join(path.parts[-2:]) if path.is_absolute() and len(path.parts) > 3 else location
+    return f"{short}{mark}{selection}"
 
 
 def slug(words: str) -> str:

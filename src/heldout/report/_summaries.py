@@ -8,7 +8,7 @@ from typing import Any
 
 from heldout.cure import JunitCase, junit
 from heldout.report._first_screen import is_pair, target
-from heldout.report._reproduce import visible
+from heldout.report._reproduce import visible, without_home
 from heldout.report._statuses import status_words
 from heldout.verdict import Claim, is_leak
 
@@ -17,7 +17,7 @@ _MARKS = re.compile(r"([\\`*_\[\]<>|#])")
 
 def escaped(words: str) -> str:
     """Untrusted text as plain text: no markup, no line breaks."""
-    return _MARKS.sub(r"\\\1", str(visible(" ".join(words.split()))))
+    return _MARKS.sub(r"\\\1", str(visible(without_home(" ".join(words.split())))))
 
 
 def as_row(*cells: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ import polars as pl
 
 from heldout.evaluate import ALL, MEAN, SECTION, SUBSETS, Evaluation, read_evaluation
 from heldout.report._models import Figure
-from heldout.report._reproduce import commands_shown, templates
+from heldout.report._reproduce import commands_shown, manifest_shown, templates
 from heldout.report.figures import RateBar, for_paper, rate_chart
 from heldout.store import Run, write_atomic
 
@@ -44,7 +43,7 @@ def write_evaluation_report(run: Run) -> Path:
         ],
         "disagreements": _disagreements(evaluation),
         "scored": any(accuracy.counts.get("scorers") for accuracy in evaluation.accuracies),
-        "manifest_text": json.dumps(manifest, indent=1, ensure_ascii=False),
+        "manifest_text": manifest_shown(manifest),
         "commands": commands_shown(manifest["commands"]),
         "scripts": [],
     }

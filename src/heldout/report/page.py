@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,7 +23,7 @@ from heldout.report._models import (
 )
 from heldout.report._nearness import agreement, degree_figures, nearness_sections, relation_counts
 from heldout.report._next_steps import advice_for, next_steps, with_paths
-from heldout.report._reproduce import commands_shown, script, templates
+from heldout.report._reproduce import commands_shown, manifest_shown, script, templates
 from heldout.report._scores_owed import (
     corrected_of,
     have_seen,
@@ -39,6 +38,7 @@ from heldout.report._summaries import claims_junit, report_markdown
 from heldout.report._summary_page import write_summary
 from heldout.report._words import word_sections
 from heldout.report.figures import for_paper
+from heldout.report.mixture import read_sources, worst_first
 from heldout.report.robustness import robustness_sections
 from heldout.report.settings import ReportSettings
 from heldout.store import Run, write_atomic
@@ -109,6 +109,7 @@ def write_report(
             entry["corpus"]: relation_counts(items, matches, entry["corpus"]) for entry in near
         },
         "degrees": degrees,
+        "mixture": worst_first(read_sources(run)),
         "nearness": sections,
         "robustness": robust,
         "agreement": agreement(calibrated),
@@ -133,7 +134,7 @@ def write_report(
         "dropped": _dropped(run),
         "scans": list(manifest["stages"].values()),
         "manifest": manifest,
-        "manifest_text": json.dumps(manifest, indent=1, ensure_ascii=False),
+        "manifest_text": manifest_shown(manifest),
         "commands": commands_shown(manifest["commands"]),
     }
     record["scripts"] = _scripts(record)
@@ -195,6 +196,7 @@ def _scripts(record: dict[str, Any]) -> list[dict[str, Any]]:
 def _contents(record: dict[str, Any]) -> list[tuple[str, str]]:
     places = (
         ("claims", "claims", True),
+        ("training mixture", "mixture", record["mixture"]),
         ("scores", "scores", record["scores"]),
         ("matches", "gallery", record["gallery"].total > 1),
         ("items", "items", record["item_table"].listed),

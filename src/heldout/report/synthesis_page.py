@@ -16,7 +16,7 @@ from markupsafe import Markup
 
 from heldout.errors import counted
 from heldout.image import FileOnDisk, ImageError, ImageRef, to_rgb
-from heldout.report._reproduce import commands_shown, templates, visible
+from heldout.report._reproduce import commands_shown, manifest_shown, templates, visible
 from heldout.report.figures import for_paper
 from heldout.report.synthesis import PROBES, SynthesisFacts, read_facts, worded
 from heldout.review import item_tables
@@ -210,7 +210,7 @@ def write_synthesis_report(run: Run) -> Path:
         "rejected": [sample for sample in samples if sample.why],
         "people": item_tables(run),
         "dataset": f"synth/{DATASET}" if facts.published else "",
-        "manifest_text": json.dumps(manifest, indent=1, ensure_ascii=False),
+        "manifest_text": manifest_shown(manifest),
         "commands": commands_shown(manifest["commands"]),
         "scripts": [],
         "stages": STAGES,

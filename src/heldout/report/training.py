@@ -12,7 +12,7 @@ from typing import Any
 from markupsafe import Markup
 
 from heldout.report._models import Figure
-from heldout.report._reproduce import commands_shown, templates, visible
+from heldout.report._reproduce import commands_shown, manifest_shown, templates, visible
 from heldout.report.figures import StepCurve, for_paper, step_chart
 from heldout.store import Run, write_atomic
 from heldout.train import FOLDER as GATE
@@ -93,7 +93,7 @@ def write_training_report(run: Run) -> Path:
         "facts": facts,
         "gate": GATE,
         "model": MODEL,
-        "manifest_text": json.dumps(manifest, indent=1, ensure_ascii=False),
+        "manifest_text": manifest_shown(manifest),
         "commands": commands_shown(manifest["commands"]),
         "scripts": [],
     }

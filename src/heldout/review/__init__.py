@@ -5,14 +5,13 @@ from typing import TYPE_CHECKING
 from heldout.lazy import load_on_first_use
 
 if TYPE_CHECKING:
-    from heldout.review.card import Form, Kind, ReviewCard
+    from heldout.review.card import Kind, ReviewCard
     from heldout.review.desk import Desk, ReviewSettings, item_tables, open_desks
     from heldout.review.server import make_app, serve
     from heldout.review.session import Review, open_review
 
 __all__ = [
     "Desk",
-    "Form",
     "Kind",
     "Review",
     "ReviewCard",

@@ -29,7 +29,7 @@ SHOWN = 20  # questions and corpus items that are listed with a pair
 
 
 def match_cards(run: Run, *, unrelated: bool = False) -> list[ReviewCard]:
-    """In the order of the table; ``unrelated`` adds the pairs of which the tool says nothing aligns."""
+    """In the order of the table; ``unrelated`` adds the pairs in which the tool aligned nothing."""
     if not run.table_path("matches").exists():
         raise InputError(f"{run.path} has no matches to judge: run heldout overlap into it first")
     items = {row["benchmark_id"]: row for row in run.read_table("items").to_pylist()}
@@ -256,7 +256,7 @@ def _text_card(
 def _pictures(
     item: Mapping[str, Any], match: Mapping[str, Any] | None, album: Album
 ) -> dict[str, CardPicture]:
-    """The item's picture, and the corpus' where the image scan knows it: is it the same subject?"""
+    """The item's picture, and the corpus' where the image scan found it: is it the same subject?"""
     pictures = {}
     if item["image_names"] and item["image_digests"][0]:
         name, proof = item["image_names"][0], same_pixels(item["image_digests"][0])

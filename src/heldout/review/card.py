@@ -31,7 +31,7 @@ class ReviewCard:
 
 @dataclass(frozen=True)
 class VerdictChoice:
-    value: str  # as it stands in the log
+    value: str  # as in the log
     key: str  # on the keyboard
     label: str
     help: str
@@ -39,7 +39,7 @@ class VerdictChoice:
 
 @dataclass(frozen=True)
 class RatingScale:
-    name: str  # as it stands in the log
+    name: str  # as in the log
     label: str
     help: str
 
@@ -158,7 +158,7 @@ def match_orders(cards: Sequence[ReviewCard]) -> dict[str, list[int]]:
 
 
 def text_orders(cards: Sequence[ReviewCard]) -> dict[str, list[int]]:
-    """As for pictures; what counts (a degree) stands where a copy stands there."""
+    """As for pictures, with what counts (a degree) in place of a copy."""
     indices = range(len(cards))
     stakes = _stakes(cards, [card.hint["degree"] != "none" for card in cards])
     return {
@@ -225,7 +225,7 @@ def _doubt(card: ReviewCard) -> tuple[float, ...]:
 def _stakes(cards: Sequence[ReviewCard], counts: Sequence[bool]) -> list[int]:
     """0: may overturn a claim. 1: may change how many pictures or items leaked. 2: changes no number.
 
-    ``counts`` says which cards speak for a leak as it is.
+    ``counts``: which cards are evidence of a leak as they are.
     """
     copies: Counter[tuple[str, str]] = Counter()
     for card, counted in zip(cards, counts, strict=True):

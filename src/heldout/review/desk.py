@@ -132,7 +132,7 @@ class Desk:
         }
 
     def _verdicts(self) -> dict[str, list[str]]:
-        """What was said of each subject, by all raters."""
+        """The judgements of each subject, by all raters."""
         verdicts: dict[str, list[str]] = {}
         for (subject, _), judgement in self.judgements().items():
             verdicts.setdefault(subject, []).append(judgement.verdict or "")

@@ -171,7 +171,7 @@ _TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg"
 def make_app(*desks: Desk, token: str, port: int) -> Asgi:
     """The guarded application; every request but the first needs the token.
 
-    ``?kind=`` says which desk is meant; without it, it is the first.
+    ``?kind=`` selects the desk; the default is the first.
     """
     _require()
     from fastapi import Body, Depends, FastAPI, HTTPException

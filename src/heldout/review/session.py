@@ -40,7 +40,7 @@ class Review:
 
     @property
     def url(self) -> str:
-        """The address, with the key that only this machine's user knows."""
+        """The address, with the key that only this machine's user has."""
         return self._page.url
 
     @property

@@ -193,7 +193,7 @@ def asked_of_another(target: Target, rng: np.random.Generator) -> CorpusSample:
 
 
 def alike(target: Target, rng: np.random.Generator) -> CorpusSample:
-    """A decoy: a question that reads like the benchmark's and asks for something else."""
+    """A decoy: a question that reads like the benchmark's and has another subject."""
     absent, question = target.world.absent, target.question
     known = sorted(absent, key=len, reverse=True)
     pattern = re.compile(rf"\b({'|'.join(known)})(s|es)?\b")

@@ -1,4 +1,4 @@
-"""A corpus of the benchmark's own world with planted leaks, and a truth file that knows each one.
+"""A corpus of the benchmark's own world with planted leaks, and a truth file that lists each one.
 
 Shards are WebDataset tars whose bytes depend on the seed alone. The truth lies beside the folder of
 tars, never in it, so that nothing that reads the corpus can read the answer.

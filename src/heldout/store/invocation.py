@@ -51,7 +51,7 @@ def _call(frame: FrameType) -> str:
 
 
 def _written(function: str, arguments: Any, named: Any) -> str:
-    """With the arguments that can be written down; ``…`` stands for the others."""
+    """With the arguments that can be written down; ``…`` replaces the others."""
     parts = [text if (text := _text(value)) else "…" for value in arguments if value is not None]
     parts += [f"{name}={_text(value) or '…'}" for name, value in named.items() if value]
     return f"{function}({', '.join(parts)})"

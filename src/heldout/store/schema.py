@@ -121,7 +121,7 @@ _COLUMNS: dict[str, list[tuple[str, pa.DataType]]] = {
         ("score", pa.float64()),  # how similar they are in this aspect
         ("sure", pa.bool_()),  # more similar in it than any two unrelated pictures
     ],
-    # What calibration stands on: the nearest corpus picture of every picture of the benchmark, of the
+    # What calibration is based on: the nearest corpus picture of every picture of the benchmark, of the
     # null and of the negative controls, upright and whole on both sides. Pictures of one set with the
     # same ``related`` are near for one reason (slices of one study) and count once in tests.
     "nearest": [
@@ -200,7 +200,7 @@ _COLUMNS: dict[str, list[tuple[str, pa.DataType]]] = {
         ("logprob", pa.float64()),
     ],
     # What a model answered: one row per item, variant (original, rotation-1, shuffle-3, no-image, twin, …)
-    # and draw. ``options`` stand as they were shown, ``order`` says which released option each was;
+    # and draw. ``options`` are as shown, ``order`` is the released position of each;
     # ``gold`` and ``parsed`` are letters of what was shown, or texts of open answers.
     "answers": [
         ("benchmark_id", pa.string()),

@@ -88,7 +88,7 @@ class Stage:
 
     def plan(self, index: int, key: str) -> bool:
         """Make shard ``index``, whose input has ``key``, part of this stage; True if it is still to be done."""
-        # The first shard may speak for its corpus as a whole, so it is never just any shard.
+        # The first shard may hold facts about the whole corpus, so its name differs from that of any other shard.
         text = f"{self._salt}\n{index == 0}\n{key}"
         name = digest = hashlib.sha256(text.encode()).hexdigest()[:24]
         repeat = 1

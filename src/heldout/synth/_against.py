@@ -35,7 +35,7 @@ def open_benchmarks(
 
 
 def _named(benchmark: Benchmark, spec: str) -> Benchmark:
-    """A file that is named after its split is named with its folder: "test" alone says nothing."""
+    """A file that is named after its split is named with its folder: "test" alone is not unique."""
     path = parse_source(spec).path
     if path.is_file() and _SPLIT.fullmatch(path.stem.lower()) and path.absolute().parent.name:
         folder_and_name = f"{path.absolute().parent.name}/{benchmark.name}"

@@ -106,7 +106,7 @@ def ascending_options(draft: Draft) -> Ordered | None:
 
 
 def rarer_direction(ascending: Ordered, letters: Counter[str]) -> Ordered:
-    """Numbers stand in order, as a reader expects them: descending where that puts the right one under
+    """Numbers are sorted, as a reader expects: descending where that puts the right one under
     the rarer letter. Otherwise small counts would often be A."""
     options, letter = ascending
     opposite = LETTERS[len(options) - 1 - LETTERS.index(letter)]

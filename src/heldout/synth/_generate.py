@@ -250,7 +250,7 @@ _TRAILING_COMMA = re.compile(r",(\s*[}\]])")
 
 
 class UnreadableError(Exception):
-    """``reason`` is one of a few words that can be counted; the message says what was wrong."""
+    """``reason`` is one of a few words that can be counted; the message: what was wrong."""
 
     def __init__(self, reason: str, detail: str) -> None:
         super().__init__(detail)

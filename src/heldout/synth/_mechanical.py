@@ -141,7 +141,7 @@ def _self_contained(draft: Draft, _: PaperFigure) -> CodeCheck:
 
 
 def _vocabulary(draft: Draft, figure: PaperFigure) -> CodeCheck:
-    """Ages, sexes and measures of the question must stand in the sources. True where all of several do."""
+    """Ages, sexes and measures of the question must be in the sources. True where all of several do."""
     sources = " ".join((figure.caption, *figure.references))
     facts = facts_of(draft.question)
     if not facts:
@@ -159,7 +159,7 @@ def facts_of(text: str) -> set[str]:
         number = (match[1] or match[3]).lower()
         faults.add(f"age {_SPELT.get(number, number)} {(match[2] or 'year').lower()}")
     words = {word.lower() for word in _WORD.findall(text)}
-    # "six-year-old" is one word, and its sex stands in the next: words are enough here.
+    # "six-year-old" is one word, and its sex is the next: words are enough here.
     faults |= {f"sex {sex}" for sex, names in _SEX.items() if words & set(names)}
     for number, unit in _UNIT.findall(text):
         faults.add(f"{float(number):g} {unit.lower().rstrip('s').replace('degree', '°')}")

@@ -29,7 +29,7 @@ class QuestionPair(NamedTuple):
 
 
 class RewordingJudge:
-    """``lost``: items of which a pair was not answered; the same command asks for it again."""
+    """``lost``: items of which a pair was not answered; the same command requests it again."""
 
     def __init__(self, judge: ModelJudge) -> None:
         self._judge = judge

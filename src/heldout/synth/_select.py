@@ -133,7 +133,7 @@ def shared_out(sizes: Mapping[str, int], settings: SynthSettings) -> dict[str, i
     if settings.limit is None:
         return most
     names = sorted(most)
-    random.Random(f"{settings.seed}/labels").shuffle(names)  # who gets the remainder
+    random.Random(f"{settings.seed}/labels").shuffle(names)  # which labels get the remainder
     left = settings.limit
     parts: dict[str, int] = {}
     for place, name in enumerate(sorted(names, key=lambda name: most[name])):

@@ -1,7 +1,7 @@
 """Verify: a referee and a critic in one reply, beside what code can check; acceptance by the rubric's rule.
 
-An essential or a bonus is met when the verifier says so and code does not contradict; a penalty applies
-when either says so. Where the two disagree, both stand in the table.
+An essential or a bonus is met if the verifier calls it met and code does not contradict; a penalty applies
+if either finds it. Where the two disagree, the table holds both.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ def _seen(code: Mapping[str, CodeCheck]) -> str:
 
 
 def read_opinion(reply: Reply) -> dict[str, tuple[bool, str]]:
-    """By criterion whether the verifier says that it is met, and its note. An incomplete reply is not a
+    """By criterion whether the verifier calls it met, and its note. An incomplete reply is not a
     verdict."""
     value, _ = read_object(reply)
     if "error" in value:

@@ -125,8 +125,8 @@ def files_digest(path: Path, run: Path | None = None) -> str:
 
 
 class StageModel:
-    """Use as a context manager: however the stage ends, the manifest has under ``role`` who was asked, what
-    the server takes, which model answered (``answered_by``), and what the replies cost in all,
+    """Use as a context manager: however the stage ends, the manifest holds under ``role`` the model that was asked,
+    what the server takes, which model answered (``answered_by``), and what the replies cost in all,
     whenever they were paid for. ``depends``: what a reply depends on besides model and prompt, such as a
     template's name."""
 
@@ -147,7 +147,7 @@ class StageModel:
         self._answered: dict[tuple[str, str], dict[str, Any]] = {}
 
     def __enter__(self) -> StageModel:
-        # Written at once: after a kill, a plan has to know whose replies the journal holds.
+        # Written at once: after a kill, a plan needs to find whose replies the journal holds.
         known = {**self._known(), **self.identity, "asked_as": dict(self.asker.identity)}
         self._context.run.update("synth", {self._role: known})
         return self

@@ -85,7 +85,7 @@ def _decontaminate(context: StageContext, writer: StageWriter) -> None:
         return
     corpus = write_corpus(run)
     removed: dict[str, tuple[str, str, str]] = {}  # item → benchmark, relation, detail
-    kept: dict[str, tuple[str, str, str]] = {}  # what is said of items that stay
+    kept: dict[str, tuple[str, str, str]] = {}  # remarks on items that stay
     benchmarks, words = open_benchmarks(context.settings, context.benchmarks), {}
     encoder = text_encoder(settings.text_encoder)
     undecided: set[str] = set()

@@ -166,7 +166,7 @@ def sweep(run: Run) -> None:
 
 class StageWriter:
     """Rows and drops of one stage; flat in memory. ``again``: how many of them a failing endpoint left
-    undecided, so that the same command asks for them again."""
+    undecided, so that the same command requests them again."""
 
     def __init__(
         self, rows: pq.ParquetWriter, dropped: pq.ParquetWriter, schema: pa.Schema
@@ -300,7 +300,7 @@ def code_and_verifier(run: Run) -> pl.DataFrame:
     """By criterion that code can check: in how many graded items code sees a fault, and the verifier.
 
     Columns: ``neither`` sees one, ``code_alone``, ``verifier_alone``, ``both``; ``code_decides``: items in
-    which code says that there is no fault, where otherwise it only found none.
+    code proves that there is no fault, where otherwise it only found none.
     """
     counts: dict[str, Counter[str]] = {}
     if finished(run, SynthStage.VERIFY):
@@ -337,7 +337,7 @@ def write_all_dropped(run: Run) -> None:
 # The funnel: how many figures and items every stage let through, and why it dropped the others.
 
 
-# Stages whose table holds every item, with the decision in a column: the value that lets an item through.
+# Stages whose table holds every item, with the decision in a column: the value with which an item passes.
 _DECIDED = {
     SynthStage.VERIFY: ("accepted", True),
     SynthStage.SHORTCUT: ("dropped", False),

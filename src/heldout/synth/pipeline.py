@@ -109,7 +109,7 @@ class Synthesis:
 
     @property
     def undecided(self) -> int:
-        """Items that a failing endpoint left undecided: the same call asks for them again."""
+        """Items that a failing endpoint left undecided: the same call requests them again."""
         return sum(asked_again(self.run, stage) for stage in SynthStage)
 
     @property
@@ -229,7 +229,7 @@ def synth(
 def _as_recorded(run: Run, chosen: SynthSettings) -> SynthSettings:
     """The settings with those that finished stages had, of stages that are not run now.
 
-    Page and card speak of the settings: they have to be those that the items were made with. A setting that
+    Page and card describe the settings: these have to be those that the items were made with. A setting that
     is given and contradicts them is refused.
     """
     recorded = run.manifest().get("synth", {}).get("settings", {})

@@ -1,7 +1,7 @@
 """Publish: the items that are left, as Parquet with the published fields, and as JSON Lines for trainers.
 
-Rows stand in the order of the nested subsets: a subset of n items is the first n rows of every file.
-Rows name models by digests; ``provenance.json`` says what is behind each.
+Rows are in the order of the nested subsets: a subset of n items is the first n rows of every file.
+Rows name models by digests; ``provenance.json`` names each of them.
 """
 
 from __future__ import annotations

@@ -92,7 +92,7 @@ class SynthSettings(Settings):
     """Most images of one caption."""
     any_licence: bool = False
     """Keep figures that could not be published: of a forbidding or unknown licence, of another owner, or
-    without the attribution that their licence asks for."""
+    without the attribution that their licence requires."""
     labels: tuple[str, ...] = ()
     """Primary or secondary labels to keep; default: clinical imaging with its subtypes, light
     microscopy, and microscopy of no stated kind."""

@@ -2,7 +2,7 @@
 
 A model answers without the image, and with the options alone, in every rotation of the options; a
 probe flags an item that is right in four or five of five. A model that guesses independently is flagged on .7 %
-of items, one that has a favourite among the options and knows nothing on 20 %: a flag says that the item can be
+of items, one that has a favourite among the options and guesses otherwise on 20 %: a flag means that the item can be
 solved, not that it is known. Whether a model does better than guessing is shown by the rate over all accepted
 items, which is one in five for both. With the question alone the model must write the right option itself.
 Code looks for an answer that its length gives away.

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from heldout.train.pipeline import TrainResult, train
     from heldout.train.reward import Graded, Solution, grade
     from heldout.train.running import MODEL
-    from heldout.train.settings import PRESETS, Precision, Recipe, TrainSettings
+    from heldout.train.settings import Precision, Recipe, TrainSettings
 
 __all__ = [
     "CHOICE",
@@ -18,7 +18,6 @@ __all__ = [
     "MEDVLTHINKER",
     "MODEL",
     "OPEN",
-    "PRESETS",
     "GateError",
     "GateRecord",
     "Graded",

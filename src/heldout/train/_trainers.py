@@ -115,7 +115,7 @@ def check_checkpoint(settings: TrainSettings) -> None:
             revision=settings.revision,
             trust_remote_code=settings.trust_remote_code,
         )
-    except Exception:  # opening all of it succeeds, or says what is wrong
+    except Exception:  # opening all of it succeeds, or raises the error
         processor = open_checkpoint(settings).processor
     _require_processor(processor, settings.model)
     require_template(processor, settings.model)

@@ -59,7 +59,7 @@ class TrainingSet:
         return hasher.hexdigest()
 
     def without(self, removed: Mapping[str, str]) -> TrainingSet:
-        """The rows that are not in ``removed``, which says why each has to go."""
+        """The rows that are not in ``removed``, which holds the reason for each."""
         kept = tuple(item for item in self.items if item.id not in removed)
         gone = tuple(
             Dropped("gate", item.id, "removed by the gate", removed[item.id])

@@ -73,11 +73,11 @@ def check_verl(settings: TrainSettings) -> None:
 
 
 def config(settings: TrainSettings) -> dict[str, Any]:
-    """verl's configuration over its own defaults (``ppo_trainer``). Files stand beside ``run.sh``."""
+    """verl's configuration over its own defaults (``ppo_trainer``). Files are beside ``run.sh``."""
     model = Path(settings.model).expanduser()
     longest = _PROMPT_TOKENS + settings.reply_tokens
     lora = {"lora_rank": settings.lora, "lora_alpha": 2 * settings.lora} if settings.lora else {}
-    # Keys that only newer releases know are written where they say something else than verl's default.
+    # Keys of newer releases only are written where they differ from verl's default.
     vision = {"freeze_vision_tower": True} if settings.freeze_vision else {}
     optimizer: dict[str, Any] = {}
     if settings.schedule != "constant":

@@ -86,7 +86,7 @@ class DrawnPictures:
 
 @dataclass(frozen=True)
 class _Item:
-    row: Mapping[str, Any]  # what all stages before know of it
+    row: Mapping[str, Any]  # from all earlier stages
     seed: int
     target: Path
     metadata: Mapping[str, Any]

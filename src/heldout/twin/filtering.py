@@ -163,7 +163,7 @@ def choose_policy(
     nobody = policy == "either" and not people
     if (policy in ("verifier", "both") or nobody) and not verdicts:
         raise InputError(
-            "nobody has judged the twins. Give the setting verifier; or stop at render (the setting last), "
+            "the twins have not been judged. Give the setting verifier; or stop at render (the setting last), "
             f"judge them with 'heldout review {run.path} --kind twins' and come back with people in the "
             "setting keep; or publish them as they are with the setting unfiltered"
         )

@@ -77,7 +77,7 @@ def publish(
 def _same_format(
     reopen: Callable[[], Opened], twins: Mapping[str, PublishedTwin], building: Path
 ) -> tuple[Path | None, list[str]]:
-    """The file's place below ``made``, or a note that says why there is none."""
+    """The file's place below ``made``, or a note with the reason why there is none."""
     try:
         opened = reopen()
         place = write_same_format(opened, twins, building / "benchmark")

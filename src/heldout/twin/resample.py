@@ -49,7 +49,7 @@ def _item(benchmark: Benchmark, example: Example, seed: int) -> NewAnswer | Drop
     if not example.images:
         return _dropped(example, "no picture", "there is nothing to draw anew")
     if len(example.images) > 1:
-        detail = f"{len(example.images)}; nobody can say which one the answer hangs on"
+        detail = f"{len(example.images)}; it is not known which one the answer depends on"
         return _dropped(example, "several pictures", detail)
     if not question:
         return _dropped(example, "no question", example.origin)

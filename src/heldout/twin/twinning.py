@@ -152,7 +152,7 @@ def _refuse_early(
     """Refuse, before anything is paid for, settings that later stages would fail on."""
     if RENDER in settings.stages and renderer is None:
         raise InputError(
-            "who draws the pictures? Give the setting renderer, or stop at edges with the setting last"
+            "drawing the pictures needs the setting renderer: give it, or stop at edges with the setting last"
         )
     if FILTER in settings.stages:
         judged = verifier is not None or earlier_verdicts(run)

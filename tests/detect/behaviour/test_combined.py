@@ -142,7 +142,7 @@ def test_it_is_a_claim_of_its_own_with_the_controls_of_answers() -> None:
     assert claim.status == "survives", claim
     controls = {control.name for control in claim.controls}
     assert {"spread of clean models", "skill of the references"} <= controls
-    assert "mean drop over the changes" in claim.sentence
+    assert claim.rule == "answers/stands"
     one = settings.model_copy(update={"baselines": ("r",)})
     status = {claim.id: claim.status for claim in examine(tables, ["combined"], one).claims}
     assert status["combined/m"] == "qualified"

@@ -157,9 +157,9 @@ def test_a_form_nobody_asked_about_says_how_to_ask() -> None:
 
 def test_detectors_of_scores_say_that_there_are_none() -> None:
     tables = answers_of({("m", "original"): "1" * 9, ("m", "twin"): "1" * 9})
-    with pytest.raises(InputError, match="order-trend reads scores, and this run has none"):
+    with pytest.raises(InputError, match="order-trend reads scores"):
         run_detectors(tables, ["order-trend"], QUICK)
-    with pytest.raises(InputError, match="reads answers, and this run has none"):
+    with pytest.raises(InputError, match="heldout ask"):
         run_detectors(replace(tables, answers=None), ["twin-drop"], QUICK)
     outcomes, checks = run_detectors(tables, (), QUICK)
     assert not checks

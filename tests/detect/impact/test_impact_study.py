@@ -119,9 +119,7 @@ def test_graver_leaks_are_not_counted_twice(tmp_path: Path) -> None:
     assert owed["soft"].value == pytest.approx(0.0, abs=0.001)
     assert (owed["soft"].interval, owed["soft"].p, owed["soft"].leaked_clusters) == (None, None, 2)
     told = _sentence(owed["soft"], 1)
-    assert (
-        "items with graver leaks left out of both" in told and "too few clusters leaked (2)" in told
-    )
+    assert "graver leaks" in told and "clusters leaked (2)" in told
 
 
 def test_random_subsets_have_the_leaked_items_and_clusters(run: Run, tmp_path: Path) -> None:
@@ -353,13 +351,13 @@ def test_bad_arguments_get_a_sentence(run: Run, tmp_path: Path) -> None:
     path = write(tmp_path / "p.jsonl", [{"id": "0a", "correct": 1}])
     with pytest.raises(InputError, match="^metric f1"):
         study_impact(run, [path], metric="f1")
-    with pytest.raises(InputError, match="expected a column rank"):
+    with pytest.raises(InputError, match="a column rank"):
         study_impact(run, [path], metric="retrieval")
     with pytest.raises(InputError, match="no column 'gold'"):
         study_impact(run, [path], mapping={"correct": "gold"})
     with pytest.raises(InputError, match="does not exist"):
         study_impact(run, [tmp_path / "gone.csv"])
-    with pytest.raises(InputError, match="two files hold predictions of 'p'"):
+    with pytest.raises(InputError, match="predictions of 'p'"):
         study_impact(run, [path, path])
     with pytest.raises(InputError, match="no finished scan"):
         study_impact(Run.create(tmp_path / "new"), [path])

@@ -91,5 +91,5 @@ def test_a_checkpoint_without_a_tokenizer_says_so(tmp_path: Path) -> None:
         path.unlink()
     encoder = open_encoder(spec)
     assert encoder.encode([picture(1)]).shape == (1, 12)  # pictures need none
-    with pytest.raises(InputError, match="tokenizer cannot be opened"):
+    with pytest.raises(InputError, match="tokenizer cannot be"):
         encoder.encode_texts(["a"])

@@ -184,7 +184,7 @@ def test_saying_it_in_python(world: Path, run: Path) -> None:
     other = read_benchmark(
         str(write_pictures(world / "more", [{"label": "red"}, {"label": "red"}]))
     )
-    with pytest.raises(InputError, match="is about 'test'.*Give the benchmark"):
+    with pytest.raises(InputError, match="about 'test'.*benchmark"):
         study_encoders(Run.open(run), other, [settings], quiet=True)
 
 
@@ -192,7 +192,7 @@ def test_saying_it_in_python(world: Path, run: Path) -> None:
     ("arguments", "said"),
     [
         (["impact", "p.csv", "--run", "RUN", "--train", "x"], "--train: "),
-        (["impact", "--encoder", "E", "a", "b", "--run", "RUN"], "give one benchmark, found 2"),
+        (["impact", "--encoder", "E", "a", "b", "--run", "RUN"], "one benchmark, found 2"),
         (
             ["impact", "--encoder", "E", "a", "--run", "RUN", "--metric", "accuracy"],
             "--metric: ",

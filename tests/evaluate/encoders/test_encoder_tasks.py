@@ -140,7 +140,7 @@ def test_a_probes_strength_is_chosen_on_a_tenth() -> None:
     probe = fit_probe(features, 4, [1e-6, 10.0], iterations=200, seed=0)
     assert probe.strength == 10.0
     assert probe.validation[10.0] > probe.validation[1e-6]
-    with pytest.raises(InputError, match="too few to choose"):
+    with pytest.raises(InputError, match=r"training set .*too few"):
         fit_probe(
             Features([rows], features.rows[:12], classes[:12]), 4, [1, 2], iterations=9, seed=0
         )
@@ -160,7 +160,7 @@ def test_templates_by_name_file_and_by_themselves(tmp_path: Path) -> None:
     path.write_text("a {}.\nnothing here\n")
     with pytest.raises(InputError, match="line 2: expected one"):
         read_templates(str(path))
-    with pytest.raises(InputError, match="expected one of imagenet-80"):
+    with pytest.raises(InputError, match="expected .*imagenet-80"):
         read_templates("imagenet-81")
 
 
@@ -181,5 +181,5 @@ def test_class_names_from_lines_tables_and_json(tmp_path: Path) -> None:
         read("e.tsv", "n1\ta\nn1\tb\n")
     with pytest.raises(InputError, match="two classes"):
         read("f.txt", "cat\n")
-    with pytest.raises(InputError, match="expected a JSON object"):
+    with pytest.raises(InputError, match="JSON object of"):
         read("g.json", "[1, 2]")

@@ -173,13 +173,13 @@ def test_what_cannot_be_done_is_said(clip: str, tmp_path: Path) -> None:
     plain = read_benchmark(
         str(write_pictures(tmp_path / "a", [{"caption": f"{n} b"} for n in range(4)]))
     )
-    with pytest.raises(InputError, match="task zero-shot: items have no class"):
+    with pytest.raises(InputError, match=r"^task zero-shot: .*\blabel\b"):
         evaluate_encoder(plain, settings(clip, tasks=("zero-shot",)), quiet=True)
-    with pytest.raises(InputError, match="label 'kind'.*has no such column; it has: "):
+    with pytest.raises(InputError, match="^label 'kind': .*it has: "):
         evaluate_encoder(plain, settings(clip, label="kind"), quiet=True)
-    with pytest.raises(InputError, match="no task can be done.*reads no texts"):
+    with pytest.raises(InputError, match="no task.*reads no texts"):
         evaluate_encoder(plain, settings("pixels"), quiet=True)
-    with pytest.raises(ValidationError, match="a probe needs a training set"):
+    with pytest.raises(ValidationError, match="train: "):
         settings(clip, tasks=("probe",))
     with pytest.raises(ValidationError, match="class_embeddings"):
         settings(clip, class_embeddings="x")
@@ -187,7 +187,7 @@ def test_what_cannot_be_done_is_said(clip: str, tmp_path: Path) -> None:
     named.write_text("cat\ndog\n")
     labelled = read_benchmark(str(write_pictures(tmp_path / "b", rows(6))))
     asked = settings(clip, tasks=("zero-shot",), class_names=named)
-    with pytest.raises(InputError, match="no item has a class among the 2 candidates"):
+    with pytest.raises(InputError, match=r"among the 2 candidates"):
         evaluate_encoder(labelled, asked, quiet=True)
 
 
@@ -248,7 +248,7 @@ def test_saved_rows_that_point_nowhere_are_left_out(tmp_path: Path) -> None:
     assert there.measures == {"R@1": {"i4": 1.0, "i5": 1.0}}
     assert [(one.id, one.reason) for one in there.dropped] == [("i3", "unusable text embedding")]
     write_saved(tmp_path / "none", np.full((6, 6), np.nan), texts, ids)
-    with pytest.raises(InputError, match="none of the rows of 6"):
+    with pytest.raises(InputError, match="none .*rows of 6"):
         evaluated("none")
     write_saved(tmp_path / "mute", np.eye(6), np.zeros((6, 6)), ids)
     assert set(evaluated("mute").skipped) == {"image-to-text", "text-to-image", "probe"}
@@ -261,10 +261,10 @@ def test_saved_rows_that_point_nowhere_are_left_out(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="such as 'grey'"):
         evaluated("e", "spoilt")
     write_saved(tmp_path / "short", None, np.eye(4), classes)
-    with pytest.raises(InputError, match="short: its rows have 4 numbers.* 6: "):
+    with pytest.raises(InputError, match=r"\bshort: .*\b4 numbers.* 6: "):
         evaluated("e", "short")
     write_saved(tmp_path / "odd", np.eye(6), np.ones((6, 5)), ids)
-    with pytest.raises(InputError, match="of 6 numbers, .*text_emb_0.npy of 5"):
+    with pytest.raises(InputError, match=r"\b6 numbers, .*text_emb_0\.npy of 5"):
         evaluated("odd")
     learnt = np.eye(6)[[0, 1, 0, 1]]
     learnt[3] = np.nan
@@ -288,10 +288,10 @@ def test_saved_embeddings_that_fit_nothing_are_refused(tmp_path: Path) -> None:
         return EncoderSettings(encoder=f"saved:{tmp_path / name}")
 
     write_saved(tmp_path / "e", np.eye(3), np.eye(3), {"image_path": ["x", "y", "z"]})
-    with pytest.raises(InputError, match="none of its 3 rows names an item"):
+    with pytest.raises(InputError, match="of its 3 rows"):
         evaluate_encoder(benchmark, asked("e"), quiet=True)
     write_saved(tmp_path / "f", np.eye(3), np.eye(4), {"id": ["i0", "i1", "i2"]})
     with pytest.raises(InputError, match="4 rows but .* has 3"):
         evaluate_encoder(benchmark, asked("f"), quiet=True)
-    with pytest.raises(InputError, match="there is no such folder"):
+    with pytest.raises(InputError, match="^saved:.*folder"):
         evaluate_encoder(benchmark, asked("g"), quiet=True)

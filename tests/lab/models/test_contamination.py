@@ -117,11 +117,11 @@ def test_the_released_order_is_kept_or_shuffled() -> None:
 
 
 def test_a_plan_that_means_nothing_is_refused() -> None:
-    with pytest.raises(InputError, match="expected one of finetune, pretrain"):
+    with pytest.raises(InputError, match="expected .*finetune, pretrain"):
         Contamination("scenes", 1, stage="later")
     with pytest.raises(InputError, match="dose -1"):
         Contamination("scenes", -1)
-    with pytest.raises(InputError, match="no such fields as dosis"):
+    with pytest.raises(InputError, match=r"fields .*\bdosis\b"):
         arm_from_json({"name": "a", "base": "b", "seed": 1, "contamination": {"dosis": 2}})
 
 

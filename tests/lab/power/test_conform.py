@@ -109,7 +109,7 @@ def test_a_package_is_a_file_a_module_a_detector_or_heldout() -> None:
     assert find_package("min-k").detectors == (detectors()["min-k"],)
     assert len(find_package("heldout").detectors) > 15
     for name, message in (
-        ("no-such-package", "no module of this name"),
+        ("no-such-package", "no module"),
         ("no/such/file.py", "there is no such file"),
         ("heldout.errors", "holds no heldout.detect.Detector"),
         ("heldout.detect.order_trend:NAME", "holds no heldout.detect.Detector NAME"),
@@ -172,7 +172,7 @@ def test_rows_of_others_are_judged_by_our_truth(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="measured already"):
         rows_of([results, results], rows)
     stranger = results.rows[0].model_copy(update={"model": "gpt"})
-    with pytest.raises(InputError, match="the grid has no model gpt"):
+    with pytest.raises(InputError, match="no model gpt"):
         rows_of([results.model_copy(update={"rows": [stranger]})], rows)
 
 

@@ -128,7 +128,7 @@ def test_finished_cells_are_kept_and_others_added(
 def test_results_of_other_settings_are_not_mixed(
     grid: LabGrid, cells: tuple[Path, pl.DataFrame]
 ) -> None:
-    with pytest.raises(InputError, match="other tables or settings"):
+    with pytest.raises(InputError, match="tables or settings"):
         run_power(
             grid,
             cells[0],

@@ -81,7 +81,7 @@ def test_an_encoder_that_cannot_tell_says_so(collections: list[str]) -> None:
         }
     )
     assert "Let registration decide" in degrees_page([blurred])
-    with pytest.raises(InputError, match="give a second one"):
+    with pytest.raises(InputError, match="two collections"):
         measure_degrees("pixels", collections[:1], quiet=True)
 
 

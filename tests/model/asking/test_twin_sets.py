@@ -92,9 +92,9 @@ def _claims(folder: Path, unchanged: int, count: int = 80) -> tuple[list[Claim],
 def test_twins_that_are_their_originals_convict_nobody(tmp_path: Path) -> None:
     (claim,), out = _claims(tmp_path, unchanged=80)
     assert (claim.status, claim.rule) == ("not testable", "answers/untested")
-    assert "80 of 80 twins show the same picture as their original" in claim.why
+    assert "80 of 80 twins" in claim.why
     for page in ("report.html", "trees/report.html", "trees/report.md"):
-        assert "80 of 80 twins show the same picture" in (out / page).read_text()
+        assert "80 of 80 twins" in (out / page).read_text()
 
 
 def test_where_most_twins_are_their_originals_the_rest_settles_nothing(tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def test_where_most_twins_are_their_originals_the_rest_settles_nothing(tmp_path:
     assert claim.status == "qualified"
     (control,) = (one for one in claim.controls if one.name == "twins that differ")
     assert control.outcome == "failed"
-    assert "50 of 80 twins show the same picture as their original" in claim.why
+    assert "50 of 80 twins" in claim.why
 
 
 def test_a_few_twins_that_are_their_originals_are_left_out_of_the_test(tmp_path: Path) -> None:
@@ -152,15 +152,15 @@ def test_twins_that_no_model_answered_are_counted_by_the_twins_that_were_given(
     done = run_audit(read_audit(tmp_path / "audit.yaml"), quiet=True)
     (claim,) = (one for cell in done.overall.cells for one in cell.claims)
     assert claim.status == "qualified"
-    assert "of 80 twins are recorded" in claim.why
+    assert "of 80 twins" in claim.why
 
 
 def test_too_few_pictures_are_the_reason_that_every_page_gives(tmp_path: Path) -> None:
     (claim,), out = _claims(tmp_path, unchanged=0, count=3)
-    reason = "only 3 images were answered in both forms; at least 5 are needed"
-    assert (claim.status, claim.why) == ("not testable", reason)
+    assert (claim.status, claim.rule) == ("not testable", "answers/untested")
+    assert "3 images" in claim.why and "5 are needed" in claim.why
     for page in ("report.html", "trees/report.html", "trees/report.md"):
-        assert reason in (out / page).read_text()
+        assert claim.why in (out / page).read_text()
 
 
 def test_answers_in_one_form_make_a_cell_on_every_page_and_no_claim(tmp_path: Path) -> None:
@@ -176,5 +176,5 @@ def test_answers_in_one_form_make_a_cell_on_every_page_and_no_claim(tmp_path: Pa
     assert [(cell.on, cell.claims) for cell in done.overall.cells] == [("target", [])]
     for page in ("report.html", "trees/report.html", "trees/report.md"):
         told = (tmp_path / "out" / page).read_text()
-        assert "answers in one form alone show accuracy, not memory" in told
+        assert "accuracy, not memory" in told
         assert "each claim" not in told.lower()

@@ -83,7 +83,7 @@ def test_the_deadline_is_over_the_whole_request(behave: Behaviour) -> None:
         with pytest.raises(TimedOutError, match=r"within 1 s.*timeout") as slow:
             connect(server, timeout=1.0, backoff=ONCE).post("/chat/completions", body)
         assert server.connections == 1
-        came = "of the answer came within" in str(slow.value)
+        came = "answer came within" in str(slow.value)
         assert came == (behave in (drip_body, drip_chunks))
 
 
@@ -95,7 +95,7 @@ def test_a_complaint_is_understood_though_it_never_ends() -> None:
 
     with (
         serving(complain) as server,
-        pytest.raises(EndpointError, match="refuses the key that was given"),
+        pytest.raises(EndpointError, match="refuses the key"),
     ):
         connect(server, timeout=1.0).get("/models")
 

@@ -86,7 +86,7 @@ def test_without_a_provider_or_a_column_there_is_a_sentence(
 ) -> None:
     done = _ask(bench, tmp_path / "run", "--endpoint", server.url())
     assert isinstance(done.exception, InputError)
-    assert "who rewords the questions" in str(done.exception)
+    assert "rewords the questions" in str(done.exception)
     assert not (tmp_path / "run").exists()
 
 

@@ -271,10 +271,10 @@ def test_code_of_the_checkpoint_runs_only_when_trusted(tmp_path: Path, shown: Im
     config["auto_map"] = {door: f"modeling_tiny.{name}" for door, name in doors.items()}
     (folder / "config.json").write_text(json.dumps(config))
     (folder / "modeling_tiny.py").write_text(REMOTE)
-    with pytest.raises(InputError, match="code of its own.*trust_remote_code"):
+    with pytest.raises(InputError, match="trust_remote_code"):
         LocalModel.load(str(folder), device="cpu")
     # The weights carry names that only transformers' own class translates: they are not found.
-    with pytest.raises(InputError, match="lacks 1 of the model's weights, such as lm_head.weight"):
+    with pytest.raises(InputError, match=r"\b1 of .*lm_head\.weight"):
         LocalModel.load(str(folder), device="cpu", trust_remote_code=True)
     weights = {name: weight.contiguous() for name, weight in native.model.state_dict().items()}
     safetensors.torch.save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
@@ -303,7 +303,7 @@ def test_a_checkpoint_that_cannot_be_used_is_an_input_error(folder: Path, tmp_pa
         LocalModel.load(str(blind))
     mute = save("llava", tmp_path / "mute")
     (mute / "tokenizer.json").unlink()
-    with pytest.raises(InputError, match="its tokenizer cannot be read; expected tokenizer.json"):
+    with pytest.raises(InputError, match=r"tokenizer .*tokenizer\.json"):
         LocalModel.load(str(mute))
 
 

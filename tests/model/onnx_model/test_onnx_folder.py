@@ -85,7 +85,7 @@ def test_a_missing_file_is_named(copy: Path, name: str) -> None:
 def test_a_file_that_was_cut_or_changed_is_named(copy: Path, name: str) -> None:
     content = (copy / name).read_bytes()
     (copy / name).write_bytes(content[: len(content) // 2])
-    with pytest.raises(InputError, match=f"{name} is not the file that {CARD} describes"):
+    with pytest.raises(InputError, match=f"{name} .*{CARD}"):
         OnnxModel.load(copy)
     rehash(copy)
     if name != CHAT_TEMPLATE:
@@ -96,7 +96,7 @@ def test_a_file_that_was_cut_or_changed_is_named(copy: Path, name: str) -> None:
 def test_graphs_of_another_model_are_refused(copy: Path) -> None:
     shutil.copy(copy / PROJECTOR, copy / VISION)
     rehash(copy)
-    with pytest.raises(InputError, match=r"vision.onnx: it has no input 'pixel_values'"):
+    with pytest.raises(InputError, match=r"vision\.onnx: .*'pixel_values'"):
         OnnxModel.load(copy)
 
 
@@ -123,10 +123,10 @@ def test_the_tokenizer_of_another_model_is_refused(copy: Path) -> None:
     other = tokenizer("<|im_start|>", "<|im_end|>", "<image>", bos="<s>")
     other.backend_tokenizer.save(str(copy / TOKENIZER))
     rehash(copy)
-    with pytest.raises(InputError, match="the tokenizer is of another model"):
+    with pytest.raises(InputError, match="tokenizer .*another model"):
         OnnxModel.load(copy)
     change(copy, image_token="<picture>")
-    with pytest.raises(InputError, match="'<picture>' has the id None"):
+    with pytest.raises(InputError, match="'<picture>'.* None"):
         OnnxModel.load(copy)
 
 
@@ -134,10 +134,10 @@ def test_a_card_that_cannot_be_read_is_told(copy: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no such folder"):
         OnnxModel.load(tmp_path / "nowhere")
     change(copy, places=0)
-    with pytest.raises(InputError, match="places: .*export the model again"):
+    with pytest.raises(InputError, match="places: .*export"):
         OnnxModel.load(copy)
     change(copy, format=2)
-    with pytest.raises(InputError, match="has format 2, this heldout reads 1"):
+    with pytest.raises(InputError, match=r"\bformat 2\b.*\b1\b"):
         OnnxModel.load(copy)
     (copy / CARD).write_text("{")
     with pytest.raises(InputError, match="is not JSON"):
@@ -148,7 +148,7 @@ def test_what_does_not_fit_the_backend_is_refused(folders: tuple[Path, Path]) ->
     name = f"onnx:{folders[1]}"
     for how, told in (
         ({"dtype": "bfloat16"}, "calculate in float32"),
-        ({"device": "nonsense"}, "device nonsense: expected auto, cpu, cuda"),
+        ({"device": "nonsense"}, "device nonsense: .*cpu, cuda"),
         ({"device": "cuda:7"}, "device cuda:7"),
         ({"revision": "main"}, "revision main"),
     ):
@@ -246,10 +246,10 @@ def test_a_checkpoint_that_cannot_be_exported_gets_a_sentence(
     with pytest.raises(InputError, match="holds other things"):
         export_onnx(str(folders[0]), tmp_path / "full")
     monkeypatch.setattr(onnx_export, "TOLERANCE", 1e-12)
-    with pytest.raises(InputError, match="do not give the checkpoint's numbers"):
+    with pytest.raises(InputError, match="graphs .*log-probabilities"):
         export_onnx(str(folders[0]), tmp_path / "out")
     monkeypatch.setattr(onnx_export, "_LARGEST", 10_000)
-    with pytest.raises(InputError, match="one ONNX file holds 2 GiB"):
+    with pytest.raises(InputError, match="ONNX file .*2 GiB"):
         export_onnx(str(folders[0]), tmp_path / "out")
     assert not (tmp_path / "out").exists() and not list(tmp_path.glob(".out*"))
 

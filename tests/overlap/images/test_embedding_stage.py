@@ -140,9 +140,9 @@ def test_embeddings_of_another_encoder_are_refused(corpus: Path, tmp_path: Path)
         search(bench(corpus, "0.png"), corpus, tmp_path / "again", near)
     with pytest.raises(InputError, match="cannot be compared"):
         search(bench(corpus, "0.png"), corpus, tmp_path / "x", NearSearch("pixels", 1, told.parent))
-    with pytest.raises(InputError, match="no embeddings of corpus 'other'"):
+    with pytest.raises(InputError, match="corpus 'other'"):
         whole_pictures(Run.open(tmp_path / "run"), "other")
-    with pytest.raises(InputError, match="no embeddings of its benchmark of 'clip'"):
+    with pytest.raises(InputError, match="benchmark .*'clip'"):
         benchmark_pictures(Run.open(tmp_path / "run"), "clip")
 
 
@@ -165,7 +165,7 @@ def test_embeddings_somebody_saved_are_a_corpus_without_pictures(
     assert np.array_equal(theirs.groups, ours.groups)
     assert np.array_equal(theirs.rows[0], ours.rows[0])
     (folder / "encoder.json").unlink()
-    with pytest.raises(InputError, match="no record of the encoder"):
+    with pytest.raises(InputError, match="of the encoder"):
         search(bench(tmp_path, "small.png"), saved, tmp_path / "laion", NearSearch("pixels", 1))
 
 

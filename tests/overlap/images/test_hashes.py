@@ -82,7 +82,7 @@ def test_disguised_copies_are_found_and_proven_without_an_encoder(
     by = [one["method"] for one in json.loads(copies["jpeg.jpg"]["evidence"])["found_by"]]
     assert by == ["pdq", "phash"]
     (claim,) = found.claims
-    assert claim.sentence.startswith("1 of 3 images of bench")
+    assert claim.sentence.startswith("1 of 3 images ")
     blind = next(finding for finding in found.findings if finding.unit == "images").blind_to
     assert not any("re-encoded" in words for words in blind)
     assert any("framed" in words for words in blind)

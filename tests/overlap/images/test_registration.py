@@ -81,7 +81,7 @@ def test_a_panel_of_a_compound_figure_is_found_where_it_is(shared_data: Path) ->
         page.paste(panel.resize((240, 240)), (10 + index % 3 * 250, 10 + index // 3 * 250))
     found = register(picture, page)
     assert found.relation == "transformed copy"
-    assert "inside a compound figure (panel at 260,260,240,240)" in found.transform
+    assert "(panel at 260,260,240,240)" in found.transform
     assert found.overlap[1] == pytest.approx(240 * 240 / (760 * 510), rel=0.05)
     back = register(page, picture)
     assert back.relation == "transformed copy" and "compound" in back.transform

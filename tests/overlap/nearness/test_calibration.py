@@ -82,7 +82,7 @@ def test_a_sample_is_searched_in_the_whole_corpus() -> None:
 def test_embeddings_that_are_not_unit_or_not_numbers_are_refused() -> None:
     rows = corpus(50, 7)
     rows[31] *= 1.5
-    with pytest.raises(InputError, match="row 31 does not have length 1"):
+    with pytest.raises(InputError, match=r"\brow 31\b.*length 1"):
         null_similarities(rows, encoder="e", duplicates=0.99)
     rows[31] = np.nan
     with pytest.raises(InputError, match="row 31"):
@@ -112,21 +112,21 @@ def test_interval_of_tau_covers_on_a_corpus_against_itself() -> None:
 
 def test_alpha_that_the_null_cannot_resolve_is_refused_with_the_size_it_needs() -> None:
     null = reference_null(np.random.default_rng(0).random(999), encoder="e", source="clean set")
-    with pytest.raises(InputError, match=r"at least 5,000 pictures.*has 999.*at least 0\.005"):
+    with pytest.raises(InputError, match=r"5,000 pictures.*\b999\b.*0\.005"):
         threshold(null, 0.001)
     with pytest.raises(InputError, match="between 0 and 0.5"):
         threshold(null, 0.7)
     grouped = reference_null(
         np.linspace(0, 1, 999), encoder="e", source="s", related=np.arange(999) // 2
     )
-    with pytest.raises(InputError, match=r"related pictures, 2\.0 on average, count as one"):
+    with pytest.raises(InputError, match=r"related pictures, 2\.0 "):
         threshold(grouped, 0.006)
 
 
 def test_a_threshold_is_for_one_encoder() -> None:
     tau = threshold(uniform_null(), 0.01)
     assert tau.flags([0.5, tau.value, 0.9999], encoder="e").tolist() == [False, False, True]
-    with pytest.raises(InputError, match="calibrated for encoder 'e'.*of 'f'"):
+    with pytest.raises(InputError, match="encoder 'e'.*'f'"):
         tau.flags([0.5], encoder="f")
     with pytest.raises(InputError, match="not a number"):
         tau.flags([float("nan")], encoder="e")
@@ -172,7 +172,7 @@ def test_sweep_lists_what_the_null_cannot_resolve_and_wants_clusters() -> None:
     assert [alpha for alpha, _ in sweep.unresolved] == [0.001, 0.001778, 0.003162, 0.005623]
     assert sweep.unresolved[0][1] == 5000
     assert sweep.points[0].questions is None
-    with pytest.raises(InputError, match="5 questions need one cluster each, got 0"):
+    with pytest.raises(InputError, match=r"\b5 questions\b.*\b0: "):
         alpha_sweep(uniform_null(), np.zeros(3), encoder="e", questions=np.zeros(5))
     with pytest.raises(InputError, match="calibrated for encoder"):
         alpha_sweep(uniform_null(), np.zeros(3), encoder="another")
@@ -198,5 +198,5 @@ def test_negative_controls_have_exact_intervals_and_fire_on_a_closer_domain() ->
     radiographs = negative_control("radiographs", "in domain", tau, closer, encoder="e")
     assert radiographs.fires
     assert radiographs.images.interval.low > 0.01
-    with pytest.raises(InputError, match="'none' has no images"):
+    with pytest.raises(InputError, match="'none'.*images"):
         negative_control("none", "in domain", tau, [], encoder="e")

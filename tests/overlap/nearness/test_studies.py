@@ -134,8 +134,8 @@ def test_a_corpus_against_itself_has_one_picture_of_each_study(tmp_path: Path) -
     assert len(slices.null) > 300 and len(studies.null) == 60
     # Slices find each other: nothing but a copy could be nearer than τ.
     assert slices.null.similarities.min() > 0.98 > studies.null.similarities.max()
-    assert any("count once: the null has one of each (60 are named)" in n for n in studies.notes)
-    assert not any("count once: the null" in note for note in slices.notes)
+    assert any("(60 are named)" in n for n in studies.notes)
+    assert not any("are named)" in note for note in slices.notes)
 
 
 def test_a_reference_null_has_one_picture_of_each_study(tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ def test_a_reference_null_has_one_picture_of_each_study(tmp_path: Path) -> None:
         tmp_path / "b", corpus, CalibrationPlan(alpha=0.1, null=null, column="case")
     )
     assert (len(by_chance.null), len(by_case.null)) == (400, 40)
-    with pytest.raises(InputError, match="cluster_column 'ward': no item of volumes has it"):
+    with pytest.raises(InputError, match=r"^cluster_column 'ward': .*\bvolumes\b"):
         calibrated(tmp_path / "c", corpus, CalibrationPlan(null=null, column="ward"))
 
 
@@ -172,7 +172,7 @@ def test_a_column_that_is_not_there_is_named() -> None:
     corpus = Slices(volumes(2, np.random.default_rng(0)), column="case")
     assert studies_of(corpus) == {}
     assert len(set(studies_of(corpus, "case").values())) == 2
-    with pytest.raises(InputError, match=r"cluster_column 'ward'.*there are: case"):
+    with pytest.raises(InputError, match=r"^cluster_column 'ward'.*: case"):
         studies_of(corpus, "ward")
 
 

@@ -122,9 +122,7 @@ def test_the_embedding_pass_is_the_same_however_documents_are_batched(
 
 
 def test_unknown_encoders_and_models_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(
-        InputError, match="expected one of wordllama, bge-small, minilm, onnx, transformers"
-    ):
+    with pytest.raises(InputError, match="expected .*wordllama, bge-small, .*transformers"):
         open_text_encoder("bert")
     with pytest.raises(InputError, match="takes no argument"):
         open_text_encoder("wordllama:x")

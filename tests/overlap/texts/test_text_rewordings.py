@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,22 +13,35 @@ import pytest
 from text_corpus import bench, corpus, matches, scan_all
 
 from heldout.errors import InputError
+from heldout.overlap import OverlapSettings
+from heldout.overlap.images.encoder import Floats
 from heldout.overlap.texts.encoders import (
+    CrossEncoder,
     OnnxTextEncoder,
     can_read,
     installed_reader,
     installed_text_encoder,
+    reader_parts,
 )
 from heldout.overlap.texts.fields import final_answer
 from heldout.overlap.texts.index import TextSearch, build_text_index
 from heldout.overlap.texts.questions import (
+    FEW,
     ParaphraseCandidate,
+    ParaphraseNull,
     amounts,
+    prose,
     same_amounts,
     states,
     telling_words,
+    varied,
 )
-from heldout.overlap.texts.reading import ParaphraseNull, counts, likeliest_chances, may_count
+from heldout.overlap.texts.reading import (
+    counts,
+    likeliest_chances,
+    may_count,
+    read_together,
+)
 from heldout.overlap.texts.rewordings import OwnPictures
 
 WORDS = TextSearch(methods=("embedding",), encoder="wordllama")
@@ -253,7 +267,80 @@ def test_numbers_and_telling_words() -> None:
     assert amounts("three of 1,200 in 2.50") == {"3", "1200", "2.5"}
     assert same_amounts("twelve eggs and 3 hens", "a dozen eggs, three hens")
     assert not same_amounts("12 eggs and 3 hens", "14 eggs and 5 hens")
+    assert amounts("twenty-five of twelve hundred and fifty, two dozen a day") == {
+        "25",
+        "1250",
+        "24",
+    }
+    assert amounts("1.5 million, 2,5 m, one of them in 1.2.3") == {"1500000", "2.5"}
+    assert amounts("seventy, five or ninety-nine thousand 200") == {"70", "5", "99000", "200"}
     assert telling_words("Is there a green hexagon in the picture?") == {"green", "hexagon"}
+
+
+REST = "How long must the dough rest in the refrigerator before it is rolled out?"
+RISE = "How long must the dough rise in a warm place before it is baked?"
+
+
+def test_a_template_about_other_things_needs_the_answer_to_be_a_rewording() -> None:
+    assert varied(REST, RISE)
+    assert not varied(
+        REST, "Before rolling, for what time should you leave the dough in the fridge?"
+    )
+    assert not varied(
+        REST, REST.replace("rolled out", "rolled out by hand")
+    )  # nothing was replaced
+    program = 'def {}(xs):\n    """{}"""\n    return {}'
+    first = program.format("f", "Return the longest of the words that begin with a vowel.", "xs[0]")
+    other = program.format("g", "Return the shortest of the words that end with a digit.", "[x]")
+    assert varied(first, other)
+    evidence = {"benchmark_text": REST, "corpus_text": RISE, "generic": False, "short": False}
+    for relation in ("same", "unknown"):
+        row = {"benchmark_id": "a", "corpus": "web", "corpus_id": "b", "corpus_field": "question"}
+        row["answer_relation"] = relation
+        entry = ParaphraseCandidate(row, evidence, own=False, score=0.9)
+        assert may_count(entry, {entry.document: 0.9}, nearest=0.9) is (relation == "same")
+
+
+def test_a_program_says_in_words_what_it_is_for() -> None:
+    program = 'def water_bill(x):\n    """Compute the bill of a home.\n    >>> f(1)\n    2\n    """\n    return x[0]'
+    assert prose(program) == "water bill. Compute the bill of a home."
+    bare = program.replace("Compute the bill of a home.", "Bill.")
+    assert prose(bare) == bare and prose(REST) == REST
+
+
+class _SharedWords(CrossEncoder):
+    """Counts the words that two texts share."""
+
+    def __init__(self) -> None:
+        self.identity = "shared words"
+
+    def compare(self, pairs: Sequence[tuple[str, str]]) -> Floats:
+        return np.asarray([len(set(a.split()) & set(b.split())) for a, b in pairs], np.float32)
+
+
+def test_what_a_second_reader_finds_no_nearer_than_different_texts_counts_no_longer() -> None:
+    def candidate(text: str, *, own: bool = False) -> ParaphraseCandidate:
+        row = {"benchmark_id": "a", "corpus": "web", "corpus_id": "b", "degree": "soft"}
+        evidence = {"benchmark_text": "a b c d", "corpus_text": text, "reading": {}}
+        return ParaphraseCandidate(row, evidence, own)
+
+    texts = [candidate("a b c x"), candidate("a y"), candidate("z", own=True)]
+    different = [("p q r", "p q s")] * FEW
+    record = read_together(texts, _SharedWords(), different)
+    assert [entry.row["degree"] for entry in texts] == ["soft", "none", "soft"]
+    assert record == {"second_reader": "shared words", "second_read": 2, "lowered": 1}
+    assert "together" not in texts[2].evidence["reading"]
+    few = [candidate("a y")]
+    assert read_together(few, _SharedWords(), different[1:])["lowered"] == 0  # no null, no verdict
+
+
+def test_a_reader_may_have_a_second_part() -> None:
+    assert reader_parts("bge-small+ms-marco") == ("bge-small", "ms-marco")
+    assert not can_read("\u8fd9\u662f\u4ec0\u4e48", "onnx:x", "bge-small+ms-marco")
+    assert OverlapSettings(text_reader="onnx:a+onnx:b").text_reader == "onnx:a+onnx:b"
+    for reader in ("bge-small+minilm", "bge-little+ms-marco"):
+        with pytest.raises(ValueError, match="there is no (cross-)?encoder"):
+            OverlapSettings(text_reader=reader)
 
 
 def test_beyond_a_small_null_chances_fall_with_its_tail_and_no_further() -> None:

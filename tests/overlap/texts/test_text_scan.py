@@ -122,6 +122,18 @@ def test_renumbered_is_not_identical(tmp_path: Path) -> None:
     assert found(result, "ngram") == {("0", "x", "renumbered", "soft")}
 
 
+@pytest.mark.parametrize(("answer", "degree"), [("112", "soft"), (None, "none")])
+def test_a_problem_with_other_numbers_counts_with_its_answer_only(
+    tmp_path: Path, answer: str | None, degree: str
+) -> None:
+    question = (
+        "How many litres of water fill an aquarium of 80 by 35 by 40 centimetres to the brim?"
+    )
+    row = {"id": "x", "question": question.replace("80 by 35", "70 by 40"), "answer": answer}
+    result = scan_all(bench({"question": question, "answer": "112"}), corpus(tmp_path, row))
+    assert found(result, "edit") == {("0", "x", "renumbered", degree)}
+
+
 def test_a_count_with_other_numbers_to_choose_from_is_not_contained(tmp_path: Path) -> None:
     item = {
         "question": "How many blue objects are there?",
@@ -192,7 +204,7 @@ def test_the_index_travels_to_workers(tmp_path: Path) -> None:
 
 
 def test_unknown_methods_are_refused() -> None:
-    with pytest.raises(InputError, match="no text method 'minhash'"):
+    with pytest.raises(InputError, match="'minhash'"):
         TextSearch(methods=("minhash",))
 
 

@@ -31,6 +31,9 @@ from heldout.overlap.texts.questions import (
         ("Is there hyperdense blood?", "Is there hypodense blood?", OTHER),
         ("Was contrast given with CT?", "Was contrast given without CT?", OTHER),
         ("Are there cells in the brain?", "Are there cells in the liver?", OTHER),
+        ("Is it open at the weekend?", "Is it open on a weekday?", OTHER),
+        ("Is it an infarction?", "Is it infarcting?", EDITED),
+        ("Is the structure large?", "Is the structrue large?", EDITED),
         ("左肺健康吗", "右肺健康吗", OTHER),
     ],
 )

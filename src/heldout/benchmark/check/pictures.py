@@ -159,7 +159,7 @@ _PATTERNS = {
 
 
 def identifying(lines: Sequence[str]) -> list[str]:
-    """Which kinds of identifying words stand there: date, name, record number."""
+    """Which kinds of identifying words it holds: date, name, record number."""
     return [
         kind for kind, pattern in _PATTERNS.items() if any(pattern.search(line) for line in lines)
     ]

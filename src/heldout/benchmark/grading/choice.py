@@ -1,4 +1,4 @@
-"""Which of the options shown a reply chooses: by letter, by its words, or by a sentence that says so."""
+"""Which of the options shown a reply chooses: by letter, by its words, or by a sentence that states it."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ _POLES = (frozenset({"yes", "no"}), frozenset({"true", "false"}))
 
 
 class ChoiceReading(NamedTuple):
-    """``place`` is the option chosen, None where the reply chooses none; ``rule`` says why."""
+    """``place`` is the option chosen, None where the reply chooses none; ``rule``: why."""
 
     place: int | None
     rule: str

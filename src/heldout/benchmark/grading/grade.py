@@ -67,7 +67,7 @@ def read_open(text: str, gold: str, tolerance: float, *, alone: bool = False) ->
 
 
 def _one_side(phrase: str, gold: str) -> tuple[str, str]:
-    """ "x = 4" says what "4" does, where only one of the two names the variable."""
+    """ "x = 4" equals "4", where only one of the two names the variable."""
     ours, theirs = _VARIABLE.fullmatch(phrase), _VARIABLE.fullmatch(bare(gold))
     if (ours is None) == (theirs is None):
         return phrase, gold

@@ -1,6 +1,6 @@
 """What a benchmark reader is: it recognises a file by looking inside, and yields flat rows.
 
-A reader knows one file format and nothing about questions or answers: it turns the format into
+A reader handles one file format, independently of questions and answers: it turns the format into
 rows (``{"question": …, "image": …}``) one at a time. ``FieldMap`` turns rows into Examples.
 """
 
@@ -112,7 +112,7 @@ class FileRow:
 
 class Reader(Protocol):
     name: str
-    #: file endings that are worth looking into; "" stands for a folder
+    #: file endings that are worth looking into; "" means a folder
     suffixes: tuple[str, ...]
 
     def recognises(self, path: Path) -> bool:

@@ -34,7 +34,7 @@ MAX_RECORD = MAX_LINE  # a longer record is not a row
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One record; ``problem`` says why it cannot be read.
+    """One record; ``problem``: why it cannot be read.
 
     ``data`` are its bytes as they lie in the file, or as UTF-8 where the file is UTF-16.
     """
@@ -344,7 +344,7 @@ def _only_returns(start: bytes) -> bool:
 
 
 def record_fields(record: Record, delimiter: str) -> list[str] | str:
-    """The fields of a record, or the sentence that says why it has none."""
+    """The fields of a record, or a sentence with the reason why it has none."""
     if record.problem:
         return record.problem
     try:

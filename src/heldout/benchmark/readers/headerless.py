@@ -17,7 +17,7 @@ _LONG = 60  # characters; names of columns are shorter
 
 
 def has_names(first: Sequence[str]) -> bool:
-    """Whether the first record names columns. Only what cannot be a name says that it does not."""
+    """Whether the first record names columns. It does not only if a field cannot be a name."""
     # A single letter may be the name of a column or the key of a question.
     if any(is_field_name(cell.strip()) for cell in first if len(cell.strip()) > 1):
         return True

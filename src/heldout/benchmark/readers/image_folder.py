@@ -78,7 +78,7 @@ def _has_images(folder: Path) -> bool:
             try:
                 children = list(itertools.islice(_entries(entry), _LOOK))
             except OSError:
-                continue  # reading says which folder it was
+                continue  # reading names the folder
             if any(_is_data(child) for child in children):
                 return False
             has_image = has_image or any(_is_image(child) for child in children)

@@ -242,7 +242,7 @@ class _ValueScan:
         while match := (_INSIDE if self.inside else _OUTSIDE).search(text, position):
             mark, position = match[0], match.end()
             if mark == "\\":
-                position += 1  # what is escaped, which may stand in the next piece
+                position += 1  # the escaped character, which may be in the next piece
             elif mark == '"':
                 self.inside = not self.inside
             elif mark in "[{":

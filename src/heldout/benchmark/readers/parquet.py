@@ -185,7 +185,7 @@ def arrow_rows(path: Path, before: int = 0) -> Iterator[FileRow | Dropped]:
 
 
 def plain_values(batch: Any) -> Iterator[dict[str, Any] | str]:
-    """Rows of a batch as dicts, or as the sentence that says why one cannot be decoded."""
+    """Rows of a batch as dicts, or a sentence with the reason why one cannot be decoded."""
     try:
         yield from batch.to_pylist() if batch.num_columns else ({} for _ in range(batch.num_rows))
     except (UnicodeDecodeError, ValueError, OverflowError):

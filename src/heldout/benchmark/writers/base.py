@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import filecmp
+import contextlib
 import os
-import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,11 +14,12 @@ from heldout.benchmark.hub import hub_name
 from heldout.benchmark.image_finder import TABLE_FOLDERS
 from heldout.benchmark.locate import DataFile
 from heldout.benchmark.presets import find_preset
-from heldout.benchmark.read import examples_by_file, read_benchmark
+from heldout.benchmark.read import at_commit, examples_by_file, read_benchmark
 from heldout.benchmark.readers import FileRow
 from heldout.benchmark.source import BenchmarkSource, parse_source
 from heldout.errors import InputError
 from heldout.image import FileOnDisk
+from heldout.remote import located
 from heldout.store import Dropped
 
 
@@ -64,18 +64,19 @@ def copy_pictures(
             if not isinstance(ref.location, FileOnDisk) or ref.location.path in done:
                 continue
             done.add(ref.location.path)
-            path = Path(ref.location.path)
+            path = located(ref.location.path)
             place = _place(path, base, out) or (
                 _place(path, images, table.parent / "images") if images is not None else None
             )
             if place is not None:
-                copy_picture(path, place)
+                with contextlib.suppress(FileNotFoundError):  # a missing picture stays missing
+                    copy_picture(path, place)
     return len(done)
 
 
 def _place(path: Path, base: Path, out: Path) -> Path | None:
     try:
-        relative = Path(os.path.normpath(path.relative_to(base)))
+        relative = Path(os.path.normpath(Path(*path.relative_to(base).parts)))
     except ValueError:
         return None
     # 'a/../../b' is below the folder only as a string.
@@ -83,15 +84,15 @@ def _place(path: Path, base: Path, out: Path) -> Path | None:
 
 
 def copy_picture(path: Path, place: Path) -> None:
+    """Copy an image file of this machine or elsewhere; another one of the same name is an error."""
+    data = path.read_bytes()
     place.parent.mkdir(parents=True, exist_ok=True)
-    if place.exists():
-        if not filecmp.cmp(path, place, shallow=False):
-            raise InputError(
-                f"two different images would have the same name {place.name}: {path} and one copied before. "
-                f"Give the splits one folder of images, or rename one of the two"
-            )
-        return
-    shutil.copyfile(path, place)
+    if place.exists() and place.read_bytes() != data:
+        raise InputError(
+            f"two different images would have the same name {place.name}: {path} and one copied before. "
+            f"Give the splits one folder of images, or rename one of the two"
+        )
+    place.write_bytes(data)
 
 
 # The place of each Example of a benchmark: its file, its row, and what cannot be separated from it.
@@ -109,7 +110,7 @@ class DataTable:
     @property
     def relative(self) -> Path:
         """The file's place below the dataset's folder; '.' where the folder itself is the data."""
-        return self.file.path.relative_to(self.base)
+        return Path(*self.file.path.relative_to(self.base).parts)
 
 
 @dataclass(frozen=True)
@@ -151,7 +152,7 @@ def open_tables(
     reader: str | None = None,
 ) -> Opened:
     """``read_benchmark``, and where every example lies, for writing it again."""
-    parsed = parse_source(source)
+    parsed = at_commit(parse_source(source))
     settings = find_preset(preset or parsed.location, by_name=preset is not None)
     if hub_name(parsed.location) is not None or (settings is not None and not parsed.path.exists()):
         raise InputError(

@@ -51,7 +51,7 @@ def _opening(table: DelimitedTable) -> bytes:
 
 
 class _SharedImages:
-    """VLMEvalKit lets a row name the index of the row whose image it shows."""
+    """In VLMEvalKit a row may name the index of the row whose image it shows."""
 
     def __init__(self, table: DelimitedTable, column: int | None, index: int | None) -> None:
         self.table = table
@@ -139,7 +139,7 @@ class PipesWriter:
         answer_lines: list[str] = []
         for part in parts:
             answers = PipeAnswers.beside(part.path)
-            # Lines end where the reader lets them end; bytes that are not UTF-8 survive.
+            # Lines end where they end for the reader; bytes that are not UTF-8 survive.
             lines = re.findall(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+\Z", load_text(part.path))
             for number, line in enumerate(lines, 1):
                 image = line.removeprefix("\ufeff").split("|")[0]

@@ -37,7 +37,8 @@ Span = tuple[int, int]
 
 def load_text(path: Path) -> str:
     """The text of a file; bytes that are not UTF-8 survive being written again, UTF-16 becomes UTF-8."""
-    data = path.read_bytes()
+    with path.open("rb") as file:  # of an address by ranges, however long
+        data = file.read()
     encoding, mark = text_encoding(data[:4])
     if encoding == "utf-8":
         return data.decode("utf-8", "surrogateescape")

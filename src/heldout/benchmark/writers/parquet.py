@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from heldout.benchmark.readers.parquet import data_parts
 from heldout.benchmark.writers.base import FilePart, copy_picture
 from heldout.errors import InputError
 from heldout.image import FileOnDisk, ImageRef, arrow_table
+from heldout.remote import located, ranges
 from heldout.store import write_json
 
 
@@ -30,7 +30,7 @@ class ParquetWriter:
 
     def write(self, parts: Sequence[FilePart], target: Path) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with pq.ParquetFile(parts[0].path) as first:
+        with pq.ParquetFile(ranges(parts[0].path)) as first:
             schema = first.schema_arrow
             compression = _compression(first)
         with pq.ParquetWriter(target, schema, compression=compression) as out:
@@ -39,7 +39,7 @@ class ParquetWriter:
 
 
 def _write_part(part: FilePart, schema: pa.Schema, out: pq.ParquetWriter) -> None:
-    with pq.ParquetFile(part.path) as file:
+    with pq.ParquetFile(ranges(part.path)) as file:
         if not file.schema_arrow.equals(schema):
             raise InputError(
                 f"{part.path} has other columns than the first file of the split it would join: "
@@ -152,17 +152,17 @@ class ImageFolderWriter:
                     image = row.values["image"]
                     file = _file(image, part.path)
                     if file is not None:
-                        place = target / file.relative_to(part.path)
+                        place = target / Path(*file.relative_to(part.path).parts)
                         copy_picture(file, place)
                         caption = file.with_suffix(".txt")
                         if caption.is_file() and not caption.is_symlink():
-                            shutil.copyfile(caption, place.with_suffix(".txt"))
+                            place.with_suffix(".txt").write_bytes(caption.read_bytes())
 
 
 def _file(image: ImageRef | str, root: Path) -> Path | None:
     """The file of a row; a link is followed only where it stays inside the folder."""
     if isinstance(image, ImageRef):
-        return Path(image.location.path) if isinstance(image.location, FileOnDisk) else None
+        return located(image.location.path) if isinstance(image.location, FileOnDisk) else None
     link = root / image
     inside = link.is_file() and link.resolve().is_relative_to(root.resolve())
     return link if inside else None

@@ -2,7 +2,7 @@
 
 ``img_emb/img_emb_0.npy`` and ``text_emb/text_emb_0.npy`` have a row for every row of
 ``metadata/metadata_0.parquet``. A row belongs to the item whose id is in one of its columns (id, key,
-image_path, …) or whose picture has the file name that stands there.
+image_path, …) or whose picture has the file name given there.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ class EncoderSettings(Settings):
     """Column with an item's caption or captions; default: the first that is called so."""
     templates: str = "imagenet-80"
     """Prompts around a class name: imagenet-80 (as published), openai-7, simple, a text file with one
-    template per line, or one template; ``{}`` stands for the class."""
+    template per line, or one template; ``{}`` is replaced by the class."""
     class_names: Path | None = None
     """Table or text file of classes and their names (label, name): every class there is a candidate."""
     class_embeddings: Path | None = None

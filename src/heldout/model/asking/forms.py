@@ -154,7 +154,7 @@ def item_random(seed: int, *names: str) -> np.random.Generator:
 
 # Confused choices: the wrong options are replaced by right answers of other items.
 #
-# A model that knows the item finds it easier; one that remembers right answers meets several of them.
+# The form is easier for a model that has seen the item, and shows several right answers to one that remembers them.
 
 
 class RightAnswers:
@@ -228,7 +228,7 @@ class CaptionRarity:
         self._counts = Counter(word for text in texts for word in words_of(text))
 
     def rarest(self, text: str, other: str | None = None) -> str | None:
-        """The rarest word of ``text`` that also stands in ``other``; the longer, the earlier first."""
+        """The rarest word of ``text`` that is also in ``other``; of equally rare words the longest, then the first."""
         common = words_of(text)
         if other is not None:
             shared = set(words_of(other))
@@ -237,7 +237,7 @@ class CaptionRarity:
 
 
 def masked(question: Question, variant: str, text: str, word: str) -> Question:
-    """Every occurrence is masked: otherwise the answer would stand beside its own gap."""
+    """Every occurrence is masked: otherwise the answer would be visible next to the gap."""
     pattern = re.compile(rf"(?<![^\W_]){re.escape(word)}(?![^\W_])", re.IGNORECASE)
     return Question(
         question.benchmark_id,

@@ -40,7 +40,7 @@ _FAILED = "Failed to obtain answer"  # what VLMEvalKit writes where a request br
 
 @dataclass(frozen=True)
 class RecordedRow:
-    """``position``: where lmms-eval says the item stands in its dataset, None elsewhere. ``own_grade``:
+    """``position``: the item's position in its dataset according to lmms-eval, None elsewhere. ``own_grade``:
     how right the file calls the reply, 1 for right; None where it does not say."""
 
     where: str
@@ -181,7 +181,7 @@ _OTHER_GOLD = (
     "twin",
     *WORDINGS,
     "confused-choices",
-)  # variants in which the row says what is right
+)  # variants in which the row holds the right answer
 
 
 @dataclass

@@ -132,7 +132,7 @@ def graded(question: Question, reply: Reply, tolerance: float = 0.0) -> Grade:
     if reply.finish == REFUSED and grading.outcome in ("unparsed", "refused"):
         return Grade("refused", "", "refused by the server")
     if question.kind == NGRAM and grading.outcome in ("right", "wrong"):
-        # What was said after the words that were asked for does not count.
+        # Text after the requested words does not count.
         right = continues(grading.parsed, question)
         grading = Grade("right" if right else "wrong", grading.parsed, "next words")
     # A truncated open answer may be half of a right one.

@@ -47,7 +47,7 @@ _TWIN = re.compile(r"(twin(?:-[\w.-]+)?)(?:=(.+))?")
 
 @dataclass(frozen=True)
 class Variant:
-    """``name`` as it stands in the table, but for ``rotation-all``; ``source``: a twin's benchmark, or the
+    """``name`` as in the table, but for ``rotation-all``; ``source``: a twin's benchmark, or the
     column of a paraphrase, empty where a provider writes it."""
 
     name: str

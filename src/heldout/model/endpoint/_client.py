@@ -232,7 +232,7 @@ def _new_client() -> httpx.AsyncClient:
 
 @functools.cache  # reading all certificates takes a tenth of a second
 def _trusted(file: str | None, folder: str | None) -> ssl.SSLContext:
-    """Whom the environment trusts; ``file`` and ``folder`` are where it says so."""
+    """Certificate authorities that the environment names, in ``file`` or ``folder``."""
     import httpx
 
     return httpx.create_ssl_context()

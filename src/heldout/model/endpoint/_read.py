@@ -129,7 +129,7 @@ CUT = "\N{REPLACEMENT CHARACTER}"
 LONGEST_TAIL = 16  # tokens a template may put behind an answer
 _SPACES = str.maketrans({"▁": " ", "Ġ": " ", "Ċ": "\n", "ĉ": "\t"})
 _BYTE = re.compile(r"<0x[0-9A-Fa-f]{2}>")
-_WIDEST = 4  # a piece of a character stands for part of one; a run of n for at most n of them
+_WIDEST = 4  # a piece is part of one character; a run of n pieces is at most n characters
 
 
 def bare(text: str) -> str:

@@ -245,7 +245,7 @@ class Family:
     reader: str | None = None
     #: What the processor writes after a prompt.
     closing: str = ""
-    #: The prompt is read in both directions: the model has to know where the answer begins.
+    #: The prompt is read in both directions: the model needs the position where the answer begins.
     answer_types: bool = False
     #: A tokenizer of its own reads the prompt for the part that looks at the picture.
     instruction: bool = False
@@ -302,7 +302,7 @@ def text_config(config: Any) -> Any:
 
 
 def image_token_id(config: Any) -> int | None:
-    """The id that stands once for every place a picture takes in the sequence."""
+    """The id that occurs once for every position that a picture takes in the sequence."""
     for name in ("image_token_id", "image_token_index"):
         value = getattr(config, name, None)
         if isinstance(value, int):

@@ -115,7 +115,7 @@ class LightTokenizer:
             )
         if (most := tokenizer.get_vocab_size()) > card.decoder.vocabulary:
             raise InputError(
-                f"{file}: {most:,} tokens, and the decoder knows {card.decoder.vocabulary:,}: the "
+                f"{file}: {most:,} tokens, and the decoder has {card.decoder.vocabulary:,}: the "
                 f"tokenizer is of another model"
             )
         return cls(tokenizer, card)

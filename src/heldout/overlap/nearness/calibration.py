@@ -1,6 +1,6 @@
 """Calibration: the measured neighbours of one benchmark and corpus, turned into thresholds and rates.
 
-Recomputed from the run's tables alone: the table *nearest* says what was measured, the manifest how.
+Recomputed from the run's tables alone: the table *nearest* holds what was measured, the manifest how.
 """
 
 from __future__ import annotations

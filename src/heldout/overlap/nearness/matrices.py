@@ -152,7 +152,7 @@ def _row(
 # Hubs: corpus items that are the nearest neighbour of several distinct benchmark images.
 #
 # A copy is the neighbour of one picture. An item that attracts many is a typical view, not a leak, and
-# a flag that rests on hubs speaks of a shared kind of picture.
+# a flag that rests on hubs shows a shared kind of picture.
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +209,7 @@ def hub_report(
         _hub(name, near, n, corpus_items) for name, near in attracted.items() if len(near) >= least
     ]
     hubs.sort(key=lambda hub: (-hub.count, -hub.similarity, hub.corpus_id))
-    # One item attracts everybody, and the logarithm of 0 says so only with a warning.
+    # One item is the neighbour of all others, and the logarithm of 0 would only warn.
     missed = np.exp(n * np.log1p(-1.0 / corpus_items)) if corpus_items > 1 else 0.0
     expected = corpus_items * float(1.0 - missed) if n else 0.0
     share = sum(hub.count for hub in hubs) / n if n else 0.0

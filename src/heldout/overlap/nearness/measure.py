@@ -1,4 +1,4 @@
-"""Measure what calibration stands on: nearest neighbours of benchmark, null and controls.
+"""Measure what calibration is based on: nearest neighbours of benchmark, null and controls.
 
 All of them are taken from one view (upright) of whole pictures, so that a benchmark picture that has
 nothing to do with the corpus is exchangeable with a picture of the null. The search for copies looks at
@@ -89,7 +89,9 @@ def copy_similarities(
         for place in sorted(chosen[first : first + _BATCH].tolist()):
             try:
                 prepared.append(encoder.prepare(light_copy(refs[pictures[place]].open())))
-            except ImageError:  # the picture was there when it was embedded; it is told elsewhere
+            except (
+                ImageError
+            ):  # the picture was there when it was embedded; it is reported elsewhere
                 continue
             places.append(place)
         if places:
@@ -422,9 +424,9 @@ def calibrate(
     plan: CalibrationPlan,
     quiet: bool = False,
 ) -> None:
-    """After ``scan``. A corpus that cannot be calibrated says why; its scan is kept.
+    """After ``scan``. For a corpus that cannot be calibrated the reason is recorded; its scan is kept.
 
-    Without a near search there is nothing to calibrate, and the run says that, too.
+    Without a near search there is nothing to calibrate, which the run records.
     """
     measured: list[NearnessMeasurement] = []
     specs = [] if near is None else list(dict.fromkeys([near.encoder, *plan.encoders]))

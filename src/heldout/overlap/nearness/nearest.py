@@ -99,7 +99,7 @@ def nearest_others(
             better = value > best[some]
             best[some] = np.where(better, value, best[some])
             neighbour[some] = np.where(better, positions[nearest], neighbour[some])
-    neighbour[~queries.any(axis=1)] = -1  # a picture that shows nothing is near to nobody
+    neighbour[~queries.any(axis=1)] = -1  # a blank picture has no neighbour
     return NearestRows(similarities_of(rows, queries, neighbour), neighbour, copy)
 
 
@@ -153,7 +153,7 @@ Domain = Literal["in domain", "out of domain"]
 
 @dataclass(frozen=True)
 class ControlSet:
-    """Pictures the user knows not to be in the corpus, of the benchmark's kind or of another."""
+    """Pictures that are known not to be in the corpus, of the benchmark's kind or of another."""
 
     corpus: Corpus
     domain: Domain

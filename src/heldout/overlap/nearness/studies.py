@@ -1,6 +1,6 @@
 """Which pictures of a set belong to one study, patient or volume: slices of one are no independent draws.
 
-A column says so that the user names, or one whose name is known, or the ids inside DICOM files.
+Studies are read from a column that the user names, from one with a known name, or from the ids inside DICOM files.
 """
 
 from __future__ import annotations

@@ -151,7 +151,7 @@ def alpha_sweep(
 
     ``images`` is the nearest similarity of every distinct benchmark image, ``questions`` that of
     every question (the largest among the images it shows) with its cluster. α is what unrelated
-    images reach; questions that show several images reach more. ``image_clusters`` says which images
+    images reach; questions that show several images reach more. ``image_clusters`` tells which images
     belong together (a patient), ``design_effect`` how many of them are near for one common reason.
     """
     pictures = np.asarray(images, dtype=np.float64)
@@ -266,7 +266,7 @@ _RADIOGRAPHS = (
     "may lie below either"
 )
 
-# Encoder identity prefix → degrees. A line is added with the measurement it stands on, never by
+# Encoder identity prefix → degrees. A line is added with the measurement behind it, never by
 # analogy with another encoder.
 DEGREES: Mapping[str, Degrees] = MappingProxyType(
     {

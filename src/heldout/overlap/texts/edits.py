@@ -240,6 +240,27 @@ NEGATIONS = frozenset({"no", "not", "non", "none", "never", "neither", "nor", "w
 _OFTEN = 1000  # characters of a pair below which it is worth remembering
 _ALIGNED = 2000 * 2000  # pairs of words that are aligned
 _ENDING = 3  # letters an ending may have: -s, -es, -ed, -ing
+#: of the longest what two words may end on: "weekend" and "weekday" are two
+_ENDINGS = frozenset(
+    (
+        "ing",
+        "ion",
+        "ied",
+        "ier",
+        "ies",
+        "ive",
+        "ity",
+        "ist",
+        "ism",
+        "est",
+        "ers",
+        "ent",
+        "ant",
+        "ate",
+        "ous",
+        "tic",
+    )
+)
 
 
 def compare_wording(text: str, other: str) -> str:
@@ -308,7 +329,9 @@ def _one_word(text: str, other: str) -> bool:
         return False
     shared = _shared_start(text, other)
     if shared >= 4 and max(len(text), len(other)) - shared <= _ENDING:
-        return True
+        ends = text[shared:], other[shared:]
+        if min(map(len, ends)) < _ENDING or _ENDINGS.issuperset(ends):
+            return True
     swapped = text[:2] == other[1::-1]
     return (text[0] == other[0] or swapped) and OSA.distance(text, other) <= 1
 

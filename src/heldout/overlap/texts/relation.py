@@ -25,7 +25,7 @@ from heldout.overlap.texts.edits import (
 from heldout.overlap.texts.fields import Document, ItemTexts, TextSource, item_texts
 from heldout.overlap.texts.index import Entry, TextIndex, text_entries
 from heldout.overlap.texts.ledger import LISTED, MatchLedger, Pair
-from heldout.overlap.texts.normalise import PROFILES, common_questions, mask, profiled
+from heldout.overlap.texts.normalise import PROFILES, common_questions, mask, numbers, profiled
 
 SAME_ITEM: Final = "same item"
 SAME_QUESTION: Final = "same question"
@@ -76,6 +76,8 @@ def relate(
     worth = degree_of(
         relation, answer, similarity, generic=entry.generic, short=entry.short, apart=apart
     )
+    if relation == RENUMBERED and answer != "same" and _other_sum(entry.text, document.text):
+        worth = "none"
     return WordingRelation("+".join(parts), relation, answer, worth)
 
 
@@ -135,6 +137,13 @@ def _renumbered(ours: str, theirs: str) -> bool:
     """Runs of words have their numbers masked. Where a document is the text and little more, the numbers
     are compared, too; a page has numbers of its own, and is taken as it is."""
     return len(theirs) <= 2 * len(ours) and compare_wording(ours, theirs) == RENUMBERED
+
+
+def _other_sum(ours: str, theirs: str) -> bool:
+    """The same words around other numbers, two or more: another problem from one template, where no answer says
+    that it is the same."""
+    known, others = numbers(ours), numbers(theirs)
+    return min(len(known), len(others)) > 1 and known != others
 
 
 def _answers(ours: str, theirs: tuple[str, ...], optioned: bool) -> str:

@@ -102,7 +102,7 @@ def _restriction(licence: Licence) -> tuple[bool, int, bool]:
 
 
 def needs_attribution(licence: str) -> bool:
-    """Whether the licence lets a figure be passed on only with the names of its authors and its source."""
+    """Whether the licence requires that a figure is passed on with the names of its authors and its source."""
     return licence not in _NAMES.values()
 
 
@@ -176,7 +176,7 @@ def read_article(root: ET.Element) -> Article | None:
 
 
 def _units(root: ET.Element) -> Iterator[ET.Element]:
-    """What has one caption each: a ``fig``, or a ``fig-group`` whose caption speaks for all its parts."""
+    """What has one caption each: a ``fig``, or a ``fig-group`` whose caption covers all its parts."""
     joined: set[ET.Element] = set()
     for element in root.iter():
         if element.tag == "fig-group" and element.find("caption") is not None:
@@ -291,7 +291,7 @@ def _identifier(meta: ET.Element | None) -> str:
 
 
 def _attribution(meta: ET.Element | None) -> str:
-    """Authors, title, year and identifiers: what CC BY asks for. An article with a PMC number keeps its
+    """Authors, title, year and identifiers: what CC BY requires. An article with a PMC number keeps its
     DOI here: a benchmark may name it by either."""
     if meta is None:
         return ""
@@ -318,7 +318,7 @@ MOST_DEPTH = 500
 
 
 class XmlError(Exception):
-    """The document is broken or hostile; the message says how."""
+    """The document is broken or hostile; the message gives the reason."""
 
 
 def parse_xml(data: bytes) -> ET.Element:
