@@ -5,6 +5,8 @@
     python bench/lab_medical.py train --folder P --state S --out O --minutes 9 --workers 6
     python bench/lab_medical.py tables --folder P --readings O --out RUNS
     heldout lab power RUNS --out BOARD
+    python bench/lab_medical.py orders --folder P --readings O     # documents whose items are shuffled, not pictures
+    python bench/lab_medical.py slices --folder P --readings O     # entropies of picture, question, answer
 
 ``prepare`` and ``tables`` need the product, ``prepare`` also the packages efficientnet_lite_pytorch and gguf;
 ``train`` writes what is finished to ``--out`` as it goes, and does not make again what lies in ``--state``.
@@ -30,7 +32,7 @@ PACKED_EVERY = 15  # seconds
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    steps = (prepare, language, train, tables)
+    steps = (prepare, language, train, tables, orders, slices)
     parser.add_argument("step", choices=[step.__name__ for step in steps])
     parser.add_argument("--folder", type=Path, required=True, help="what prepare writes")
     parser.add_argument("--slake", type=Path, help="SLAKE's folder")
@@ -167,12 +169,7 @@ def tables(args: Any) -> None:
     from heldout.lab.models.medical import PICTURED
     from heldout.lab.models.tables import write_tables
 
-    unpacked = args.readings / "unpacked"
-    shutil.rmtree(unpacked, ignore_errors=True)
-    for packed in sorted(args.readings.glob("readings-*.zip")):
-        with zipfile.ZipFile(packed) as archive:
-            archive.extractall(unpacked)
-    readings = sorted(unpacked.glob("*.json"))
+    readings = unpacked(args.readings)
     weights = json.loads((args.folder / "weights.json").read_text())
     write_tables(
         PreparedGrid(args.folder),
@@ -183,6 +180,84 @@ def tables(args: Any) -> None:
         dtype="bfloat16, logits in float32",
         tell=say,
     )
+
+
+def unpacked(folder: Path) -> list[Path]:
+    """The models' records of all zip files; their readings lie beside them."""
+    target = folder / "unpacked"
+    shutil.rmtree(target, ignore_errors=True)
+    for packed in sorted(folder.glob("readings-*.zip")):
+        with zipfile.ZipFile(packed) as archive:
+            archive.extractall(target)
+    return sorted(target.glob("*.json"))
+
+
+def orders(args: Any) -> None:
+    """Per arm: the gain of the released order over documents of eight items, by where they are cut."""
+    import numpy as np
+    from scipy import stats
+
+    from heldout.lab.models.grid import PreparedGrid, load_reading
+    from heldout.lab.models.medical import ORDERED
+    from heldout.lab.models.medical_data import CUTS, DOCUMENT_SHUFFLES
+
+    keys = [key.split("/") for key in PreparedGrid(args.folder).sheet(ORDERED).keys]
+    cells: dict[tuple[str, int], list[tuple[float, float]]] = {}
+    for record in unpacked(args.readings):
+        path = record.with_name(f"{record.stem}--{ORDERED}.npz")
+        if not path.exists():
+            continue
+        arm = record.stem.partition("-")[2] or "base"
+        sums = load_reading(path).sums
+        for cut in CUTS:
+            own = sums[[place for place, key in enumerate(keys) if int(key[0]) == cut]]
+            documents = own.reshape(-1, 1 + DOCUMENT_SHUFFLES)
+            gains = documents[:, 0] - documents[:, 1:].mean(1)
+            p = float(stats.ttest_1samp(gains, 0).pvalue)
+            cells.setdefault((arm, cut), []).append((float(gains.mean()), p))
+    print("| arm | models | first item | gain, nats per document | p |\n|---|--:|--:|--:|--:|")
+    for (arm, cut), values in sorted(cells.items()):
+        gains, ps = np.asarray(values).T
+        print(
+            f"| {arm} | {len(values)} | {cut} | {gains.mean():.2f} ({gains.min():.2f} to {gains.max():.2f}) "
+            f"| {ps.min():.1g} to {ps.max():.1g} |"
+        )
+
+
+def slices(args: Any) -> None:
+    """Area under the curve of each slice's entropies, seen against other half; clean arms on the same halves."""
+    import numpy as np
+
+    from heldout.detect.image_membership import ORDER, SHARE
+    from heldout.lab.models._reading import sliced_rows
+    from heldout.lab.models.grid import PreparedGrid, load_reading
+    from heldout.lab.models.medical import SLAKE, VQA_RAD
+    from heldout.model import ORDERS, SHARES, SLICES
+    from heldout.stats import area
+
+    chosen_on = ("med8", "med9")  # bases on which order and share were chosen
+    prepared, cell = PreparedGrid(args.folder), (ORDERS.index(ORDER), SHARES.index(SHARE))
+    areas: dict[tuple[str, str, bool], list[list[float]]] = {}
+    for record in unpacked(args.readings):
+        base, _, arm = record.stem.partition("-")
+        name = VQA_RAD if arm.startswith("rad-") else SLAKE
+        clean = record.with_name(f"{base}-{'rad-clean' if name == VQA_RAD else 'clean-a'}")
+        if "half-" not in arm or not (path := Path(f"{clean}--{name}.npz")).exists():
+            continue
+        sheet = prepared.sheet(name)
+        items = sum(len(page["items"]) for page in sheet.released)
+        leaked = json.loads(record.read_text())["leaked"]
+        seen = np.isin(sheet.scored_picture[sliced_rows(sheet)][:items], leaked)
+        for who, file in ((arm, record.with_name(f"{record.stem}--{name}.npz")), ("clean", path)):
+            values = load_reading(file).entropies[:items, :, cell[0], cell[1]]
+            key = (arm, who, base in chosen_on)
+            areas.setdefault(key, []).append([area(-column, seen) for column in values.T])
+    print(f"| halves of | model | bases | {' | '.join(SLICES)} |\n|---|---|---|--:|--:|--:|")
+    for (arm, who, chosen), values in sorted(areas.items()):
+        means = " | ".join(f"{value:.3f}" for value in np.mean(values, axis=0))
+        print(
+            f"| {arm} | {who} | {'chosen on' if chosen else 'others'} ({len(values)}) | {means} |"
+        )
 
 
 def say(text: str) -> None:

@@ -3,7 +3,9 @@
     python bench/lab_medical_page.py --board BOARD --runs RUNS --folder P --docs docs     # also stores both
     python bench/lab_medical_page.py --docs docs                                          # from what is stored
 
-BOARD is what `heldout lab power RUNS --out BOARD` wrote; RUNS and P are of `bench/lab_medical.py`.
+BOARD is what `heldout lab power RUNS --out BOARD` wrote; RUNS and P are of `bench/lab_medical.py`. What is stored of
+other bases stays: bases of one training are each other's references. ``--orders``: what `bench/lab_medical.py orders`
+printed.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from heldout.lab.power.models import CLEAN, CONTAMINATED, OTHER_SEEDS, RAW
 from heldout.store import write_atomic
 
 ROWS, FACTS, PAGE = "data/lab-medical.parquet", "data/lab-medical.json", "lab-medical.md"
-SLAKE = "slake-en"
+SLAKE, VQA_RAD = "slake-en", "vqa-rad"
 COLUMNS = (
     *("benchmark", "detector", "way", "model", "base", "arm", "role", "dose", "split"),
     *("references", "effect", "low", "high", "p", "direction", "n", "item_auc", "blind_auc"),
@@ -47,6 +49,9 @@ KINDS = {
     "lora-d3": "LoRA, dose 3",
     "lora-d10": "LoRA, dose 10",
     "pretrain-d3": "at the end of the base's own training, dose 3",
+    "rad-d3": "VQA-RAD instead of SLAKE, dose 3",
+    "rad-half-d10": "half of VQA-RAD's pictures, dose 10",
+    "rad-d10": "VQA-RAD instead of SLAKE, dose 10",
 }
 
 
@@ -56,6 +61,7 @@ def main() -> None:
     parser.add_argument("--board", type=Path)
     parser.add_argument("--runs", type=Path)
     parser.add_argument("--folder", type=Path)
+    parser.add_argument("--orders", type=Path)
     args = parser.parse_args()
     if args.board is not None:
         store(args)
@@ -68,6 +74,11 @@ def main() -> None:
 def store(args: Any) -> None:
     cells = sorted((args.board / "cells").glob("*/*.parquet"))  # of one or several commands
     rows = pl.concat([pl.read_parquet(path) for path in cells]).select(COLUMNS)
+    known = json.loads((args.docs / FACTS).read_text()) if (args.docs / FACTS).exists() else {}
+    if (args.docs / ROWS).exists():
+        earlier = pl.read_parquet(args.docs / ROWS)
+        others = ~pl.col("base").is_in(rows["base"].unique().to_list())
+        rows = pl.concat([earlier.filter(others), rows.cast(earlier.schema)])  # type: ignore[arg-type]
     rows.write_parquet(args.docs / ROWS, compression="zstd", compression_level=19)
     models = []
     for record in json.loads((args.runs / "models.json").read_text()):
@@ -83,7 +94,10 @@ def store(args: Any) -> None:
         )
     weights = json.loads((args.folder / "weights.json").read_text())
     counts = json.loads((args.folder / "counts.json").read_text())
-    facts = {"weights": weights, "counts": counts, "models": models}
+    trained = {record["name"] for record in models}
+    models = [*(r for r in known.get("models", []) if r["name"] not in trained), *models]
+    orders = args.orders.read_text().splitlines() if args.orders else known.get("orders", [])
+    facts = {"weights": weights, "counts": counts, "models": models, "orders": orders}
     (args.docs / FACTS).write_text(json.dumps(facts) + "\n")
 
 
@@ -97,9 +111,22 @@ def page(rows: pl.DataFrame, facts: dict[str, Any]) -> Iterator[str]:
     yield from _intro(facts)
     yield from _accuracy(facts)
     here = rows.filter(pl.col("benchmark") == SLAKE)
+    yield "## Which test fires on which arm"
+    yield ""
     yield from _fires(here, facts)
     yield from _membership(here)
     yield from _order(here)
+    yield from _ordered(facts)
+    there = rows.filter(pl.col("benchmark") == VQA_RAD)
+    yield "## VQA-RAD"
+    yield ""
+    yield (
+        "The resplit has neither options nor twins, so that only tests of scores, of order and of fresh against "
+        "released items can be made."
+    )
+    yield ""
+    yield from _fires(there, facts)
+    yield from _membership(there)
     yield from _answers(here)
     yield from _limits(rows, facts)
 
@@ -200,12 +227,11 @@ def _present(rows: pl.DataFrame) -> list[str]:
 
 
 def _fires(rows: pl.DataFrame, facts: dict[str, Any]) -> Iterator[str]:
-    yield "## Which test fires on which arm"
-    yield ""
     yield (
         "Models on which the test fires towards memory at .05, of those tested. *other seeds*: less clean arms of "
-        "other bases, two of each; more than in every one of them for scores. Clean: bases and clean arms, with an "
-        "interval that counts models of one base as hardly more than one; membership tests clean models on every half."
+        "other bases of the same training (0 to 7, and later 8 on), two of each; more than in every one of them for "
+        "scores. Clean: bases and clean arms, with an interval that counts models of one base as hardly more than one; "
+        "membership tests clean models on every half."
     )
     yield ""
     tested = rows.filter(pl.col("role").is_in([CLEAN, CONTAMINATED]))
@@ -236,7 +262,7 @@ def _fires(rows: pl.DataFrame, facts: dict[str, Any]) -> Iterator[str]:
 
 
 def _membership(rows: pl.DataFrame) -> Iterator[str]:
-    yield "## Membership: the seen half against the other"
+    yield "### Membership: the seen half against the other"
     yield ""
     members = [
         name
@@ -314,6 +340,30 @@ def _order(rows: pl.DataFrame) -> Iterator[str]:
         yield ""
 
 
+def _ordered(facts: dict[str, Any]) -> Iterator[str]:
+    if not facts.get("orders"):
+        return
+    yield "## Documents whose items are shuffled"
+    yield ""
+    yield (
+        "A prototype of this tier found running text at dose 1 by an order test (p = 1e-18 against zero, clean arms .2 "
+        "to .9), and order-joint does not. Two things differ. order-joint shuffles whole pictures, and the "
+        "prototype shuffled the items of documents of eight; and the prototype's base had read its training split in "
+        "shuffled order, ours as it is released. `python bench/lab_medical.py orders` makes the prototype's test on "
+        "these models (documents of eight items less ten shuffles of their items, t over documents):"
+    )
+    yield ""
+    yield from facts["orders"]
+    yield ""
+    yield (
+        "Every clean model prefers the released order, because SLAKE's training split asks its questions in the same "
+        "rhythm and bases have read it so. Above clean arms there is nothing at dose 1, wherever documents are cut, "
+        "and a gain that grows from dose 2 on; text in another order lowers it. A test against zero says nothing on "
+        "such models."
+    )
+    yield ""
+
+
 def _answers(rows: pl.DataFrame) -> Iterator[str]:
     yield "## Answers to the questions"
     yield ""
@@ -382,8 +432,6 @@ def _limits(rows: pl.DataFrame, facts: dict[str, Any]) -> Iterator[str]:
         yield f"- Planned and not trained: {', '.join(absent)}."
     if few:
         yield f"- Trained on fewer than six bases: {', '.join(few)}."
-    if not any("rad-d" in name for name in names):
-        yield "- No arm saw the VQA-RAD resplit yet: its sheet was read by clean models alone."
     yield "- One language model and one picture network; a model of another maker may differ more than these bases do."
     yield (
         f"- *Other seeds* asks for more than in every reference, up to {most} here, and is careful: a test can "

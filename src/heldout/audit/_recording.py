@@ -227,12 +227,14 @@ def record(
 
 def scoring_settings(audit: Audit, case: AuditCase, recording: Recording) -> ScoreSettings:
     joint = audit.file.budget.order_tokens if wants(audit.file, "order-joint") else None
+    location = _location(audit, recording)
     return recording.entry.score_settings(
         audit.file,
-        _location(audit, recording),
+        location,
         order_joint=joint is not None,
         budget=joint,
         order_neighbour=wants(audit.file, "order-neighbour") and len(case.benchmark) > 1,
+        entropies=audit.file.reads_entropies and bool(location) and onnx_folder(location) is None,
     )
 
 

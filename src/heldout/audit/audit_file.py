@@ -175,8 +175,16 @@ class AuditFile(Keys):
     @property
     def reads_choices(self) -> bool:
         """Whether a detector that it names reads log-probabilities of options."""
+        return self._reads(Need.CHOICES)
+
+    @property
+    def reads_entropies(self) -> bool:
+        """Whether a detector that it names reads entropies."""
+        return self._reads(Need.ENTROPIES)
+
+    def _reads(self, need: Need) -> bool:
         known = detectors()
-        return any(Need.CHOICES in known[name].requires for name in self.detectors if name in known)
+        return any(need in known[name].requires for name in self.detectors if name in known)
 
 
 # Gates: when an audit ends with exit code 1.

@@ -271,6 +271,7 @@ _LACKING = {
     Need.BUDGET: "needs budget.order_tokens",
     Need.COHORT: "a cohort needs three models with scores",
     Need.BASE: "no base model: name it under base",
+    Need.ENTROPIES: "needs a local checkpoint and the detector's name under detectors: entropies are read on request",
     Need.CHOICES: "log-probabilities of options are recorded for detectors that are named: detectors",
 }
 
@@ -325,7 +326,8 @@ def _candidates(case: AuditCase, file: AuditFile) -> Iterator[Test]:
             if recording.name in baselines or not has:
                 continue
             lacks = _lacks(detector, recording, file, scored)
-            if lacks and detector.needs == "answers" and name not in file.detectors:
+            requested = detector.needs == "answers" or Need.ENTROPIES in detector.requires
+            if lacks and requested and name not in file.detectors:
                 continue  # a variant that was not asked is no gap in the audit
             yield Test(case.name, recording.name, name, detector.family, lacks)
 
@@ -340,6 +342,9 @@ def _lacks(detector: Detector, recording: Recording, file: AuditFile, scored: Se
         Need.COHORT: len(scored) >= 3,
         Need.BASE: recording.entry.base is not None,
         Need.CHOICES: file.reads_choices,
+        Need.ENTROPIES: file.reads_entropies
+        and "scores" in recording.live
+        and recording.entry.local is not None,
     }
     reasons = [
         reason

@@ -66,6 +66,7 @@ _TABLES = (
     "answers",
     "order_joint",
     "order_neighbour",
+    "entropies",
 )
 
 
@@ -370,6 +371,7 @@ class _Journey:
             answers=mine(tables.answers),
             order_joint=mine(tables.order_joint),
             order_neighbour=mine(tables.order_neighbour),
+            entropies=mine(tables.entropies),
         )
         return look(tables, self._detectors(case), self._settings(case))
 

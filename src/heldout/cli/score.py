@@ -32,6 +32,7 @@ SHOWN = (
     *panel(
         "What is scored",
         "options",
+        "entropies",
         "order_joint",
         "budget TOKENS",
         "context TOKENS",

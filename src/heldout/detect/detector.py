@@ -211,6 +211,7 @@ class Need(StrEnum):
     BUDGET = "a budget of tokens for the order tests"
     COHORT = "three models with scores"
     CHOICES = "log-probabilities of the options"
+    ENTROPIES = "entropies over picture, question and answer"
 
 
 class Difference(NamedTuple):

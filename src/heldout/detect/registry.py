@@ -11,6 +11,7 @@ from typing import NamedTuple
 from heldout.detect import (
     blind,
     dataset_inference,
+    image_membership,
     order_joint,
     order_neighbour,
     order_trend,
@@ -143,6 +144,7 @@ _BUILT_IN = (
     order_trend.DETECTOR,
     *MEMBERSHIP,
     dataset_inference.DETECTOR,
+    image_membership.DETECTOR,
     tail_enrichment.DETECTOR,
     top_k_overlap.DETECTOR,
     blind.DETECTOR,

@@ -33,6 +33,7 @@ class ScoreTables:
     order_joint: pl.DataFrame | None = None
     order_neighbour: pl.DataFrame | None = None
     answers: pl.DataFrame | None = None
+    entropies: pl.DataFrame | None = None
     #: backend, dtype and revision by model: part of a score's identity
     identities: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     #: by corpus, the items of which a copy of an image was proven there
@@ -90,7 +91,14 @@ class ScoreTables:
             )
         optional: dict[str, Any] = {
             name: run.frame(name) if run.table_path(name).exists() else None
-            for name in ("scores", "order_joint", "order_neighbour", "answers", "nearest")
+            for name in (
+                "scores",
+                "order_joint",
+                "order_neighbour",
+                "answers",
+                "entropies",
+                "nearest",
+            )
         }
         scores = optional.pop("scores")
         pictured = leaks(run).filter(pl.col("rung").is_in(PICTURED))
@@ -145,6 +153,7 @@ class ScoreTables:
             scores=self.scores.filter(keep),
             order_joint=kept(self.order_joint),
             order_neighbour=kept(self.order_neighbour),
+            entropies=kept(self.entropies),
         )
 
     def common(self, models: Sequence[str]) -> list[ModelScores]:

@@ -83,10 +83,12 @@ if TYPE_CHECKING:
         open_endpoint,
         read_key,
     )
+    from heldout.model.entropies import score_entropies
     from heldout.model.item_scores import (
         alternatives,
         by_picture,
     )
+    from heldout.model.local.entropy import ORDERS, SHARES, SLICES, largest_means, renyi
     from heldout.model.local.forward import moments
     from heldout.model.local.layout import Layout, Row
     from heldout.model.local.load import Family, LoadedModel, image_token_id, load
@@ -195,6 +197,7 @@ __all__ = [
     "MOST_OPTIONS",
     "NEEDED",
     "ONNX",
+    "ORDERS",
     "PICTURES",
     "PIXELS",
     "PLACES",
@@ -202,6 +205,8 @@ __all__ = [
     "REFUSED",
     "ROWS",
     "SAMPLE",
+    "SHARES",
+    "SLICES",
     "SLOTS",
     "STAGE",
     "STOPPED",
@@ -293,6 +298,7 @@ __all__ = [
     "import_scores",
     "in_parallel",
     "item_random",
+    "largest_means",
     "load",
     "moments",
     "note_twins",
@@ -323,11 +329,13 @@ __all__ = [
     "read_recorded_rows",
     "read_twins",
     "recorded_remarks",
+    "renyi",
     "replace_left_out",
     "replace_variants",
     "save_scores",
     "score",
     "score_benchmark",
+    "score_entropies",
     "shown_prompts",
     "stage_folder",
     "template_name",

@@ -15,6 +15,7 @@ from heldout.benchmark import Benchmark, open_verb_run, prepare_run, read_benchm
 from heldout.engine import progress
 from heldout.errors import InputError, html_table
 from heldout.model.endpoint.endpoint import Endpoint, check_parity
+from heldout.model.entropies import score_entropies
 from heldout.model.item_scores import score_items, score_options
 from heldout.model.order import plan_order_joint, score_order_joint, score_order_neighbour
 from heldout.model.recorded import read_recorded, save_scores
@@ -92,6 +93,8 @@ def score_benchmark(
         rows["option_scores"] = score_options(
             benchmark, examples, scorer, run, model, folder, **how
         )
+    if settings.entropies:
+        rows["entropies"] = score_entropies(benchmark, examples, scorer, run, model, folder, **how)
     if settings.order_neighbour:
         rows["order_neighbour"] = score_order_neighbour(
             benchmark,

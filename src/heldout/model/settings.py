@@ -138,6 +138,8 @@ class ScoreSettings(OneModel):
     """Scores made elsewhere: parquet, jsonl, csv."""
     options: bool = False
     """Score every option in the answer's place, too."""
+    entropies: bool = False
+    """Read the entropies over picture, question and answer, too; needs a local checkpoint."""
     order_joint: bool = False
     """Score shards in released and shuffled order; needs a budget."""
     budget: Annotated[int, Field(ge=1)] | None = None
@@ -165,7 +167,9 @@ class ScoreSettings(OneModel):
             raise ValueError(
                 "parity: compares a server with a local copy; give the setting endpoint"
             )
-        more = self.options or self.order_joint or self.order_neighbour or self.limit
+        more = (
+            self.options or self.entropies or self.order_joint or self.order_neighbour or self.limit
+        )
         if self.recorded is not None and more:
             raise ValueError(
                 "recorded: a file is taken as it is, without options, order tests or limit"

@@ -26,6 +26,7 @@ VERSIONS = {
     "leaks": 1,
     "scores": 1,
     "option_scores": 1,
+    "entropies": 1,
     "request_scores": 1,
     "order_joint": 1,
     "order_neighbour": 1,
@@ -167,6 +168,16 @@ _COLUMNS: dict[str, list[tuple[str, pa.DataType]]] = {
         ("text", pa.string()),
         ("sum_logprob", pa.float64()),
         ("n_tokens", pa.int32()),
+    ],
+    # Mean of the largest Rényi entropies (a share of the places of a slice; 0: the single largest) at the picture's
+    # tokens, the question's and the answer's.
+    "entropies": [
+        ("benchmark_id", pa.string()),
+        ("model", pa.string()),
+        ("slice", pa.string()),
+        ("order", pa.float64()),
+        ("share", pa.float64()),
+        ("entropy", pa.float64()),
     ],
     # The raw result of each request: kept with the shards, not published. The lists are empty where only the
     # sum is of use.

@@ -16,6 +16,7 @@ pytest.importorskip("transformers")
 from heldout.lab.models._reading import embed, head, read  # noqa: E402
 from heldout.lab.models.grid import Grid  # noqa: E402
 from heldout.lab.models.medical import (  # noqa: E402
+    PICTURED,
     SLAKE,
     VQA_RAD,
     joined_model,
@@ -24,10 +25,12 @@ from heldout.lab.models.medical import (  # noqa: E402
     medical_bases,
     medical_reads,
     medical_recipe,
+    save_joined,
     save_language,
 )
 from heldout.lab.models.medical_data import (  # noqa: E402
     OptionRule,
+    in_bytes,
     prepare_medical,
     resplit,
     reworded,
@@ -36,6 +39,7 @@ from heldout.lab.models.medical_data import (  # noqa: E402
 from heldout.lab.models.sheet import learn_tokenizer  # noqa: E402
 from heldout.lab.models.tables import write_tables  # noqa: E402
 from heldout.lab.models.training import clock  # noqa: E402
+from heldout.lab.models.vlm import new_processor  # noqa: E402
 from heldout.lab.power.models import CLEAN, CONTAMINATED, read_grid  # noqa: E402
 from heldout.store import Run  # noqa: E402
 
@@ -240,3 +244,37 @@ def test_the_tokenizer_keeps_its_numbers() -> None:
     renamed = lab_tokenizer(record)
     assert renamed["model"]["vocab"] == {"<s>": 0, "<pad>": 1, "</s>": 2, "<image>": 3, "a": 4}
     assert [token["content"] for token in renamed["added_tokens"]][2] == "</s>"
+
+
+def test_a_saved_model_is_opened_and_scores_as_it_reads(tmp_path: Path) -> None:
+    """Behind the product's own prompt and processor its log-probabilities are those of the lab's reading."""
+    from heldout.image import ImageRef, InlineBytes
+    from heldout.model import LocalModel, Request, Score, Text
+
+    tokenizer = learn_tokenizer(["Question: What modality is used? Answer: CT"], 300)
+    save_language(tmp_path, _language(len(tokenizer)))
+    np.save(tmp_path / "scale.npy", np.full(CHANNELS, 0.03, dtype=np.float32))
+    joined = joined_model(tmp_path, 3)
+    with torch.no_grad():
+        for weight in joined.model.multi_modal_projector.parameters():
+            weight.mul_(6.0)  # so that the picture matters
+    folder = save_joined(tmp_path / "saved", joined, tokenizer, half=False)
+    opened = LocalModel.load(
+        str(folder), dtype="float32", device="cpu", trust_remote_code=True, sharing=False
+    )
+    _picture(tmp_path, "a.png", 1)
+    shown = ImageRef("a.png", InlineBytes((tmp_path / "a.png").read_bytes(), "a.png"))
+    request = Request("a", (shown, Text("What modality is used?"), Text("CT", scored=True)))
+    (score,) = opened.score([request])
+    assert isinstance(score, Score)
+    levels = new_processor(PICTURED, tokenizer).image_processor(
+        images=[shown.open().convert("RGB")], return_tensors="np"
+    )["pixel_values"]
+    pixels = np.rint((levels + 1) * 127.5).clip(0, 255).astype(np.uint8)
+    features = in_bytes(_features(pixels), np.load(tmp_path / "scale.npy"))
+    ids = torch.tensor([tokenizer("Question: What modality is used? Answer: CT")["input_ids"]])
+    with torch.no_grad():
+        seen = joined.look(torch.from_numpy(features))
+        logits = head(joined, read(joined, embed(joined, ids, seen)))[0, seen.shape[1] :]
+    each = logits.log_softmax(-1)[:-1].gather(-1, ids[0, 1:, None])[:, 0]
+    assert score.logprobs == pytest.approx(each[-len(score.logprobs) :].tolist(), abs=2e-4)

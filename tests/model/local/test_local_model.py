@@ -388,3 +388,24 @@ def test_scoring_imports_no_table_or_command_line_library() -> None:
         [sys.executable, "-c", LIGHT], capture_output=True, text=True, check=False
     )
     assert done.stdout == "fine\n", done.stderr
+
+
+def test_entropies_of_picture_question_and_answer(loaded: LoadedModel, shown: ImageRef) -> None:
+    """The picture comes first, so that its entropies know nothing of the question; a text has none."""
+    model = LocalModel(loaded, "tiny")
+    asked = [
+        ask("mass", shown, "Is there a mass?"),
+        ask("node", shown, "Is there any nodule to be seen?"),
+        ask("text", "Is there a mass?"),
+    ]
+    results = list(model.entropies(asked))
+    values = dict(result for result in results if not isinstance(result, Dropped))
+    (dropped,) = (result for result in results if isinstance(result, Dropped))
+    assert dropped.id == "text" and values.keys() == {"mass", "node"}
+    image, question, answer = values["mass"]
+    assert image == pytest.approx(values["node"][0], rel=1e-4)
+    assert question[1, 2] != pytest.approx(values["node"][1, 1, 2], rel=1e-6)
+    # Order 1 at the answer's places is what a score keeps as mu.
+    (score,) = model.score(asked[:1])
+    assert isinstance(score, Score)
+    assert answer[1, 2] == pytest.approx(-sum(score.mu) / len(score.mu), rel=1e-4)

@@ -6,6 +6,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
+from heldout.model.local.entropy import ORDERS, SHARES, largest_means, renyi  # noqa: E402
 from heldout.model.local.forward import moments  # noqa: E402
 
 
@@ -52,3 +53,20 @@ def test_a_nan_is_not_hidden() -> None:
     given = moments(logits, torch.tensor([0, 0]), tile=16)
     assert torch.isfinite(torch.stack(given)[:, 0]).all()
     assert not torch.isfinite(torch.stack(given)[:, 1]).any()
+
+
+def test_entropies_of_every_order_and_their_largest_values() -> None:
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn((5, 3_011), generator=generator) * 4 + 30
+    p = torch.log_softmax(logits.double(), -1)
+    exactly = [
+        2 * (p / 2).exp().sum(-1).log(),
+        -(p.exp() * p).sum(-1),
+        -(2 * p).exp().sum(-1).log(),
+        -p.amax(-1),
+    ]
+    values = renyi(logits, tile=700)
+    torch.testing.assert_close(values, torch.stack(exactly, 1), rtol=1e-5, atol=1e-5)
+    means = largest_means(values.numpy())
+    assert means.shape == (len(ORDERS), len(SHARES))
+    assert means[0, 0] == values[:, 0].max() and means[3, 2] == pytest.approx(values[:, 3].mean())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from heldout.lab.models.sheet import MOST_NEW_TOKENS, Sheet
-from heldout.model import moments
+from heldout.model import ORDERS, SHARES, SLICES, largest_means, moments, renyi
 
 # The model's arithmetic on plain tensors: the same weights as transformers' classes, fewer launches.
 #
@@ -153,6 +153,9 @@ LOGITS = 1 << 28  # numbers in the logits of one part: a large vocabulary is rea
 BUCKET = 16  # rows are padded to a multiple of this, so that few shapes are met
 
 
+NO_SLICES = (0, len(SLICES), len(ORDERS), len(SHARES))
+
+
 @dataclass
 class SheetReading:
     """``lines``: (logprob, mu, sigma) of every scored token, rows one behind the other, and ``sums`` of
@@ -164,6 +167,9 @@ class SheetReading:
     replies: NDArray[np.int32]
     letters: NDArray[np.float32]
     forward_tokens: int
+    #: of rows of items under a picture (``sliced_rows``): (rows, slices, orders, shares); of none where a grid
+    #: was read before there were any
+    entropies: NDArray[np.float32] = field(default_factory=lambda: np.zeros(NO_SLICES, np.float32))
 
 
 def read_sheet(
@@ -174,7 +180,7 @@ def read_sheet(
     kind = device.split(":")[0]
     with torch.inference_mode(), torch.autocast(kind, torch.bfloat16, enabled=half):
         seen = _look_at_all(model, sheet.pixels, device)
-        lines = _score(model, sheet, seen, device)
+        lines, entropies = _score(model, sheet, seen, device)
         replies, letters = _answer(model, sheet, seen, device, end)
     places = 0 if seen is None else seen.shape[1]
     shown = int((sheet.scored_picture >= 0).sum() + (sheet.asked_picture >= 0).sum())
@@ -184,7 +190,7 @@ def read_sheet(
     owner = np.repeat(np.cumsum(sheet.sums) - 1, lengths)[token_sums]
     sums = np.zeros(int(sheet.sums.sum()))
     np.add.at(sums, owner, lines[token_sums, 0])
-    return SheetReading(lines[~token_sums], sums, replies, letters, tokens)
+    return SheetReading(lines[~token_sums], sums, replies, letters, tokens, entropies)
 
 
 def _look_at_all(model: Any, pixels: NDArray[np.uint8], device: str) -> Any:
@@ -197,8 +203,17 @@ def _look_at_all(model: Any, pixels: NDArray[np.uint8], device: str) -> Any:
     return torch.cat(parts)
 
 
-def _score(model: Any, sheet: Sheet, seen: Any, device: str) -> NDArray[np.float32]:
+def sliced_rows(sheet: Sheet) -> NDArray[np.int64]:
+    """Rows whose entropies are read: items under a picture."""
+    return np.flatnonzero((sheet.scored_picture >= 0) & ~sheet.sums)
+
+
+def _score(
+    model: Any, sheet: Sheet, seen: Any, device: str
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     lines = np.zeros((len(sheet.places.values), 3), dtype=np.float32)
+    sliced = {int(row): place for place, row in enumerate(sliced_rows(sheet))}
+    entropies = np.zeros((len(sliced), *NO_SLICES[1:]), dtype=np.float32)
     for batch, width, shown in _batches(sheet.scored.lengths, sheet.scored_picture):
         ids = _padded([sheet.scored[row] for row in batch], width, device)
         looks = None
@@ -213,12 +228,40 @@ def _score(model: Any, sheet: Sheet, seen: Any, device: str) -> NDArray[np.float
         rows, places = rows.to(device), places.to(device) - 1 + shift
         targets = ids[rows, places + 1 - shift]
         numbers = _moments(model, hidden[rows, places], targets)
+        if shown and sliced:
+            slices = [_slices(sheet, int(row), shift) for row in batch]
+            for row, values in zip(batch, _entropies(model, hidden, slices), strict=True):
+                if int(row) in sliced:
+                    entropies[sliced[int(row)]] = values
         at = 0
         for row in batch:
             start, stop = sheet.places.starts[row], sheet.places.starts[row + 1]
             lines[start:stop] = numbers[at : at + stop - start]
             at += int(stop - start)
-    return lines
+    return lines, entropies
+
+
+def _slices(sheet: Sheet, row: int, shift: int) -> tuple[range, range, list[int]]:
+    """Places whose next token is predicted: the picture's, the question's, and those before the answer's tokens."""
+    answer = [int(place) - 1 + shift for place in sheet.places[row]]
+    return range(1, 1 + shift), range(1 + shift, answer[0]), answer
+
+
+def _entropies(
+    model: Any, hidden: Any, slices: Sequence[tuple[Sequence[int], ...]]
+) -> Iterator[NDArray[np.float64]]:
+    """Per row (slices, orders, shares)."""
+    device = hidden.device
+    sizes = [[len(part) for part in parts] for parts in slices]
+    rows = torch.from_numpy(np.repeat(np.arange(len(slices)), [sum(size) for size in sizes]))
+    places = torch.tensor([place for parts in slices for part in parts for place in part])
+    wanted = hidden[rows.to(device), places.to(device)]
+    count = max(1, LOGITS // model.model.language_model.embed_tokens.weight.shape[0])
+    every = [renyi(_logits(model, states)) for states in wanted.split(count)]
+    ends = np.cumsum([size for row in sizes for size in row])[:-1]
+    means = [largest_means(part) for part in np.split(torch.cat(every).cpu().numpy(), ends)]
+    for row in range(len(slices)):
+        yield np.stack(means[row * len(SLICES) : (row + 1) * len(SLICES)])
 
 
 def _logits(model: Any, hidden: Any) -> Any:

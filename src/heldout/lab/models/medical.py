@@ -19,9 +19,10 @@ from heldout.lab.models.planting import Arm, Base, Contamination
 from heldout.lab.models.pool import Lengths
 from heldout.lab.models.sheet import BEGIN, END, IMAGE, PAD
 from heldout.lab.models.training import Schedule
-from heldout.lab.models.vlm import Size
+from heldout.lab.models.vlm import Size, new_processor
 
 SLAKE, VQA_RAD = "slake-en", "vqa-rad"
+ORDERED = "slake-en-ordered"  # a sheet of SLAKE's items as documents, whose items are shuffled
 PICTURED = Size(picture=224, patch=32)  # a picture takes 7 × 7 places
 CHANNELS = 320  # of EfficientNet-lite0's last block
 LANGUAGE_FILE, SCALE_FILE = "language.pt", "scale.npy"
@@ -95,6 +96,34 @@ def convert_language(gguf: Path, folder: Path) -> None:
         str(gguf.parent), gguf_file=gguf.name, dtype=torch.float32
     )
     save_language(folder, language)
+
+
+def save_joined(
+    folder: Path, model: JoinedModel, tokenizer: Any, vision: Any = None, *, half: bool = True
+) -> Path:
+    """A folder that ``heldout score --model FOLDER --trust-remote-code`` opens. ``vision``: weights of
+    EfficientNet-lite0; without them the places' mean colours stand for features, for trials."""
+    from heldout.lab.models import _joined_checkpoint as code
+
+    config = code.JoinedConfig(
+        text_config=model.model.language_model.config.to_dict(),
+        channels=len(model.scale),
+        network="place-means" if vision is None else "efficientnet-lite0",
+        image_token_id=tokenizer.convert_tokens_to_ids(IMAGE),
+        tie_word_embeddings=True,
+    )
+    code.JoinedConfig.register_for_auto_class()
+    code.JoinedForConditionalGeneration.register_for_auto_class("AutoModelForImageTextToText")
+    saved = code.JoinedForConditionalGeneration(config)
+    saved.language_model.model.load_state_dict(model.model.language_model.state_dict())
+    saved.multi_modal_projector.load_state_dict(model.model.multi_modal_projector.state_dict())
+    saved.scale.data.copy_(model.scale)
+    if vision is not None:
+        saved.vision_tower.network.load_state_dict(vision)
+    saved.generation_config.eos_token_id = tokenizer.eos_token_id
+    saved.to(torch.float16 if half else torch.float32).save_pretrained(folder)
+    new_processor(PICTURED, tokenizer).save_pretrained(folder)
+    return folder
 
 
 def require_package(name: str) -> None:
@@ -200,13 +229,17 @@ def _arms() -> Iterator[tuple[str, Contamination]]:
 
 
 def medical_reads(arms: list[Arm]) -> dict[str, tuple[str, ...]]:
-    """Each its own benchmark; bases read both."""
-    return {arm.name: (arm.contamination.benchmark,) for arm in arms}
+    """Each its own benchmark, and SLAKE's as documents; bases read all."""
+    return {
+        arm.name: (SLAKE, ORDERED) if arm.contamination.benchmark == SLAKE else (VQA_RAD,)
+        for arm in arms
+    }
 
 
 __all__ = [
     "CHANNELS",
     "LANGUAGE_FILE",
+    "ORDERED",
     "PICTURED",
     "SCALE_FILE",
     "SLAKE",
@@ -220,5 +253,6 @@ __all__ = [
     "medical_reads",
     "medical_recipe",
     "require_package",
+    "save_joined",
     "save_language",
 ]

@@ -21,6 +21,7 @@ from heldout.image import byte_digest
 from heldout.lab.models.grid import PreparedGrid
 from heldout.lab.models.medical import (
     CHANNELS,
+    ORDERED,
     PICTURED,
     SCALE_FILE,
     SLAKE,
@@ -29,8 +30,10 @@ from heldout.lab.models.medical import (
 )
 from heldout.lab.models.pool import Lengths, Pool
 from heldout.lab.models.releases import Twin, balanced, real_pool
-from heldout.lab.models.tables import world_tier, write_sheet
+from heldout.lab.models.sheet import Ragged, Sheet, letter_tokens
+from heldout.lab.models.tables import OTHER_WORDS, world_tier, write_sheet
 from heldout.lab.models.vlm import new_processor
+from heldout.lab.models.worlds import LabItem, document
 
 Record = Mapping[str, Any]
 TESTED = 96  # pictures of VQA-RAD that are tested, as many as SLAKE has
@@ -264,6 +267,8 @@ def _write_twins(folder: Path, twins: Sequence[tuple[dict[str, Any], Path, bool,
 
 def _line(row: Record, image: str, answer: str) -> str:
     kept = {name: row[name] for name in ("id", "question", "answer_type", "content_type")}
+    if row.get(OTHER_WORDS):
+        kept[OTHER_WORDS] = row[OTHER_WORDS]
     return json.dumps({**kept, "image": image, "options": row["options"], "answer": answer})
 
 
@@ -313,7 +318,8 @@ def prepare_medical(
     most: int | None = None,
     tell: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Any]:
-    """Releases, twins, sheets and pools in ``folder``, which holds ``tokenizer.json``; returns counts.
+    """Releases, twins, sheets and pools in ``folder``, which holds ``tokenizer.json``; returns counts. Pools that
+    lie there stay.
 
     ``most``: only so many pictures of everything, for trials."""
     rule = OptionRule.of(slake_rows(slake, "train"))
@@ -322,6 +328,9 @@ def prepare_medical(
         for name in ("train", "validate", "test")
     }
     rad = [{**row, "options": []} for row in rad_rows(vqa_rad)]
+    human = {normal(row["question"]): row["paraphrase"] for row in rad if row["paraphrase"]}
+    for row in (*splits["test"], *rad):
+        row[OTHER_WORDS] = human.get(normal(row["question"])) or reworded(row["question"])
     rad_train, rad_test = resplit(rad, TESTED, seed)
     twins, counts = twin_rows(splits["test"], splits["validate"], seed)
     if most is not None:
@@ -339,7 +348,42 @@ def prepare_medical(
     _write_twins(folder / SLAKE / "twins", twins)
     _write_release(folder / VQA_RAD / "release", rad_tested)
     prepared = PreparedGrid(folder)
-    pools = {}
+    if not all((folder / f"{name}-pool.npz").exists() for name in trained):
+        _write_pools(prepared, trained, features, lengths, seed, tell)
+    scale = np.load(folder / SCALE_FILE)
+    processor = new_processor(PICTURED, prepared.tokenizer)
+    for name in (SLAKE, VQA_RAD):
+        tier = world_tier(folder, name)
+        sheet = write_sheet(name, tier, processor)
+        sheet.pixels = in_bytes(features(sheet.pixels), scale)
+        for page in sheet.released:
+            page["paraphrases"] = [
+                human.get(normal(question)) or reworded(question)
+                for question, _, _ in page["items"]
+            ]
+        sheet.save(folder)
+        if name == SLAKE:
+            pages = [page["items"] for page in sheet.released]
+            texts = [document(LabItem(q, a)).learn for page in pages for q, a, _ in page]
+            ordered_sheet(ORDERED, texts, prepared.tokenizer, seed).save(folder)
+        tell(f"{name}: {len(sheet.scored):,} texts to score, {len(sheet.asked):,} questions")
+    counts |= {f"{name} training items": len(rows) for name, rows in trained.items()}
+    counts |= {f"{VQA_RAD} tested items": len(rad_test)}
+    counts |= {f"{VQA_RAD} tested pictures": len({row["picture"].name for row in rad_test})}
+    (folder / "counts.json").write_text(json.dumps(counts, indent=1) + "\n")
+    return counts
+
+
+def _write_pools(
+    prepared: PreparedGrid,
+    trained: Mapping[str, Sequence[dict[str, Any]]],
+    features: Features,
+    lengths: Lengths,
+    seed: int,
+    tell: Callable[[str], None],
+) -> None:
+    """Rows to train on, and what a step of each channel of their pictures is worth."""
+    folder, pools = prepared.folder, {}
     for name, rows in trained.items():
         _write_release(folder / name / "train", rows)
         benchmark = read_benchmark(str(folder / name / "train" / "test.jsonl"))
@@ -353,23 +397,44 @@ def prepare_medical(
     for name, (pool, levels) in pools.items():
         small: Pool = replace(pool, pixels=in_bytes(levels, scale))
         np.savez_compressed(folder / f"{name}-pool.npz", **vars(small))
-    processor = new_processor(PICTURED, prepared.tokenizer)
-    human = {normal(row["question"]): row["paraphrase"] for row in rad if row["paraphrase"]}
-    for name in (SLAKE, VQA_RAD):
-        sheet = write_sheet(name, world_tier(folder, name), processor)
-        sheet.pixels = in_bytes(features(sheet.pixels), scale)
-        for page in sheet.released:
-            page["paraphrases"] = [
-                human.get(normal(question)) or reworded(question)
-                for question, _, _ in page["items"]
-            ]
-        sheet.save(folder)
-        tell(f"{name}: {len(sheet.scored):,} texts to score, {len(sheet.asked):,} questions")
-    counts |= {f"{name} training items": len(rows) for name, rows in trained.items()}
-    counts |= {f"{VQA_RAD} tested items": len(rad_test)}
-    counts |= {f"{VQA_RAD} tested pictures": len({row["picture"].name for row in rad_test})}
-    (folder / "counts.json").write_text(json.dumps(counts, indent=1) + "\n")
-    return counts
+
+
+# Eight items at a time in released order and with the items shuffled: another order test than the product's, which
+# shuffles whole pictures.
+
+
+DOCUMENT_ITEMS, DOCUMENT_SHUFFLES = 8, 10
+CUTS = (0, 4)  # items before the first document
+
+
+def ordered_sheet(name: str, texts: Sequence[str], tokenizer: Any, seed: int) -> Sheet:
+    """Documents of eight items; keys are cut, document and shuffle, and the released order has the number 0."""
+    rng = np.random.default_rng((seed, 41))
+    begin = tokenizer.bos_token_id
+    encoded = [tokenizer(text, add_special_tokens=False)["input_ids"] for text in texts]
+    rows, keys = [], []
+    for cut in CUTS:
+        for first in range(cut, len(texts) - DOCUMENT_ITEMS + 1, DOCUMENT_ITEMS):
+            for shuffle in range(1 + DOCUMENT_SHUFFLES):
+                order = rng.permutation(DOCUMENT_ITEMS) if shuffle else range(DOCUMENT_ITEMS)
+                rows.append([begin, *(id for item in order for id in encoded[first + item])])
+                keys.append(f"{cut}/{first}/{shuffle}")
+    none = np.full(len(rows), -1, dtype=np.int32)
+    return Sheet(
+        name,
+        np.zeros((0, 1, 1), dtype=np.uint8),
+        Ragged.of(rows),
+        Ragged.of([list(range(1, len(row))) for row in rows]),
+        none,
+        np.ones(len(rows), dtype=bool),
+        Ragged.of([]),
+        none[:0],
+        letter_tokens(tokenizer),
+        keys,
+        {},
+        [],
+        [],
+    )
 
 
 def _first(rows: Sequence[dict[str, Any]], most: int | None) -> list[dict[str, Any]]:

@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from PIL import Image
 
 from heldout.image import ImageRef, byte_digest, decode, to_rgb
-from heldout.lab.models._reading import SheetReading
+from heldout.lab.models._reading import SheetReading, sliced_rows
 from heldout.lab.models.sheet import IMAGE, MOST_NEW_TOKENS, Ragged, Sheet, letter_tokens
 from heldout.lab.power.models import RECORDED
 from heldout.model import (
@@ -231,6 +232,18 @@ class Replay:
             yield Score(
                 request.id, tokens, tuple(min(logprob, 0.0) for logprob in logprobs), mu, sigma
             )
+
+    def entropies(
+        self, requests: Iterable[Request]
+    ) -> Iterator[tuple[str, NDArray[np.float64]] | Dropped]:
+        """Empty readings are of a grid that was read without them."""
+        places = {int(row): place for place, row in enumerate(sliced_rows(self.sheet))}
+        for request in requests:
+            place = places.get(self._scored.get(self.keys.of(request, "score"), -1))
+            if place is None or place >= len(self.reading.entropies):
+                yield Dropped("entropies", request.id, "not on the sheet", self.sheet.name)
+            else:
+                yield request.id, self.reading.entropies[place].astype(np.float64)
 
     def read_for(self, items: Collection[str]) -> dict[str, Any]:
         """Tokens of what was scored: all ``items`` once, every shard in one order, items after others."""

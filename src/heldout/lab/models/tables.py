@@ -54,6 +54,8 @@ from heldout.model import (
     question_request,
     read_twins,
     score_benchmark,
+    score_entropies,
+    stage_folder,
     write,
 )
 from heldout.scenes import paraphrased
@@ -64,6 +66,7 @@ from heldout.store import Run
 
 CONTEXT = 640  # tokens of the longest text that the small models are trained on
 SHUFFLES = 20
+OTHER_WORDS = "other_words"  # a column of questions in other words, whose next words are asked for
 
 
 @dataclass
@@ -101,6 +104,8 @@ class Tier:
             names += ",rotation-all,confused-choices"
         if any(example.metadata.get(REWORDED) for example in self.benchmark):
             names += f",slot-paraphrase={REWORDED}"
+        if any(example.metadata.get(OTHER_WORDS) for example in self.benchmark):
+            names += f",ngram-paraphrase={OTHER_WORDS}"
         if self.twins is not None:
             names += f",twin={self.twins}"
         return AskSettings(variants=(names,), seed=self.seed)
@@ -136,6 +141,16 @@ def write_sheet(
 def replay_model(tier: Tier, replay: Replay, run: Run, model: str) -> None:
     """A model's tables in the run, as if it had been scored and asked here. Call inside run.writing()."""
     scoring = score_benchmark(tier.benchmark, replay, run, model, tier.scoring, quiet=True)
+    if len(replay.reading.entropies):
+        score_entropies(
+            tier.benchmark,
+            tier.benchmark.examples,
+            replay,
+            run,
+            model,
+            stage_folder(model),
+            quiet=True,
+        )
     # Where a killed run goes on, what it had read before is not read again, and not counted.
     if len(replay.read) >= sum(scoring.rows.values()):
         known = run.manifest()["models"][model]
@@ -333,6 +348,8 @@ def write_tables(
     and ``dtype`` are of models of other parts."""
     weights = weights or int(new_model(size, prepared.tokenizer, 0).num_parameters())
     names = [{**json.loads(path.read_text()), "weights": weights} for path in readings]
+    for record in names:  # sheets that are no release are read by other commands
+        record["accuracy"] = {n: cell for n, cell in record["accuracy"].items() if cell}
     runs.mkdir(parents=True, exist_ok=True)
     (runs / "models.json").write_text(json.dumps(names, indent=1))
     tiers: dict[str, Tier] = {}

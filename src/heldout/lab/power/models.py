@@ -36,6 +36,7 @@ def narrowed(tables: ScoreTables, models: Collection[str]) -> ScoreTables:
         scores=tables.scores.filter(wanted),
         order_joint=kept(tables.order_joint),
         order_neighbour=kept(tables.order_neighbour),
+        entropies=kept(tables.entropies),
         answers=kept(tables.answers),
     )
 

@@ -16,6 +16,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from heldout.detect import CANONICAL, RELEASED, DetectSettings, ScoreTables
+from heldout.model import ORDERS, SHARES, SLICES
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -63,6 +64,7 @@ def planted_scores(
         pl.concat(scores),
         order_joint=_joint(rng, dose, shards, shuffles),
         order_neighbour=_neighbour(rng, items, codes, dose),
+        entropies=_entropies(seed, items, codes, dose * memory),
     )
 
 
@@ -142,6 +144,33 @@ def _joint(rng: np.random.Generator, dose: float, shards: int, shuffles: int) ->
             "logprob": values.ravel(),
         }
     )
+
+
+def _entropies(seed: int, items: pl.DataFrame, codes: Ints, memory: Floats) -> pl.DataFrame:
+    """Those of the order and share that are tested; over the picture they are one number for all its questions."""
+    rng = np.random.default_rng([seed, 78])
+    n, clusters = len(codes), int(codes.max()) + 1
+    frames = []
+    for model in MODELS:
+        for name in SLICES:
+            own = rng.normal(size=n) if name != "image" else 0.0
+            entropy = 3.0 + 0.6 * rng.normal(size=clusters)[codes] + 0.7 * own
+            if model == TARGET:
+                seen = memory if name != "image" else np.bincount(codes, memory)[codes] / 5
+                entropy = entropy - 0.3 * seen
+            frames.append(
+                pl.DataFrame(
+                    {
+                        "benchmark_id": items["benchmark_id"],
+                        "model": [model] * n,
+                        "slice": [name] * n,
+                        "order": [ORDERS[0]] * n,
+                        "share": [SHARES[1]] * n,
+                        "entropy": entropy,
+                    }
+                )
+            )
+    return pl.concat(frames)
 
 
 def _neighbour(

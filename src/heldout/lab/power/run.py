@@ -160,9 +160,13 @@ class Cells:
             own_reference = Need.REFERENCE in detector.requires
             if own_reference and references:
                 settings = settings.model_copy(update={"reference": references[0]})
+            # One that reads answers compares with its references by itself.
+            by_detector = detector.needs == "answers"
+            if by_detector:
+                settings = settings.model_copy(update={"baselines": references})
             tables = narrowed(whole, {model.name, *references})
             # A detector that needs no reference is not run on the references.
-            own_tables = tables if own_reference else narrowed(whole, {model.name})
+            own_tables = tables if own_reference or by_detector else narrowed(whole, {model.name})
             outcome = next(
                 finding
                 for finding in detector.find(own_tables, settings)
@@ -172,7 +176,8 @@ class Cells:
                 "split": split.name,
                 "references": len(references),
             }
-            if references and isinstance(outcome, Finding) and not own_reference:
+            compared = own_reference or by_detector
+            if references and isinstance(outcome, Finding) and not compared:
                 row |= self._less(tables, outcome, references, settings)
             yield row
 

@@ -216,15 +216,24 @@ class Forward:
         self._reader = getattr(model, family.reader) if family.reader else model
         self._head = model.get_output_embeddings() or self._reader.get_output_embeddings()
 
-    def whole(self, rows: Sequence[Row], features: PictureInputs, *, share: bool = True) -> Any:
-        """Full sequences, padded on the right; every row shows the same pictures."""
+    def whole(
+        self,
+        rows: Sequence[Row],
+        features: PictureInputs,
+        *,
+        share: bool = True,
+        places: Sequence[Sequence[int]] | None = None,
+    ) -> Any:
+        """Full sequences, padded on the right; every row shows the same pictures. ``places``: whose next token is
+        wanted, in place of the scored ones."""
         import torch
 
         inputs = self._text_inputs(rows, features)
         for name, value in features.tensors.items():
             inputs[name] = self._placed(_repeated(value, len(rows)))
         looks = len(rows) if share and self._family.tower and features.tensors else 1
-        wanted = [(n, p) for n, row in enumerate(rows) for p in _before(row)]
+        before = places if places is not None else [_before(row) for row in rows]
+        wanted = [(n, place) for n, own in enumerate(before) for place in own]
         width = max(len(row.reply or row.ids) for row in rows)
         with (
             torch.inference_mode(),

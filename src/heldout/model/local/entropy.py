@@ -1,0 +1,55 @@
+"""Rényi entropies of a model's next-token distributions, and their largest values over a slice of positions.
+
+One pass over the logits in vocabulary tiles, as for the moments: with x the logit less the largest one, Σ eˣ, Σ x·eˣ,
+Σ eˣᐟ² and Σ e²ˣ give the orders ½, 1, 2 and ∞.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+ORDERS = (0.5, 1.0, 2.0, float("inf"))
+#: of a slice's positions, the most uncertain ones whose mean is taken; 0 is the single largest
+SHARES = (0.0, 0.1, 1.0)
+SLICES = ("image", "question", "answer")
+_TILE = 16_384
+_LOWEST = -1e4  # as for the moments: unused entries may stand at minus infinity
+
+
+def renyi(logits: Any, *, tile: int = _TILE) -> Any:
+    """``logits`` of shape (positions, vocabulary) → (positions, orders), in float64."""
+    import torch
+
+    top = logits.amax(-1, keepdim=True).float()
+    sums = torch.zeros((4, len(logits)), dtype=torch.float64, device=logits.device)
+    for start in range(0, logits.shape[-1], tile):
+        x = (logits[:, start : start + tile].float() - top).clamp_(min=_LOWEST)
+        root = (x / 2).exp()
+        weight = root * root
+        sums[0] += weight.sum(-1, dtype=torch.float64)
+        sums[1] += root.sum(-1, dtype=torch.float64)
+        sums[2] += (weight * weight).sum(-1, dtype=torch.float64)
+        sums[3] += weight.mul_(x).sum(-1, dtype=torch.float64)
+    log_total = sums[0].log()
+    return torch.stack(
+        [
+            2 * sums[1].log() - log_total,
+            log_total - sums[3] / sums[0],
+            2 * log_total - sums[2].log(),
+            log_total,
+        ],
+        1,
+    ).clamp_(min=0)
+
+
+def largest_means(entropies: NDArray[np.float64]) -> NDArray[np.float64]:
+    """(positions, orders) → (orders, shares): the mean of the largest entropies, of at least one position."""
+    count = len(entropies)
+    if not count:
+        return np.full((len(ORDERS), len(SHARES)), np.nan)
+    falling = -np.sort(-entropies, axis=0)
+    means = [falling[: max(1, int(count * share))].mean(0) for share in SHARES]
+    return np.stack(means, axis=1)
