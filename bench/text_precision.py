@@ -370,7 +370,7 @@ def compare_readers(shared: Path, names: Sequence[str]) -> dict[str, Any]:
     scores = rows[: len(ours)] @ rows[len(ours) :].T
     np.fill_diagonal(scores, -1)
     asked, code = questions(1), rewritten_programs(settles=False)
-    sets = {
+    sets: dict[str, list[Any]] = {
         "questions": [(record.text, record.reworded, record.other) for record in asked],
         "programs": [tuple(map(strict, task)) for task in code],
         "human rephrasings": [

@@ -101,8 +101,8 @@ def robustness_sections(run: Run, scans: Sequence[Mapping[str, Any]]) -> list[di
 
 def _section(run: Run, encoder: str, nearest: int) -> dict[str, Any]:
     short = encoder.split(" | ")[0]
-    source = str(run.manifest()["inputs"]["benchmark"].get("source") or "BENCH")
-    measured = command_line("lab", "transforms", source, run=str(run.path))
+    bench = str(run.manifest()["inputs"]["benchmark"].get("source") or "BENCH")
+    measured = command_line("lab", "transforms", bench, run=str(run.path))
     for source, own in ((own_measurement(run), True), (published(), False)):
         study = _fitting(source, encoder) if source is not None else None
         if source is not None and study is not None:
