@@ -253,11 +253,9 @@ def slices(args: Any) -> None:
             key = (arm, who, base in chosen_on)
             areas.setdefault(key, []).append([area(-column, seen) for column in values.T])
     print(f"| halves of | model | bases | {' | '.join(SLICES)} |\n|---|---|---|--:|--:|--:|")
-    for (arm, who, chosen), values in sorted(areas.items()):
-        means = " | ".join(f"{value:.3f}" for value in np.mean(values, axis=0))
-        print(
-            f"| {arm} | {who} | {'chosen on' if chosen else 'others'} ({len(values)}) | {means} |"
-        )
+    for (arm, who, chosen), bases in sorted(areas.items()):
+        means = " | ".join(f"{value:.3f}" for value in np.mean(bases, axis=0))
+        print(f"| {arm} | {who} | {'chosen on' if chosen else 'others'} ({len(bases)}) | {means} |")
 
 
 def say(text: str) -> None:

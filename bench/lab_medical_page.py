@@ -78,7 +78,7 @@ def store(args: Any) -> None:
     if (args.docs / ROWS).exists():
         earlier = pl.read_parquet(args.docs / ROWS)
         others = ~pl.col("base").is_in(rows["base"].unique().to_list())
-        rows = pl.concat([earlier.filter(others), rows.cast(earlier.schema)])  # type: ignore[arg-type]
+        rows = pl.concat([earlier.filter(others), rows.cast(earlier.schema)])
     rows.write_parquet(args.docs / ROWS, compression="zstd", compression_level=19)
     models = []
     for record in json.loads((args.runs / "models.json").read_text()):

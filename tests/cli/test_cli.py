@@ -136,7 +136,14 @@ def test_overlap_writes_a_run_that_report_rebuilds_offline(bench: Path, tmp_path
         (["check", "{bench}#split=test", "--jsn"], "No such option"),
         (["overlap", "{bench}#split=test", "--against", "gone", "--out", "run"], "gone"),
         (
-            ["overlap", "{bench}#split=test", "--against", "{bench}", "--out", "{bench}"],
+            [
+                "overlap",
+                "{bench}#split=test",
+                "--against",
+                "{bench}#split=train",
+                "--out",
+                "{bench}",
+            ],
             "not a run",
         ),
         (

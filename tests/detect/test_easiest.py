@@ -33,6 +33,7 @@ def test_every_model_and_score_has_its_top_items() -> None:
         "min-k++",
         "zlib",
         "max-renyi-k",
+        "image-membership",
         "perplexity-ratio",
         "Δ of min-k++",
     }
