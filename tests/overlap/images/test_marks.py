@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import io
 from importlib.util import find_spec
+from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image, ImageDraw, ImageFilter, ImageFont, ImageOps
 
 from heldout.overlap.images.register import TOO_SMALL, register
+from heldout.scenes import compound
 
 pytestmark = pytest.mark.skipif(
     find_spec("cv2") is None, reason="registration needs the extra 'vision'"
@@ -219,3 +221,16 @@ def test_a_panel_that_agrees_does_not_hide_the_rest() -> None:
 
     registration = register(page(9), page(10))
     assert registration.relation not in COPIES or "changed in part" in registration.transform
+
+
+def test_burnt_in_words_that_became_softer_are_no_change_beside_a_panels_letter(
+    shared_data: Path,
+) -> None:
+    names = ("synpic31232", "synpic22874", "synpic21028")
+    films = [
+        Image.open(shared_data / f"vqa_rad/images/{name}.jpg").convert("RGB") for name in names
+    ]
+    figure = compound(films[0], np.random.default_rng(0), [*films[1:], films[1]], count=4)
+    registration = register(films[0], figure)
+    assert registration.relation in COPIES
+    assert "watermarked" in registration.transform and "in part" not in registration.transform

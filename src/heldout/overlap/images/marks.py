@@ -106,8 +106,9 @@ def without_marks(cv2: Any, frame: Frame, inverted: bool) -> PixelAgreement | No
         corner = _in_corner(cv2, difference, frame.inside)
         if corner is not None:
             labelled = _without_label(cv2, frame, mask, corner, whole)
-            elsewhere = int((difference.strong & ~corner.near).sum()) >= ALTERED_PIXELS
-            return replace(labelled, worst=max(labelled.worst, float(elsewhere)))
+            elsewhere = difference.strong & ~corner.near & ~_softened(cv2, frame, corner, mask)
+            altered = int(elsewhere.sum()) >= ALTERED_PIXELS
+            return replace(labelled, worst=max(labelled.worst, float(altered)))
     return cleaned
 
 
@@ -173,6 +174,18 @@ def _without_label(
     steps = (frame.candidate_step, frame.query_step)
     agreement = _compared(cv2, cleaned, frame.query, mask, seen, steps, whole)
     return replace(agreement, veiled=label.share)
+
+
+def _softened(
+    cv2: Any, frame: Frame, label: _Difference, mask: NDArray[np.bool_]
+) -> NDArray[np.bool_]:
+    """Where both show a sharp edge and one filter for the whole frame explains how they differ: burnt-in words of
+    which one picture was made smaller. What only one of them shows is no edge of both."""
+    if label.untouched:
+        return np.zeros(mask.shape, bool)
+    cleaned = np.where(label.near, frame.query, label.fitted).astype(np.float32)
+    steep = np.minimum(_steepness(cv2, cleaned), _steepness(cv2, frame.query))
+    return np.asarray((steep >= STRONG) & (_unexplained(cv2, cleaned, frame.query, mask) <= FAINT))
 
 
 def _compared(
@@ -431,12 +444,17 @@ def _grain(cv2: Any, first: Floats, second: Floats, mask: NDArray[np.bool_]) -> 
 
 
 def _is_altered(cv2: Any, first: Floats, second: Floats, mask: NDArray[np.bool_]) -> bool:
-    left = np.minimum(unexplained(cv2, first, second, mask), unexplained(cv2, second, first, mask))
-    spots = np.maximum(left - _astray(cv2, first, second), 0.0)[mask]
+    spots = _unexplained(cv2, first, second, mask)[mask]
     if len(spots) <= ALTERED_PIXELS:
         return False
     bar = max(ALTERED, ALTERED_NOISE * float(np.median(spots)))
     return float(np.partition(spots, -ALTERED_PIXELS)[-ALTERED_PIXELS]) > bar
+
+
+def _unexplained(cv2: Any, first: Floats, second: Floats, mask: NDArray[np.bool_]) -> Floats:
+    """Grey levels that neither explains of the other, a fraction of a pixel at edges allowed for."""
+    left = np.minimum(unexplained(cv2, first, second, mask), unexplained(cv2, second, first, mask))
+    return np.asarray(np.maximum(left - _astray(cv2, first, second), 0.0))
 
 
 def _steepness(cv2: Any, picture: Floats) -> Floats:
