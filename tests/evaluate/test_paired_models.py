@@ -203,7 +203,7 @@ def test_different_prompts_and_items_are_said() -> None:
     made = compare_models([a], [b])
     assert made.differences[0].n == 3
     assert "(t/1 and other/1)" in made.remarks[0]
-    assert made.remarks[1].startswith("x: 1 items")
+    assert made.remarks[1].startswith("x: 1 item ")
     with pytest.raises(InputError, match=r"a and b\b.*in common"):
         compare_models([a], [grades("b", "y", [1])])
 

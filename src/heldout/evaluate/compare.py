@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from heldout.errors import InputError
+from heldout.errors import InputError, counted
 from heldout.evaluate._detectable import ClusterDifferences, detectable_difference
 from heldout.evaluate.suite import MEAN
 from heldout.evaluate.table import ItemGrades, combined
@@ -351,7 +351,7 @@ def _remarks(
         lost = len(set(a.ids) ^ set(b.ids))
         if lost:
             remarks.append(
-                f"{a.benchmark}: {lost:,} items were answered by one of the two alone: left out"
+                f"{a.benchmark}: {counted(lost, 'item was', 'items were')} answered by one of the two alone: left out"
             )
     return remarks
 

@@ -181,7 +181,7 @@ def text_coverage(scanned: Mapping[str, Any]) -> Control:
         int(counts.get("text_lost_containers", 0)),
     )
     share = lost / (lost + read) if lost + read else 1.0
-    message = f"{read:,} corpus items were read, {lost:,} were lost"
+    message = f"{counted(read, 'corpus item was', 'corpus items were')} read, {lost:,} lost"
     if lost + read:
         message += f" ({percent(share, 2)})"
     if archives:
@@ -396,7 +396,8 @@ def source_claim(
         cell=finding.cell,
         sentence=(
             f"{counted(named, 'item', 'items')} of {items:,} ({percent(named / max(1, items))}) of "
-            f"{finding.cell.benchmark} come from a source that {corpus} names, too: {kinds}; "
+            f"{finding.cell.benchmark} {'comes' if named == 1 else 'come'} from a source that {corpus} "
+            f"names, too: {kinds}; "
             f"{counted(sources, 'source', 'sources')}. That is one origin, and no copy by itself."
         ),
         status=rule.status,
