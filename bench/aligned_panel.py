@@ -7,7 +7,7 @@ from PIL import Image
 
 from heldout.errors import require
 from heldout.image import to_rgb
-from heldout.overlap.images.registration import Registration
+from heldout.overlap.images._registration import Registration
 
 SIDE = 384
 GAP = 6

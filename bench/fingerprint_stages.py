@@ -29,9 +29,9 @@ from heldout.image import (
 )
 from heldout.image import digest as image_digest
 from heldout.overlap.images import lanczos as fixed_point
+from heldout.overlap.images._pdq import hash_bytes, pdq_coefficients, pdq_samples
 from heldout.overlap.images.fingerprint import SIDE, fingerprint, is_flat, phash_of, takes_sums
 from heldout.overlap.images.lanczos import grey_of_colours
-from heldout.overlap.images.pdq import hash_bytes, pdq_coefficients, pdq_samples
 
 Stage = tuple[str, Callable[[], object]]
 OURS, PEER = "fingerprint", "imagehash.phash"

@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 from PIL import Image, ImageEnhance, ImageFilter, ImageOps
 
 from heldout.image import to_rgb
+from heldout.overlap.images._pdq import pdq, pdq_poses
 from heldout.overlap.images.encoder import in_pose
 from heldout.overlap.images.fingerprint import phash
 from heldout.overlap.images.hashes import BYTES, PDQ, PHASH, RADII
 from heldout.overlap.images.lanczos import grey_pixels
-from heldout.overlap.images.pdq import pdq, pdq_poses
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = Path(os.environ.get("HELDOUT_SHARED", ROOT.parent / "shared")) / "data"

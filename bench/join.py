@@ -23,8 +23,8 @@ import psutil
 from numpy.typing import NDArray
 
 from heldout.engine import open_engine
-from heldout.overlap.images.join import Hits
-from heldout.overlap.images.join_index import JoinIndex
+from heldout.overlap.images._join import Hits
+from heldout.overlap.images._join_index import JoinIndex
 from join_stream import join
 
 THRESHOLD = 0.95

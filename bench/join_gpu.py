@@ -168,7 +168,7 @@ def main() -> None:
 
 def _unit(host: np.ndarray[Any, Any], which: torch.Tensor) -> torch.Tensor:
     """The queries as the join normalises them."""
-    from heldout.overlap.images.join import unit_queries
+    from heldout.overlap.images._join import unit_queries
 
     return torch.from_numpy(unit_queries(host)).to(which.device)[which]
 

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from heldout.engine import Engine
 from heldout.errors import InputError
-from heldout.overlap.images.join import Hits, select
-from heldout.overlap.images.scratch import Scratch
+from heldout.overlap.images._join import Hits, select
+from heldout.overlap.images._scratch import Scratch
 from heldout.remote import open_rows
 
 MEMORY = 4 * 2**20  # what a worker reads at a time; more makes nothing faster

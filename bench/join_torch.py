@@ -14,8 +14,8 @@ import torch
 from numpy.typing import NDArray
 
 from heldout.errors import InputError
-from heldout.overlap.images.join import NORM_TOLERANCE, Hits, fold, rounding, select
-from heldout.overlap.images.join_index import JoinIndex
+from heldout.overlap.images._join import NORM_TOLERANCE, Hits, fold, rounding, select
+from heldout.overlap.images._join_index import JoinIndex
 
 # Best score per query and group of rows: Triton on CUDA, plain torch anywhere else.
 

@@ -388,8 +388,8 @@ def speed(folder: Path, count: int) -> None:
 
     from heldout.image import decode, pixel_digest, to_rgb
     from heldout.overlap import cheap_features, open_encoder, parts, register
+    from heldout.overlap.images._pixels import find_pieces, layout, small_greys
     from heldout.overlap.images.fingerprint import screen
-    from heldout.overlap.images.pixels import find_pieces, layout, small_greys
 
     files = list(real_pictures())[:: max(1, 1362 // count)][:count]
     data = []

@@ -47,7 +47,7 @@ def speeds(
 ) -> list[dict[str, Any]]:
     """Cold, MB/s: plain reading, and the threshold join with each number of queries."""
     from heldout.engine import open_engine
-    from heldout.overlap.images.join_index import JoinIndex
+    from heldout.overlap.images._join_index import JoinIndex
     from join import THRESHOLD
     from join_stream import join
 
@@ -73,7 +73,7 @@ def speeds(
 
 
 def main(path: str, queries: str, count: str, memory: str) -> None:
-    from heldout.overlap.images.join_index import JoinIndex
+    from heldout.overlap.images._join_index import JoinIndex
     from join import THRESHOLD
     from join_stream import join
     from memory import peak_mib

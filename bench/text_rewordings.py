@@ -24,8 +24,8 @@ import heldout
 from heldout.benchmark import normal, read_benchmark
 from heldout.corpus import open_corpus
 from heldout.overlap import PARAPHRASE, open_text_encoder
+from heldout.overlap.texts._questions import other_subject
 from heldout.overlap.texts.index import TextSearch, build_text_index
-from heldout.overlap.texts.questions import other_subject
 from heldout.overlap.texts.scan import scan_text_shard
 from heldout.stats import binomial_interval
 from rewording_sets import Program, problems, programs, questions, rewritten_programs

@@ -9,8 +9,8 @@ import pytest
 from numpy.typing import NDArray
 
 from heldout.errors import InputError
-from heldout.overlap.images.join import Hits, merge
-from heldout.overlap.images.join_index import JoinIndex
+from heldout.overlap.images._join import Hits, merge
+from heldout.overlap.images._join_index import JoinIndex
 
 torch = pytest.importorskip("torch", reason="the CUDA backend needs torch (heldout[hf])")
 

@@ -18,7 +18,7 @@ from heldout.benchmark.writers.base import open_tables
 from heldout.cli.app import app
 from heldout.corpus import CorpusItem
 from heldout.cure._files import chosen_by_table, compare, write_file
-from heldout.overlap.texts.fields import document_texts, item_texts
+from heldout.overlap.texts._fields import document_texts, item_texts
 
 LETTER = "Answer with the option's letter from the given choices directly."
 DIRECTLY = "Please answer directly with only the letter of the correct option and nothing else."

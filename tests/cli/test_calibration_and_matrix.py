@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from heldout.cli.app import app
 from heldout.errors import InputError
-from heldout.overlap.images.pixels import PixelsEncoder
+from heldout.overlap.images._pixels import PixelsEncoder
 from heldout.report.robustness import published
 
 pytest.importorskip("cv2", reason="registration needs heldout[vision]")

@@ -17,8 +17,8 @@ from heldout.detect import text_overlap
 from heldout.engine import open_engine
 from heldout.evidence import KINDS, count_kinds, text_kinds
 from heldout.overlap import scan
+from heldout.overlap.texts._ledger import collect_text
 from heldout.overlap.texts.index import TextSearch, build_text_index
-from heldout.overlap.texts.ledger import collect_text
 from heldout.overlap.texts.relation import untestable_items
 from heldout.overlap.texts.scan import search_text
 from heldout.store import SCHEMAS, Run, make_table

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from heldout.benchmark import Benchmark
 from heldout.corpus import Corpus, CorpusItem, EmbeddingCorpus, Shard, read_items
 from heldout.image import ImageError
+from heldout.overlap.images._salvage import by_shard, nearest_overall, verify_tasks
 from heldout.overlap.images.embed import RowOrigins, ShardEmbeddings, numbered_rows
 from heldout.overlap.images.embedding_rows import Queries, pictures_of
 from heldout.overlap.images.embeddings import embed_with_parts
@@ -22,7 +23,6 @@ from heldout.overlap.images.encoder import open_encoder
 from heldout.overlap.images.exact import build_index, scan_shard
 from heldout.overlap.images.hashes import build_hash_index
 from heldout.overlap.images.near import NearSearch, NeighbourIndex, NeighbourTask, neighbours_in
-from heldout.overlap.images.salvage import by_shard, nearest_overall, verify_tasks
 from heldout.overlap.images.verify import can_register, verify_shard
 from heldout.overlap.texts.index import TextSearch, build_text_index
 from heldout.overlap.texts.scan import scan_text_shard

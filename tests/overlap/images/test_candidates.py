@@ -6,7 +6,7 @@ import random
 from typing import Any
 
 from heldout.corpus import Shard
-from heldout.overlap.images.salvage import (
+from heldout.overlap.images._salvage import (
     HUB,
     PAIRS,
     WithoutTemplates,

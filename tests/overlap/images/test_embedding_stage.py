@@ -18,10 +18,10 @@ from heldout.engine import LocalEngine
 from heldout.errors import InputError
 from heldout.image import FileOnDisk, ImageRef
 from heldout.overlap import NearSearch, scan
+from heldout.overlap.images._pixels import PixelsEncoder
 from heldout.overlap.images.embed import embed_shard
 from heldout.overlap.images.embedding_rows import benchmark_pictures, whole_pictures
 from heldout.overlap.images.encoder import Floats, open_encoder
-from heldout.overlap.images.pixels import PixelsEncoder
 from heldout.store import Run
 
 Picture = Callable[..., bytes]

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from PIL import Image, ImageOps
 
+from heldout.overlap.images._pixels import COUNT, WORDS_DIMENSION, find_pieces, row_of_words
 from heldout.overlap.images.encoder import open_encoder
-from heldout.overlap.images.pixels import COUNT, WORDS_DIMENSION, find_pieces, row_of_words
 
 pytest.importorskip("cv2", reason="local features need heldout[vision]")
 

@@ -16,13 +16,13 @@ from heldout.image import (
     digest_bytes,
     to_rgb,
 )
+from heldout.overlap.images._pdq import pdq, pdq_poses, reduce_rows, thinning
 from heldout.overlap.images.fingerprint import (
     agrees_with_pillow,
     fingerprint,
     phash,
 )
 from heldout.overlap.images.lanczos import across, centred, grey_pixels, reduce_grey, weights
-from heldout.overlap.images.pdq import pdq, pdq_poses, reduce_rows, thinning
 
 
 def distance(left: bytes, right: bytes) -> int:

@@ -8,6 +8,7 @@ from PIL import Image
 
 from heldout.image import decode
 from heldout.overlap.images import lanczos
+from heldout.overlap.images._pdq import pdq, whole_smoothing
 from heldout.overlap.images.fingerprint import fingerprint, screen
 from heldout.overlap.images.lanczos import (
     LONGEST,
@@ -18,7 +19,6 @@ from heldout.overlap.images.lanczos import (
     row_sums,
     windows_of,
 )
-from heldout.overlap.images.pdq import pdq, whole_smoothing
 
 pytestmark = pytest.mark.skipif(not is_compiled(), reason="built without a C compiler")
 

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from heldout.engine import open_engine
 from heldout.errors import InputError
-from heldout.overlap.images.join import Hits, exact_similarity, merge, select, unit_queries
-from heldout.overlap.images.join_index import PLAIN, JoinIndex, Levels, Projection
+from heldout.overlap.images._join import Hits, exact_similarity, merge, select, unit_queries
+from heldout.overlap.images._join_index import PLAIN, JoinIndex, Levels, Projection
 from join_stream import join
 
 MODES: list[dict[str, Any]] = [

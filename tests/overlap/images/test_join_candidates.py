@@ -5,10 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from heldout.overlap.images._join import (
+    BELOW_EVERYTHING,
+    Candidates,
+    exact_similarity,
+    unit_queries,
+)
 from heldout.overlap.images.embed import RowOrigins, SavedShard
 from heldout.overlap.images.embedding_rows import Queries
 from heldout.overlap.images.encoder import WHOLE, Aspect
-from heldout.overlap.images.join import BELOW_EVERYTHING, Candidates, exact_similarity, unit_queries
 from heldout.overlap.images.near import NeighbourIndex, NeighbourTask, neighbours_in
 
 

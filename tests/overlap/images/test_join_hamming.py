@@ -9,9 +9,9 @@ import pytest
 from numpy.typing import NDArray
 
 from heldout.errors import InputError
-from heldout.overlap.images import hamming as hamming_module
-from heldout.overlap.images.hamming import HammingIndex
-from heldout.overlap.images.join import Hits, merge
+from heldout.overlap.images import _hamming as hamming_module
+from heldout.overlap.images._hamming import HammingIndex
+from heldout.overlap.images._join import Hits, merge
 
 Codes = NDArray[np.uint8]
 Maker = Callable[[int, int], tuple[Codes, Codes]]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageDraw, ImageFilter, ImageOps
 
-from heldout.overlap.images.panels import panel_boxes
+from heldout.overlap.images._panels import panel_boxes
 
 PLACES = [(20, 20, 180, 160), (200, 20, 360, 160), (20, 180, 180, 320), (200, 180, 360, 320)]
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageDraw, ImageOps
 
-from heldout.overlap.images.hues import turned_back, turned_hue
+from heldout.overlap.images._hues import turned_back, turned_hue
 from heldout.overlap.images.verify import recoloured_in_part
 
 pytest.importorskip("cv2", reason="registration needs heldout[vision]")

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from PIL import Image, ImageFilter, ImageOps
 
-from heldout.overlap.images.agreement import POSES, geometry
+from heldout.overlap.images._agreement import POSES, geometry
+from heldout.overlap.images._panels import panel_boxes
 from heldout.overlap.images.features import (
     cheap_features,
     frame_warp,
@@ -16,7 +17,6 @@ from heldout.overlap.images.features import (
     from_local_features,
     pose_array,
 )
-from heldout.overlap.images.panels import panel_boxes
 
 pytestmark = pytest.mark.skipif(
     find_spec("cv2") is None, reason="registration needs the extra 'vision'"

@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from heldout.overlap.images.join_index import JoinIndex
-from heldout.overlap.images.scratch import Scratch
+from heldout.overlap.images._join_index import JoinIndex
+from heldout.overlap.images._scratch import Scratch
 from join_stream import row_ranges, scan_rows
 
 
@@ -76,7 +76,7 @@ def test_ranges_grow_only_where_bars_rise(tmp_path: Path) -> None:
 PICTURES = """
 import resource
 import numpy as np
-from heldout.overlap.images.scratch import keep_freed_memory
+from heldout.overlap.images._scratch import keep_freed_memory
 keep_freed_memory()
 for number in range(12):
     pieces = [np.empty(3 << 19, np.uint8) for _ in range(8)]

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from PIL import Image, ImageDraw, ImageEnhance, ImageOps
 
+from heldout.overlap.images._small import is_recoloured
 from heldout.overlap.images.register import register
-from heldout.overlap.images.small import is_recoloured
 from heldout.overlap.relations import COPIES, TOO_SMALL, Relation
 
 pytest.importorskip("cv2", reason="registration needs heldout[vision]")

@@ -18,11 +18,11 @@ from heldout.corpus import CorpusItem, Shard
 from heldout.errors import InputError
 from heldout.image import FileOnDisk, ImageRef, InlineBytes
 from heldout.overlap.images.encoder import Encoder
+from heldout.overlap.nearness._studies import joined, studies_of, study_of
 from heldout.overlap.nearness.calibration import calibrations
 from heldout.overlap.nearness.measure import CalibrationPlan, measure, write_measured
 from heldout.overlap.nearness.nearest import ControlSet
-from heldout.overlap.nearness.studies import joined, studies_of, study_of
-from heldout.overlap.texts.fields import TextSource, item_sources
+from heldout.overlap.texts._fields import TextSource, item_sources
 from heldout.store import Run, dropped_table, make_table
 
 SIDE, SLICES = 4, 10

@@ -10,7 +10,7 @@ import pytest
 from text_corpus import LONG, bench, corpus, found, ids, matches, scan_all
 
 from heldout.corpus import open_corpus
-from heldout.overlap.texts.fields import LONGEST_TEXT
+from heldout.overlap.texts._fields import LONGEST_TEXT
 from heldout.overlap.texts.index import TextSearch, build_text_index
 from heldout.overlap.texts.scan import scan_text_shard
 

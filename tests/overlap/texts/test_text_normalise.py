@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from heldout.overlap.texts.fields import unnumbered
+from heldout.overlap.texts._fields import unnumbered
 from heldout.overlap.texts.normalise import (
     bare_options,
     loose,

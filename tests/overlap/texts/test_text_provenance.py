@@ -9,7 +9,7 @@ from text_corpus import bench, corpus, ids, matches, scan_all
 
 from heldout.image import ImageRef
 from heldout.image.location import Nowhere
-from heldout.overlap.texts.fields import TextSource, file_source, sources_in
+from heldout.overlap.texts._fields import TextSource, file_source, sources_in
 from heldout.overlap.texts.index import build_text_index
 
 

@@ -15,17 +15,8 @@ from text_corpus import bench, corpus, matches, scan_all
 from heldout.errors import InputError
 from heldout.overlap import OverlapSettings
 from heldout.overlap.images.encoder import Floats
-from heldout.overlap.texts.encoders import (
-    CrossEncoder,
-    OnnxTextEncoder,
-    can_read,
-    installed_reader,
-    installed_text_encoder,
-    reader_parts,
-)
-from heldout.overlap.texts.fields import final_answer
-from heldout.overlap.texts.index import TextSearch, build_text_index
-from heldout.overlap.texts.questions import (
+from heldout.overlap.texts._fields import final_answer
+from heldout.overlap.texts._questions import (
     FEW,
     ParaphraseCandidate,
     ParaphraseNull,
@@ -36,13 +27,22 @@ from heldout.overlap.texts.questions import (
     telling_words,
     varied,
 )
-from heldout.overlap.texts.reading import (
+from heldout.overlap.texts._reading import (
     counts,
     likeliest_chances,
     may_count,
     read_together,
 )
-from heldout.overlap.texts.rewordings import OwnPictures
+from heldout.overlap.texts._rewordings import OwnPictures
+from heldout.overlap.texts.encoders import (
+    CrossEncoder,
+    OnnxTextEncoder,
+    can_read,
+    installed_reader,
+    installed_text_encoder,
+    reader_parts,
+)
+from heldout.overlap.texts.index import TextSearch, build_text_index
 
 WORDS = TextSearch(methods=("embedding",), encoder="wordllama")
 NAMES = ("Ada", "Ben", "Cleo", "Dan", "Eve", "Fay", "Gus", "Hal", "Ivy", "Jon")

@@ -9,8 +9,8 @@ import pytest
 from text_corpus import LONG, LONG_OPTIONS, bench, corpus, found, ids, matches, scan_all
 
 from heldout.errors import InputError
+from heldout.overlap.texts._ledger import LISTED
 from heldout.overlap.texts.index import TextSearch, build_text_index
-from heldout.overlap.texts.ledger import LISTED
 from heldout.overlap.texts.scan import scan_text_shard
 
 ITEM = {"question": LONG, "options": LONG_OPTIONS, "answer": LONG_OPTIONS[1]}

@@ -15,8 +15,8 @@ from heldout.benchmark import Benchmark
 from heldout.corpus import open_corpus
 from heldout.engine import open_engine
 from heldout.overlap.texts import scan as search_module
+from heldout.overlap.texts._ledger import collect_text
 from heldout.overlap.texts.index import TextSearch, build_text_index
-from heldout.overlap.texts.ledger import collect_text
 from heldout.overlap.texts.scan import search_text
 from heldout.store import Run
 

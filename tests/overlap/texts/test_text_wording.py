@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from heldout.overlap.texts.edits import EDITED, OTHER, RENUMBERED, SAME, compare_wording
-from heldout.overlap.texts.questions import (
+from heldout.overlap.texts._questions import (
     is_program,
     other_subject,
     same_amounts,
     same_content,
 )
+from heldout.overlap.texts.edits import EDITED, OTHER, RENUMBERED, SAME, compare_wording
 
 
 @pytest.mark.parametrize(

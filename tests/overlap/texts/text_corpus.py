@@ -11,9 +11,9 @@ import polars as pl
 
 from heldout.benchmark import Benchmark, Example
 from heldout.corpus import Corpus, open_corpus
+from heldout.overlap.texts._reading import settle_rewordings
+from heldout.overlap.texts._rewordings import OwnPictures
 from heldout.overlap.texts.index import TextSearch, build_text_index
-from heldout.overlap.texts.reading import settle_rewordings
-from heldout.overlap.texts.rewordings import OwnPictures
 from heldout.overlap.texts.scan import scan_text_shard
 from heldout.store import SCHEMAS, ShardResult, make_table
 

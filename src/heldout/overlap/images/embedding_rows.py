@@ -19,6 +19,7 @@ from heldout.benchmark import Benchmark, picture_key
 from heldout.engine import Engine, LocalEngine, progress
 from heldout.errors import InputError
 from heldout.image import Digests, ImageRef
+from heldout.overlap.images._small import SMALL_SIDE
 from heldout.overlap.images.embed import SavedShard
 from heldout.overlap.images.embeddings import (
     SHEET,
@@ -31,7 +32,6 @@ from heldout.overlap.images.embeddings import (
     runs_a_model,
 )
 from heldout.overlap.images.encoder import TEXTS, Encoder
-from heldout.overlap.images.small import SMALL_SIDE
 from heldout.store import Run, ShardResult, Stage, write_table
 
 UPRIGHT = "as is"

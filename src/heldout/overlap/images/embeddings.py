@@ -22,6 +22,7 @@ from heldout.corpus import Corpus, EmbeddingCorpus, Shard
 from heldout.engine import Engine, map_salvaged, progress
 from heldout.errors import InputError, blame_the_machine
 from heldout.image import PIXEL_DIGEST
+from heldout.overlap.images._salvage import ShardSalvage
 from heldout.overlap.images.embed import (
     CorpusRows,
     SavedEmbeddings,
@@ -36,7 +37,6 @@ from heldout.overlap.images.embed import (
     shard_counts,
 )
 from heldout.overlap.images.encoder import Encoder, open_encoder, parts, require_same
-from heldout.overlap.images.salvage import ShardSalvage
 from heldout.overlap.settings import WHOLE, Part
 from heldout.remote import located
 from heldout.store import FAILED, MAY_PASS, Dropped, Run, exclusive, write_json

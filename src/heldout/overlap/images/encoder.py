@@ -18,7 +18,7 @@ from PIL import Image, ImageOps
 
 from heldout.errors import InputError
 from heldout.image import to_rgb
-from heldout.overlap.images.panels import Box, count_along, outside, panel_boxes
+from heldout.overlap.images._panels import Box, count_along, outside, panel_boxes
 
 # Views of one query picture: what a copy of it may look like after a flip, a turn, a crop, inversion.
 #
@@ -378,7 +378,7 @@ GROUP = "heldout.encoders"
 
 
 def _pixels(argument: str) -> Encoder:
-    from heldout.overlap.images.pixels import PixelsEncoder
+    from heldout.overlap.images._pixels import PixelsEncoder
 
     if argument:
         raise InputError(f"encoder pixels:{argument}: pixels takes no argument")
@@ -386,25 +386,25 @@ def _pixels(argument: str) -> Encoder:
 
 
 def _onnx(argument: str) -> Encoder:
-    from heldout.overlap.images.encoder_models import OnnxEncoder
+    from heldout.overlap.images._encoder_models import OnnxEncoder
 
     return OnnxEncoder(argument)
 
 
 def _torchscript(argument: str) -> Encoder:
-    from heldout.overlap.images.encoder_models import TorchScriptEncoder
+    from heldout.overlap.images._encoder_models import TorchScriptEncoder
 
     return TorchScriptEncoder(argument)
 
 
 def _transformers(argument: str) -> Encoder:
-    from heldout.overlap.images.encoder_models import TransformersEncoder
+    from heldout.overlap.images._encoder_models import TransformersEncoder
 
     return TransformersEncoder(argument)
 
 
 def _open_clip(argument: str) -> Encoder:
-    from heldout.overlap.images.encoder_models import OpenClipEncoder
+    from heldout.overlap.images._encoder_models import OpenClipEncoder
 
     return OpenClipEncoder(argument)
 

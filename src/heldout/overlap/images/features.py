@@ -12,7 +12,7 @@ from PIL import Image
 
 from heldout.errors import require
 from heldout.image import to_rgb
-from heldout.overlap.images.panels import Box, panel_boxes
+from heldout.overlap.images._panels import Box, panel_boxes
 
 SIDE = 768  # of the greys that aligned pixels are compared in
 LOCAL_SIDE = 512  # of the picture local features are found in

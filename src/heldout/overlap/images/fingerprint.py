@@ -23,6 +23,8 @@ from heldout.image import (
     native_size,
     pixel_digest,
 )
+from heldout.overlap.images._pdq import hash_bytes, pdq_coefficients, pdq_samples
+from heldout.overlap.images._scratch import keep_freed_memory
 from heldout.overlap.images.lanczos import (
     Floats,
     across,
@@ -34,8 +36,6 @@ from heldout.overlap.images.lanczos import (
     reduce_grey,
     weights,
 )
-from heldout.overlap.images.pdq import hash_bytes, pdq_coefficients, pdq_samples
-from heldout.overlap.images.scratch import keep_freed_memory
 
 # 64-bit pHash, bit for bit as ``imagehash.phash`` computes it.
 

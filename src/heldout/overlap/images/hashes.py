@@ -22,6 +22,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from heldout.image import ImageError, ImageRef
+from heldout.overlap.images._hamming import HammingIndex
+from heldout.overlap.images._pdq import pdq_poses
 from heldout.overlap.images.encoder import POSES, in_pose
 from heldout.overlap.images.fingerprint import (
     SIDE,
@@ -30,9 +32,7 @@ from heldout.overlap.images.fingerprint import (
     fingerprint_image,
     phash,
 )
-from heldout.overlap.images.hamming import HammingIndex
 from heldout.overlap.images.lanczos import grey_pixels
-from heldout.overlap.images.pdq import pdq_poses
 
 PDQ: Final = "pdq"
 PHASH: Final = "phash"

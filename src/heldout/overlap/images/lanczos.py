@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from heldout.image import grey_plane, to_rgb
-from heldout.overlap.images.scratch import Scratch
+from heldout.overlap.images._scratch import Scratch
 
 # Weighted sums along the rows of a grey picture, in integers and compiled (``_sums.c``).
 #

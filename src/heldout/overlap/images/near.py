@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 from heldout.benchmark import Benchmark
 from heldout.corpus import Corpus, EmbeddingCorpus
 from heldout.engine import Engine, progress
+from heldout.overlap.images._join import Hits, Needed, exact_similarity, select
+from heldout.overlap.images._join_index import JoinIndex
 from heldout.overlap.images.embed import CorpusRows, RowOrigins, SavedShard
 from heldout.overlap.images.embedding_rows import Queries, embed_benchmark
 from heldout.overlap.images.embeddings import embed_corpus
 from heldout.overlap.images.encoder import WHOLE, Aspect, Encoder, open_encoder
-from heldout.overlap.images.join import Hits, Needed, exact_similarity, select
-from heldout.overlap.images.join_index import JoinIndex
 from heldout.overlap.settings import NEAREST, Bounds, Part
 from heldout.overlap.settings import WHOLE as WHOLE_CORPUS
 from heldout.store import Dropped, Run, ShardResult, Stage, dropped_table, make_table

@@ -10,7 +10,7 @@ import numpy as np
 from PIL import Image
 
 from heldout.errors import require
-from heldout.overlap.images.agreement import (
+from heldout.overlap.images._agreement import (
     POSES,
     Frame,
     PixelAgreement,
@@ -19,17 +19,9 @@ from heldout.overlap.images.agreement import (
     lay,
     without_margin,
 )
-from heldout.overlap.images.features import (
-    Hypothesis,
-    PictureFeatures,
-    Warp,
-    cheap_features,
-    from_frames,
-    from_local_features,
-)
-from heldout.overlap.images.marks import is_altered, is_untouched, levels_apart, without_marks
-from heldout.overlap.images.registration import IDENTITY, Registration, Rows
-from heldout.overlap.images.small import (
+from heldout.overlap.images._marks import is_altered, is_untouched, levels_apart, without_marks
+from heldout.overlap.images._registration import IDENTITY, Registration, Rows
+from heldout.overlap.images._small import (
     ALIKE_DETAIL,
     COVERED,
     SMALL_SIDE,
@@ -39,12 +31,20 @@ from heldout.overlap.images.small import (
     same_detail,
     small_agreement,
 )
-from heldout.overlap.images.tone import through_tone_curve
-from heldout.overlap.images.transform_words import (
+from heldout.overlap.images._tone import through_tone_curve
+from heldout.overlap.images._transform_words import (
     CHANGED_WINDOW,
     SAID_OF_THE_SAME,
     Alignment,
     transform_words,
+)
+from heldout.overlap.images.features import (
+    Hypothesis,
+    PictureFeatures,
+    Warp,
+    cheap_features,
+    from_frames,
+    from_local_features,
 )
 from heldout.overlap.relations import IN_PART, TOO_PLAIN, TOO_SMALL, Relation
 

@@ -20,6 +20,21 @@ from heldout.engine import Engine, map_salvaged, progress
 from heldout.errors import InputError
 from heldout.image import PIXEL_DIGEST, Digests, ImageRef
 from heldout.overlap.condensed import evidence_field
+from heldout.overlap.images._salvage import (
+    Candidate,
+    PairSalvage,
+    ShardSalvage,
+    VerifyTask,
+    WithoutTemplates,
+    by_shard,
+    candidate_rows,
+    crowded,
+    in_series,
+    joined_results,
+    lost_result,
+    nearest_overall,
+    verify_tasks,
+)
 from heldout.overlap.images.embedding_rows import pictures_of
 from heldout.overlap.images.embeddings import corpus_folder
 from heldout.overlap.images.exact import (
@@ -35,21 +50,6 @@ from heldout.overlap.images.exact import (
 from heldout.overlap.images.hashes import RADII, HashIndex, build_hash_index
 from heldout.overlap.images.near import NearSearch, NearSearcher, Neighbours
 from heldout.overlap.images.register import RULES
-from heldout.overlap.images.salvage import (
-    Candidate,
-    PairSalvage,
-    ShardSalvage,
-    VerifyTask,
-    WithoutTemplates,
-    by_shard,
-    candidate_rows,
-    crowded,
-    in_series,
-    joined_results,
-    lost_result,
-    nearest_overall,
-    verify_tasks,
-)
 from heldout.overlap.images.verify import NO_OPENCV, NO_PICTURE, can_register, verify_shard
 from heldout.overlap.judgements import regrade
 from heldout.overlap.relations import BY_DIGEST, COPIES

@@ -16,15 +16,15 @@ from PIL import Image, ImageOps
 from heldout.corpus import Corpus, CorpusItem
 from heldout.engine import moved
 from heldout.image import ImageRef, byte_digest, decode, image_error, to_rgb
+from heldout.overlap.images._hues import SIDE, in_words, laid, turned_back, turned_hue
+from heldout.overlap.images._registration import Registration
+from heldout.overlap.images._salvage import Candidate, VerifyTask
+from heldout.overlap.images._small import SMALL_SIDE, is_recoloured
+from heldout.overlap.images._transform_words import WATERMARKED
 from heldout.overlap.images.exact import Place, thumbnail
 from heldout.overlap.images.features import PictureFeatures, cheap_features
 from heldout.overlap.images.hashes import RADII
-from heldout.overlap.images.hues import SIDE, in_words, laid, turned_back, turned_hue
 from heldout.overlap.images.register import register
-from heldout.overlap.images.registration import Registration
-from heldout.overlap.images.salvage import Candidate, VerifyTask
-from heldout.overlap.images.small import SMALL_SIDE, is_recoloured
-from heldout.overlap.images.transform_words import WATERMARKED
 from heldout.overlap.nearness.threshold import degree
 from heldout.overlap.relations import (
     CHANGED,

@@ -13,9 +13,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
+from heldout.overlap.nearness._studies import joined
 from heldout.overlap.nearness.matrices import HubReport, hub_report
 from heldout.overlap.nearness.nearest import COPY_ROLE, Domain, Null, mean_group, recorded_null
-from heldout.overlap.nearness.studies import joined
 from heldout.overlap.nearness.threshold import (
     ALPHAS,
     ControlSample,

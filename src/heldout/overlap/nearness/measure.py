@@ -34,6 +34,7 @@ from heldout.overlap.images.embedding_rows import (
 from heldout.overlap.images.embeddings import embed_corpus
 from heldout.overlap.images.encoder import Encoder, open_encoder, require_same
 from heldout.overlap.images.near import NearSearch
+from heldout.overlap.nearness._studies import joined, known_studies, studies_of
 from heldout.overlap.nearness.nearest import (
     COPY_ROLE,
     ITSELF,
@@ -47,7 +48,6 @@ from heldout.overlap.nearness.nearest import (
     null_similarities,
     related_pictures,
 )
-from heldout.overlap.nearness.studies import joined, known_studies, studies_of
 from heldout.overlap.settings import ALPHA
 from heldout.store import Dropped, Run, ShardResult, Stage, dropped_table, make_table
 

@@ -15,7 +15,7 @@ from heldout.engine import progress
 from heldout.errors import InputError
 from heldout.image import ImageError, ImageRef, decode, is_blank, pixel_digest
 from heldout.overlap.images.encoder import Encoder, Floats, unit
-from heldout.overlap.nearness.studies import study_of
+from heldout.overlap.nearness._studies import study_of
 from heldout.store import Dropped
 
 _UNIT = 1e-2  # how far from length 1 rounding to fp16 may take a row

@@ -10,20 +10,20 @@ import numpy as np
 from heldout.benchmark import Benchmark
 from heldout.errors import InputError
 from heldout.image import require_ocr
-from heldout.overlap.images.join_index import JoinIndex
+from heldout.overlap.images._join_index import JoinIndex
+from heldout.overlap.texts._fields import (
+    LONGEST_TEXT,
+    ItemTexts,
+    ProvenanceIndex,
+    example_sources,
+    item_texts,
+)
 from heldout.overlap.texts.edits import EditIndex, NgramIndex
 from heldout.overlap.texts.encoders import (
     can_read,
     installed_reader,
     installed_text_encoder,
     open_text_encoder,
-)
-from heldout.overlap.texts.fields import (
-    LONGEST_TEXT,
-    ItemTexts,
-    ProvenanceIndex,
-    example_sources,
-    item_texts,
 )
 from heldout.overlap.texts.normalise import HashSet, TextRarity, WordBatch, loose, mask, numbers
 from heldout.store import Dropped

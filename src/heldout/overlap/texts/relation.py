@@ -13,6 +13,8 @@ from rapidfuzz.distance import Levenshtein
 
 from heldout.benchmark import Example
 from heldout.overlap.relations import POSSIBLE_COPIES
+from heldout.overlap.texts._fields import Document, ItemTexts, TextSource, item_texts
+from heldout.overlap.texts._ledger import LISTED, MatchLedger, Pair
 from heldout.overlap.texts.edits import (
     EDITED,
     LONGEST,
@@ -22,9 +24,7 @@ from heldout.overlap.texts.edits import (
     SHORTEST,
     compare_wording,
 )
-from heldout.overlap.texts.fields import Document, ItemTexts, TextSource, item_texts
 from heldout.overlap.texts.index import Entry, TextIndex, text_entries
-from heldout.overlap.texts.ledger import LISTED, MatchLedger, Pair
 from heldout.overlap.texts.normalise import PROFILES, common_questions, mask, numbers, profiled
 
 SAME_ITEM: Final = "same item"

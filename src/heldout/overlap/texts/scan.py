@@ -17,12 +17,11 @@ from heldout.corpus import Corpus, CorpusItem, Shard, read_items
 from heldout.engine import Engine, map_salvaged, progress, underway
 from heldout.errors import counted
 from heldout.overlap.condensed import matches_of
+from heldout.overlap.images._salvage import ShardSalvage, joined_results
 from heldout.overlap.images.embeddings import corpus_folder
-from heldout.overlap.images.salvage import ShardSalvage, joined_results
 from heldout.overlap.images.scan import CorpusScan, stage_settings
 from heldout.overlap.settings import WHOLE, Part
-from heldout.overlap.texts.edits import RUN, same_words
-from heldout.overlap.texts.fields import (
+from heldout.overlap.texts._fields import (
     COMPARABLE,
     LONGEST_TEXT,
     Document,
@@ -30,10 +29,12 @@ from heldout.overlap.texts.fields import (
     document_texts,
     picture_text,
 )
+from heldout.overlap.texts._ledger import MatchLedger, collect_text
+from heldout.overlap.texts._reading import settle_rewordings
+from heldout.overlap.texts._rewordings import OwnPictures, RewordingPass
+from heldout.overlap.texts.edits import RUN, same_words
 from heldout.overlap.texts.index import TextIndex, TextSearch, build_text_index
-from heldout.overlap.texts.ledger import MatchLedger, collect_text
 from heldout.overlap.texts.normalise import WordBatch, loose, mask, same_numbers, strict
-from heldout.overlap.texts.reading import settle_rewordings
 from heldout.overlap.texts.relation import (
     SHOWN,
     SourceHits,
@@ -41,7 +42,6 @@ from heldout.overlap.texts.relation import (
     query_rows,
     settle_pictures,
 )
-from heldout.overlap.texts.rewordings import OwnPictures, RewordingPass
 from heldout.store import (
     MAY_PASS,
     SCHEMAS,

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from heldout.image import to_rgb
-from heldout.overlap.images.agreement import Frame
+from heldout.overlap.images._agreement import Frame
+from heldout.overlap.images._registration import Registration
 from heldout.overlap.images.features import (
     Floats,
     Hypothesis,
@@ -27,7 +28,6 @@ from heldout.overlap.images.features import (
     frame_warp,
     pose_array,
 )
-from heldout.overlap.images.registration import Registration
 
 SMALL_SIDE = 64  # pixels; below, the rules of this module hold
 MIDDLE = 0.7  # of the sides: the part of one picture that is looked for in the other

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from heldout.overlap.images.agreement import (
+from heldout.overlap.images._agreement import (
     Frame,
     PixelAgreement,
     compare,
@@ -21,9 +21,9 @@ from heldout.overlap.images.agreement import (
     unexplained,
     without_margin,
 )
+from heldout.overlap.images._shades import is_shaded
+from heldout.overlap.images._tone import in_tone_of, tone_line
 from heldout.overlap.images.features import Floats
-from heldout.overlap.images.shades import is_shaded
-from heldout.overlap.images.tone import in_tone_of, tone_line
 
 STRONG = 24.0  # grey levels that no compression changes
 WEAK = 7.0  # where it continues what is strong, it belongs to the mark, too

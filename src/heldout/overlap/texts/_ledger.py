@@ -16,7 +16,7 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 
-from heldout.overlap.texts.fields import Document
+from heldout.overlap.texts._fields import Document
 from heldout.overlap.texts.index import TextIndex
 from heldout.overlap.texts.normalise import settle_degrees
 from heldout.store import SCHEMAS, Run, Stage, empty_table

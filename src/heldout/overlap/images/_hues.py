@@ -10,7 +10,7 @@ import numpy as np
 from PIL import Image
 
 from heldout.image import to_rgb
-from heldout.overlap.images.registration import Rows
+from heldout.overlap.images._registration import Rows
 
 SIDE = 256
 CIRCLE = 256  # steps of Pillow's hue

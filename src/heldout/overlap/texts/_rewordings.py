@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from heldout.overlap.images._join import Hits, select
 from heldout.overlap.images.encoder import Floats
-from heldout.overlap.images.join import Hits, select
+from heldout.overlap.texts._fields import COMPARABLE, Document
+from heldout.overlap.texts._ledger import AGREEING, MOST_OWN, NEAREST, OWN, Pair
 from heldout.overlap.texts.encoders import can_read, open_text_encoder
-from heldout.overlap.texts.fields import COMPARABLE, Document
 from heldout.overlap.texts.index import TextIndex
-from heldout.overlap.texts.ledger import AGREEING, MOST_OWN, NEAREST, OWN, Pair
 from heldout.overlap.texts.normalise import strict
 from heldout.overlap.texts.relation import PARAPHRASE, match_row
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heldout.errors import InputError
-from heldout.overlap.images.join import Hits, select
+from heldout.overlap.images._join import Hits, select
 
 _VALUES = 1 << 16
 _PAIRS = 1 << 20  # candidate pairs held at a time

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heldout.errors import InputError
-from heldout.overlap.images.join import (
+from heldout.overlap.images._join import (
     BELOW_EVERYTHING,
     NORM_TOLERANCE,
     UNIT_ROUNDOFF,
@@ -23,7 +23,7 @@ from heldout.overlap.images.join import (
     rounding,
     unit_queries,
 )
-from heldout.overlap.images.scratch import Scratch
+from heldout.overlap.images._scratch import Scratch
 
 # An upper bound of every similarity from a few leading axes, as one thin matrix product.
 #

@@ -23,18 +23,7 @@ from numpy.typing import NDArray
 from heldout.engine import progress
 from heldout.overlap.images.encoder import Floats, unit
 from heldout.overlap.relations import COPIES
-from heldout.overlap.texts.encoders import (
-    DEFAULT,
-    READER,
-    CrossEncoder,
-    TextEncoder,
-    open_cross_encoder,
-    open_text_encoder,
-    reader_parts,
-)
-from heldout.overlap.texts.index import TextIndex
-from heldout.overlap.texts.normalise import loose
-from heldout.overlap.texts.questions import (
+from heldout.overlap.texts._questions import (
     FEW,
     Chances,
     ParaphraseCandidate,
@@ -47,6 +36,17 @@ from heldout.overlap.texts.questions import (
     stem,
     varied,
 )
+from heldout.overlap.texts.encoders import (
+    DEFAULT,
+    READER,
+    CrossEncoder,
+    TextEncoder,
+    open_cross_encoder,
+    open_text_encoder,
+    reader_parts,
+)
+from heldout.overlap.texts.index import TextIndex
+from heldout.overlap.texts.normalise import loose
 from heldout.overlap.texts.relation import PARAPHRASE, SHOWN
 
 ALONE_ALPHA = 0.005  # chance from which on a candidate counts whatever else is there

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from heldout.overlap.images.agreement import Geometry, PixelAgreement, box_in
+from heldout.overlap.images._agreement import Geometry, PixelAgreement, box_in
+from heldout.overlap.images._small import SmallAgreement
 from heldout.overlap.images.features import PictureFeatures, Warp
-from heldout.overlap.images.small import SmallAgreement
 from heldout.overlap.relations import CHANGED
 
 WHOLE = 0.965  # share of a picture that counts as all of it
