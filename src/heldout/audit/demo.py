@@ -1,4 +1,4 @@
-"""The demo: a benchmark, a leaky corpus and three models, audited like any user's.
+"""The demo: a benchmark, a leaky corpus and five models, audited like any user's.
 
 The audit reads an audit file and what it names. What was planted is looked up afterwards, to say whether
 the verdict is right.

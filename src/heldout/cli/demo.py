@@ -1,4 +1,4 @@
-"""heldout demo: the whole path on a benchmark, a leaky corpus and three models that come with it."""
+"""heldout demo: the whole path on a benchmark, a leaky corpus and five models that come with it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def demo_command(
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """Render a benchmark and a corpus with planted leaks, audit both and three models, show the verdict.
+    """Render a benchmark and a corpus with planted leaks, audit both and five models, show the verdict.
 
     Needs no network. If it is killed, the same command continues it.
     """

@@ -29,6 +29,8 @@ from heldout.detect.detector import (
     Difference,
     ItemScores,
     Need,
+    failure,
+    is_ours,
 )
 from heldout.detect.finding import Outcome, model_finding, not_testable
 from heldout.detect.settings import DetectSettings
@@ -85,6 +87,8 @@ def item_detector(
         for model in tables.models:
             yield test.outcome(tables, tables.scored(model), settings)
 
+    if not is_ours(score):
+        score = _checked(name, score)
     test = _SetTest(name, score, tested, details)
     return Detector(
         name,
@@ -99,6 +103,27 @@ def item_detector(
         item_scores=score if tested is None else None,
         citations=citations,
     )
+
+
+def _checked(name: str, score: ItemScores) -> ItemScores:
+    """A score of another package: what it does wrong is a reason why there is none."""
+
+    def checked(tables: ScoreTables, scored: ModelScores, settings: DetectSettings) -> Floats | str:
+        try:
+            values = score(tables, scored, settings)
+            if isinstance(values, str):
+                return values
+            numbers = np.asarray(values, np.float64)
+        except Exception as error:
+            return failure(name, error)
+        if numbers.shape != (len(tables.items),):
+            return f"{name} gave scores of shape {numbers.shape} for {len(tables.items):,} items"
+        strange = int((~np.isfinite(numbers)).sum())
+        if strange:
+            return f"{name} gave {strange:,} scores that are not finite numbers"
+        return numbers
+
+    return checked
 
 
 @dataclass(frozen=True)

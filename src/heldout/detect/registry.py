@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from importlib.metadata import entry_points
 from typing import NamedTuple
@@ -32,7 +32,7 @@ from heldout.detect.behaviour import (
     twin_drop,
     twin_memory,
 )
-from heldout.detect.detector import Detector, Need
+from heldout.detect.detector import Detector, Need, failure
 from heldout.detect.finding import Finding, NotTestable, Outcome, not_testable
 from heldout.detect.item_scores import MEMBERSHIP
 from heldout.detect.settings import DetectSettings
@@ -129,13 +129,24 @@ def run_detectors(
 def _outcomes(
     detector: Detector, tables: ScoreTables, settings: DetectSettings
 ) -> Iterator[Outcome]:
-    for outcome in detector.find(tables, settings):
+    for outcome in _found(detector, tables, settings):
         if not isinstance(outcome, Finding | NotTestable) or outcome.detector != detector.name:
             raise InputError(
                 f"the detector {detector.name} gave {str(outcome)[:200]!r}: expected a Finding or a "
                 f"NotTestable of this detector"
             )
         yield outcome
+
+
+def _found(detector: Detector, tables: ScoreTables, settings: DetectSettings) -> Iterable[Outcome]:
+    if detector in _BUILT_IN:
+        return detector.find(tables, settings)
+    try:
+        return list(detector.find(tables, settings))
+    except Exception as error:
+        reason = failure(detector.name, error)
+    models = tables.models if detector.needs == "scores" else tables.answering
+    return [not_testable(detector.name, tables.benchmark, model, reason) for model in models]
 
 
 _BUILT_IN = (

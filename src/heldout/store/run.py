@@ -58,8 +58,8 @@ def no_new_runs(reason: str) -> Iterator[None]:
 class Run:
     """A run folder. ``Run.create`` makes or continues one, ``Run.open`` reads a finished one."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
 
     def __repr__(self) -> str:
         return f"<Run {self.path}>"

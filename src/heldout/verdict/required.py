@@ -256,6 +256,7 @@ REQUIRED: tuple[RequiredControl, ...] = (
 
 #: where the control failed, another one like it settles nothing
 _FAILED = {
+    "blind": "compare with unseen items that words and metadata do not tell from the suspect ones",
     "external baseline": "ask or score more items: it is not clearly more than in this baseline",
 }
 

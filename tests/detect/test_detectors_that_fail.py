@@ -1,0 +1,53 @@
+"""Detectors of other packages that fail: a reason for each model, and the others are run all the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from heldout.detect import Detector, Finding, NotTestable, item_detector, registry, run_detectors
+from heldout.errors import InputError
+from heldout.lab.power.planted_scores import MODELS, PLANTED, planted_scores
+
+TABLES = planted_scores(0)
+ITEMS = len(TABLES.items)
+
+
+def _raise(error: Exception) -> Callable[..., Any]:
+    def fail(*_: object) -> Any:
+        raise error
+
+    return fail
+
+
+@pytest.mark.parametrize(
+    ("detector", "reason"),
+    [
+        (Detector("boom", "membership", "fails", _raise(ZeroDivisionError("oops"))), "oops"),
+        (item_detector("boom", "fails", _raise(KeyError("gone"))), "KeyError: 'gone'"),
+        (item_detector("boom", "short", lambda *_: np.zeros(3)), f"(3,) for {ITEMS}"),
+        (item_detector("boom", "NaN", lambda *_: np.full(ITEMS, np.nan)), f"{ITEMS} scores"),
+    ],
+    ids=["find", "score", "too few", "not finite"],
+)
+def test_it_is_not_testable_and_the_others_are_tested(
+    detector: Detector, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registry, "_of_packages", lambda path: {"boom": detector})
+    outcomes, _ = run_detectors(TABLES, ("boom", "loss"), PLANTED)
+    failed = [outcome for outcome in outcomes if outcome.detector == "boom"]
+    assert {outcome.cell.model for outcome in failed} == set(MODELS)
+    for outcome in failed:
+        assert isinstance(outcome, NotTestable) and "boom" in outcome.reason
+        assert reason in outcome.reason
+    assert any(isinstance(outcome, Finding) for outcome in outcomes)
+
+
+def test_an_error_for_the_user_stays_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    detector = Detector("boom", "membership", "refuses", _raise(InputError("unseen: …")))
+    monkeypatch.setattr(registry, "_of_packages", lambda path: {"boom": detector})
+    with pytest.raises(InputError, match="unseen"):
+        run_detectors(TABLES, ("boom",), PLANTED)
