@@ -225,3 +225,11 @@ def test_the_first_rows_are_a_benchmark_of_their_own(tmp_path: Path, picture: Pi
         assert len(open_tables(source).benchmark) == limit
     assert [example.id for example in read_benchmark(f"{path}#kind=2,limit=5")] == ["b"]
     assert str(parse_source("x.json#lang=en,limit=3")) == "x.json#lang=en,limit=3"
+
+
+def test_a_file_of_which_no_column_is_known_is_refused_with_its_columns(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"foo": 1, "bar": "What is it?"}\n' * 3)
+    with pytest.raises(InputError, match=r"foo, bar.*the setting mapping"):
+        read_benchmark(path)
+    assert len(read_benchmark(path, mapping={"question": "bar"})) == 3

@@ -72,6 +72,12 @@ def read_benchmark(
             f" {len(dropped)} rows were dropped, the first: {dropped[0].detail}" if dropped else ""
         )
         raise InputError(f"{parsed} holds no readable item.{why}")
+    if not any(item.images or item.question or item.answer or item.options for item in examples):
+        columns = ", ".join(list(examples[0].metadata)[:12]) or "none"
+        raise InputError(
+            f"{parsed}: no item has a picture, a question or an answer. Its columns are {columns}; "
+            f"name those that hold them with the setting mapping (question=COLUMN)"
+        )
     settings = find_preset(preset or parsed.location, by_name=preset is not None)
     unique, repeated = _unique_ids(examples)
     return Benchmark(
