@@ -53,7 +53,7 @@ def test_a_run_with_the_measured_encoder_shows_the_published_rates_and_says_on_w
     assert "equalize 70.0" in method
     assert "the 5 nearest of" in method and "this run at 2" in method
     drawn = (run.path / "figures/robustness-pixels-3.svg").read_text()
-    assert "copy: 75.0 %" in drawn and "var(--" not in drawn
+    assert "copy: 70.0 %" in drawn and "var(--" not in drawn
 
 
 def test_another_encoder_has_no_radar_until_somebody_measures_it(tmp_path: Path) -> None:
