@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 
 from heldout.detect import Detector, Finding, NotTestable, item_detector, registry, run_detectors
@@ -36,18 +38,34 @@ def _raise(error: Exception) -> Callable[..., Any]:
 def test_it_is_not_testable_and_the_others_are_tested(
     detector: Detector, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(registry, "_of_packages", lambda path: {"boom": detector})
+    monkeypatch.setattr(registry, "_of_packages", lambda path: {"boom": registry.guarded(detector)})
     outcomes, _ = run_detectors(TABLES, ("boom", "loss"), PLANTED)
     failed = [outcome for outcome in outcomes if outcome.detector == "boom"]
     assert {outcome.cell.model for outcome in failed} == set(MODELS)
     for outcome in failed:
-        assert isinstance(outcome, NotTestable) and "boom" in outcome.reason
+        assert isinstance(outcome, NotTestable)
         assert reason in outcome.reason
     assert any(isinstance(outcome, Finding) for outcome in outcomes)
 
 
 def test_an_error_for_the_user_stays_one(monkeypatch: pytest.MonkeyPatch) -> None:
     detector = Detector("boom", "membership", "refuses", _raise(InputError("unseen: …")))
-    monkeypatch.setattr(registry, "_of_packages", lambda path: {"boom": detector})
+    monkeypatch.setattr(registry, "_of_packages", lambda path: {"boom": registry.guarded(detector)})
     with pytest.raises(InputError, match="unseen"):
         run_detectors(TABLES, ("boom",), PLANTED)
+
+
+def test_a_comparison_with_a_baseline_that_fails_has_a_reason() -> None:
+    broken = Detector(
+        "boom", "membership", "fails", _raise(KeyError()), against=_raise(ValueError("no"))
+    )
+    assert registry.guarded(broken).against is not None
+    reason = registry.guarded(broken).against(TABLES, "a", "b", PLANTED)  # type: ignore[misc]
+    assert isinstance(reason, str) and "ValueError: no" in reason
+
+
+def test_a_model_that_lacks_an_item_has_scores_of_those_it_has() -> None:
+    first = TABLES.items["benchmark_id"][0]
+    fewer = replace(TABLES, scores=TABLES.scores.filter(pl.col("benchmark_id") != first))
+    theirs = registry.guarded(item_detector("mean", "means", lambda _, scored, __: scored.means))
+    assert all(isinstance(outcome, Finding) for outcome in theirs.find(fewer, PLANTED))

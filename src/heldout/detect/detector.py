@@ -17,7 +17,6 @@ import polars as pl
 from heldout.detect.finding import Outcome
 from heldout.detect.settings import DetectSettings
 from heldout.detect.tables import Floats, ModelScores, ScoreTables
-from heldout.errors import HeldoutError, blame_the_machine
 from heldout.stats import Interval, cluster_mean, flip_test
 
 # What to cite for a method, as BibTeX writes it.
@@ -224,24 +223,6 @@ class Difference(NamedTuple):
     interval: Interval
     p: float
     what: str
-
-
-def is_ours(function: Callable[..., Any]) -> bool:
-    """Whether heldout defines it: an error of ours is a bug, one of another package a reason."""
-    return str(getattr(function, "__module__", "")).partition(".")[0] == "heldout"
-
-
-def failure(name: str, error: Exception) -> str:
-    """Why a detector of another package has no result.
-
-    Raises:
-        HeldoutError: what the package raised of heldout's own errors, or the machine gave out.
-    """
-    blame_the_machine(error)
-    if isinstance(error, HeldoutError):
-        raise error
-    message = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    return f"the detector {name}, which another package brings, failed ({message})"
 
 
 #: model, baseline: the difference of their effects, or the reason why there is none

@@ -29,8 +29,6 @@ from heldout.detect.detector import (
     Difference,
     ItemScores,
     Need,
-    failure,
-    is_ours,
 )
 from heldout.detect.finding import Outcome, model_finding, not_testable
 from heldout.detect.settings import DetectSettings
@@ -87,8 +85,7 @@ def item_detector(
         for model in tables.models:
             yield test.outcome(tables, tables.scored(model), settings)
 
-    if not is_ours(score):
-        score = _checked(name, score)
+    score = _checked(score)
     test = _SetTest(name, score, tested, details)
     return Detector(
         name,
@@ -105,23 +102,18 @@ def item_detector(
     )
 
 
-def _checked(name: str, score: ItemScores) -> ItemScores:
-    """A score of another package: what it does wrong is a reason why there is none."""
+def _checked(score: ItemScores) -> ItemScores:
+    """The same scores, refused where they are not a finite number for each item."""
 
     def checked(tables: ScoreTables, scored: ModelScores, settings: DetectSettings) -> Floats | str:
-        try:
-            values = score(tables, scored, settings)
-            if isinstance(values, str):
-                return values
-            numbers = np.asarray(values, np.float64)
-        except Exception as error:
-            return failure(name, error)
-        if numbers.shape != (len(tables.items),):
-            return f"{name} gave scores of shape {numbers.shape} for {len(tables.items):,} items"
-        strange = int((~np.isfinite(numbers)).sum())
-        if strange:
-            return f"{name} gave {strange:,} scores that are not finite numbers"
-        return numbers
+        values = score(tables, scored, settings)
+        if isinstance(values, str):
+            return values
+        if np.shape(values) != (len(scored),):
+            raise ValueError(f"scores of shape {np.shape(values)} for {len(scored):,} items")
+        if strange := int((~np.isfinite(values)).sum()):
+            raise ValueError(f"{strange:,} scores that are not finite numbers")
+        return values
 
     return checked
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from importlib.metadata import entry_points
 from typing import NamedTuple
@@ -32,12 +33,12 @@ from heldout.detect.behaviour import (
     twin_drop,
     twin_memory,
 )
-from heldout.detect.detector import Detector, Need, failure
+from heldout.detect.detector import Detector, Difference, Need
 from heldout.detect.finding import Finding, NotTestable, Outcome, not_testable
 from heldout.detect.item_scores import MEMBERSHIP
 from heldout.detect.settings import DetectSettings
-from heldout.detect.tables import ScoreTables
-from heldout.errors import InputError
+from heldout.detect.tables import Floats, ModelScores, ScoreTables
+from heldout.errors import HeldoutError, InputError, blame_the_machine
 from heldout.model import Capabilities, check_scores
 from heldout.model import SelfCheck as SelfCheck
 
@@ -82,8 +83,48 @@ def _of_packages(path: tuple[str, ...]) -> dict[str, Detector]:
                 f"{where} is called {loaded.name}, which is the name of another detector"
             )
         taken.add(loaded.name)
-        known[loaded.name] = loaded
+        known[loaded.name] = guarded(loaded)
     return known
+
+
+def guarded(detector: Detector) -> Detector:
+    """A detector of another package: where it fails there is a reason, and the others go on."""
+
+    def failure(error: Exception) -> str:
+        blame_the_machine(error)
+        if isinstance(error, HeldoutError):
+            raise error
+        return f"{detector.name}, a detector of another package, failed ({type(error).__name__}: {error})"
+
+    def find(tables: ScoreTables, settings: DetectSettings) -> list[Outcome]:
+        try:
+            return list(detector.find(tables, settings))
+        except Exception as error:
+            reason = failure(error)
+        models = tables.models if detector.needs == "scores" else tables.answering
+        return [not_testable(detector.name, tables.benchmark, model, reason) for model in models]
+
+    def against(
+        tables: ScoreTables, model: str, baseline: str, settings: DetectSettings
+    ) -> Difference | str:
+        assert detector.against is not None
+        try:
+            return detector.against(tables, model, baseline, settings)
+        except Exception as error:
+            return failure(error)
+
+    def score(tables: ScoreTables, scored: ModelScores, settings: DetectSettings) -> Floats | str:
+        try:
+            return detector.score(tables, scored, settings)
+        except Exception as error:
+            return failure(error)
+
+    return replace(
+        detector,
+        find=find,
+        against=against if detector.against is not None else None,
+        item_scores=score if detector.item_scores is not None else None,
+    )
 
 
 def run_detectors(
@@ -129,24 +170,13 @@ def run_detectors(
 def _outcomes(
     detector: Detector, tables: ScoreTables, settings: DetectSettings
 ) -> Iterator[Outcome]:
-    for outcome in _found(detector, tables, settings):
+    for outcome in detector.find(tables, settings):
         if not isinstance(outcome, Finding | NotTestable) or outcome.detector != detector.name:
             raise InputError(
                 f"the detector {detector.name} gave {str(outcome)[:200]!r}: expected a Finding or a "
                 f"NotTestable of this detector"
             )
         yield outcome
-
-
-def _found(detector: Detector, tables: ScoreTables, settings: DetectSettings) -> Iterable[Outcome]:
-    if detector in _BUILT_IN:
-        return detector.find(tables, settings)
-    try:
-        return list(detector.find(tables, settings))
-    except Exception as error:
-        reason = failure(detector.name, error)
-    models = tables.models if detector.needs == "scores" else tables.answering
-    return [not_testable(detector.name, tables.benchmark, model, reason) for model in models]
 
 
 _BUILT_IN = (
