@@ -100,13 +100,17 @@ def test_a_local_model_is_scored_and_asked(audit_folder: Path) -> None:
         "device": "cpu",
         "max_new_tokens": 2,
     }
-    path = _edit(audit_folder, models=[local], baselines=[], budget={"items": 12})
+    named = ["order-neighbour", "image-membership"]
+    path = _edit(audit_folder, models=[local], baselines=[], budget={"items": 12}, detectors=named)
     done = run_audit(read_audit(path), quiet=True)
     assert {"leaky/scores/tiny", "leaky/answers/tiny"} <= set(done.made)
     tables = audit_folder / "out/leaky/tables"
     assert len(pl.read_parquet(tables / "scores.parquet")) == 12
     assert set(pl.read_parquet(tables / "answers.parquet")["variant"]) == {"original"}
     assert (tables / "order_neighbour.parquet").exists()
+    read = pl.read_parquet(tables / "entropies.parquet")
+    assert read["benchmark_id"].n_unique() == 12
+    assert set(read["slice"]) == {"image", "question", "answer"}
     assert run_audit(read_audit(path), quiet=True).made == []
     (
         audit_folder / "tiny/config.json"
