@@ -16,6 +16,7 @@ from test_remote_corpora import write_tar
 
 from command_line import run_inside
 from heldout.audit import OverlapResult, audit_overlap
+from heldout.cure import sanitize
 from heldout.engine import LocalEngine, RayEngine
 from heldout.errors import PrerequisiteError
 from heldout.remote import LOST, REFUSED
@@ -70,6 +71,10 @@ def test_a_run_on_s3_with_faults_equals_the_run_on_disk(
     assert len(local.matches) == 6
     assert matches(remote).equals(matches(local))
     assert dropped(remote) == dropped(local)
+    here = sanitize(set_in_s3 / "bench", run=local.run, out=tmp_path / "here", quiet=True)
+    there = sanitize(f"s3://{bucket}/bench", run=remote.run, out=tmp_path / "there", quiet=True)
+    assert there.kept.equals(here.kept)
+    assert len(there.kept) == 2
     copies = list((tmp_path / "copies").glob("*.copy")) if workers == 2 else []
     assert len(copies) >= 6 * (workers == 2)
     assert not re.search(servers.SECRET, "".join(texts_below(tmp_path / "remote")))
