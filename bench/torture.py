@@ -3,11 +3,12 @@
     make torture
     .venv/bin/python bench/torture.py --only kills,fuzz --seed 7
 
-Campaigns, each with one line of counts: SIGKILL at random moments of overlap, ask and audit, and three
-writers on one run folder, both ending with the tables of a run that nobody touched; two runs with other
-workers, same tables; a disk that fills up; damaged pictures through every decoder, the compiled parts
-built with sanitizers where a compiler is there; texts that are markup through the report; and the
-tests of the suite that attack archives, pages, locks, workers and limits. Exit code 1 if one fails.
+Campaigns, each with one line of counts: SIGKILL at random moments of overlap, ask and audit and of the
+parts and the merge of a divided search, and three writers on one run folder, all ending with the tables
+of a run that nobody touched; two runs with other workers, same tables; a disk that fills up; damaged
+pictures through every decoder, the compiled parts built with sanitizers where a compiler is there;
+texts that are markup through the report; and the tests of the suite that attack archives, pages, locks,
+workers and limits. Exit code 1 if one fails.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from asking_process import Scripted  # type: ignore[import-not-found]  # noqa: E
 
 ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT / "src")}
 KILLS = {"overlap": 16, "ask": 8, "audit": 8}
+PARTS = 4
 WRITERS = 3
 MUTATIONS = 6000
 HOSTILE = "\"'><script>alert(1)</script><img src=x onerror=alert(2)><!--</style></title>{{7*7}}${7}"
@@ -243,6 +245,34 @@ def kills(folder: Path, chance: random.Random) -> str:
         running.process.kill()
         running.process.communicate()
     return f"{', '.join(told)} kills, every run ended with the tables of one that was left alone"
+
+
+def parts(folder: Path, chance: random.Random) -> str:
+    """A search in parts, each part and the merge killed at random moments and begun again."""
+    data = folder / "data"
+    write_data(data)
+
+    def command(run: Path, *more: str) -> list[str]:
+        search = ("overlap", data / "bench", "--against", data / "corpus", "--text", "--quiet")
+        return heldout(*search, "--workers", "1", "--out", run, *more)
+
+    finish(command(folder / "whole"))
+    start = time.monotonic()
+    finish(command(folder / "alone", "--part", f"1/{PARTS}"))
+    alone = time.monotonic() - start
+    done, runs = 0, []
+    for number in range(1, PARTS + 1):
+        runs.append(folder / f"part-{number}")
+        part = command(runs[-1], "--part", f"{number}/{PARTS}")
+        done += kill_until(part, 3, chance, alone * 1.2)
+        finish(part)
+    merge = heldout("merge", *runs, "--out", folder / "merged", "--workers", "1", "--quiet")
+    merges = kill_until(merge, 3, chance, alone)
+    finish(merge)
+    compare(folder / "merged", folder / "whole")
+    return (
+        f"{PARTS} parts, {done} kills of parts and {merges} of the merge: the tables of one search"
+    )
 
 
 def writers(folder: Path, chance: random.Random) -> str:
@@ -495,6 +525,7 @@ def suite(name: str) -> Callable[[Path, random.Random], str]:
 
 CAMPAIGNS: dict[str, Callable[[Path, random.Random], str]] = {
     "kills": kills,
+    "parts": parts,
     "writers": writers,
     "determinism": determinism,
     "disk": disk,
