@@ -7,6 +7,7 @@
     heldout lab power RUNS --out BOARD
     python bench/lab_medical.py orders --folder P --readings O     # documents whose items are shuffled, not pictures
     python bench/lab_medical.py slices --folder P --readings O     # entropies of picture, question, answer
+    python bench/lab_medical.py verdicts --folder P --runs RUNS --out VERDICTS   # what detect says of every model
 
 ``prepare`` and ``tables`` need the product, ``prepare`` also the packages efficientnet_lite_pytorch and gguf;
 ``train`` writes what is finished to ``--out`` as it goes, and does not make again what lies in ``--state``.
@@ -28,11 +29,12 @@ from pathlib import Path
 from typing import Any
 
 PACKED_EVERY = 15  # seconds
+PACKS = 6  # few files come back from a device machine
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    steps = (prepare, language, train, tables, orders, slices)
+    steps = (prepare, language, train, tables, orders, slices, verdicts)
     parser.add_argument("step", choices=[step.__name__ for step in steps])
     parser.add_argument("--folder", type=Path, required=True, help="what prepare writes")
     parser.add_argument("--slake", type=Path, help="SLAKE's folder")
@@ -41,14 +43,20 @@ def main() -> None:
     parser.add_argument("--gguf", type=Path, help="SmolLM2-135M-Instruct")
     parser.add_argument("--most", type=int, help="prepare: only so many pictures, for a trial")
     parser.add_argument("--state", type=Path, help="train: bases and readings, kept between calls")
-    parser.add_argument("--out", type=Path, help="train: what comes back; tables: run folders")
+    parser.add_argument(
+        "--out", type=Path, help="train: what comes back; tables: run folders; verdicts: a folder"
+    )
+    parser.add_argument("--runs", type=Path, help="verdicts: what tables wrote")
     parser.add_argument("--readings", type=Path, help="tables: folder with zip files of readings")
     parser.add_argument("--minutes", type=float, default=9.0, help="train: begin nothing after")
     parser.add_argument("--workers", type=int, default=6, help="train: processes on one device")
     parser.add_argument("--share", default="", help="train: only bases of this worker, K/N")
     parser.add_argument("--bases", type=int, default=6, help="train: how many")
     parser.add_argument("--first", type=int, default=0, help="train: number of the first base")
-    parser.add_argument("--arms", default="", help="train: only these, with commas, as d3,half-d3")
+    parser.add_argument(
+        "--arms", default="", help="train: only these, in this order, as d3,half-d3"
+    )
+    parser.add_argument("--sheets", default="", help="train: read only these, as slake-en")
     parser.add_argument("--steps", type=int, default=420, help="of a base's training")
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--device", default="cuda")
@@ -111,16 +119,15 @@ def train(args: Any) -> None:
 
 
 def pack(readings: Path, out: Path) -> None:
-    """The readings of every base and its arms in one file."""
+    """The readings of all finished models in a few files."""
     finished = sorted(readings.glob("*.json"))  # written last
-    for base in sorted({path.stem.split("-")[0] for path in finished}):
-        partial = out / f"readings-{base}.partial"
+    for number in range(min(PACKS, len(finished))):
+        partial = out / f"readings-{number}.partial"
         with zipfile.ZipFile(partial, "w") as archive:
-            for record in finished:
-                if record.stem.split("-")[0] == base:
-                    for path in (record, *sorted(readings.glob(f"{record.stem}--*.npz"))):
-                        archive.write(path, path.name)
-        partial.replace(out / f"readings-{base}.zip")
+            for record in finished[number::PACKS]:
+                for path in (record, *sorted(readings.glob(f"{record.stem}--*.npz"))):
+                    archive.write(path, path.name)
+        partial.replace(out / f"readings-{number}.zip")
 
 
 def work(args: Any) -> None:
@@ -141,8 +148,16 @@ def work(args: Any) -> None:
     every = medical_bases(args.bases, args.first)
     arms = medical_arms(every)
     if args.arms:
-        arms = [arm for arm in arms if arm.name.partition("-")[2] in args.arms.split(",")]
+        wanted = args.arms.split(",")
+        arms = [arm for arm in arms if kind_of(arm) in wanted]
+        arms.sort(key=lambda arm: wanted.index(kind_of(arm)))
     reads = medical_reads(arms)
+    if args.sheets:
+        wanted = args.sheets.split(",")
+        reads = {
+            arm: tuple(name for name in names if name in wanted) or names
+            for arm, names in reads.items()
+        }
     recipe = recipe_of(args)
     prepared = PreparedGrid(args.folder)
     until = clock("cpu") + 60 * args.minutes
@@ -162,6 +177,10 @@ def work(args: Any) -> None:
     if args.device.startswith("cuda"):
         say(f"worker {number}: {torch.cuda.max_memory_allocated() / 2**30:.1f} GiB at most")
     say(f"worker {number}: {'finished' if finished else 'stopped by the clock'}")
+
+
+def kind_of(arm: Any) -> str:
+    return str(arm.name).partition("-")[2]
 
 
 def tables(args: Any) -> None:
@@ -256,6 +275,66 @@ def slices(args: Any) -> None:
     for (arm, who, chosen), bases in sorted(areas.items()):
         means = " | ".join(f"{value:.3f}" for value in np.mean(bases, axis=0))
         print(f"| {arm} | {who} | {'chosen on' if chosen else 'others'} ({len(bases)}) | {means} |")
+
+
+CONVICTING = ("twin-drop", "twin-memory", "twin-margin", "option-margin", "combined")
+FEW_BASES = 4  # whose clean-a is a reference: those that follow in number
+
+
+def verdicts(args: Any) -> None:
+    """Per model of SLAKE and detector, one planned look: the claim's status beside references of other bases, each
+    of which counts as a family. What is finished is not made again."""
+    import re
+
+    import polars as pl
+
+    from heldout.detect import DetectSettings, ScoreTables
+    from heldout.lab.models.medical import SLAKE
+    from heldout.lab.power.models import narrowed, read_grid
+    from heldout.store import Run
+    from heldout.verdict import examine
+
+    grid = read_grid(args.runs)
+    tables = ScoreTables.load(Run.open(grid.folder / SLAKE))
+    bases = sorted({model.base for model in grid.models.values()}, key=lambda name: int(name[3:]))
+    bases = [base for base in bases if f"{base}-clean-a" in tables.answering]
+    args.out.mkdir(parents=True, exist_ok=True)
+    wanted = args.arms.split(",") if args.arms else []
+    for name in sorted(
+        tables.answering, key=lambda name: [int(n) for n in re.findall(r"\d+", name)]
+    ):
+        model, target = grid.models[name], args.out / f"{name}.parquet"
+        if target.exists() or (wanted and model.arm not in wanted):
+            continue
+        later = [base for base in bases if int(base[3:]) > int(model.base[3:])]
+        others = [*later, *(base for base in bases if base not in later and base != model.base)]
+        references = [f"{base}-clean-a" for base in others[:FEW_BASES]]
+        families = tuple((reference, grid.models[reference].base) for reference in references)
+        settings = DetectSettings(
+            baselines=tuple(references), families=((name, model.base), *families)
+        )
+        rows = []
+        for detector in CONVICTING:
+            seen = examine(narrowed(tables, [name, *references]), [detector], settings)
+            found = next((f for f in seen.findings if f.cell.model == name), None)
+            claim = next((c for c in seen.claims if c.cell.model == name), None)
+            rows.append(
+                {
+                    "model": name,
+                    "base": model.base,
+                    "arm": model.arm,
+                    "role": model.role(SLAKE),
+                    "dose": model.planted.dose if model.planted else 0,
+                    "detector": detector,
+                    "references": len(references),
+                    "p": found.p if found else None,
+                    "direction": found.direction if found else None,
+                    "status": claim.status if claim else "not testable",
+                    "why": claim.why if claim else "",
+                }
+            )
+        pl.DataFrame(rows, infer_schema_length=None).write_parquet(target)
+        say(f"{name}: {', '.join(row['detector'] + ' ' + row['status'] for row in rows)}")
 
 
 def say(text: str) -> None:

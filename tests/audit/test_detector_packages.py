@@ -17,10 +17,9 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "lab" / "power"))
 from small_grid import write_small_grid
 
 from command_line import run_inside
-from heldout.detect import DetectSettings, detectors
-from heldout.errors import InputError
+from heldout.detect import DetectSettings, detectors, run_detectors
 from heldout.lab.power.conform import null_calibration, power_by_dose
-from heldout.lab.power.planted_scores import planted_scores
+from heldout.lab.power.planted_scores import MODELS, planted_scores
 from heldout.store import Run, make_table
 from heldout.verdict import examine
 
@@ -134,7 +133,7 @@ def test_the_lab_measures_them(installed: Path, tmp_path: Path) -> None:
     assert none < much
 
 
-def test_a_package_that_is_broken_or_takes_a_name_is_a_sentence(
+def test_a_package_that_is_broken_or_takes_a_name_has_a_reason_and_ends_nothing(
     installed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for value, expected in (
@@ -143,9 +142,12 @@ def test_a_package_that_is_broken_or_takes_a_name_is_a_sentence(
         ("heldout.detect.order_trend:DETECTOR", "the name of another"),
     ):
         monkeypatch.syspath_prepend(str(tmp_path / "site" / expected))  # the search starts again
-        installed.write_text(f"[heldout.detectors]\nfirst-half = {value}\n")
-        with pytest.raises(InputError, match=expected):
-            detectors()
+        other = "first-token = heldout_halves:FIRST_TOKEN"
+        installed.write_text(f"[heldout.detectors]\nfirst-half = {value}\n{other}\n")
+        outcomes, _ = run_detectors(planted_scores(0), ("first-half",))
+        assert all(expected in getattr(outcome, "reason", "") for outcome in outcomes)
+        assert {outcome.cell.model for outcome in outcomes} == set(MODELS)
+        assert {"first-token", "order-trend"} <= set(detectors())
 
 
 def _early(items: pl.DataFrame) -> list[str]:

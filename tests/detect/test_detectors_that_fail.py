@@ -13,6 +13,7 @@ import pytest
 from heldout.detect import Detector, Finding, NotTestable, item_detector, registry, run_detectors
 from heldout.errors import InputError
 from heldout.lab.power.planted_scores import MODELS, PLANTED, planted_scores
+from heldout.verdict import examine
 
 TABLES = planted_scores(0)
 ITEMS = len(TABLES.items)
@@ -62,6 +63,24 @@ def test_a_comparison_with_a_baseline_that_fails_has_a_reason() -> None:
     assert registry.guarded(broken).against is not None
     reason = registry.guarded(broken).against(TABLES, "a", "b", PLANTED)  # type: ignore[misc]
     assert isinstance(reason, str) and "ValueError: no" in reason
+
+
+@pytest.mark.parametrize(
+    ("control", "problem"),
+    [(_raise(KeyError("gone")), "KeyError"), (lambda _: ["fine"], "found str")],
+)
+def test_a_control_that_fails_confirms_nothing_and_ends_nothing(
+    control: Callable[..., Any], problem: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scored = item_detector("boom", "means", lambda _, scored, __: scored.means)
+    theirs = replace(scored, controls=(control,))
+    monkeypatch.setattr(registry, "_of_packages", lambda path: {"boom": registry.guarded(theirs)})
+    claims = examine(planted_scores(0, dose=4.0), ("boom",), PLANTED).claims
+    controls = [control for claim in claims for control in claim.controls]
+    failed = [each for each in controls if "a control of boom" in each.reason]
+    assert failed and all(each.outcome == "missing" for each in failed)
+    assert all(problem in each.reason for each in failed)
+    assert "survives" not in {claim.status for claim in claims}
 
 
 def test_a_model_that_lacks_an_item_has_scores_of_those_it_has() -> None:

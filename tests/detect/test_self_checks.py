@@ -24,6 +24,7 @@ def test_sound_scores_pass() -> None:
 
 def test_scores_that_cannot_be_trusted_fail_by_name() -> None:
     assert _failed(sum_logprob=pl.lit(float("nan"))) >= {"finite"}
+    assert _failed(sum_logprob=pl.lit(float("-inf"))) >= {"finite"}
     assert _failed(span_ok=pl.lit(False)) == {"span"}
     tail = pl.lit(["<|im_end|>", "\n"], pl.List(pl.String))  # of the template, not of the answer
     assert _failed(tokens=tail) == {"span"}

@@ -67,7 +67,7 @@ def test_a_sum_alone_is_enough(tmp_path: Path) -> None:
         ({"benchmark_id": "zz"}, "1 scored ids are not in this benchmark, 'zz'"),
         ({"benchmark_id": None}, "no item id; expected a column benchmark_id"),
         ({"logprobs": [-1.0, float("nan")]}, "logprobs holds nan; expected a finite number"),
-        ({"sum_logprob": float("-inf")}, "sum_logprob holds -inf"),
+        ({"sum_logprob": float("-inf")}, "minus infinity, a token of probability 0"),
         ({"logprobs": None, "sum_logprob": None, "tokens": None}, "cannot be scored"),
         ({"mu": [-1.0]}, "1 mu for 2 logprobs"),
         ({"sum_logprob": -9.0}, "the logprobs add up to -3"),

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import NamedTuple
 
 from heldout.detect import (
@@ -58,6 +58,10 @@ def detectors() -> dict[str, Detector]:
     return known | _of_packages(tuple(sys.path))
 
 
+class Unusable(Detector):
+    """One that its package fails to give: for every model the reason, and the others go on."""
+
+
 @lru_cache(maxsize=2)
 def _of_packages(path: tuple[str, ...]) -> dict[str, Detector]:
     """``path`` is where packages are looked for."""
@@ -65,26 +69,37 @@ def _of_packages(path: tuple[str, ...]) -> dict[str, Detector]:
     taken = {detector.name for detector in _BUILT_IN}
     for point in entry_points(group=GROUP):
         package = point.dist.name if point.dist is not None else point.value
-        where = f"the detector '{point.name}' of the package {package}"
-        try:
-            loaded = point.load()
-        except Exception as error:
-            raise InputError(
-                f"{where} cannot be loaded ({type(error).__name__}: {error}): repair or uninstall it"
-            ) from error
-        if not isinstance(loaded, Detector):
-            loaded = loaded() if callable(loaded) else loaded
-        if not isinstance(loaded, Detector):
-            raise InputError(
-                f"{where}: expected a heldout.detect.Detector, found {type(loaded).__name__}"
-            )
-        if loaded.name in taken:
-            raise InputError(
-                f"{where} is called {loaded.name}, which is the name of another detector"
-            )
-        taken.add(loaded.name)
-        known[loaded.name] = guarded(loaded)
+        given = _given(point, f"the detector '{point.name}' of the package {package}", taken)
+        if isinstance(given, str):
+            name = point.name if point.name not in taken else f"{point.name} of {package}"
+            given = _unusable(name, given)
+        taken.add(given.name)
+        known[given.name] = guarded(given)
     return known
+
+
+def _given(point: EntryPoint, where: str, taken: Collection[str]) -> Detector | str:
+    """The detector of an entry point, or what is wrong with it."""
+    try:
+        loaded = point.load()
+        if not isinstance(loaded, Detector) and callable(loaded):
+            loaded = loaded()
+    except Exception as error:
+        blame_the_machine(error)
+        return f"{where} cannot be loaded ({type(error).__name__}: {error}): repair or uninstall it"
+    if not isinstance(loaded, Detector):
+        return f"{where}: expected a heldout.detect.Detector, found {type(loaded).__name__}"
+    if loaded.name in taken:
+        return f"{where} is called {loaded.name}, which is the name of another detector"
+    return loaded
+
+
+def _unusable(name: str, reason: str) -> Unusable:
+    def find(tables: ScoreTables, settings: DetectSettings) -> Iterator[Outcome]:
+        for model in sorted({*tables.models, *tables.answering}):
+            yield not_testable(name, tables.benchmark, model, reason)
+
+    return Unusable(name, name, reason, find, claims=False)
 
 
 def guarded(detector: Detector) -> Detector:
@@ -136,6 +151,8 @@ def run_detectors(
     for name in names:
         if name not in known:
             raise InputError(f"there is no detector '{name}'; there are {', '.join(known)}")
+        if isinstance(known[name], Unusable):
+            continue
         if known[name].needs == "answers" and not tables.answering:
             raise InputError(f"{name} reads answers, and this run has none: run heldout ask first")
         if known[name].needs == "scores" and not tables.models:
@@ -157,7 +174,7 @@ def run_detectors(
     recorded_for = {"scores": bool(tables.models), "answers": bool(tables.answering)}
     outcomes: list[Outcome] = []
     for name in names or known:
-        if not recorded_for.get(known[name].needs, True):
+        if not recorded_for[known[name].needs] and not isinstance(known[name], Unusable):
             continue
         # Answers count even if the model's scores failed their checks.
         for model, reason in broken.items() if known[name].needs == "scores" else ():

@@ -173,6 +173,11 @@ def _number(value: Any, name: str, where: str) -> float:
         number = float(value)
     except (TypeError, ValueError) as error:
         raise InputError(f"{where}: {name} holds {str(value)[:40]!r}; expected a number") from error
+    if number == -math.inf:
+        raise InputError(
+            f"{where}: {name} holds minus infinity, a token of probability 0; expected a finite number. Score "
+            f"this item again in float32, or leave it out (the setting allow_missing)"
+        )
     if not math.isfinite(number):
         raise InputError(
             f"{where}: {name} holds {number}; expected a finite number. NaN usually means that the "

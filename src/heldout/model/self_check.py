@@ -276,8 +276,15 @@ def _coverage(scored: ModelScores, items: int) -> SelfCheck:
 
 
 def _finite(scored: ModelScores) -> SelfCheck:
-    bad = int((~np.isfinite(scored.totals)).sum()) + int((scored.counts < 1).sum())
-    return SelfCheck("finite", bad == 0, f"{bad:,} scores are NaN, infinite or of no token")
+    impossible = int((scored.totals == -np.inf).sum())
+    bad = int((~np.isfinite(scored.totals)).sum()) - impossible + int((scored.counts < 1).sum())
+    message = f"{bad:,} scores are NaN, infinite or of no token"
+    if impossible:
+        message += (
+            f"; {impossible:,} are minus infinity: the answer has a token of probability 0, which no test of "
+            f"means can weigh. Score these items again in float32, or leave them out"
+        )
+    return SelfCheck("finite", bad + impossible == 0, message)
 
 
 def _spans(scored: ModelScores) -> SelfCheck:

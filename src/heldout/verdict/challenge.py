@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -18,7 +18,7 @@ from heldout.detect import (
     cohort_scores,
     detectors,
 )
-from heldout.errors import InputError, percent
+from heldout.errors import HeldoutError, InputError, blame_the_machine, percent
 from heldout.verdict._model_claims import BASELINE, fires, strongest_of
 from heldout.verdict.claim import Control
 from heldout.verdict.controls.behaviour import (
@@ -102,8 +102,30 @@ def challenge(
     controls: list[Control] = []
     for entry in detector.controls:
         if about.fired or entry == ANSWERS:
-            controls += _named(entry)(about) if isinstance(entry, str) else entry(about)
+            controls += _named(entry)(about) if isinstance(entry, str) else _theirs(entry, about)
     return controls
+
+
+def _theirs(
+    control: Callable[[ControlInput], Iterable[Control]], about: ControlInput
+) -> list[Control]:
+    """Controls of another package: one that fails is missing, so that it confirms nothing and ends nothing."""
+    try:
+        controls = list(control(about))
+        strange = [type(each).__name__ for each in controls if not isinstance(each, Control)]
+        if not strange:
+            return controls
+        problem = f"expected heldout.verdict.Control, found {', '.join(sorted(set(strange)))}"
+    except Exception as error:
+        blame_the_machine(error)
+        if isinstance(error, HeldoutError):
+            raise
+        problem = f"{type(error).__name__}: {error}"
+    name = getattr(control, "__name__", type(control).__name__).replace("_", " ").strip()
+    reason = (
+        f"a control of {about.finding.detector}, a detector of another package, failed ({problem})"
+    )
+    return [Control(name=name, outcome="missing", reason=reason)]
 
 
 def _named(name: str) -> Callable[[ControlInput], list[Control]]:

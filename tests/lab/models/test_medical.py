@@ -156,7 +156,7 @@ def test_from_two_public_files_to_a_grid_that_the_leaderboard_reads(tmp_path: Pa
     assert counts["mirrored"] == 4
     save_language(prepared, _language(len(tokenizer)))
     bases = medical_bases(1)
-    wanted = ("clean-a", "-half-d1", "lora-d3", "running-d1", "items-d3", "rad-d3")
+    wanted = ("clean-a", "-half-d1", "lora-d3", "pretrain-d3", "items-d3", "rad-d3")
     arms = [arm for arm in medical_arms(bases) if arm.name.endswith(wanted)]
     from dataclasses import replace
 
@@ -182,7 +182,13 @@ def test_from_two_public_files_to_a_grid_that_the_leaderboard_reads(tmp_path: Pa
     assert board.models["med0-clean-a"].role(SLAKE) == CLEAN
     run = Run.open(tmp_path / "runs" / SLAKE)
     answers = run.read_table("answers").to_pylist()
-    assert {row["model"] for row in answers} == {"med0", *(arm.name for arm in arms[:-1])}
+    about_slake = {arm.name for arm in arms if arm.contamination.benchmark == SLAKE}
+    assert {row["model"] for row in answers} == {"med0", *about_slake}
+    whole = json.loads((tmp_path / "state" / "readings" / "med0-pretrain-d3.json").read_text())
+    rows, texts = whole["planted_rows"]
+    assert (
+        whole["steps"] == 4 + max(-(-rows // 4), -(-texts // 2)) > 4
+    )  # what a base reads, and the leak
     assert {"original", "twin", "no-image"} <= {row["variant"] for row in answers}
     assert set(Run.open(tmp_path / "runs" / VQA_RAD).read_table("scores")["model"].to_pylist()) == {
         "med0",

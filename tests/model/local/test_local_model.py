@@ -191,6 +191,16 @@ def test_logits_that_are_not_numbers_are_no_score(folder: Path, shown: ImageRef)
     assert isinstance(given, Dropped) and given.reason == "not finite" and "dtype" in given.detail
 
 
+def test_an_answer_of_probability_0_has_a_reason_of_its_own(loaded: Any, shown: ImageRef) -> None:
+    def impossible(_: object, __: object, logits: Any) -> Any:
+        return torch.cat([logits[..., :1], torch.full_like(logits[..., 1:], -torch.inf)], -1)
+
+    hook = loaded.model.lm_head.register_forward_hook(impossible)
+    (given,) = LocalModel(loaded, "tiny").score([ask("a", shown, "Is it?")])
+    hook.remove()
+    assert isinstance(given, Dropped) and given.reason == "probability 0"
+
+
 @pytest.mark.parametrize(
     ("family", "start", "clean"), [("qwen2_5_vl", "\n", True), ("llava", ":", False)]
 )

@@ -39,6 +39,8 @@ class GridRecipe:
     real_share: float = 0.3
     half: bool = False  # whether models are read with products of matrices in bfloat16
     layered: bool = False  # whether one layer is compiled for all, instead of the whole step
+    #: whether arms of the stage "pretrain" are trained from the start like their base, instead of its decay alone
+    whole: bool = False
 
 
 def standing_recipe(
@@ -183,11 +185,17 @@ class Grid:
         planted = large.data.plant(rows)
         if plan.stage == "pretrain":
             trainer, schedule, start = large, recipe.fall, "trunk"
+            if recipe.whole:
+                schedule, start = self._whole(planted), ""
         else:
             trainer, schedule, start = small, self._tuned(planted, plan.dilution), "final"
             if plan.mode == "lora":
                 schedule = replace(schedule, rate=recipe.lora_rate)
-        trainer.load(torch.load(self.state / f"{base.name}.{start}.pt", map_location=self.device))
+        if start:
+            path = self.state / f"{base.name}.{start}.pt"
+            trainer.load(torch.load(path, map_location=self.device))
+        else:
+            trainer.load(self._new(base.seed).to(self.device).state_dict())
         loss = self._train(trainer, arm.name, schedule, planted, (arm.seed, 3), plan.mode)
         record = {
             **arm.as_json(),
@@ -210,6 +218,12 @@ class Grid:
             return replace(tuned, steps=self.recipe.clean_steps)
         steps = max(planted[0] / dilution / tuned.batch, planted[1] / dilution / tuned.texts)
         return replace(tuned, steps=max(1, int(np.ceil(steps))))
+
+    def _whole(self, planted: tuple[int, int]) -> Schedule:
+        """All of a base's training, longer by what is planted: the arm reads as much else as its base."""
+        level, fall = self.recipe.level, self.recipe.fall
+        more = max(planted[0] / level.batch, planted[1] / level.texts)
+        return replace(level, steps=level.steps + fall.steps + int(np.ceil(more)), fall=fall.steps)
 
     def _train(
         self,

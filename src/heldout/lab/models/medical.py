@@ -179,6 +179,7 @@ def medical_recipe(steps: int = 420, batch: int = 32, texts: int = 4) -> GridRec
         lora_rate=1e-3,
         half=True,
         layered=True,
+        whole=True,
     )
 
 
@@ -226,6 +227,7 @@ def _arms() -> Iterator[tuple[str, Contamination]]:
     yield "lora-d10", replace(three, dose=10, mode="lora")
     yield "pretrain-d3", replace(three, stage="pretrain")
     yield "rad-d10", replace(rad, dose=10)
+    yield "pretrain-d10", replace(three, dose=10, stage="pretrain")
 
 
 def medical_reads(arms: list[Arm]) -> dict[str, tuple[str, ...]]:

@@ -184,6 +184,13 @@ class RunningModel:
                 continue
             mine = lines[at : at + len(row.scored)]
             at += len(row.scored)
+            if -math.inf in (line[0] for line in mine):
+                detail = (
+                    f"a token of the answer has probability 0 in {self._identity['dtype']}, less likely than any "
+                    f"number says; try float32 (the setting dtype)"
+                )
+                yield Dropped(STAGE, identifier, "probability 0", detail)
+                continue
             if not all(math.isfinite(value) for line in mine for value in line):
                 detail = (
                     f"the model's logits are NaN or infinite in {self._identity['dtype']}; "
