@@ -282,7 +282,7 @@ FEW_BASES = 4  # whose clean-a is a reference: those that follow in number
 
 
 def verdicts(args: Any) -> None:
-    """Per model of SLAKE and detector, one planned look: the claim's status beside references of other bases, each
+    """Per model of SLAKE and detector, in one planned look: the claim's status beside references of other bases, each
     of which counts as a family. What is finished is not made again."""
     import re
 
@@ -313,11 +313,13 @@ def verdicts(args: Any) -> None:
         settings = DetectSettings(
             baselines=tuple(references), families=((name, model.base), *families)
         )
+        # One look: the claims of all detectors are one family, and corrected together.
+        seen = examine(narrowed(tables, [name, *references]), CONVICTING, settings)
         rows = []
         for detector in CONVICTING:
-            seen = examine(narrowed(tables, [name, *references]), [detector], settings)
-            found = next((f for f in seen.findings if f.cell.model == name), None)
-            claim = next((c for c in seen.claims if c.cell.model == name), None)
+            mine = [f for f in seen.findings if f.cell.model == name and f.detector == detector]
+            found = next(iter(mine), None)
+            claim = next((c for c in seen.claims if found and found.id in c.findings), None)
             rows.append(
                 {
                     "model": name,
@@ -334,7 +336,8 @@ def verdicts(args: Any) -> None:
                 }
             )
         pl.DataFrame(rows, infer_schema_length=None).write_parquet(target)
-        say(f"{name}: {', '.join(row['detector'] + ' ' + row['status'] for row in rows)}")
+        statuses = ", ".join(f"{row['detector']} {row['status']}" for row in rows)
+        say(f"{name}: {statuses}")
 
 
 def say(text: str) -> None:

@@ -49,7 +49,9 @@ def _slices(tables: ScoreTables, scored: ModelScores) -> dict[str, Floats] | str
         known = dict(zip(own["benchmark_id"], own["entropy"], strict=True))
         missing = sum(item not in known for item in scored.frame["benchmark_id"])
         if missing:
-            return f"{missing:,} items have no entropies over the {name}; it compares all three slices"
+            return (
+                f"{missing:,} items have no entropies over the {name}; it compares all three slices"
+            )
         values = np.asarray([known[item] for item in scored.frame["benchmark_id"]])
         certain[name] = (values.mean() - values) / max(float(values.std()), 1e-12)
     return certain
