@@ -114,20 +114,6 @@ def test_changes_that_a_reference_lacks_are_left_out_if_two_remain() -> None:
     assert list(alone.details["references_unusable"]) == ["baseline"]
 
 
-def test_changes_by_which_most_references_drop_are_left_out_if_two_remain() -> None:
-    tables = planted_answers(4, dose=1.0)
-    settings = ASKED.model_copy(update={"permutations": 999})
-    assert tables.answers is not None
-    before = _finding(tables, settings, TARGET).details["combined"]
-    assert "choice-confusion" in before["of"] and before["left_out"] == {}
-    confused = (pl.col("model") == "baseline") & (pl.col("variant") == "confused-choices")
-    wrong = pl.when(confused).then(pl.lit("wrong")).otherwise(pl.col("outcome")).alias("outcome")
-    changed = replace(tables, answers=tables.answers.with_columns(wrong))
-    after = _finding(changed, settings, TARGET).details["combined"]
-    assert after["left_out"] == {"choice-confusion": "baseline"}
-    assert set(after["of"]) == set(before["of"]) - {"choice-confusion"}
-
-
 def test_probabilities_take_part_where_they_are_recorded() -> None:
     tables = planted_answers(3, dose=1.0)
     settings = ASKED.model_copy(update={"permutations": 999})

@@ -9,7 +9,7 @@ answered about a picture. Of each change one test takes part, by probabilities w
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -28,7 +28,7 @@ from heldout.detect.behaviour.probe import (
 from heldout.detect.behaviour.twin_drop import TWIN, of_twins, twins_of
 from heldout.detect.detector import PARK, SONG, YAO
 from heldout.detect.finding import NotRecorded, Outcome, model_finding, not_testable
-from heldout.detect.settings import ALPHA, DetectSettings
+from heldout.detect.settings import DetectSettings
 from heldout.detect.tables import Floats, ScoreTables
 from heldout.stats import PairedTest, cluster_mean, flip_test, paired_test, within_places
 
@@ -192,9 +192,6 @@ class CombinedSigns:
     reference_own: dict[str, Combination] = field(default_factory=dict)
     unusable: dict[str, str] = field(default_factory=dict)
     arms: dict[str, Arms] = field(default_factory=dict)
-    left_out: dict[str, str] = field(
-        default_factory=dict
-    )  # by change, which references drop as well
 
 
 def measure(
@@ -204,11 +201,9 @@ def measure(
     *,
     leave_out: bool = False,
     controls: bool = True,
-    only: Collection[str] = (),
 ) -> CombinedSigns | str:
-    """``controls``: also what they need, beside the sum itself. ``only``: of these changes; default: as many as say
-    something."""
-    probes = [p for p in _probes(tables, settings, model) if not only or p.name in only]
+    """``controls``: also what they need, beside the sum itself."""
+    probes = _probes(tables, settings, model)
     if len(probes) < LEAST:
         return TOO_FEW
     mine = {probe.name: probe.read(tables, settings, model, leave_out) for probe in probes}
@@ -257,13 +252,6 @@ def measure(
     placed = {name: adjusted[name] or value for name, value in plain.items()}
     single = {name: combine(sums([theirs])) for name, theirs in usable.items()}
     alone = {name: combine(sums([], theirs), main.scales) for name, theirs in usable.items()}
-    left_out: dict[str, str] = {}
-    if not only and _most_drop(alone.values(), settings):
-        left_out = _dropping_too(tables, settings, kept, usable)
-        others = [probe.name for probe in kept if probe.name not in left_out]
-        if left_out and len(others) >= LEAST:
-            fewer = measure(tables, settings, model, leave_out=leave_out, only=others)
-            return fewer if isinstance(fewer, str) else replace(fewer, left_out=left_out)
     return CombinedSigns(
         kept,
         main,
@@ -274,38 +262,6 @@ def measure(
         unusable,
         arms,
     )
-
-
-def _drops(part: Combination | None, settings: DetectSettings) -> bool:
-    if part is None or sum(part.values.values()) <= 0:
-        return False
-    test = part.tested(settings)
-    return test.p is not None and test.p <= ALPHA
-
-
-def _most_drop(parts: Collection[Combination | None], settings: DetectSettings) -> bool:
-    return 2 * sum(_drops(part, settings) for part in parts) > max(1, len(parts))
-
-
-def _dropping_too(
-    tables: ScoreTables,
-    settings: DetectSettings,
-    probes: Sequence[Probe],
-    usable: dict[str, dict[str, pl.DataFrame]],
-) -> dict[str, str]:
-    """Changes by which most references drop by themselves: what clean models show is no sign of memory, and would
-    keep the sum from being more than qualified. Looks at the references alone."""
-    shown = {}
-    for probe in probes:
-        alone = {
-            name: combine(
-                {probe.name: _sums(tables, [rows[probe.name]], probe.placed)}, {probe.name: 1.0}
-            )
-            for name, rows in usable.items()
-        }
-        if _most_drop(alone.values(), settings):
-            shown[probe.name] = ", ".join(n for n, part in alone.items() if _drops(part, settings))
-    return shown
 
 
 def _why_unusable(name: str, mine: dict[str, Arms], theirs: dict[str, Arms | str]) -> str:
@@ -352,7 +308,7 @@ def _outcome(tables: ScoreTables, settings: DetectSettings, model: str) -> Outco
             "permutations": test.permutations or None,
             "least_p": test.least,
             "test": test.method,
-            "combined": {"of": names, "z": measured.main.z, "left_out": measured.left_out},
+            "combined": {"of": names, "z": measured.main.z},
             "own": _record(measured.own, settings),
             "place_taken_out": _record(measured.placed, settings),
             "options": True,
@@ -371,7 +327,7 @@ def _outcome(tables: ScoreTables, settings: DetectSettings, model: str) -> Outco
             "unpaired": max(side.unpaired for side in measured.arms.values()),
             "pairs": "changed items",
             "pairs_recorded": _recorded(tables, settings, model, measured),
-            "without_unread": _without_unread(tables, settings, model, names, unread),
+            "without_unread": _without_unread(tables, settings, model, unread),
         },
     )
     twin = next((p.second for p in measured.probes if p.second.startswith(TWIN)), TWIN)
@@ -425,16 +381,12 @@ def _ahead(
 
 
 def _without_unread(
-    tables: ScoreTables,
-    settings: DetectSettings,
-    model: str,
-    changes: Sequence[str],
-    unread: dict[str, Any],
+    tables: ScoreTables, settings: DetectSettings, model: str, unread: dict[str, Any]
 ) -> dict[str, Any] | None:
     """The same with unreadable replies left out; None if all of this model's were read."""
     if not unread:
         return None
-    other = measure(tables, settings, model, leave_out=True, controls=False, only=changes)
+    other = measure(tables, settings, model, leave_out=True, controls=False)
     if isinstance(other, str):
         return {"not_testable": other}
     return test_record(other.main.tested(settings))
