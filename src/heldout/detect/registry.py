@@ -69,16 +69,16 @@ def _of_packages(path: tuple[str, ...]) -> dict[str, Detector]:
     taken = {detector.name for detector in _BUILT_IN}
     for point in entry_points(group=GROUP):
         package = point.dist.name if point.dist is not None else point.value
-        given = _given(point, f"the detector '{point.name}' of the package {package}", taken)
-        if isinstance(given, str):
+        loaded = _loaded(point, f"the detector '{point.name}' of the package {package}", taken)
+        if isinstance(loaded, str):
             name = point.name if point.name not in taken else f"{point.name} of {package}"
-            given = _unusable(name, given)
-        taken.add(given.name)
-        known[given.name] = guarded(given)
+            loaded = _unusable(name, loaded)
+        taken.add(loaded.name)
+        known[loaded.name] = guarded(loaded)
     return known
 
 
-def _given(point: EntryPoint, where: str, taken: Collection[str]) -> Detector | str:
+def _loaded(point: EntryPoint, where: str, taken: Collection[str]) -> Detector | str:
     """The detector of an entry point, or what is wrong with it."""
     try:
         loaded = point.load()
