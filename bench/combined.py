@@ -35,7 +35,7 @@ from heldout.stats import adjust, binomial_band, cluster_sums, flip_test, within
 ALPHA = 0.05
 PERMUTATIONS = 999
 DOSES = (0.0, 0.25, 0.5, 0.75, 1.0)
-COMBINED = ("twin-margin", "option-margin", "choice-confusion", "slot-guess")
+COMBINED = ("twin-margin", "option-margin")
 Floats = NDArray[np.float64]
 
 

@@ -1,7 +1,7 @@
 """combined: several weak signs in the answers to changed items, added up.
 
-A model that remembers a little loses a little on twins, by reordered options, by confused choices and by masked
-words; each test alone may miss it. Here the paired differences of all of them are added up, each in units of its own
+A model that remembers a little loses a little on twins and by reordered options (also by confused choices and
+masked words, where the first two are not recorded); each test alone may miss it. Here the paired differences of all of them are added up, each in units of its own
 spread, image by image. One sign is flipped for all tests of an image together, so that p holds however the tests
 depend on one another: what is exchanged under the null is the model and its references, with everything they
 answered about a picture. Of each change one test takes part, by probabilities where they are recorded.
@@ -37,6 +37,9 @@ LEAST = 2  # changes that have to be recorded
 TOO_FEW = NotRecorded(
     "needs answers to twins and to reordered options: heldout ask --variants original,twin=…,shuffle-3"
 )
+# All clean models of the lab do worse by these two (docs/detector-power.md). With them in the sum every reference
+# drops, too, which leaves a claim at most qualified; and they see the least.
+DROPPED_BY_CLEAN_MODELS = (choice_confusion.PROBE, slot_guess.PROBE)
 METHOD = "sign flips of whole images, all changes together"
 EFFECT = "mean drop over the changes, in standard deviations of an image"
 BLIND_TO = [
@@ -47,7 +50,8 @@ BLIND_TO = [
 
 
 def _probes(tables: ScoreTables, settings: DetectSettings, model: str) -> list[Probe]:
-    """One of each change. Those that every reference answered, too, if that leaves two of them."""
+    """One of each change. Those that every reference answered, too, if that leaves two of them; and of those the
+    ones by which clean models do not drop, if that does."""
     twin = twins_of(tables, model)[0]
     changes = (
         (margins.probe_for(twin), twin_drop.probe_for(twin)),
@@ -73,7 +77,9 @@ def _probes(tables: ScoreTables, settings: DetectSettings, model: str) -> list[P
                 mine.append(probe)
                 shared += [probe] if everybody else []
             break
-    return shared if len(shared) >= LEAST else mine
+    answered = shared if len(shared) >= LEAST else mine
+    telling = [probe for probe in answered if probe not in DROPPED_BY_CLEAN_MODELS]
+    return telling if len(telling) >= LEAST else answered
 
 
 def _covers(
