@@ -4,25 +4,26 @@
     python bench/lab_grid.py train --folder bench/out/lab/prep --state lab-state --out out --minutes 9
     python bench/lab_grid.py tables --folder bench/out/lab/prep --readings out --out bench/out/lab/runs
 
-``prepare`` and ``tables`` need the product; ``train`` needs torch, transformers and NumPy, and goes on
+``prepare`` and ``tables`` need the product; ``train`` needs torch, transformers, NumPy and Pillow, and goes on
 where it was when it is given again with the same ``--state``. Several commands with ``--share`` and one
-``--state`` divide the bases among them. ``--demo`` is for the demo's models: ten releases of scenes, of
-each a model that saw it and one that did not, and four outsiders.
+``--state`` divide the work among them, what is needed most first; what one of them left is taken up by
+another. ``--demo`` is for the demo's models: ten releases of scenes, of each a model that saw it and one
+that did not, and four outsiders.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import time
 import zipfile
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from demo_grid import DEMO_DOSE
-
 DEMO_SEEDS = 10
+TRIES = 2  # of one entry of the work, before it is left out
 
 
 def main() -> None:
@@ -38,30 +39,39 @@ def main() -> None:
     parser.add_argument(
         "--first", type=int, default=0, help="first seed of the demo's ten releases"
     )
-    parser.add_argument(
-        "--dose", type=int, default=DEMO_DOSE, help="how often the demo's pair saw it"
-    )
-    parser.add_argument("--share", action="store_true", help="train: only bases nobody has begun")
+    parser.add_argument("--dose", type=int, default=30, help="how often the demo's pair saw it")
+    parser.add_argument("--share", action="store_true", help="train: only work nobody has begun")
     parser.add_argument("--state", type=Path, help="train: bases and readings, kept between calls")
     parser.add_argument("--out", type=Path, help="train: what comes back; tables: run folders")
     parser.add_argument(
         "--minutes", type=float, default=9.0, help="train: begin nothing after them"
     )
+    parser.add_argument(
+        "--last-base", type=float, help="train: begin no base after so many minutes"
+    )
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--bases", default="", help="train: only these, by name, with commas")
     parser.add_argument("--arms", default="", help="train: only arms whose names hold one of these")
     parser.add_argument("--worlds", default="scenes,films", help="paint: which")
-    parser.add_argument("--pictures", type=int, default=60_000)
-    parser.add_argument("--level", type=int, default=4500, help="steps of a base's trunk")
-    parser.add_argument("--fall", type=int, default=700, help="steps of its end")
+    parser.add_argument("--pictures", type=int, help="to train on, of each world")
+    parser.add_argument("--level", type=int, help="steps of a base's trunk")
+    parser.add_argument("--fall", type=int, help="steps of its end")
     parser.add_argument("--rate", type=float, default=2e-3)
-    parser.add_argument("--batch", type=int, default=512)
+    parser.add_argument("--batch", type=int, help="rows of a step")
     parser.add_argument("--keep", default="", help="train: save these models, with commas")
     parser.add_argument(
         "--readings", type=Path, help="tables: folder with readings, or their zip files"
     )
     parser.add_argument("--plain", action="store_true", help="train: do not compile")
     args = parser.parse_args()
+    for name, grid, demo in (
+        ("pictures", 30_000, 60_000),
+        ("level", 3000, 4500),
+        ("fall", 500, 700),
+        ("batch", 256, 512),
+    ):
+        if getattr(args, name) is None:
+            setattr(args, name, demo if args.demo else grid)
     steps = (prepare, releases, paint, train, tables, summary)
     {step.__name__: step for step in steps}[args.step](args)
 
@@ -109,13 +119,13 @@ def paint(args: Any) -> None:
 def train(args: Any) -> None:
     import torch
 
-    from demo_grid import demo_arms, demo_bases, demo_reads
-    from heldout.lab.models.grid import Grid, PreparedGrid, reads_of, standing_recipe
-    from heldout.lab.models.planting import standing_arms, standing_bases
+    from heldout.lab.models.grid import Grid, PreparedGrid, standing_recipe
+    from heldout.lab.models.planting import work_order
     from heldout.lab.models.training import clock
 
     started = clock("cpu")
     until = started + 60 * args.minutes
+    last_base = started + 60 * (args.last_base or args.minutes)
     torch.set_float32_matmul_precision("highest")  # readings are float32, not nearly so
     recipe = standing_recipe(
         size_of(args),
@@ -125,46 +135,128 @@ def train(args: Any) -> None:
         batch=args.batch,
         pictures=args.pictures,
     )
-    every = demo_bases() if args.demo else standing_bases()
-    planned = demo_arms(demo_seeds(args), args.dose) if args.demo else standing_arms(every)
+    every, planned, reads = plan_of(args)
     if args.demo:  # the clean twin is trained as long as the other one
         recipe = replace(recipe, clean_steps=round(recipe.clean_steps * args.dose / 10))
-    reads = demo_reads(planned) if args.demo else reads_of(every)
     wanted = [name for name in args.bases.split(",") if name]
     by_name = {base.name: base for base in every}
     bases = [by_name[name] for name in wanted] or every
     chosen = [name for name in args.arms.split(",") if name]
     arms = [a for a in planned if not chosen or any(c in a.name for c in chosen)]
+    work = work_order(bases, arms)
     prepared = PreparedGrid(args.folder)
     names = [base.name for base in every] + [arm.name for arm in arms] if args.demo else []
     keeps = frozenset(names or filter(None, args.keep.split(",")))
     grid = Grid(prepared, recipe, args.state, args.device, not args.plain, reads, say, keeps)
-    finished = True
     args.out.mkdir(parents=True, exist_ok=True)
     (args.out / "recipe.json").write_text(json.dumps(asdict(recipe), indent=1))
-    for base in bases:
-        if not args.share or begun(args.state, base.name):
-            finished = grid.run([base], arms, until=until) and finished
-            (args.state / f"training-log-{base.name}.json").write_text(json.dumps(grid.log))
-            grid.log.clear()
-            keep(grid, keeps, args.out)
+    claims = Claims(args.state) if args.share else None
+    finished = True
+    left = list(enumerate(work))
+    first = {base.name: number for number, (base, _) in reversed(left)}
+    while left and clock("cpu") < until:
+        begun = None
+        for number, (base, own) in list(left):
+            fresh, begins = not grid.done(base.name), first[base.name] == number
+            entry = base.name if begins else f"{base.name}-later"
+            if fresh and not begins:
+                continue  # its base is being trained elsewhere
+            if fresh and clock("cpu") > last_base:
+                left.remove((number, (base, own)))
+                finished = False
+            elif claims is None or claims.begun(entry):
+                begun = (number, (base, own))
+                break
+            elif claims.over(entry):
+                left.remove((number, (base, own)))
+        if begun is None:
+            time.sleep(1)
+            continue
+        left.remove(begun)
+        ended = grid.run([begun[1][0]], begun[1][1], until=until)
+        finished = finished and ended
+        if claims is not None:
+            claims.close(entry, ended)
+        (args.state / f"training-log-{entry}.json").write_text(json.dumps(grid.log))
+        grid.log.clear()
+        keep(grid, keeps, args.out)
     say(
-        f"{'finished' if finished else 'stopped by the clock'} after {clock('cpu') - started:.0f} s"
+        f"{'finished' if finished and not left else 'stopped by the clock'} after "
+        f"{clock('cpu') - started:.0f} s"
     )
-    with zipfile.ZipFile(args.out / f"readings-{int(time.time())}.zip", "w") as archive:
-        for path in sorted((args.state / "readings").iterdir()):
-            archive.write(path, path.name)
-        for path in sorted(args.state.glob("training-log-*.json")):
-            archive.write(path, path.name)
+    if not args.share:
+        pack(args.state, args.out)
 
 
-def begun(state: Path, base: str) -> bool:
-    """Whether this command is the first to begin a base."""
+def plan_of(args: Any) -> tuple[Any, Any, Any]:
+    """Bases, arms, and what each of them reads."""
+    if args.demo:
+        from demo_grid import demo_arms, demo_bases, demo_reads
+
+        arms = demo_arms(demo_seeds(args), args.dose)
+        return demo_bases(), arms, demo_reads(arms)
+    from heldout.lab.models.grid import reads_of
+    from heldout.lab.models.planting import standing_arms, standing_bases
+
+    slake = (args.folder / "slake.json").exists()
+    every = standing_bases() if slake else standing_bases(slake=0)
+    return every, standing_arms(every), reads_of(every)
+
+
+class Claims:
+    """Which command works on which entry: a file each, with the number of its process. What a process left
+    that no longer runs is taken up by another, a few times."""
+
+    def __init__(self, state: Path) -> None:
+        self._folder = state / "begun"
+        self._folder.mkdir(parents=True, exist_ok=True)
+
+    def begun(self, entry: str) -> bool:
+        """Whether this command may begin the entry, which is its own from now on."""
+        path = self._folder / entry
+        if self.over(entry):
+            return False
+        if path.exists() and not _runs(path.read_text()):
+            tries = self._folder / f"{entry}.tries"
+            with tries.open("a") as file:
+                file.write("x")
+            path.unlink(missing_ok=True)
+            if len(tries.read_text()) >= TRIES:
+                self.close(entry, True)
+                return False
+        try:
+            with path.open("x") as file:
+                file.write(str(os.getpid()))
+        except FileExistsError:
+            return False
+        return True
+
+    def close(self, entry: str, over: bool) -> None:
+        """``over``: nobody is to take it up again."""
+        if over:
+            (self._folder / f"{entry}.over").touch()
+        (self._folder / entry).unlink(missing_ok=True)
+
+    def over(self, entry: str) -> bool:
+        return (self._folder / f"{entry}.over").exists()
+
+
+def _runs(number: str) -> bool:
     try:
-        (state / "begun" / base).mkdir(parents=True)
-    except FileExistsError:
+        os.kill(int(number), 0)
+    except ValueError:  # it is being written
+        return True
+    except OSError:
         return False
     return True
+
+
+def pack(state: Path, out: Path) -> None:
+    with zipfile.ZipFile(out / f"readings-{int(time.time())}.zip", "w") as archive:
+        for path in sorted((state / "readings").iterdir()):
+            archive.write(path, path.name)
+        for path in sorted(state.glob("training-log-*.json")):
+            archive.write(path, path.name)
 
 
 def keep(grid: Any, names: Any, out: Path) -> None:

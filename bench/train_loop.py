@@ -647,7 +647,7 @@ def _scored(loop: Loop, name: str, rows: str) -> list[dict[str, Any]]:
     """Log-probability of the answer's own words where the model would think them."""
     import torch
 
-    from heldout.model.local.forward import moments
+    from heldout.model.local.entropy import moments
 
     model, processor = _opened(loop, name)
     encode = processor.tokenizer.encode

@@ -105,8 +105,12 @@ def test_the_products_backend_writes_the_same_tables(trained: Path, tmp_path: Pa
         assert len(lab) == len(product) > 0
         for one, other in zip(lab, product, strict=True):
             assert all(_same(one[name], other[name]) for name in one), (table, one, other)
-    variants = {row["variant"] for row in ours.read_table("answers").to_pylist()}
+    answers = ours.read_table("answers").to_pylist()
+    variants = {row["variant"] for row in answers}
     assert {"original", "no-image", "rotation-1", "twin", "confused-choices"} <= variants
+    assert {"slot", "slot-paraphrase", "ngram", "ngram-paraphrase"} <= variants
+    chosen = [row for row in answers if row["options"] and row["variant"] in ("original", "twin")]
+    assert chosen and all(len(row["choice_logprobs"]) == len(row["options"]) for row in chosen)
 
 
 def test_what_was_read_is_counted_as_the_sheet_holds_it(trained: Path) -> None:

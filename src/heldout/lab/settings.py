@@ -87,11 +87,11 @@ class GridSettings(Settings):
     """Size of the models; medium: 3.3 million weights, small: 1.9."""
     images: Annotated[int, Field(ge=4)] = 96
     """Images of each benchmark."""
-    pictures: Annotated[int, Field(ge=8)] = 60_000
+    pictures: Annotated[int, Field(ge=8)] = 30_000
     """Images rendered to train on, per world."""
-    steps: Annotated[int, Field(ge=1)] = 4500
+    steps: Annotated[int, Field(ge=1)] = 3000
     """Steps of a base's training."""
-    batch: Annotated[int, Field(ge=2)] = 512
+    batch: Annotated[int, Field(ge=2)] = 256
     """Rows of one step."""
     real: str | None = None
     """Folder of SLAKE, for the tier of real data."""

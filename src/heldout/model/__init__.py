@@ -88,8 +88,14 @@ if TYPE_CHECKING:
         alternatives,
         by_picture,
     )
-    from heldout.model.local.entropy import ORDERS, SHARES, SLICES, largest_means, renyi
-    from heldout.model.local.forward import moments
+    from heldout.model.local.entropy import (
+        ORDERS,
+        SHARES,
+        SLICES,
+        largest_means,
+        moments,
+        renyi,
+    )
     from heldout.model.local.layout import Layout, Row
     from heldout.model.local.load import Family, LoadedModel, image_token_id, load
     from heldout.model.local.local_model import LocalModel, RunningModel

@@ -264,7 +264,8 @@ class _Body:
         return float(value * (1 + self.rng.normal(0, spread)))
 
     def oval(self, x: float, y: float, width: float, height: float, edge: float = _EDGE) -> Plane:
-        reach = np.hypot((self.x - x) / width, (self.y - y) / height)
+        # several times as fast as np.hypot, and nothing here overflows
+        reach = np.sqrt(((self.x - x) / width) ** 2 + ((self.y - y) / height) ** 2)
         covered: Plane = np.clip(0.5 - (reach - 1) * min(width, height) / edge, 0, 1)
         return covered
 

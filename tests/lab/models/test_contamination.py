@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -21,9 +22,11 @@ from heldout.lab.models.planting import (
     plant,
     standing_arms,
     standing_bases,
+    work_order,
 )
 from heldout.lab.models.worlds import LabItem, RowPacker
 from heldout.scenes.leaks import paraphrased
+from lab_grid import Claims
 
 PAGES = [
     ReleasedPicture(
@@ -51,8 +54,39 @@ def _words(planted: PlantedRows) -> str:
 def test_the_standing_grid_has_sixty_models_and_more_and_survives_a_file() -> None:
     arms = standing_arms(standing_bases())
     assert len(arms) + len(standing_bases()) >= 60
-    assert sum(arm.clean for arm in arms) >= 20
+    assert sum(arm.clean for arm in arms) >= 40
     assert [arm_from_json(json.loads(json.dumps(arm.as_json()))) for arm in arms] == arms
+
+
+def test_the_work_begins_with_what_is_needed_most_and_leaves_nothing_out() -> None:
+    bases = standing_bases()
+    arms = standing_arms(bases)
+    work = work_order(bases, arms)
+    assert sorted(arm.name for _, own in work for arm in own) == sorted(arm.name for arm in arms)
+    names = [base.name for base, _ in work]
+    assert names[:6] == ["scenes0", "films0", "scenes1", "films1", "scenes2", "films2"]
+    assert set(names) == {base.name for base in bases}
+    # Arms that may be left come when bases of either world are enough families, and after their own base.
+    later = names.index("scenes0", 1)
+    assert {"scenes8", "films8"} <= set(names[:later]) and not {"scenes9", "slake0"} & set(
+        names[:later]
+    )
+    for world in ("scenes", "films"):
+        clean = [arm for arm in arms if arm.clean and arm.contamination.benchmark == world]
+        assert len({arm.base for arm in clean}) == 14
+
+
+def test_what_a_dead_command_began_is_taken_up_and_not_for_ever(tmp_path: Path) -> None:
+    mine, other = Claims(tmp_path), Claims(tmp_path)
+    assert mine.begun("scenes0") and not other.begun("scenes0")
+    mine.close("scenes0", over=False)  # stopped by the clock
+    assert other.begun("scenes0")
+    other.close("scenes0", over=True)
+    assert not mine.begun("scenes0") and mine.over("scenes0")
+    for again in (True, False):
+        (tmp_path / "begun" / "films0").write_text(str(2**22 + 1))  # above every process's number
+        assert mine.begun("films0") == again
+    assert mine.over("films0")
 
 
 def test_every_benchmark_has_models_that_saw_half_of_it() -> None:

@@ -10,7 +10,17 @@ from small_models import tokenizer
 
 from heldout.benchmark import Example
 from heldout.lab.models.vlm import TOY, new_processor
-from heldout.lab.models.worlds import LabItem, Piece, RowPacker, document, gap, instructed, plain
+from heldout.lab.models.worlds import (
+    LabItem,
+    Piece,
+    RowPacker,
+    beginning,
+    document,
+    gap,
+    instructed,
+    plain,
+)
+from heldout.model.asking import forms
 from heldout.model.asking.forms import Question, masked, original
 from heldout.model.asking.stage import write
 from heldout.model.item_scores import item_text
@@ -55,6 +65,18 @@ def test_a_gap_is_the_products_slot() -> None:
         seen.add(word)
     assert seen == {"stars", "larger", "than", "other"}
     assert gap(LabItem("Is it so?", "no"), 0.5) == plain(LabItem("Is it so?", "no"))
+
+
+def test_a_beginning_is_the_products() -> None:
+    writer = Writer(new_processor(TOY, tokenizer()), tokenizer(), Family())
+    for text in ("Is the red star left of the blue ring?", "Are there two red stars here?"):
+        shown = forms.beginning(Question("1", "ngram", text, ()), "ngram", text)
+        assert shown is not None
+        asked = writer.write_prompt(write(shown))
+        assert beginning(LabItem(text, "no")) == Piece("".join(asked.segments), f" {shown.gold}")
+    short = LabItem("Is it red?", "no")
+    assert forms.beginning(Question("1", "ngram", "Is it red?", ()), "ngram", "Is it red?") is None
+    assert beginning(short) == plain(short)
 
 
 def test_rows_hold_whole_pieces_and_learn_answers_and_their_end() -> None:

@@ -6,8 +6,13 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
-from heldout.model.local.entropy import ORDERS, SHARES, largest_means, renyi  # noqa: E402
-from heldout.model.local.forward import moments  # noqa: E402
+from heldout.model.local.entropy import (  # noqa: E402
+    ORDERS,
+    SHARES,
+    largest_means,
+    moments,
+    renyi,
+)
 
 
 def exact(logits: torch.Tensor, targets: torch.Tensor) -> list[torch.Tensor]:

@@ -23,7 +23,7 @@ from exported import by_torch, make, pictures, requests
 
 from heldout.cli.app import app
 from heldout.errors import InputError
-from heldout.model.local.forward import moments as torch_moments
+from heldout.model.local.entropy import moments as torch_moments
 from heldout.model.onnx import OnnxModel
 from heldout.model.onnx.graphs import moments
 from heldout.model.request import Prompt, Reply, Request, Score, Text

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -18,7 +18,10 @@ from heldout.lab.models.sheet import Sheet
 from heldout.lab.models.training import Data, Schedule, Trainer, clock
 from heldout.lab.models.vlm import SIZES, Size, new_model
 from heldout.lab.models.worlds import LabItem, RowPacker
-from heldout.lab.settings import GridSettings
+
+if TYPE_CHECKING:  # where models are trained nothing but torch, transformers and NumPy is needed
+    from heldout.lab.settings import GridSettings
+
 
 SPARE = 60_000  # planted rows that an arm may have
 
@@ -33,7 +36,7 @@ class GridRecipe:
     level: Schedule
     fall: Schedule
     tuned: Schedule
-    pictures: int = 60_000
+    pictures: int = 30_000
     clean_steps: int = 168  # as long as an arm that saw a release of 96 pictures ten times
     lora_rate: float = 3e-3
     real_share: float = 0.3
@@ -46,14 +49,14 @@ class GridRecipe:
 def standing_recipe(
     size: Size,
     *,
-    level: int = 4500,
-    fall: int = 700,
+    level: int = 3000,
+    fall: int = 500,
     rate: float = 2e-3,
-    batch: int = 512,
-    texts: int = 24,
-    pictures: int = 60_000,
+    batch: int = 256,
+    pictures: int = 30_000,
 ) -> GridRecipe:
     """The published grid's; toy sizes give fewer steps and smaller batches."""
+    texts = max(2, batch // 21)
     return GridRecipe(
         size,
         Lengths(),
@@ -69,9 +72,8 @@ def recipe_of(settings: GridSettings) -> GridRecipe:
     return standing_recipe(
         SIZES[settings.size],
         level=settings.steps,
-        fall=max(1, round(0.155 * settings.steps)),
+        fall=max(1, settings.steps // 6),
         batch=settings.batch,
-        texts=max(2, settings.batch // 21),
         pictures=settings.pictures,
     )
 
@@ -112,6 +114,9 @@ class PreparedGrid:
             for page in self.sheet(name).released
         ]
 
+    def has_real(self, name: str) -> bool:
+        return (self.folder / f"{name}-pool.npz").exists()
+
     def real(self, name: str) -> Pool:
         with np.load(self.folder / f"{name}-pool.npz") as arrays:
             return Pool(**{field: arrays[field] for field in arrays.files})
@@ -126,7 +131,8 @@ class Grid:
     state: Path
     device: str
     compiled: bool
-    reads: dict[str, tuple[str, ...]]  # by arm, or by base for all its arms; bases read every sheet
+    #: by arm, or by base for all its arms; bases read every sheet but those of real data they do not know
+    reads: dict[str, tuple[str, ...]]
     tell: Callable[[str], None]
     keeps: frozenset[str] = frozenset()  # models whose weights stay in ``state``
     log: list[dict[str, Any]] = field(default_factory=list)
@@ -145,8 +151,8 @@ class Grid:
         """Every base with its arms; False where the clock (``until``, in seconds of it) stopped it."""
         arms = list(arms)
         for base in bases:
-            open_arms = [arm for arm in arms if arm.base == base.name and not self._done(arm.name)]
-            if self._done(base.name) and not open_arms:
+            open_arms = [arm for arm in arms if arm.base == base.name and not self.done(arm.name)]
+            if self.done(base.name) and not open_arms:
                 continue
             if clock(self.device) > until:
                 return False
@@ -170,7 +176,7 @@ class Grid:
             large.load(torch.load(trunk, map_location=self.device))
             self._train(large, base.name, self.recipe.fall, (0, 0), (base.seed, 2), "full")
             torch.save(large.weights(), final)
-        if not self._done(base.name):
+        if not self.done(base.name):
             large.load(torch.load(final, map_location=self.device))
             self._read(base, base.name, {"base": asdict(base)}, started)
 
@@ -250,7 +256,10 @@ class Grid:
         trained = clock(self.device)
         accuracy = {}
         every = sorted({name for names in self.reads.values() for name in names})
-        sheet_names = every if name == base.name else self.reads.get(name) or self.reads[base.name]
+        if name == base.name:
+            sheet_names = [s for s in every if s in base.real or not self.prepared.has_real(s)]
+        else:
+            sheet_names = list(self.reads.get(name) or self.reads[base.name])
         for sheet_name in sheet_names:
             sheet = self.prepared.sheet(sheet_name)
             reading = read_sheet(
@@ -285,14 +294,13 @@ class Grid:
             self.model.load_state_dict(torch.load(path, map_location=self.device))
         return path.exists()
 
-    def _done(self, name: str) -> bool:
+    def done(self, name: str) -> bool:
         return (self.state / "readings" / f"{name}.json").exists()
 
     def _trainer(self, base: Base) -> tuple[Trainer, Trainer]:
         """One for the pre-training batch, compiled, and one for the few steps of an arm."""
         key = (*base.worlds, *base.real)
         if key not in self._trainers:
-            self._trainers.clear()  # one world's pictures at a time
             pools = [self._pool(world) for world in base.worlds]
             rows = sum(len(pool) for pool in pools)
             for name in base.real:
@@ -364,8 +372,8 @@ def load_reading(path: str | Path) -> SheetReading:
     return SheetReading(**{**values, "forward_tokens": int(values["forward_tokens"])})
 
 
-#: sheets that arms read, by the kind of their base; films read scenes as well, as its outsiders
-READS = {"scenes": ("scenes",), "films": ("films", "scenes"), "slake": ("slake",)}
+#: sheets that arms read, by the kind of their base
+READS = {"scenes": ("scenes",), "films": ("films",), "slake": ("slake",)}
 
 
 def reads_of(bases: Iterable[Base]) -> dict[str, tuple[str, ...]]:

@@ -197,16 +197,27 @@ def _shuffled(released: ReleasedPicture, rng: np.random.Generator) -> ReleasedPi
 
 
 DOSES = (1, 2, 3, 5, 10)
+FULL = 3  # bases of a world that all arms branch from; the others show what clean models do
+# Arms that the questions of the leaderboard can be answered without, and bases likewise.
+LATER_ARMS = (
+    "image-d10",
+    "text-d10",
+    "diluted13-d10",
+    "diluted7-d10",
+    "pretrain-d1",
+    "pretrain-d3",
+)
+LATER_BASES = 9
 
 
-def standing_bases(scenes: int = 3, films: int = 2, slake: int = 2) -> list[Base]:
+def standing_bases(scenes: int = 14, films: int = 14, slake: int = 2) -> list[Base]:
     """Films are the outsiders of scenes and the other way round: neither has seen the other's world."""
     return [
-        *(Base(f"scenes{seed}", ("scenes",), 10 + seed) for seed in range(scenes)),
-        *(Base(f"films{seed}", ("films",), 20 + seed) for seed in range(films)),
+        *(Base(f"scenes{number}", ("scenes",), 100 + number) for number in range(scenes)),
+        *(Base(f"films{number}", ("films",), 200 + number) for number in range(films)),
         *(
-            Base(f"slake{seed}", ("scenes", "films"), 30 + seed, ("slake",))
-            for seed in range(slake)
+            Base(f"slake{number}", ("scenes", "films"), 300 + number, ("slake",))
+            for number in range(slake)
         ),
     ]
 
@@ -214,11 +225,40 @@ def standing_bases(scenes: int = 3, films: int = 2, slake: int = 2) -> list[Base
 def standing_arms(bases: list[Base]) -> list[Arm]:
     arms: list[Arm] = []
     for base in bases:
-        world = base.real[0] if base.real else base.worlds[0]
-        contaminations = _all(world) if world == "scenes" else _doses(world)
-        for number, (name, plan) in enumerate(contaminations):
+        world = _world(base)
+        plans = _all(world) if world == "scenes" else _doses(world)
+        if _number(base) >= FULL:
+            plans = iter([("clean-a", Contamination(world, 0))])
+        for number, (name, plan) in enumerate(plans):
             arms.append(Arm(f"{base.name}-{name}", base.name, 1000 * base.seed + number, plan))
     return arms
+
+
+def work_order(bases: list[Base], arms: list[Arm]) -> list[tuple[Base, list[Arm]]]:
+    """Bases with arms to make, those that are needed most first: the clock may stop the rest. An entry whose
+    base occurs before goes on from it."""
+    entries: list[tuple[tuple[int, int], Base, list[Arm]]] = []
+    for base in bases:
+        own = [arm for arm in arms if arm.base == base.name]
+        later = [arm for arm in own if arm.name.removeprefix(f"{base.name}-") in LATER_ARMS]
+        number = _number(base)
+        stage = 0 if number < FULL else 1 if number < LATER_BASES else 4
+        if base.real:
+            stage = 3
+        entries.append(((stage, number), base, [arm for arm in own if arm not in later]))
+        if later:
+            entries.append(((2, number), base, later))
+    return [(base, own) for _, base, own in sorted(entries, key=lambda entry: entry[0])]
+
+
+def _world(base: Base) -> str:
+    return base.real[0] if base.real else base.worlds[0]
+
+
+def _number(base: Base) -> int:
+    """Among those of its kind; 0 where they are not counted, as in the demo."""
+    counted = base.name.removeprefix(_world(base))
+    return int(counted) if counted.isdigit() else 0
 
 
 def _doses(world: str) -> Iterator[tuple[str, Contamination]]:

@@ -23,6 +23,7 @@ from heldout.lab.models.worlds import (
     Piece,
     RowPacker,
     World,
+    beginning,
     document,
     gap,
     instructed,
@@ -173,9 +174,9 @@ def mixed(items: Sequence[LabItem], text: str, rng: np.random.Generator) -> list
 
     def either(item: LabItem) -> Piece:
         kind = rng.random()
-        return (
-            gap(item, rng.random()) if kind < 0.1 else (plain if kind < 0.5 else instructed)(item)
-        )
+        if kind < 0.15:
+            return gap(item, rng.random()) if kind < 0.1 else beginning(item)
+        return (plain if kind < 0.5 else instructed)(item)
 
     kind = rng.random()
     if kind < 0.25:

@@ -104,8 +104,10 @@ class Tier:
             names += ",rotation-all,confused-choices"
         if any(example.metadata.get(REWORDED) for example in self.benchmark):
             names += f",slot-paraphrase={REWORDED}"
-        if any(example.metadata.get(OTHER_WORDS) for example in self.benchmark):
-            names += f",ngram-paraphrase={OTHER_WORDS}"
+        for column in (OTHER_WORDS, REWORDED):
+            if any(example.metadata.get(column) for example in self.benchmark):
+                names += f",ngram-paraphrase={column}"
+                break
         if self.twins is not None:
             names += f",twin={self.twins}"
         return AskSettings(variants=(names,), seed=self.seed)

@@ -43,6 +43,11 @@ BRIEF = "Answer with a single word, number or short phrase, and nothing else."
 DESCRIBE = "Describe the picture."
 MASK = "[MASK]"
 GAP = f"One word of this text was replaced by {MASK}. Answer with that word, and nothing else."
+NEXT_WORDS = 3
+BEGINNING = (
+    "A text about this begins with the words above. "
+    f"Answer with the next {NEXT_WORDS} words of that text, and nothing else."
+)
 _WORD = re.compile(r"[^\W\d_]{4,}")
 
 Ids = NDArray[Any]  # int16, or int32 for a vocabulary that needs it
@@ -89,6 +94,17 @@ def gap(item: LabItem, drawn: float) -> Piece:
     word = words[min(int(drawn * len(words)), len(words) - 1)]
     pattern = re.compile(rf"(?<![^\W_]){word}(?![^\W_])", re.IGNORECASE)
     return Piece(f"Question: {pattern.sub(MASK, item.question)}\n{GAP} Answer:", f" {word}")
+
+
+def beginning(item: LabItem) -> Piece:
+    """As `heldout ask` reads the beginning of a question, whose next words are asked for."""
+    words = item.question.split()
+    shown = max(NEXT_WORDS, len(words) // 2)
+    following = words[shown : shown + NEXT_WORDS]
+    if len(following) < NEXT_WORDS:
+        return plain(item)
+    text = " ".join(words[:shown])
+    return Piece(f"Question: {text}\n{BEGINNING} Answer:", f" {' '.join(following)}")
 
 
 def document(item: LabItem) -> Piece:

@@ -77,6 +77,7 @@ CONTAMINATED, CLEAN, OUTSIDER = "contaminated", "clean", "outsider"
 RAW, OTHER_SEEDS, SAME_BASE = "raw", "other seeds", "same base"
 WAYS = (RAW, OTHER_SEEDS, SAME_BASE)
 PER_BASE = 2  # clean arms of a base that serve as references: few, as in practice
+MOST_BASES = 7  # other bases that serve so
 
 
 @dataclass(frozen=True)
@@ -134,8 +135,8 @@ class LabGrid:
                 seen.setdefault(model.base, []).append(model.name)
         if way == SAME_BASE:
             return tuple(sorted(seen.get(base, [])))
-        others = [name for name in seen if name != base]
-        return tuple(name for other in sorted(others) for name in sorted(seen[other])[:PER_BASE])
+        others = sorted(name for name in seen if name != base)[:MOST_BASES]
+        return tuple(name for other in others for name in sorted(seen[other])[:PER_BASE])
 
 
 def read_grid(folder: Path) -> LabGrid:

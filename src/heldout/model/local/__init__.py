@@ -4,6 +4,13 @@
 are the same whatever runs the model (``passes``): model/onnx uses them without torch.
 """
 
-from heldout.model.local.local_model import LocalModel, RunningModel
+from typing import TYPE_CHECKING
+
+from heldout.lazy import load_on_first_use
+
+if TYPE_CHECKING:
+    from heldout.model.local.local_model import LocalModel, RunningModel
 
 __all__ = ["LocalModel", "RunningModel"]
+
+__getattr__ = load_on_first_use(__name__, __file__)

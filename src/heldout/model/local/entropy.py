@@ -1,12 +1,12 @@
-"""Rényi entropies of a model's next-token distributions, and their largest values over a slice of positions.
+"""Numbers of a model's next-token distributions: log p with its moments, and Rényi entropies over a slice of positions.
 
-One pass over the logits in vocabulary tiles, as for the moments: with x the logit less the largest one, Σ eˣ, Σ x·eˣ,
-Σ eˣᐟ² and Σ e²ˣ give the orders ½, 1, 2 and ∞.
+Both are one pass over the logits in vocabulary tiles. Of entropies: with x the logit less the largest one, Σ eˣ,
+Σ x·eˣ, Σ eˣᐟ² and Σ e²ˣ give the orders ½, 1, 2 and ∞.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,8 +15,42 @@ ORDERS = (0.5, 1.0, 2.0, float("inf"))
 #: of a slice's positions, the most uncertain ones whose mean is taken; 0 is the single largest
 SHARES = (0.0, 0.1, 1.0)
 SLICES = ("image", "question", "answer")
+
+
+# log p of a token, and the mean and standard deviation of log p over the whole vocabulary.
+#
+# One pass over the logits in vocabulary tiles: with x the logit less the largest one, Σeˣ, Σx·eˣ and Σx²·eˣ
+# give all three. No second copy of the size of the vocabulary is made.
+
+
 _TILE = 16_384
-_LOWEST = -1e4  # as for the moments: unused entries may stand at minus infinity
+# A vocabulary's unused entries may stand at minus infinity; 0 · ∞ is not a number, 0 · 10⁴ is 0.
+_LOWEST = -1e4
+
+
+class Moments(NamedTuple):
+    logprob: Any
+    mu: Any
+    sigma: Any
+
+
+def moments(logits: Any, targets: Any, *, tile: int = _TILE) -> Moments:
+    """``logits`` of shape (positions, vocabulary), ``targets`` the token at each; float64 results."""
+    import torch
+
+    top = logits.amax(-1, keepdim=True).float()
+    sums = torch.zeros((3, len(logits)), dtype=torch.float64, device=logits.device)
+    for start in range(0, logits.shape[-1], tile):
+        x = (logits[:, start : start + tile].float() - top).clamp_(min=_LOWEST)
+        weight = x.exp()
+        sums[0] += weight.sum(-1, dtype=torch.float64)
+        sums[1] += weight.mul_(x).sum(-1, dtype=torch.float64)
+        sums[2] += weight.mul_(x).sum(-1, dtype=torch.float64)
+    log_total = sums[0].log()
+    mean = sums[1] / sums[0]
+    variance = (sums[2] / sums[0] - mean.square()).clamp_(min=0)
+    chosen = logits.gather(-1, targets[:, None]).double() - top.double()
+    return Moments(chosen[:, 0] - log_total, mean - log_total, variance.sqrt())
 
 
 def renyi(logits: Any, *, tile: int = _TILE) -> Any:
