@@ -17,13 +17,14 @@ import argparse
 import json
 import os
 import time
+import traceback
 import zipfile
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 DEMO_SEEDS = 10
-TRIES = 2  # of one entry of the work, before it is left out
+TRIES = 4  # of one entry of the work, before it is left out
 
 
 def main() -> None:
@@ -173,7 +174,7 @@ def train(args: Any) -> None:
             time.sleep(1)
             continue
         left.remove(begun)
-        ended = grid.run([begun[1][0]], begun[1][1], until=until)
+        ended = attempt(grid, *begun[1], until)
         finished = finished and ended
         if claims is not None:
             claims.close(entry, ended)
@@ -186,6 +187,21 @@ def train(args: Any) -> None:
     )
     if not args.share:
         pack(args.state, args.out)
+
+
+def attempt(grid: Any, base: Any, arms: Any, until: float) -> bool:
+    """A base and its arms. One arm that fails does not cost the others; a device that fails ends the command."""
+    import torch
+
+    ended = grid.run([base], [], until=until)
+    for arm in arms:
+        try:
+            ended = grid.run([base], [arm], until=until) and ended
+        except Exception:
+            traceback.print_exc()
+            torch.ones(1, device=grid.device).sum().item()
+            say(f"{arm.name}: left out")
+    return bool(ended)
 
 
 def plan_of(args: Any) -> tuple[Any, Any, Any]:

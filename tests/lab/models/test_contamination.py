@@ -83,7 +83,7 @@ def test_what_a_dead_command_began_is_taken_up_and_not_for_ever(tmp_path: Path) 
     assert other.begun("scenes0")
     other.close("scenes0", over=True)
     assert not mine.begun("scenes0") and mine.over("scenes0")
-    for again in (True, False):
+    for again in (True, True, True, False):
         (tmp_path / "begun" / "films0").write_text(str(2**22 + 1))  # above every process's number
         assert mine.begun("films0") == again
     assert mine.over("films0")
