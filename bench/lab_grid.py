@@ -63,12 +63,13 @@ def main() -> None:
     parser.add_argument(
         "--readings", type=Path, help="tables: folder with readings, or their zip files"
     )
+    parser.add_argument("--sheets", default="", help="tables: only of these, with commas")
     parser.add_argument("--plain", action="store_true", help="train: do not compile")
     args = parser.parse_args()
     for name, grid, demo in (
         ("pictures", 30_000, 60_000),
-        ("level", 3000, 4500),
-        ("fall", 500, 700),
+        ("level", 2600, 4500),
+        ("fall", 400, 700),
         ("batch", 256, 512),
     ):
         if getattr(args, name) is None:
@@ -305,7 +306,13 @@ def tables(args: Any) -> None:
     found = readings_in(args.readings)
     real = f"{args.slake}#split=test,lang=en" if args.slake is not None else None
     write_tables(
-        PreparedGrid(args.folder), size_of(args), found, args.out, real_test=real, tell=say
+        PreparedGrid(args.folder),
+        size_of(args),
+        found,
+        args.out,
+        real_test=real,
+        only=tuple(filter(None, args.sheets.split(","))),
+        tell=say,
     )
 
 

@@ -89,7 +89,7 @@ class GridSettings(Settings):
     """Images of each benchmark."""
     pictures: Annotated[int, Field(ge=8)] = 30_000
     """Images rendered to train on, per world."""
-    steps: Annotated[int, Field(ge=1)] = 3000
+    steps: Annotated[int, Field(ge=1)] = 2600
     """Steps of a base's training."""
     batch: Annotated[int, Field(ge=2)] = 256
     """Rows of one step."""

@@ -49,8 +49,8 @@ class GridRecipe:
 def standing_recipe(
     size: Size,
     *,
-    level: int = 3000,
-    fall: int = 500,
+    level: int = 2600,
+    fall: int = 400,
     rate: float = 2e-3,
     batch: int = 256,
     pictures: int = 30_000,
@@ -72,7 +72,7 @@ def recipe_of(settings: GridSettings) -> GridRecipe:
     return standing_recipe(
         SIZES[settings.size],
         level=settings.steps,
-        fall=max(1, settings.steps // 6),
+        fall=max(1, 2 * settings.steps // 13),
         batch=settings.batch,
         pictures=settings.pictures,
     )

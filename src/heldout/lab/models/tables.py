@@ -344,10 +344,11 @@ def write_tables(
     real_test: str | None = None,
     weights: int | None = None,
     dtype: str = "float32",
+    only: Sequence[str] = (),
     tell: Callable[[str], None] = lambda _: None,
 ) -> None:
     """One run folder per benchmark under ``runs``, with every model's tables, and ``models.json``. ``weights``
-    and ``dtype`` are of models of other parts."""
+    and ``dtype`` are of models of other parts; ``only``: these sheets, so that several commands share the work."""
     weights = weights or int(new_model(size, prepared.tokenizer, 0).num_parameters())
     names = [{**json.loads(path.read_text()), "weights": weights} for path in readings]
     for record in names:  # sheets that are no release are read by other commands
@@ -358,6 +359,8 @@ def write_tables(
     done: dict[str, set[str]] = {}
     for number, (path, record) in enumerate(zip(readings, names, strict=True)):
         for sheet_name in record["accuracy"]:
+            if only and sheet_name not in only:
+                continue
             if sheet_name not in tiers:
                 real = sheet_name == REAL
                 if real and real_test is None:
