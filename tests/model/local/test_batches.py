@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from heldout.model.local.forward import MOST_SCORED, batches, common_prefix
+from heldout.model.local._forward import MOST_SCORED, batches, common_prefix
 from heldout.model.local.layout import Row
 
 

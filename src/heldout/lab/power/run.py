@@ -80,11 +80,14 @@ class Cells:
         elif detector.of == "models":
             yield from self._consistency(detector, way, done)
         elif detector.of == "model":
-            names = {model.base: [] for model in self.models()}  # type: dict[str, list[LabModel]]
+            # Bases with the same references share one call: it also looks at the references themselves.
+            groups: dict[tuple[tuple[str, ...], ...], tuple[str, list[LabModel]]] = {}
             for model in self.models():
                 if (model.name, "") not in done:
-                    names[model.base].append(model)
-            for base, members in names.items():
+                    ways = (way, OTHER_SEEDS)
+                    key = tuple(self.grid.references(self.benchmark, model.base, w) for w in ways)
+                    groups.setdefault(key, (model.base, []))[1].append(model)
+            for base, members in groups.values():
                 yield from self._group(detector, way, base, members)
 
     def _group(

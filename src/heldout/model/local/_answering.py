@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from heldout.image import ImageError
-from heldout.model.local.forward import Numbered, Passes, Prefix, halving
+from heldout.model.local._forward import Numbered, Passes, Prefix, halving
 from heldout.model.local.layout import Group, Layout, PictureInputs, Row, groups
 from heldout.model.local.load import Family
 from heldout.model.local.writing import UnwritableError, Writer

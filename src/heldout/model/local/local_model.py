@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from heldout.image import ImageError
 from heldout.model.local._answering import LocalAsker, Parts
-from heldout.model.local.entropy import largest_means, renyi
-from heldout.model.local.forward import (
+from heldout.model.local._forward import (
     BATCH_TOKENS,
     Forward,
     Numbered,
@@ -22,6 +21,7 @@ from heldout.model.local.forward import (
     common_prefix,
     halving,
 )
+from heldout.model.local.entropy import largest_means, renyi
 from heldout.model.local.layout import STAGE, Group, Layout, PictureInputs, Row, groups
 from heldout.model.local.load import LoadedModel, family_of, image_token_id, load, text_config
 from heldout.model.local.writing import UnwritableError, Writer, WrittenPrompt

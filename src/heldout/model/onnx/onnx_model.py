@@ -15,7 +15,7 @@ from PIL import Image
 
 from heldout.errors import InputError, require
 from heldout.model.local._answering import Parts
-from heldout.model.local.forward import BATCH_TOKENS, Made, Prefix
+from heldout.model.local._forward import BATCH_TOKENS, Made, Prefix
 from heldout.model.local.layout import Layout, PictureInputs, Row
 from heldout.model.local.load import family_of
 from heldout.model.local.local_model import RunningModel
