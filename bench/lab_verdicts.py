@@ -10,6 +10,7 @@ fires (p ≤ .05, towards memory), and what the claim is called; then the same o
 from __future__ import annotations
 
 import argparse
+import multiprocessing
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -111,7 +112,9 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     chosen = parser.parse_args()
     grid = read_grid(chosen.runs)
-    with ProcessPoolExecutor(chosen.workers) as cores:
+    # Polars has threads by now, which a forked process would wait for without end.
+    fresh = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(chosen.workers, mp_context=fresh) as cores:
         rows = list(cores.map(verdict, jobs(grid, chosen), chunksize=4))
     print(
         f"{chosen.detector}, less clean models of other bases, at most {chosen.permutations} permutations\n"
