@@ -118,6 +118,15 @@ def counted(count: int, text: str, many: str) -> str:
     return f"{count:,} {text if count == 1 else many}"
 
 
+def nearest_name(word: str, known: Sequence[str]) -> str:
+    """What somebody who wrote ``word`` may have meant, and what there is."""
+    import difflib
+
+    close = difflib.get_close_matches(word.lower(), known, n=1)
+    listed = f"there are {', '.join(known)}" if known else "there are none"
+    return f"did you mean '{close[0]}'? ({listed})" if close else listed
+
+
 def html_table(names: Sequence[str], rows: Iterable[Sequence[object]], note: str = "") -> str:
     """A table for notebooks, with a sentence below it; everything is escaped, whole numbers have separators."""
 

@@ -16,9 +16,10 @@ from made_up_run import HOSTILE, made_up_run
 import heldout
 from heldout.audit import conclude
 from heldout.errors import InputError, PrerequisiteError
+from heldout.overlap import match_subject
 from heldout.report import ReportSettings
 from heldout.report import _pdf as pdf
-from heldout.store import Run
+from heldout.store import ITEM, MATCH, Judgement, Run, append
 from heldout.store.schema import make_table
 
 ITEMS = 8
@@ -65,6 +66,23 @@ def test_csv_is_one_file_per_table_and_matches_carry_the_words_of_both_sides(
     assert matches[0]["corpus_text"] == "a caption" and "evidence" not in matches[0]
     claims = rows((tmp_path / "tables/claims.csv").read_text())
     assert {"confirmed"} <= {row["in words"] for row in claims}
+
+
+def test_judgements_are_a_table_with_the_items_they_are_about(tmp_path: Path) -> None:
+    run = made_up_run(tmp_path / "run", 4)
+    conclude(run)
+    with pytest.raises(InputError, match="judgements"):
+        heldout.export(run, "csv", table="judgements")
+    match = run.read_table("matches").to_pylist()[1]
+    subject = match_subject(json.loads(match["evidence"]), match["corpus"], match["corpus_id"])
+    append(run.path, Judgement("ada", MATCH, subject, "unrelated", seconds=2.5))
+    append(run.path, Judgement("bo", ITEM, "q3", "accept", note="=1", ratings={"clarity": 3}))
+    pair, item = rows(heldout.export(run, "csv", table="judgements").text)
+    about = [match[name] for name in ("benchmark_id", "corpus", "corpus_id")]
+    assert [pair[name] for name in ("benchmark_id", "corpus", "corpus_id")] == about
+    assert (pair["kind"], pair["rater"], pair["verdict"]) == ("match", "ada", "unrelated")
+    assert float(pair["seconds"]) == 2.5
+    assert (item["benchmark_id"], item["ratings"], item["note"]) == ("q3", "clarity 3", "'=1")
 
 
 def test_excel_keeps_texts_as_texts(run: Run, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from heldout.report._models import Figure
 from heldout.report._scores_owed import score_rows
 from heldout.report._statuses import MEANINGS, DetectableEffect, status_pill
 from heldout.store import empty_table
-from heldout.verdict import PLAIN, PRESSING, Claim, Control
+from heldout.verdict import LAB, PLAIN, PRESSING, Claim, Control
 from heldout.verdict.overall import BenchmarkVerdict, CellVerdict, cell_status, recommend
 
 NO_LEAKS = pl.DataFrame(empty_table("leaks"))
@@ -177,22 +177,28 @@ def test_nothing_found_names_the_effect_that_would_have_been_detected() -> None:
         for claim, value in zip(claims, (0.12, 0.2), strict=True)
     }
     (row,) = first_screen(cells, [], {}, effects)["grid"]["rows"]
-    assert "down to 0.2<" in status_pill("clean", row["cells"][0]["least"])
+    # A drop is no gain: each test has its own.
+    least = "down to 0.12 (twin-drop), 0.2 (option-order)<"
+    assert least in status_pill("clean", row["cells"][0]["least"])
     # A claim whose effect is not known leaves it open for the cell.
     (row,) = first_screen(cells, [], {}, {claims[0].id: effects[claims[0].id]})["grid"]["rows"]
     assert row["cells"][0]["least"] == ""
 
 
 def test_the_answer_is_said_in_a_sentence_for_models_alone(wording: Callable[..., None]) -> None:
-    cells = [cell.as_json() for cell in _verdict([_claim("twin-drop", "m", "survives")]).cells]
-    screen = first_screen(cells, [], {})
-    assert screen["sentence"] == "m has seen b."
+    claim = _claim("twin-drop", "m", "survives")
+    rate = "twin-drop fired on 0 of 8 clean lab models (95 % interval 0 % to 37 %)"
+    claim.controls.append(Control(name=LAB, outcome="passed", reason=rate))
+    screen = first_screen([cell.as_json() for cell in _verdict([claim]).cells], [], {})
     (number,) = screen["numbers"]
-    assert number["value"] == "m" and number["words"].startswith("has seen b: twin-drop ")
+    assert number["value"] == "m" and number["words"].endswith(rate)  # no more than is known
+    wording(screen["sentence"], number["words"], *screen["sure"])
     cells = [cell.as_json() for cell in _verdict([_claim("twin-drop", "m", "qualified")]).cells]
     screen = first_screen(cells, [], {})
-    wording(screen["sentence"])
-    assert screen["numbers"][0]["value"] == "m"
+    assert (
+        screen["sentence"].startswith("Nothing is confirmed")
+        and screen["numbers"][0]["value"] == "m"
+    )
 
 
 def test_the_picture_is_the_figure_of_the_most_pressing_claim() -> None:

@@ -22,14 +22,21 @@ Serving = Callable[..., str]
 PAIRS = 30
 
 
-def judge(page: Any, url: str, key: Callable[[int], str]) -> None:
-    """Every card by one key, as fast as the page shows them."""
+def judge(page: Any, url: str, key: Callable[[int], str]) -> list[tuple[str, bool]]:
+    """Every card by one key, as fast as the page shows them, the first by mouse; what the page said each time
+    of its progress, and whether it said that everything undecided is done."""
     ready(page, url)
+    told = [(page.inner_text("#count"), False)]
     for place in range(PAIRS):
-        page.keyboard.press(key(place))
+        if place:
+            page.keyboard.press(key(place))
+        else:
+            page.click(f"#buttons button >> nth={int(key(place)) - 1}")
         begins(page, "#count", f"{place + 1} of")
+        told.append((page.inner_text("#count"), page.locator("#alert.good:visible").count() == 1))
         if place + 1 < PAIRS:
             shown(page)
+    return told
 
 
 def test_thirty_pairs_by_two_raters_of_whom_one_is_blinded(
@@ -40,12 +47,19 @@ def test_thirty_pairs_by_two_raters_of_whom_one_is_blinded(
     desk = open_desks(str(run.path), rater="ada", sample=PAIRS)[0]
     assert len(desk.cards) == PAIRS
     # undecided pairs first: nobody wades through look-alikes to what was asked for
-    judge(page, serving(run.path, "ada", sample=PAIRS), lambda place: "1" if place % 3 else "4")
+    told = judge(
+        page, serving(run.path, "ada", sample=PAIRS), lambda place: "1" if place % 3 else "4"
+    )
     first = [entry.subject for entry in history(run.path)]
     assert len(set(first)) == PAIRS
     relation = {card.subject: card.hint["relation"] for card in desk.cards}
     undecided = [relation[subject] == "undecided" for subject in first]
-    assert any(undecided) and undecided == sorted(undecided, reverse=True)
+    asked = sum(undecided)
+    assert asked and undecided == sorted(undecided, reverse=True)
+    # the page counts down what was asked for, and says once that it is done
+    left = [int(found[1]) if (found := re.search(r"(\d+) undecided", text)) else 0 for text, _ in told]
+    assert left == [max(0, asked - place) for place in range(PAIRS + 1)]
+    assert [done for _, done in told].index(True) == asked and sum(done for _, done in told) == 1
     judge(
         page,
         serving(run.path, "bo", sample=PAIRS, blind=True),

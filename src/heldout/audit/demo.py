@@ -59,17 +59,19 @@ _TRUTHS = {
 @dataclass(frozen=True)
 class PlantedCount:
     """One kind of planted item; ``found`` counts those that the audit called copies, or, where words alone
-    leaked, those whose words it found."""
+    leaked, those whose words count. ``common``: words that it found and that identify no item, because the
+    benchmark asks the same of several pictures."""
 
     kind: str
     group: str  # one of _GROUPS
     planted: int
     found: int
+    common: int = 0
 
 
 @dataclass(frozen=True)
 class Suspect:
-    """One model, what the audit says of it, and what is true. ``least``: the effect that every detector would
+    """One model, what the audit says of it, and what is true. ``least``: by detector, the effect that it would
     have detected."""
 
     name: str
@@ -77,8 +79,8 @@ class Suspect:
     truth: str
     status: str
     survives: tuple[str, ...]
-    evidence: tuple[str, ...]
-    least: float
+    evidence: Mapping[str, str]  # by detector
+    least: Mapping[str, float]
 
 
 @dataclass(frozen=True)
@@ -185,17 +187,20 @@ def _against_truth(run: Run, truth: Path) -> list[PlantedCount]:
     matches, texts = read_matches(run), read_text_matches(run)
     copies = set(matches.filter(matches["relation"].is_in(COPIES))["corpus_id"])
     words = set(texts.filter(texts["degree"] != "none")["corpus_id"])
-    planted: Counter[tuple[str, str]] = Counter()
-    caught: Counter[tuple[str, str]] = Counter()
+    generic = texts["evidence"].str.json_path_match("$.generic") == "true"
+    common = set(texts.filter(generic)["corpus_id"]) - words
+    planted, caught, seen = (Counter[tuple[str, str]]() for _ in range(3))
     for line in truth.read_text().splitlines():
         row = json.loads(line)
         kind = _group(row), row["kind"]
         planted[kind] += 1
         caught[kind] += row["corpus_id"] in (words if kind[0] == WORDS else copies)
+        seen[kind] += kind[0] == WORDS and row["corpus_id"] in common
     kinds = sorted(planted, key=lambda kind: _GROUPS.index(kind[0]))
     return [
-        PlantedCount(name, group, planted[group, name], caught[group, name])
-        for group, name in kinds
+        PlantedCount(name, group, planted[kind], caught[kind], seen[kind])
+        for kind in kinds
+        for group, name in [kind]
     ]
 
 
@@ -218,11 +223,11 @@ def _suspected(audited: AuditResult, run: Run, who: Path) -> list[Suspect]:
             for finding in findings
             if finding["cell"]["model"] == name and finding["p"] is not None
         ]
-        texts = tuple(
-            f"{entry['detector']} {entry['effect']['value']:+.2f} "
+        texts = {
+            entry["detector"]: f"{entry['effect']['value']:+.2f} "
             f"[{entry['effect']['low']:+.2f}, {entry['effect']['high']:+.2f}]"
             for entry in mine
-        )
+        }
         if name in cells:
             status: str = cells[name].status
             survives = tuple(
@@ -232,7 +237,7 @@ def _suspected(audited: AuditResult, run: Run, who: Path) -> list[Suspect]:
             )
         else:  # a baseline makes no claims: it is there to show whether a clean model stays quiet
             status, survives = ("fires too" if _fires(mine) else "quiet"), ()
-        least = max((float(entry["minimum_detectable_effect"]) for entry in mine), default=0.0)
+        least = {entry["detector"]: float(entry["minimum_detectable_effect"]) for entry in mine}
         suspects.append(Suspect(name, role, _TRUTHS[role], status, survives, texts, least))
     return suspects
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import yaml  # type: ignore[import-untyped]
 from pydantic import BaseModel, ValidationError
-from rapidfuzz import process
 
 from heldout.audit.audit_file import (
     AuditFile,
@@ -24,7 +23,7 @@ from heldout.audit.audit_file import (
     parse_gate,
 )
 from heldout.detect import detectors
-from heldout.errors import InputError
+from heldout.errors import InputError, nearest_name
 from heldout.model import ONNX, ModelEndpoint, ModelServer, onnx_folder, parse_variants
 from heldout.overlap import JudgeEndpoint
 from heldout.remote import is_remote
@@ -103,7 +102,6 @@ _SCHEMA: dict[tuple[str, ...], type[BaseModel]] = {
     ("synth",): SynthSettings,
     **{("synth", role): ModelEndpoint for role in MODEL_ROLES},
 }
-_CLOSE = 60.0  # how alike two words must be (of 100) to be worth proposing
 
 
 @dataclass(frozen=True)
@@ -191,7 +189,7 @@ def problem_of(error: Mapping[str, Any], lines: Mapping[Place, int]) -> Problem:
     line = lines.get(known, 1)
     if error["type"] == "extra_forbidden":
         keys = list(_SCHEMA[words[:-1]].model_fields)
-        return line, f"there is no key '{words[-1]}' here; {_nearest(words[-1], keys)}"
+        return line, f"there is no key '{words[-1]}' here; {nearest_name(words[-1], keys)}"
     if error["type"] == "missing":
         wanted = place[-1]
         here = lines.get(place[:-1], 1)
@@ -229,12 +227,6 @@ def _named(place: Place) -> str:
     for part in place:
         message += f"[{part + 1}]" if isinstance(part, int) else f".{part}" if message else part
     return message
-
-
-def _nearest(word: str, known: Sequence[str]) -> str:
-    close = process.extractOne(word.lower(), known, score_cutoff=_CLOSE)
-    listed = f"there are {', '.join(known)}" if known else "there are none"
-    return f"did you mean '{close[0]}'? ({listed})" if close else listed
 
 
 class _Names:
@@ -324,7 +316,7 @@ class _Names:
 
     def _known(self, place: Place, name: str, known: Sequence[str]) -> Iterator[Problem]:
         if name not in known:
-            yield self._at(place, f"there is no '{name}'; {_nearest(name, known)}")
+            yield self._at(place, f"there is no '{name}'; {nearest_name(name, known)}")
 
     def _at(self, place: Place, sentence: str) -> Problem:
         return self.lines.get(place, self.lines.get(place[:1], 1)), sentence

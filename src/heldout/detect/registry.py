@@ -38,7 +38,7 @@ from heldout.detect.finding import Finding, NotTestable, Outcome, not_testable
 from heldout.detect.item_scores import MEMBERSHIP
 from heldout.detect.settings import DetectSettings
 from heldout.detect.tables import Floats, ModelScores, ScoreTables
-from heldout.errors import HeldoutError, InputError, blame_the_machine
+from heldout.errors import HeldoutError, InputError, blame_the_machine, nearest_name
 from heldout.model import Capabilities, check_scores
 from heldout.model import SelfCheck as SelfCheck
 
@@ -150,7 +150,7 @@ def run_detectors(
     known = detectors()
     for name in names:
         if name not in known:
-            raise InputError(f"there is no detector '{name}'; there are {', '.join(known)}")
+            raise InputError(f"there is no detector '{name}'; {nearest_name(name, list(known))}")
         if isinstance(known[name], Unusable):
             continue
         if known[name].needs == "answers" and not tables.answering:

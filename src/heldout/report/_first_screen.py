@@ -17,6 +17,7 @@ from heldout.report._statuses import DetectableEffect
 from heldout.report.certainty import certainty, kinds_of_proof
 from heldout.verdict import (
     COPIES,
+    LAB,
     NEARNESS,
     NOTHING_TO_COMPARE,
     ONE_FORM,
@@ -37,7 +38,7 @@ _CORPUS = {
     "not testable": "could not be tested",
 }
 _MODEL = {
-    "survives": "has seen it",
+    "survives": "tests say that it has seen it",
     "qualified": "may have seen it; not settled",
     "re-attributed": "an effect, but not memory",
     "collapses": "no evidence: clean models show it, too",
@@ -177,14 +178,11 @@ def cell_summary(cell: Cell, least: Mapping[str, DetectableEffect]) -> dict[str,
     why = speaking[0]["why"] if speaking else ONE_FORM if cell["model"] is not None else ""
     if cell["model"] is not None and cell["status"] == "survives":
         # The claims have the numbers; here are the tests behind them.
-        tests = ", ".join(c["id"].partition("/")[0] for c in speaking)
-        why = f"{counted(len(speaking), 'test', 'tests')} passed every control: {tests}"
+        why = f"{counted(len(speaking), 'test', 'tests')} passed every control: {', '.join(_tests(cell))}"
     proven = bool(rate and rate["leaked"])
     return {
         "status": cell["status"],
-        "least": str(max(least[c["id"]] for c in speaking))
-        if speaking and all(c["id"] in least for c in speaking)
-        else "",
+        "least": _least(speaking, least),
         "words": in_words(cell),
         "rate": f"{percent(rate['value'])}, 95 % interval {_interval(rate['interval'])}"
         if proven
@@ -194,6 +192,22 @@ def cell_summary(cell: Cell, least: Mapping[str, DetectableEffect]) -> dict[str,
         "claim": speaking[0]["id"] if speaking else None,
         "benchmark": cell["benchmark"],
     }
+
+
+_TESTS = {"overlap": "pictures", "text": "words"}
+
+
+def _least(claims: Sequence[Mapping[str, Any]], least: Mapping[str, DetectableEffect]) -> str:
+    """The effect that would have been detected, of each test by itself where they differ: a drop is no margin."""
+    if not claims or any(claim["id"] not in least for claim in claims):
+        return ""
+    effects: dict[str, list[str]] = {}
+    for claim in claims:
+        family = claim["id"].partition("/")[0]
+        effects.setdefault(str(least[claim["id"]]), []).append(_TESTS.get(family, family))
+    if len(effects) == 1:
+        return next(iter(effects))
+    return ", ".join(f"{effect} ({' and '.join(names)})" for effect, names in effects.items())
 
 
 def _interval(bounds: Mapping[str, float]) -> str:
@@ -265,6 +279,29 @@ def _seen(cells: Sequence[Cell]) -> list[Cell]:
     return [cell for cell in single if cell["status"] == "survives"]
 
 
+def _tests(cell: Cell) -> list[str]:
+    """The tests behind a model's status."""
+    return [
+        claim["id"].partition("/")[0]
+        for claim in speaking_claims(cell)
+        if claim["status"] == cell["status"]
+    ]
+
+
+def _false_alarms(cell: Cell) -> str:
+    """How often the tests that speak against a model fired on clean ones."""
+    reasons = [
+        control["reason"].removesuffix(", compared with references")
+        for claim in speaking_claims(cell)
+        if claim["status"] == cell["status"]
+        for control in claim["controls"]
+        if control["name"] == LAB
+    ]
+    return (
+        "; ".join(dict.fromkeys(reasons)) or "how often they fire on clean models was not measured"
+    )
+
+
 def _undecided(cells: Sequence[Cell]) -> int:
     return sum(cell["evidence"].get(Rung.UNDECIDED, 0) for cell in cells)
 
@@ -285,9 +322,14 @@ def _sentence(cells: Sequence[Cell]) -> str:
     if len(hit) > 1:
         others = counted(len(hit) - 1, "other comparison", "other comparisons")
         messages.append(f"Leaks were found in {others} as well.")
-    messages += [f"{cell['model']} has seen {cell['benchmark']}." for cell in seen[:2]]
+    messages += [
+        f"{counted(len(_tests(cell)), 'test says', 'tests say')} that {cell['model']} has seen "
+        f"{cell['benchmark']}."
+        for cell in seen[:2]
+    ]
     if len(seen) > 2:
-        messages.append(f"So have {counted(len(seen) - 2, 'other model', 'other models')}.")
+        others = counted(len(seen) - 2, "other model", "other models")
+        messages.append(f"So they say of {others}.")
     if messages:
         return " ".join(messages)
     if near := _undecided(cells):
@@ -338,13 +380,12 @@ def _numbers(
             }
         )
     for cell in seen[:2]:
-        tests = ", ".join(
-            c["id"].partition("/")[0] for c in speaking_claims(cell) if c["status"] == "survives"
-        )
-        words = f"has seen {cell['benchmark']}: {tests} passed every control"
+        tests = counted(len(_tests(cell)), "test says so and", "tests say so and")
+        words = f"has seen {cell['benchmark']}: {tests} passed every control; {_false_alarms(cell)}"
         numbers.append({"value": cell["model"], "words": words})
     for record in [record for record in owed if record["points"]][:1]:
-        words = f"{record['model']}: {record['sentence']}; {record['sure']}".rstrip("; ")
+        words = f"what leaked items add to the score of {record['model']}: {record['sentence']}"
+        words = f"{words}; {record['sure']}".rstrip("; ")
         numbers.append({"value": record["points"], "words": words})
     if not hit and (near := _undecided(cells)):
         words = (
@@ -388,9 +429,8 @@ def _leaked(cells: Sequence[Cell]) -> dict[str, Any]:
         }
         for cell in hit[:TOP]
     ]
-    seen = [f"{cell['model']} has seen {cell['benchmark']}" for cell in _seen(cells)]
     near = sum(cell["evidence"].get(Rung.UNDECIDED, 0) for cell in cells if cell not in hit)
-    return {"lines": lines, "more": len(hit) - len(lines), "seen": seen, "undecided": near}
+    return {"lines": lines, "more": len(hit) - len(lines), "undecided": near}
 
 
 def _believed(by_people: int) -> str:
@@ -409,8 +449,12 @@ def _sure(cells: Sequence[Cell], recommendations: Sequence[Mapping[str, Any]]) -
     if any(claim["rule"].startswith(f"{COPIES}/") for claim in stood):
         sentence, measured = certainty(cells)
         messages.append(sentence)
-    elif stood:
+    elif any(claim["cell"]["corpus"] is not None for claim in stood):
         messages.append(f"{counted(len(stood), 'claim', 'claims')} passed every control.")
+    messages += [
+        f"{cell['model']}: {' and '.join(_tests(cell))} passed every control; {_false_alarms(cell)}."
+        for cell in _seen(cells)
+    ]
     open_ = by_status.get("qualified", [])
     if open_:
         asks = next(

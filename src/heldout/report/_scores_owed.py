@@ -131,8 +131,8 @@ def _sentence(
     full, clean = lines["original"], lines.get("non-leaked", {"value": None})
     if seen:
         message = (
-            f"{percent(full['value'])} on all items; it has seen the benchmark itself, so no part of the "
-            "benchmark is clean for this model."
+            f"{percent(full['value'])} on all items; tests say that it has seen the benchmark, so no part "
+            "of it is clean for this model."
         )
         return 0.0, {"model": where, "points": "", "sentence": message, "sure": ""}
     leaked = lines.get("leaked", {"items": 0})

@@ -175,6 +175,14 @@ def text_orders(cards: Sequence[ReviewCard]) -> dict[str, list[int]]:
     }
 
 
+def undecided(kind: Kind, cards: Sequence[ReviewCard]) -> list[int]:
+    """What people are asked for first: pairs that nothing has decided, and texts that count and prove nothing."""
+    field, value = {"matches": ("relation", Relation.UNDECIDED), "texts": ("degree", "soft")}.get(
+        kind, ("", "")
+    )
+    return [index for index, card in enumerate(cards) if field and card.hint[field] == value]
+
+
 def _worth(card: ReviewCard) -> tuple[float, ...]:
     hint = card.hint
     return (_DEGREES.index(hint["degree"]), hint["answer"] != "same", -hint["similarity"])

@@ -36,6 +36,7 @@ from heldout.review.card import (
     match_orders,
     shuffled,
     text_orders,
+    undecided,
 )
 from heldout.settings import Settings
 from heldout.store import (
@@ -127,6 +128,7 @@ class Desk:
             "orders": [
                 {"name": name, "label": ORDERS[name], "cards": orders[name]} for name in orders
             ],
+            "undecided": [] if self.blind else undecided(self.kind, self.cards),
             "filters": filters_of(self.cards, self._verdicts(), blind=self.blind),
             "remembered": self._remembered().get(self._mine_key(), {}),
         }

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from heldout.lazy import load_on_first_use
 
 if TYPE_CHECKING:
+    from heldout.verdict._model_claims import LAB
     from heldout.verdict.challenge import CONTROLS, ControlInput, against_baseline
     from heldout.verdict.claim import (
         ACTIONS,
@@ -72,6 +73,7 @@ __all__ = [
     "CONTROLS",
     "COPIES",
     "INTRACLASS",
+    "LAB",
     "NEARNESS",
     "NOTHING_TO_COMPARE",
     "ONE_FORM",

@@ -111,8 +111,8 @@ def _models(verdict: BenchmarkVerdict) -> Iterator[Advice]:
         if stood:
             tests = ", ".join(claim.id.partition("/")[0] for claim in stood)
             message = (
-                f"Say that {cell.cell.model} has seen {verdict.benchmark} wherever you report it: "
-                f"{counted(len(stood), 'test', 'tests')} passed every control ({tests})."
+                f"Wherever you report {cell.cell.model} on {verdict.benchmark}, say that tests found it to have "
+                f"seen it: {counted(len(stood), 'test', 'tests')} passed every control ({tests})."
             )
             yield _advice("model", message, [claim.id for claim in stood], verdict.benchmark)
     for cell in single:
@@ -147,8 +147,8 @@ def _scores(verdict: BenchmarkVerdict) -> Iterator[Advice]:
         lines = _lines(model)
         if model["model"] in seen:
             message = (
-                f"Report {model['model']} on perturbed twins (heldout twin) or another benchmark: it has "
-                f"seen {verdict.benchmark} itself, so that no part of it is clean for this model."
+                f"Report {model['model']} on perturbed twins (heldout twin) or another benchmark: tests say "
+                f"that it has seen {verdict.benchmark}, so no part of it is clean for this model."
             )
             yield _advice("score", message, seen[model["model"]], verdict.benchmark)
             continue

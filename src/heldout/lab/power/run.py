@@ -22,7 +22,7 @@ from heldout.detect import (
     detectors,
     direction_of,
 )
-from heldout.errors import InputError
+from heldout.errors import InputError, nearest_name
 from heldout.lab.power.models import (
     CLEAN,
     CONTAMINATED,
@@ -388,7 +388,7 @@ def _chosen(names: Sequence[str]) -> list[Detector]:
         )
     for name in names:
         if name not in known:
-            raise InputError(f"there is no detector '{name}'; there are {', '.join(known)}")
+            raise InputError(f"there is no detector '{name}'; {nearest_name(name, list(known))}")
     return [known[name] for name in names or known]
 
 

@@ -1,4 +1,4 @@
-"""Claims, leaks and matches as tables for spreadsheets and scripts: CSV, Excel, JSON, Markdown.
+"""Claims, leaks, matches and judgements as tables for spreadsheets and scripts: CSV, Excel, JSON, Markdown.
 
 Words of a benchmark or a corpus are untrusted, and spreadsheets obey a text that begins like a formula: in CSV
 such a text gets an apostrophe before it, and in Excel files texts are stored as texts.
@@ -19,12 +19,19 @@ import polars as pl
 
 from heldout.errors import InputError, require
 from heldout.evidence import Rung, leaks
-from heldout.overlap import match_batches, read_text_matches
+from heldout.overlap import (
+    Pair,
+    match_batches,
+    match_subject,
+    read_text_matches,
+    text_pairs,
+    text_subject,
+)
 from heldout.report._next_steps import with_paths
 from heldout.report._summaries import as_row
 from heldout.report.export._case import ExportCase
 from heldout.report.settings import TABLE_NAMES
-from heldout.store import Run, empty_table
+from heldout.store import ITEM, MATCH, TEXT, TWIN, Run, current, empty_table, log_path
 from heldout.verdict import ACTIONS, PLAIN, rung_words
 
 SCHEMA_VERSION = 1
@@ -124,17 +131,56 @@ def _texts(case: ExportCase) -> Iterator[pl.DataFrame]:
     yield _with_evidence(case.run, texts, ("benchmark_text", "corpus_text"))
 
 
+_ABOUT = ("benchmark_id", "corpus", "corpus_id")
+_JUDGED = ("kind", *_ABOUT, "rater", "verdict", "note", "ratings", "seconds", "time", "subject")
+
+
+def _judgements(case: ExportCase) -> Iterator[pl.DataFrame]:
+    """The judgements in force, with the item and the corpus item that they are about."""
+    rows = []
+    for kind, pairs_of in ((MATCH, _match_pairs), (TEXT, _text_pairs), (TWIN, None), (ITEM, None)):
+        said = current(case.run.path, kind)
+        pairs = pairs_of(case.run) if said and pairs_of is not None else {}
+        for (subject, _), judgement in sorted(said.items()):
+            about = pairs.get(subject, (None if pairs_of is not None else subject, None, None))
+            ratings = ", ".join(f"{name} {value}" for name, value in judgement.ratings.items())
+            row = {**vars(judgement), **dict(zip(_ABOUT, about, strict=True)), "ratings": ratings}
+            rows.append([row[name] for name in _JUDGED])
+    schema = {name: pl.Float64 if name == "seconds" else pl.String for name in _JUDGED}
+    yield pl.DataFrame(rows, schema=schema, orient="row")
+
+
+def _match_pairs(run: Run) -> dict[str, Pair]:
+    """The first item and corpus item that show each pair of pictures."""
+    pairs: dict[str, Pair] = {}
+    for frame in match_batches(run) if _HAS["matches"](run) else ():
+        for row in frame.iter_rows(named=True):
+            subject = match_subject(json.loads(row["evidence"]), row["corpus"], row["corpus_id"])
+            pairs.setdefault(subject, (row["benchmark_id"], row["corpus"], row["corpus_id"]))
+    return pairs
+
+
+def _text_pairs(run: Run) -> dict[str, Pair]:
+    if not _HAS["texts"](run):
+        return {}
+    items = {row["benchmark_id"]: row for row in run.read_table("items").to_pylist()}
+    found = text_pairs(run.read_table("text_matches").to_pylist())
+    return {text_subject(items[pair[0]], rows): pair for pair, rows in reversed(found.items())}
+
+
 _MAKERS: Mapping[str, Callable[[ExportCase], Iterator[pl.DataFrame]]] = {
     "claims": _claims,
     "leaks": _leaks,
     "matches": _matches,
     "texts": _texts,
+    "judgements": _judgements,
 }
 _HAS: Mapping[str, Callable[[Run], bool]] = {
     "claims": lambda _: True,
     "leaks": lambda run: _HAS["matches"](run) or _HAS["texts"](run),
     "matches": lambda run: run.table_path("matches").exists(),
     "texts": lambda run: run.table_path("text_matches").exists(),
+    "judgements": lambda run: log_path(run.path).exists(),
 }
 
 

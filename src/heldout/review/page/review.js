@@ -7,7 +7,7 @@ import { words } from "./words.js";
 
 const $ = (name) => document.getElementById(name);
 const stage = new Stage($("stage"), { swipe: $("swipe"), legend: $("legend"), zoom: $("zoom") });
-let session, card, order, judged, busy = false, ratings = {}, scaleHere = 0, looked = 0, since = null;
+let session, card, order, judged, busy = false, ratings = {}, scaleHere = 0, looked = 0, since = null, undecidedLeft = 0;
 const done = []; // cards judged in this tab, for undo
 
 async function start() {
@@ -45,7 +45,10 @@ function progress(counts) {
   const count = Object.keys(judged).length;
   $("bar").max = counts.total;
   $("bar").value = count;
-  $("count").textContent = `${count} of ${counts.total} judged`;
+  const left = session.undecided.filter((index) => !(index in judged)).length;
+  $("count").textContent = `${count} of ${counts.total} judged${left ? `, ${left} undecided left` : ""}`;
+  if (undecidedLeft && !left && count < counts.total) alertUser("Everything undecided is judged. What follows changes less: stop here, or go on.", true);
+  undecidedLeft = left;
   const others = (counts.raters ?? []).filter((one) => one.rater !== session.rater);
   $("raters").textContent = others.map((one) => `${visible(one.rater)} ${one.judged}`).join(" · ");
   $("raters").title = "judged by others";
@@ -187,9 +190,9 @@ async function judge(verdict, { stay = false } = {}) {
     card.mine = saved.mine;
     sessionStorage.removeItem(draftKey());
     if (!stay) unseen();
+    quiet();
     progress(saved.progress);
     done.push(index);
-    quiet();
     say(`Saved: ${verdict}.`);
     marks();
     if (!stay) await onward(index);
@@ -307,8 +310,9 @@ function say(text) {
   $("spoken").textContent = text;
 }
 
-function alertUser(text) {
+function alertUser(text, good = false) {
   $("alert").textContent = text;
+  $("alert").classList.toggle("good", good);
   $("alert").hidden = false;
 }
 
@@ -342,7 +346,7 @@ async function agreement() {
 function keys() {
   const moving = [["→ j", "next"], ["← k", "previous"], ["n", "write a note; Enter keeps it, Escape leaves it"], ["u", "undo: take the last verdict back and return to it"]];
   const looking = session.kind === "texts" ? [] : [["+ − 0", "zoom in, out, fit"], ["Shift + arrows", "pan"]];
-  if (session.kind === "matches") looking.unshift(...MODES.map(([, name, shortcut]) => [shortcut, name.toLowerCase()]), ["a", "lay the neighbour on the query"], ["Space", "blink: stop, and turn by hand"], ["[ ]", "move the line of the swipe"]);
+  if (session.kind === "matches") looking.unshift(...MODES.map(([, name, shortcut]) => [shortcut, name.toLowerCase()]), ["a", "lay the neighbour on the query"], ["Space", "blink: stop, and turn by hand"], ["[ ]", "move the line of the swipe; a weaker or stronger difference"]);
   const rating = session.scales.length ? [["1 to 4", "rate the marked scale and go to the next (4 is excellent)"], ["x", "not applicable"], ["↑ ↓", "another scale"]] : [];
   return [...rating, ...session.verdicts.map((one) => [one.key, `${one.label.toLowerCase()}: ${one.help}`]), ...moving, ...looking, ["?", "these keys"]];
 }
@@ -379,14 +383,9 @@ function action({ key: pressed, shiftKey, target }) {
     ArrowRight: () => step(1), j: () => step(1), ArrowLeft: () => step(-1), k: () => step(-1),
     n: () => $("note").focus(), u: undo, "?": () => $("help").showModal(),
     "+": () => stage.zoom(1.4), "=": () => stage.zoom(1.4), "-": () => stage.zoom(1 / 1.4), 0: () => stage.fit(),
-    " ": () => stage.turn(true), "[": () => swipe(-5), "]": () => swipe(5),
+    " ": () => stage.turn(true), "[": () => stage.slide(-1), "]": () => stage.slide(1),
     a: session.kind === "matches" ? align : undefined,
   }[pressed];
-}
-
-function swipe(by) {
-  $("swipe").value = Number($("swipe").value) + by;
-  stage.draw();
 }
 
 function inNote(event) {

@@ -11,18 +11,24 @@ const LEGEND = {
   side: "Both as they are; zoom and pan move them in step.",
   aligned: "The neighbour is laid on the query by the registration; zoom and pan move both.",
   blink: "Query and neighbour take turns in the query's frame. Space stops, and turns by hand.",
-  difference: "Black is equal, bright differs (three times as strong). Hatched: only the query is there.",
+  difference: "Black is equal, bright differs; [ and ] make it stronger or weaker. Hatched: only the query is there.",
   swipe: "Left of the line the query, right of it the neighbour. [ and ] move the line.",
 };
 const BLINK = 650;
+// What the slider sets: where the line of the swipe is (percent), how many times as strong a difference is drawn.
+const SLIDERS = {
+  swipe: { label: "How much of the neighbour is drawn over the query", min: 0, max: 100, step: 5, value: 50 },
+  difference: { label: "How many times as strong the difference is drawn", min: 1, max: 10, step: 1, value: 3 },
+};
 
 export class Stage {
   constructor(root, { swipe, legend, zoom }) {
     Object.assign(this, { root, swipe, legend, zoomShown: zoom });
     this.mode = "side";
     this.aligned = false;
+    this.slid = { swipe: SLIDERS.swipe.value, difference: SLIDERS.difference.value };
     this.fit();
-    swipe.addEventListener("input", () => this.draw());
+    swipe.addEventListener("input", () => { this.slid[this.shownMode] = Number(swipe.value); this.draw(); });
     new ResizeObserver(() => this.draw()).observe(root);
     root.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
     root.addEventListener("pointerdown", (event) => this.grab(event));
@@ -58,7 +64,7 @@ export class Stage {
     const mode = this.shownMode;
     this.panes = mode === "side" ? this.pictures.map((one, place) => this.single(one, place)) : [this.overlay(mode)];
     this.root.replaceChildren(...this.panes.map((pane) => pane.element));
-    this.swipe.hidden = mode !== "swipe";
+    this.slider(SLIDERS[mode]);
     const text = mode === "side" ? (this.overlays && this.aligned ? LEGEND.aligned : this.overlays ? LEGEND.side : "") : LEGEND[mode];
     const guess = this.overlays && !this.registered && mode !== "side" ? " No registration: stretched to the same frame." : "";
     this.legend.textContent = text + guess;
@@ -67,6 +73,21 @@ export class Stage {
       const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
       if (!still) this.blinking = setInterval(() => this.turn(), BLINK);
     }
+    this.draw();
+  }
+
+  slider(found) {
+    this.swipe.hidden = !found;
+    if (!found) return;
+    Object.assign(this.swipe, { min: found.min, max: found.max, step: found.step, value: this.slid[this.shownMode] });
+    this.swipe.setAttribute("aria-label", found.label);
+  }
+
+  slide(steps) {
+    if (this.swipe.hidden) return;
+    if (steps > 0) this.swipe.stepUp(steps);
+    else this.swipe.stepDown(-steps);
+    this.slid[this.shownMode] = Number(this.swipe.value);
     this.draw();
   }
 
@@ -176,10 +197,11 @@ export class Stage {
         below.style.visibility = this.over ? "hidden" : "visible";
         element.querySelector("figcaption").textContent = this.over ? "neighbour" : "query";
       }
+      if (this.shownMode === "difference") world.style.filter = `brightness(${this.slid.difference})`;
       if (layer && this.shownMode === "swipe") {
-        layer.style.clipPath = `inset(0 0 0 ${this.swipe.value}%)`;
-        below.style.clipPath = `inset(0 ${100 - this.swipe.value}% 0 0)`;
-        element.querySelector(".divider").style.left = `${this.swipe.value}%`;
+        layer.style.clipPath = `inset(0 0 0 ${this.slid.swipe}%)`;
+        below.style.clipPath = `inset(0 ${100 - this.slid.swipe}% 0 0)`;
+        element.querySelector(".divider").style.left = `${this.slid.swipe}%`;
       }
     }
   }

@@ -108,14 +108,13 @@ def _counted(rate: MeasuredRate) -> str:
     who = f"{clean.models} clean lab models"
     if clean.bases is not None:
         who += f" of {clean.bases} bases"
-    message = (
-        f"on {who} {rate.detector} fired on {clean}"
+    of = (
+        f"on {clean.fired} of"
         if clean.models == clean.n
-        else f"in {clean.n} tests on {who} {rate.detector} fired in {clean}"
+        else f"in {clean.fired} of {clean.n} tests on"
     )
-    if clean.fired == 0:
-        message += f" (no firing still allows a rate of {percent(clean.high, 0)})"
-    return message
+    around = f"95 % interval {percent(clean.low, 0)} to {percent(clean.high, 0)}"
+    return f"{rate.detector} fired {of} {who} ({around})"
 
 
 def _of(counted: FiringCount) -> str:
