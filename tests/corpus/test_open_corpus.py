@@ -7,12 +7,13 @@ import json
 import pickle
 import tarfile
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib import metadata
 from pathlib import Path
 
 import pytest
 
+from heldout.benchmark.readers import FileRow
 from heldout.corpus import CorpusItem, CorpusReader, corpus_readers, open_corpus
 from heldout.errors import InputError
 from heldout.image import byte_digest
@@ -195,3 +196,19 @@ def test_the_first_items_alone_whatever_holds_them(tmp_path, picture):
             assert corpus.source.endswith(f"#limit={limit}")
     with pytest.raises(InputError, match="limit: expected a whole number"):
         open_corpus(f"{tmp_path / 'rows.jsonl'}#limit=many")
+
+
+@pytest.mark.parametrize("source", ["owner/name#split=train", "hf://owner/name#split=train"])
+def test_a_name_on_the_hub_is_a_table(
+    source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    asked = []
+
+    def rows(name: str, config: str | None, split: str | None) -> Iterator[FileRow]:
+        asked.append((name, split))
+        yield FileRow(1, {"id": "a", "question": "What?", "answer": "this"})
+
+    monkeypatch.setattr("heldout.benchmark.read.hub_rows", rows)
+    (item,) = read_all(open_corpus(source))
+    assert (item.question, asked) == ("What?", [("owner/name", "train")])

@@ -57,7 +57,9 @@ def test_thirty_pairs_by_two_raters_of_whom_one_is_blinded(
     asked = sum(undecided)
     assert asked and undecided == sorted(undecided, reverse=True)
     # the page counts down what was asked for, and says once that it is done
-    left = [int(found[1]) if (found := re.search(r"(\d+) undecided", text)) else 0 for text, _ in told]
+    left = [
+        int(found[1]) if (found := re.search(r"(\d+) undecided", text)) else 0 for text, _ in told
+    ]
     assert left == [max(0, asked - place) for place in range(PAIRS + 1)]
     assert [done for _, done in told].index(True) == asked and sum(done for _, done in told) == 1
     judge(

@@ -17,6 +17,7 @@ from heldout.benchmark import (
     at_commit,
     find_preset,
     find_reader,
+    hub_name,
     json_line,
     locate,
     parse_source,
@@ -202,8 +203,8 @@ def open_corpus(
     """Open a corpus: nothing is read before it is searched.
 
     Args:
-        source: A path, a pattern of tars (``{000..099}.tar``), or ``path#split=train,lang=zh``; ``#limit=1000``
-            for the first items alone.
+        source: A path, a pattern of tars (``{000..099}.tar``), ``path#split=train,lang=zh``, or a dataset on the
+            hub (``owner/name#split=train``); ``#limit=1000`` for the first items alone.
         name: What to call it; default: the name of the file or folder.
         reader: Use this reader; default: the first that recognises the files.
         mapping: Columns by field (id, image, text, question, answer).
@@ -212,7 +213,9 @@ def open_corpus(
     Returns:
         The corpus, as a stream of items in shards.
     """
-    parsed = at_commit(parse_source(source))
+    parsed = parse_source(source)
+    on_hub = hub_name(parsed.location)  # of owner/name and hf://owner/name
+    parsed = dataclasses.replace(parsed, location=on_hub) if on_hub else at_commit(parsed)
     if images is not None and not located(images).is_dir():
         raise InputError(f"images: the folder {images} does not exist")
     try:
@@ -250,7 +253,7 @@ def _open(
     if parsed.path.is_file() and parsed.path.stat().st_size == 0:
         raise InputError(f"{parsed.location} is empty: a file of no bytes is no corpus")
     there = parsed.path.exists() or is_pattern(parsed.location)
-    if not there and find_preset(parsed.location) is None:
+    if not there and not _is_named(parsed.location):
         raise InputError(
             f"{parsed.location} does not exist: name a file, a folder or {{000..099}}.tar"
         )
@@ -318,10 +321,15 @@ def _is_embeddings(source: BenchmarkSource) -> bool:
     return source.path.is_dir() and bool(matrices(source.path))
 
 
+def _is_named(location: str) -> bool:
+    """A preset, or a dataset on the hub."""
+    return find_preset(location) is not None or hub_name(location) is not None
+
+
 def _is_table(source: BenchmarkSource) -> bool:
     path = source.path
     if not path.exists() and not is_pattern(source.location):
-        return find_preset(source.location) is not None
+        return _is_named(source.location)
     if path.is_file():
         return find_reader(path) is not None
     if not path.is_dir() or source.selection:  # only rows can be selected

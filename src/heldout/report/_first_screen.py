@@ -13,7 +13,7 @@ from heldout.errors import counted, percent
 from heldout.evidence import PROVEN, Rung
 from heldout.report._models import Figure
 from heldout.report._scores_owed import owed_sentences
-from heldout.report._statuses import DetectableEffect
+from heldout.report._statuses import DetectableEffect, least_of
 from heldout.report.certainty import certainty, kinds_of_proof
 from heldout.verdict import (
     COPIES,
@@ -182,7 +182,7 @@ def cell_summary(cell: Cell, least: Mapping[str, DetectableEffect]) -> dict[str,
     proven = bool(rate and rate["leaked"])
     return {
         "status": cell["status"],
-        "least": _least(speaking, least),
+        "least": least_of(speaking, least),
         "words": in_words(cell),
         "rate": f"{percent(rate['value'])}, 95 % interval {_interval(rate['interval'])}"
         if proven
@@ -192,22 +192,6 @@ def cell_summary(cell: Cell, least: Mapping[str, DetectableEffect]) -> dict[str,
         "claim": speaking[0]["id"] if speaking else None,
         "benchmark": cell["benchmark"],
     }
-
-
-_TESTS = {"overlap": "pictures", "text": "words"}
-
-
-def _least(claims: Sequence[Mapping[str, Any]], least: Mapping[str, DetectableEffect]) -> str:
-    """The effect that would have been detected, of each test by itself where they differ: a drop is no margin."""
-    if not claims or any(claim["id"] not in least for claim in claims):
-        return ""
-    effects: dict[str, list[str]] = {}
-    for claim in claims:
-        family = claim["id"].partition("/")[0]
-        effects.setdefault(str(least[claim["id"]]), []).append(_TESTS.get(family, family))
-    if len(effects) == 1:
-        return next(iter(effects))
-    return ", ".join(f"{effect} ({' and '.join(names)})" for effect, names in effects.items())
 
 
 def _interval(bounds: Mapping[str, float]) -> str:

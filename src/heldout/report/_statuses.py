@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from markupsafe import Markup
@@ -66,3 +67,19 @@ def detectable(run: Run) -> dict[str, DetectableEffect]:
             of_corpus = claim["cell"]["corpus"] is not None
             least[claim["id"]] = DetectableEffect(max(effects), of_corpus)
     return least
+
+
+_TESTS = {"overlap": "pictures", "text": "words"}
+
+
+def least_of(claims: Sequence[Mapping[str, Any]], least: Mapping[str, DetectableEffect]) -> str:
+    """The effect that would have been detected, of each test by itself where they differ: a drop is no margin."""
+    if not claims or any(claim["id"] not in least for claim in claims):
+        return ""
+    effects: dict[str, list[str]] = {}
+    for claim in claims:
+        family = claim["id"].partition("/")[0]
+        effects.setdefault(str(least[claim["id"]]), []).append(_TESTS.get(family, family))
+    if len(effects) == 1:
+        return next(iter(effects))
+    return ", ".join(f"{effect} ({' and '.join(names)})" for effect, names in effects.items())

@@ -18,6 +18,7 @@ from heldout.engine import LocalEngine
 from heldout.errors import InputError
 from heldout.image import ImageRef, InlineBytes
 from heldout.overlap import build_index
+from heldout.overlap.images.scan import _check
 from heldout.store import Run, saved_shards
 
 Picture = Callable[..., bytes]
@@ -244,3 +245,18 @@ def test_a_corpus_that_grew_is_scanned_only_where_it_grew(tmp_path: Path, pictur
     assert len(audit(benchmark, corpus, tmp_path / "run")) == 4
     assert len(marks) == 3
     assert marks.items() <= saved_shards(tmp_path / "run/stages/overlap/c").items()
+
+
+@pytest.mark.parametrize(
+    ("selection", "words"), [("", "nothing to read"), ("#lang=fr", "lang = fr")]
+)
+def test_a_corpus_of_nothing_is_refused_before_the_benchmark_is_read(
+    selection: str, words: str, tmp_path: Path
+) -> None:
+    source = tmp_path / "corpus"
+    source.mkdir()
+    if selection:
+        source = source / "rows.jsonl"
+        source.write_text('{"id": "a", "question": "What?", "answer": "it", "lang": "en"}\n')
+    with pytest.raises(InputError, match=words):
+        _check([open_corpus(f"{source}{selection}")])

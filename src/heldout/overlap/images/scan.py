@@ -9,6 +9,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -103,7 +104,7 @@ def scan(
     The tables and the manifest speak of exactly these corpora; finished shards of others stay in
     the run folder for the day they are asked for again.
     """
-    _check_names(corpora)
+    _check(corpora)
     shards = _ShardSearch.of(benchmark, run, engine, near, hashes, quiet)
     index, unusable, searcher = shards.index, shards.unusable, shards.searcher
     pictures = {key: (ref, index.by_key[key]) for key, ref in shards.pictures.items()}
@@ -172,7 +173,7 @@ def scan_part(
 ) -> list[CorpusScan]:
     """Compare the shards of one part, and no more: which pairs are worth verifying is known once all parts
     are. Call inside run.writing()."""
-    _check_names(corpora)
+    _check(corpora)
     shards = _ShardSearch.of(benchmark, run, engine, near, hashes, quiet)
     scanned = []
     for corpus in corpora:
@@ -185,10 +186,19 @@ def scan_part(
     return scanned
 
 
-def _check_names(corpora: Sequence[Corpus]) -> None:
+def _check(corpora: Sequence[Corpus]) -> None:
+    """Mistakes that are cheap to see are not left for after the benchmark was embedded."""
     names = [corpus.name for corpus in corpora]
     if len(set(names)) < len(names):
         raise InputError(f"two corpora have the same name: {', '.join(names)}; name them name=path")
+    for corpus in corpora:
+        first = next(corpus.shards(), None)
+        if first is None:
+            raise InputError(f"{corpus.source}: nothing to read was found in this corpus")
+        if corpus.reader == "table" and not Path(corpus.source).exists():
+            next(
+                corpus.read(first), None
+            )  # a selection that no row has, a dataset that is not there
 
 
 @dataclass
@@ -303,8 +313,6 @@ def _scan_corpus(
                 continue
             stage.save(shard.index, value)
             step(items=value.counts["items"])
-    if result.shards == 0 and next(corpus.shards(), None) is None:
-        raise InputError(f"{corpus.source}: nothing to read was found in this corpus")
     result.counts |= stage.counts()
     return result
 

@@ -139,9 +139,9 @@ def _judgements(case: ExportCase) -> Iterator[pl.DataFrame]:
     """The judgements in force, with the item and the corpus item that they are about."""
     rows = []
     for kind, pairs_of in ((MATCH, _match_pairs), (TEXT, _text_pairs), (TWIN, None), (ITEM, None)):
-        said = current(case.run.path, kind)
-        pairs = pairs_of(case.run) if said and pairs_of is not None else {}
-        for (subject, _), judgement in sorted(said.items()):
+        judgements = current(case.run.path, kind)
+        pairs = pairs_of(case.run) if judgements and pairs_of is not None else {}
+        for (subject, _), judgement in sorted(judgements.items()):
             about = pairs.get(subject, (None if pairs_of is not None else subject, None, None))
             ratings = ", ".join(f"{name} {value}" for name, value in judgement.ratings.items())
             row = {**vars(judgement), **dict(zip(_ABOUT, about, strict=True)), "ratings": ratings}
@@ -164,8 +164,8 @@ def _text_pairs(run: Run) -> dict[str, Pair]:
     if not _HAS["texts"](run):
         return {}
     items = {row["benchmark_id"]: row for row in run.read_table("items").to_pylist()}
-    found = text_pairs(run.read_table("text_matches").to_pylist())
-    return {text_subject(items[pair[0]], rows): pair for pair, rows in reversed(found.items())}
+    matches = text_pairs(run.read_table("text_matches").to_pylist())
+    return {text_subject(items[pair[0]], rows): pair for pair, rows in reversed(matches.items())}
 
 
 _MAKERS: Mapping[str, Callable[[ExportCase], Iterator[pl.DataFrame]]] = {
