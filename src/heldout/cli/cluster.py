@@ -9,9 +9,9 @@ from rich.table import Table
 from rich.text import Text
 
 from heldout.cli.from_settings import Shown, command
-from heldout.cli.options import Json
+from heldout.cli.options import Json, Quiet
 from heldout.cli.show import console, plain, print_json
-from heldout.engine import ClusterSettings, check_cluster
+from heldout.engine import ClusterSettings, check_cluster, progress
 from heldout.errors import PrerequisiteError
 
 EXAMPLE = "Example: heldout cluster check --engine ray:10.0.0.7:6379"
@@ -36,10 +36,13 @@ def check_command(
             "--engine", metavar="ENGINE", help="ray:auto, ray:HOST:PORT or ray://HOST:PORT."
         ),
     ] = "ray:auto",
+    quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
     """Show nodes, cores, GPUs, versions and extras. Exits 3 if a run would fail or depend on the node."""
-    report = check_cluster(engine, settings=settings)
+    with progress("asking the cluster", 1, "clusters", disabled=quiet) as step:
+        report = check_cluster(engine, settings=settings)
+        step()
     if as_json:
         print_json(report.as_json())
     else:

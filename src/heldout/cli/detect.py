@@ -14,6 +14,7 @@ from heldout.cli.from_settings import Shown, command, panel, with_options
 from heldout.cli.options import Json, Quiet, Verbose
 from heldout.cli.show import console, plain, print_claims, print_json, print_outline
 from heldout.detect import DetectSettings, Finding, TripleHits, detectors
+from heldout.engine import progress
 from heldout.errors import InputError, counted
 from heldout.report import claims_with_paths, outline_of
 from heldout.stats import Contrast
@@ -231,12 +232,13 @@ def detect_command(
         raise InputError(
             "give the run folder whose scores or answers to look at, or --list for the detectors"
         )
-    detection = detect_run(run, detectors=detector, rates=rates, settings=settings)
+    with progress("testing", 1, "runs", disabled=quiet) as step:
+        detection = detect_run(run, detectors=detector, rates=rates, settings=settings)
+        step()
     if as_json:
         print_json({"run": str(run), **detection.examination.as_json()})
         return
-    if not quiet:
-        _show(detection.examination, run, verbose=verbose)
+    _show(detection.examination, run, verbose=verbose)
 
 
 def _show(examination: Examination, run: Path, *, verbose: bool) -> None:

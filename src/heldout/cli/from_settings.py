@@ -257,7 +257,7 @@ def with_options(message: str, shown: Sequence[Shown]) -> str:
     names = "|".join(re.escape(name) for name in sorted(options, key=len, reverse=True))
     telling = "|".join(re.escape(name) for name in options if "_" in name or "." in name)
     named = re.compile(
-        rf"^({names})(?=(?: \S+?)?: )|\bthe settings? ({names})\b|(?<![\w.-])({telling or '$^'})(?![\w.])"
+        rf"^({names})(?=(?: \S+?)?: )|\b[Tt]he settings? ({names})\b|(?<![\w.-])({telling or '$^'})(?!\w|\.\w)"
     )
     message = named.sub(lambda match: options[match[1] or match[2] or match[3]], message)
     return message.replace("this setting is needed", "this option is needed")

@@ -11,9 +11,10 @@ from rich.table import Table
 from heldout.audit import CostPlan, plan_search
 from heldout.benchmark import read_benchmark
 from heldout.cli.from_settings import command
-from heldout.cli.options import Bench, Images, Json, Map, Preset, Reader, parse_map
+from heldout.cli.options import Bench, Images, Json, Map, Preset, Quiet, Reader, parse_map
 from heldout.cli.overlap import SHOWN
 from heldout.cli.show import console, plain, print_json
+from heldout.engine import progress
 from heldout.overlap import OverlapSettings
 
 EXAMPLE = "Example: heldout plan data/vqa_rad --against data/vqa_med_2019 --on machines.yaml"
@@ -43,13 +44,16 @@ def plan_command(
     images: Images = None,
     preset: Preset = None,
     reader: Reader = None,
+    quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
     """Say what heldout overlap would cost: bytes, hours and dollars of every stage, from a short measurement."""
     benchmark = read_benchmark(
         bench, preset=preset, mapping=parse_map(mapping), images=images, reader=reader
     )
-    plan = plan_search(benchmark, against, on, seconds=seconds, settings=settings)
+    with progress("measuring", 1, "searches", disabled=quiet) as step:
+        plan = plan_search(benchmark, against, on, seconds=seconds, settings=settings)
+        step()
     if as_json:
         print_json(plan.as_json())
         return

@@ -13,7 +13,7 @@ import typer
 from rich.table import Table as Grid
 
 from heldout.cli.from_settings import Shown, command
-from heldout.cli.options import Json
+from heldout.cli.options import Json, Quiet
 from heldout.cli.show import console, plain, print_json
 from heldout.review import Desk, ReviewSettings, open_desks, serve
 from heldout.store import Run
@@ -49,6 +49,7 @@ def review_command(
     agreement: Annotated[
         bool, typer.Option("--agreement", help="Print how far raters agree, and serve nothing.")
     ] = False,
+    quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
     """Judge matches, texts, twins or items on a page that only this machine can open. Nothing leaves it."""
@@ -62,10 +63,11 @@ def review_command(
         what = " and ".join(f"{len(desk.cards):,} {desk.kind}" for desk in desks)
         screen.print(f"{what} of {plain(desks[0].title)}, as {plain(desks[0].rater)}", markup=False)
         typer.echo(f"review: {url}")  # typer flushes, and nothing breaks the address
-        screen.print(
-            f"Every verdict is on disk at once. Ctrl-C ends; then: {follow_up(desks[0], run)}",
-            soft_wrap=True,
-        )
+        if not quiet:
+            screen.print(
+                f"Every verdict is on disk at once. Ctrl-C ends; then: {follow_up(desks[0], run)}",
+                soft_wrap=True,
+            )
         if not no_browser:
             webbrowser.open(url)
 

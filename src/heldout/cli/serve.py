@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from heldout.cli.from_settings import Shown, command
+from heldout.cli.options import Quiet
 from heldout.cli.show import console
 from heldout.report import ServeSettings, serve
 
@@ -25,12 +26,14 @@ def serve_command(
     no_browser: Annotated[
         bool, typer.Option("--no-browser", help="Print the address and open nothing.")
     ] = False,
+    quiet: Quiet = False,
 ) -> None:
     """Show all runs on one page: status and numbers of each, with links to their reports. It only reads."""
 
     def ready(url: str) -> None:
         typer.echo(f"runs: {url}")  # typer flushes, and nothing breaks the address
-        console().print("Ctrl-C ends.")
+        if not quiet:
+            console().print("Ctrl-C ends.")
         if not no_browser:
             webbrowser.open(url)
 
