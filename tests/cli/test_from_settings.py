@@ -201,6 +201,14 @@ def test_every_command_takes_quiet() -> None:
 
     from heldout.cli.app import app
 
+    def commands(command: object, name: str) -> list[tuple[str, object]]:
+        members = getattr(command, "commands", None)
+        if members is None and hasattr(command, "list_commands"):
+            context = typer.Context(command)  # type: ignore[arg-type]
+            members = {
+                entry: command.resolve_command(context, [entry])[1]  # type: ignore[attr-defined]
+                for entry in command.list_commands(context)
+            }
         if not members:
             return [(name, command)]
         return [
