@@ -107,7 +107,8 @@ def _check(entry: Written) -> None:
         elif name.startswith("--"):
             assert name in options or name == "--help", f"no option {name}"
             if name != "--help" and not options[name].is_flag and "=" not in word:
-                next(rest, None)
+                lacks = next(rest, None) is None and arguments and not OMITTED.search(entry.text)
+                assert not lacks, f"{name} without its value"
         else:
             arguments.append(word)
     needed = [parameter for parameter in command.params if _is_argument(parameter)]
@@ -132,6 +133,7 @@ def test_there_are_commands_and_a_wrong_one_is_seen() -> None:
         "heldout check data --splitof x",
         "heldout lab no-such",
         "heldout report RUN RUN2",
+        "heldout sanitize BENCH --run RUN --resplit",
     ):
         with pytest.raises(AssertionError):
             _check(Written("page", text))

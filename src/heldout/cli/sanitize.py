@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from heldout.benchmark import open_tables
-from heldout.cli.from_settings import Shown, command, panel
+from heldout.cli.from_settings import Shown, command, panel, with_options
 from heldout.cli.options import Images, Json, Map, Preset, Quiet, Reader, parse_map
 from heldout.cli.show import console, plain, print_json
 from heldout.cure import SanitizeSettings, sanitize
@@ -112,9 +112,13 @@ def _show_splits(manifest: dict[str, Any], out: Path) -> None:
         screen.print(f"{plain(split['name'])}: {out / split['open']}", soft_wrap=True)
 
 
+#: settings that cautions name, of this verb and of overlap
+_NAMED = (Shown("run"), Shown("exact"), Shown("encoder"))
+
+
 def _footer(manifest: dict[str, Any]) -> None:
     screen = console()
     for caution in manifest["cautions"]:
-        screen.print(Text(f"caution: {plain(caution)}", "yellow"))
+        screen.print(Text(f"caution: {with_options(plain(caution), _NAMED)}", "yellow"))
     for difference in manifest["differences"]:
         screen.print(Text(f"reads back otherwise: {plain(difference)}", "bold red"))
