@@ -150,7 +150,11 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     leaking = dict(itertools.islice(written.scenes.items(), 3))  # the others stay held out
     write_corpus(root / "web", replace(written, scenes=leaking), items=26, shard_size=13)
     rows = [json.loads(line) for line in (root / "bench/test.jsonl").read_text().splitlines()]
+    write_benchmark(root / "other", images=1, seed=9)
+    (picture,) = (root / "other/images").iterdir()
+    shutil.move(picture, root / "bench/images/other.png")
     train = [{**row, "id": f"t{row['id']}"} for row in rows[:8]]
+    train.append({**train[0], "id": "t", "image": "images/other.png"})
     (root / "bench/train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in train))
     answers = [{"id": row["id"], "prediction": row["answer"]} for row in rows]
     (root / "answers.jsonl").write_text("".join(json.dumps(row) + "\n" for row in answers))
