@@ -15,6 +15,7 @@ from rich.table import Table as Grid
 from heldout.cli.from_settings import Shown, command
 from heldout.cli.options import Json, Quiet
 from heldout.cli.show import console, plain, print_json
+from heldout.report import rebuild_command
 from heldout.review import Desk, ReviewSettings, open_desks, serve
 from heldout.store import Run
 
@@ -75,29 +76,13 @@ def review_command(
 
 
 def follow_up(desk: Desk, source: str) -> str:
-    """The command that includes the judgements; an audit's pages are about all its runs and are made
-    together."""
+    """The command that includes the judgements."""
     if desk.kind == "twins":
         return "heldout twin BENCH --out RUN --from filter --keep people"
     if not (desk.folder / "manifest.json").exists():
         again = ["heldout", "review", source, "--kind", desk.kind, "--out", str(desk.folder)]
         return shlex.join([*again, "--agreement"])
-    if (desk.folder.parent / "verdict.json").exists():
-        return _audit_again(desk.folder)
-    return shlex.join(["heldout", "report", str(desk.folder)])
-
-
-def _audit_again(folder: Path) -> str:
-    commands = Run.open(folder).manifest()["commands"]
-    files = [command[2] for command in commands if command[1:2] == ["audit"] and len(command) > 2]
-    beside = folder.parent.parent / "audit.yaml"  # as a demo writes it
-    if files and Path(files[-1]).exists():
-        return shlex.join(["heldout", "audit", files[-1]])
-    return (
-        shlex.join(["heldout", "audit", str(beside)])
-        if beside.exists()
-        else "the same heldout audit again"
-    )
+    return rebuild_command(Run.open(desk.folder))
 
 
 def _show_agreement(desks: Sequence[Desk], as_json: bool) -> None:

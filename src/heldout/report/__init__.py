@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from heldout.lazy import load_on_first_use
 
 if TYPE_CHECKING:
-    from heldout.report._next_steps import claims_with_paths
+    from heldout.report._next_steps import claims_with_paths, rebuild_command
     from heldout.report.audit_page import matrix_record, write_audit_report, write_matrix
     from heldout.report.certainty import PRECISION_FILE, CopyPrecision
     from heldout.report.comparison import Comparison, compare, is_empty
@@ -88,6 +88,7 @@ __all__ = [
     "power_chart",
     "rate_chart",
     "read_sources",
+    "rebuild_command",
     "roc_chart",
     "serve",
     "standalone",

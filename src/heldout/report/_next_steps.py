@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from heldout.errors import counted
@@ -134,11 +135,21 @@ def _items(count: int) -> str:
 
 
 def _judged(run: Run, what: str) -> dict[str, Any]:
-    folder = str(run.path)
     return {
         "sentence": f"Judge {what} in the browser, then build this report again with the judgements.",
-        "commands": [command_line(verb, folder) for verb in ("review", "report")],
+        "commands": [command_line("review", str(run.path)), rebuild_command(run)],
     }
+
+
+def rebuild_command(run: Run) -> str:
+    """The command that includes judgements; an audit's pages are about all its runs and are made together."""
+    if not (run.path / "audit.yaml").exists():
+        return command_line("report", str(run.path))
+    commands = run.manifest()["commands"]
+    files = [command[2] for command in commands if command[1:2] == ["audit"] and len(command) > 2]
+    beside = run.path.parent.parent / "audit.yaml"  # as a demo writes it
+    known = [file for file in (*reversed(files), str(beside)) if Path(file).is_file()]
+    return command_line("audit", known[0]) if known else "the same heldout audit again"
 
 
 def _not_done_yet(run: Run) -> Iterator[dict[str, Any]]:
