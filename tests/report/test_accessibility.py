@@ -30,7 +30,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made.path
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1200), ("dark", 390)])
 @pytest.mark.parametrize(
     ("page", "ready"),
     [
@@ -40,11 +40,11 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ],
 )
 def test_pages_have_no_violation(
-    browser: Any, run: Path, page: str, ready: str, scheme: str
+    browser: Any, run: Path, page: str, ready: str, scheme: str, width: int
 ) -> None:
     name, _, place = page.partition("#")
     url = (run / name).as_uri() + (f"#{place}" if place else "")
-    assert violations(browser, url, ready, scheme) == []
+    assert violations(browser, url, ready, scheme, width) == []
 
 
 def test_the_check_sees_a_violation(browser: Any, tmp_path: Path) -> None:

@@ -139,7 +139,7 @@ def _single(name: str, path: Path) -> ListedRun:
     else:
         kind = kinds[0] if kinds else "run"
         if not _has_report(path):
-            trouble = "not finished"
+            trouble = "has no page of its own" if kind == "twins" else "not finished"
     return ListedRun(
         name, path, kind, created, names, known.get("items"), rows, trouble, _has_report(path)
     )

@@ -126,7 +126,7 @@
   function table(titles, rows, extra = "") {
     const head = node("tr", {}, ...titles.map((title) => node("th", { scope: "col" }, title)));
     const lines = rows.map((cells) => node("tr", {}, ...cells.map((cell) => (cell instanceof Node ? cell : node("td", {}, String(cell))))));
-    return node("div", { class: "scroll " + extra }, node("table", {}, node("thead", {}, head), node("tbody", {}, ...lines)));
+    return node("div", { class: "scroll " + extra, tabindex: "0" }, node("table", {}, node("thead", {}, head), node("tbody", {}, ...lines)));
   }
 
   async function cards(numbers, more) {

@@ -329,7 +329,7 @@ async function agreement() {
   try {
     const { tables, message } = await get("/api/agreement");
     const drawn = tables.map((table) =>
-      make("div", { class: "scroll" }, make("table", {}, make("caption", {}, table.title),
+      make("div", { class: "scroll", tabindex: "0" }, make("table", {}, make("caption", {}, table.title),
         make("thead", {}, make("tr", {}, table.columns.map((name) => make("th", { scope: "col" }, name)))),
         make("tbody", {}, table.rows.map((row) => make("tr", {}, row.map((cell) => make("td", {}, cell)))))),
         table.note && make("p", { class: "soft small" }, table.note)));
