@@ -53,6 +53,8 @@ SMALL = {
     "vqa_rad#split=test": "bench/test.jsonl",
     "vqa_rad/mevf_testset.json": "bench/test.jsonl",
     "data/vqa_rad/vqa_rad_public.json": "bench/test.jsonl",
+    "data/pathvqa/pvqa_test.json": "bench/test.jsonl",
+    "data/pathvqa/pvqa_train.json": "bench/train.jsonl",
     "heldout-demo/benchmark": "bench/test.jsonl",
     "machines.yaml": str(ROOT / "examples/jobs/machines.yaml"),
     "vqa_rad/images": "bench/images",

@@ -8,7 +8,14 @@ import numpy as np
 import pytest
 
 from heldout.engine import LocalEngine
-from heldout.errors import InputError, MachineError, blame_the_machine, machine_trouble, percent
+from heldout.errors import (
+    InputError,
+    MachineError,
+    blame_the_machine,
+    machine_trouble,
+    nearest_name,
+    percent,
+)
 from heldout.image import FileOnDisk, image_error
 
 
@@ -98,3 +105,10 @@ def test_shares_are_written_one_way_and_never_rounded_to_all_or_nothing(
     value: float, digits: int, shown: str
 ) -> None:
     assert percent(value, digits) == shown
+
+
+def test_a_name_that_does_not_exist_is_answered_with_the_nearest() -> None:
+    assert nearest_name("twindrop", ["circular", "twin-drop"]).startswith(
+        "did you mean 'twin-drop'?"
+    )
+    assert nearest_name("blood", ["circular", "twin-drop"]) == "there are circular, twin-drop"
