@@ -150,7 +150,7 @@ def test_filters_work_on_the_page_and_are_there_the_next_time(
     expect(page.locator("#place")).to_have_text(f"1 / {near}")
     page.wait_for_selector("body[data-shown]")
     page.keyboard.press("4")
-    expect(page.locator("#count")).to_have_text(f"1 of {len(desk.cards)} judged")
+    expect(page.locator("#count")).to_contain_text(f"1 of {len(desk.cards)} judged")
     assert [one.verdict for one in history(run)] == ["look-alike"]
     assert next(iter(history(run))).seconds is not None
     page.reload()

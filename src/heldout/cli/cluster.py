@@ -40,7 +40,7 @@ def check_command(
     as_json: Json = False,
 ) -> None:
     """Show nodes, cores, GPUs, versions and extras. Exits 3 if a run would fail or depend on the node."""
-    with progress("asking the cluster", 1, "clusters", disabled=quiet) as step:
+    with progress("asking the cluster", 1, "clusters", disabled=quiet or as_json) as step:
         report = check_cluster(engine, settings=settings)
         step()
     if as_json:

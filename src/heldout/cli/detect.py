@@ -232,7 +232,7 @@ def detect_command(
         raise InputError(
             "give the run folder whose scores or answers to look at, or --list for the detectors"
         )
-    with progress("testing", 1, "runs", disabled=quiet) as step:
+    with progress("testing", 1, "runs", disabled=quiet or as_json) as step:
         detection = detect_run(run, detectors=detector, rates=rates, settings=settings)
         step()
     if as_json:

@@ -51,7 +51,7 @@ def plan_command(
     benchmark = read_benchmark(
         bench, preset=preset, mapping=parse_map(mapping), images=images, reader=reader
     )
-    with progress("measuring", 1, "searches", disabled=quiet) as step:
+    with progress("measuring", 1, "searches", disabled=quiet or as_json) as step:
         plan = plan_search(benchmark, against, on, seconds=seconds, settings=settings)
         step()
     if as_json:

@@ -105,16 +105,13 @@ def _counted(rate: MeasuredRate) -> str:
         pooled = f" ({_of(rate.clean)} of all benchmarks)" if len(rate.benchmarks) > 1 else ""
         return f"{rate.detector} fired on {places}{pooled}"
     clean = rate.clean
-    who = f"{clean.models} clean lab models"
-    if clean.bases is not None:
-        who += f" of {clean.bases} bases"
-    of = (
-        f"on {clean.fired} of"
-        if clean.models == clean.n
-        else f"in {clean.fired} of {clean.n} tests on"
-    )
+    several = clean.models != clean.n
+    of = f"{clean.n} tests" if several else f"{clean.n} models"
+    who = [f"{clean.models} models"] if several else []
+    who += [f"{clean.bases} bases"] if clean.bases is not None else []
     around = f"95 % interval {percent(clean.low, 0)} to {percent(clean.high, 0)}"
-    return f"{rate.detector} fired {of} {who} ({around})"
+    more = "; ".join([around, " of ".join(who)] if who else [around])
+    return f"false alarms of {rate.detector} on clean models of the lab: {clean.fired} of {of} ({more})"
 
 
 def _of(counted: FiringCount) -> str:
