@@ -42,12 +42,15 @@ from heldout.stats import binomial_interval
 from heldout.store import Run
 from planted_pictures import (
     GUTTERS,
+    TONES,
     changed_object,
+    changed_plainly,
     chart,
     compounded,
     cropped,
     drawn_world,
     jpeg,
+    opacity,
     opaque_mark,
     small_copy,
     translucent_mark,
@@ -239,6 +242,16 @@ def radiographs(
         elif kind == "marks":
             planting.plant("opaque words", name, opaque_mark(picture, draw))
             planting.plant("translucent words", name, translucent_mark(picture, draw))
+        elif kind == "tones":
+            # Few of each picture: of more copies than places the farthest would not be proposed.
+            tone, bent = list(TONES.items())[number % len(TONES)]
+            planting.plant(tone, name, jpeg(bent(picture), 95))
+            way = number // len(TONES) % 2
+            change = ("an object", "an opacity")[way]
+            decoy = opacity(picture, draw) if way else changed_plainly(picture, draw, panels[0])
+            planting.plant(f"{DECOY}{change} changed, another tone", name, jpeg(bent(decoy), 95))
+            for quality in (75, 92):
+                planting.plant(f"stored again, quality {quality}", name, jpeg(picture, quality))
         else:
             planting.plant(f"{DECOY}object changed", name, changed_object(picture, draw, panels[0]))
     yield f"radiographs, {kind}", planting
@@ -470,6 +483,7 @@ SECTIONS = (
     "crops",
     "panels",
     "marks",
+    "tones",
     "decoys",
     "worlds",
     "small",
@@ -498,7 +512,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="heldout-pictures-") as temporary:
         folder = options.keep or Path(temporary)
         parts: list[Iterator[tuple[str, Planting]]] = []
-        for kind in ("crops", "panels", "marks", "decoys"):
+        for kind in ("crops", "panels", "marks", "tones", "decoys"):
             if kind in kinds:
                 planted = radiographs(
                     options.half, folder, kind, options.images, options.among, seed

@@ -6,7 +6,7 @@ import io
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from PIL import Image, ImageDraw, ImageEnhance, ImageFilter, ImageFont
+from PIL import Image, ImageDraw, ImageEnhance, ImageFilter, ImageFont, ImageOps
 
 from heldout.scenes import FILMS, SCENES, watermark
 
@@ -93,18 +93,48 @@ def translucent_mark(picture: Picture, draw: Draw) -> Picture:
     return jpeg(watermark(picture.convert("RGB"), draw), int(draw.integers(80, 96)))
 
 
+def _curve(
+    power: float = 1.0, gain: float = 1.0, offset: float = 0.0
+) -> Callable[[Picture], Picture]:
+    levels = 255 * (gain * (np.arange(256) / 255) ** power + offset)
+    return lambda picture: picture.point(np.clip(np.rint(levels), 0, 255).astype(int).tolist() * 3)
+
+
+TONES: dict[str, Callable[[Picture], Picture]] = {
+    "gamma of 0.5": _curve(0.5),
+    "gamma of 2": _curve(2.0),
+    "contrast 1.5 times, clipped": _curve(1.0, 1.5, -0.25),
+    "histogram equalised": ImageOps.equalize,
+}
+
+
+def opacity(picture: Picture, draw: Draw, levels: float = 40.0) -> Picture:
+    """A decoy: a place that is lighter, or darker, without an edge."""
+    side = min(picture.size) * float(draw.uniform(0.04, 0.08))
+    across, down = (float(draw.uniform(0.3, 0.7)) * length for length in picture.size)
+    y, x = np.mgrid[: picture.height, : picture.width]
+    spot = np.exp(-((x - across) ** 2 + (y - down) ** 2) / (2 * side**2))
+    way = 1.0 if np.asarray(picture.convert("L"))[int(down), int(across)] < 128 else -1.0
+    greys = np.asarray(picture.convert("RGB"), np.float32) + way * levels * spot[..., None]
+    return Image.fromarray(np.clip(greys, 0, 255).astype(np.uint8))
+
+
 VISIBLE = 32.0  # grey levels, of most of the changed piece
 
 
 def changed_object(picture: Picture, draw: Draw, other: Picture) -> Picture:
     """A decoy that can be seen to be another picture, compressed."""
+    return jpeg(changed_plainly(picture, draw, other), int(draw.integers(80, 96)))
+
+
+def changed_plainly(picture: Picture, draw: Draw, other: Picture) -> Picture:
     before = np.asarray(picture.convert("L"), np.float32)
     while True:
         changed, (x, y, side) = _changed(picture, draw, other)
         after = np.asarray(changed.convert("L"), np.float32)
         place = np.s_[y : y + side, x : x + side]
         if np.percentile(np.abs(after - before)[place], 70) > VISIBLE:
-            return jpeg(changed, int(draw.integers(80, 96)))
+            return changed
 
 
 def _changed(picture: Picture, draw: Draw, other: Picture) -> tuple[Picture, tuple[int, int, int]]:

@@ -234,3 +234,15 @@ def test_burnt_in_words_that_became_softer_are_no_change_beside_a_panels_letter(
     registration = register(films[0], figure)
     assert registration.relation in COPIES
     assert "watermarked" in registration.transform and "in part" not in registration.transform
+
+
+@pytest.mark.parametrize("quality", [75, 92])
+def test_a_jpeg_that_is_stored_once_more_is_the_same_image(shared_data: Path, quality: int) -> None:
+    """Most of its pixels stay the same to the last level; blocks all over the picture do not."""
+    film = Image.open(shared_data / "vqa_rad/images/synpic51426.jpg").convert("RGB")
+    registration = register(film, _compressed(film, quality))
+    assert registration.relation == "same image"
+    changed = np.asarray(film, np.int16).copy()
+    changed[120:140, 120:140] += 14
+    edited = _compressed(Image.fromarray(changed.clip(0, 255).astype(np.uint8)), quality)
+    assert "changed in part" in register(film, edited).transform

@@ -39,14 +39,20 @@ class Frame:
     candidate_step: float
 
 
-def lay(cv2: Any, query: PictureFeatures, candidate: PictureFeatures, warp: Warp) -> Frame | None:
+def lay(
+    cv2: Any,
+    query: PictureFeatures,
+    candidate: PictureFeatures,
+    warp: Warp,
+    side: int = GRID_SIDE,
+) -> Frame | None:
     """The candidate warped onto the query, or None where hardly anything overlaps."""
     box = _common_box(query, candidate, warp)
     if box is None:
         return None
     left, top, right, bottom = box
     zoom = float(np.sqrt(abs(np.linalg.det(warp[:2, :2]))))
-    factor = min(1.0, zoom, GRID_SIDE / max(right - left, bottom - top))
+    factor = min(1.0, zoom, side / max(right - left, bottom - top))
     size = (max(8, round((right - left) * factor)), max(8, round((bottom - top) * factor)))
     step = 1.0 / factor
     to_query = np.array([[step, 0, left + step / 2], [0, step, top + step / 2], [0, 0, 1]])

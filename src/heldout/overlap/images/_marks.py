@@ -21,6 +21,7 @@ from heldout.overlap.images._agreement import (
     unexplained,
     without_margin,
 )
+from heldout.overlap.images._edits import EDITED, edited_in_tone, edited_levels
 from heldout.overlap.images._shades import is_shaded
 from heldout.overlap.images._tone import in_tone_of, tone_line
 from heldout.overlap.images.features import Floats
@@ -64,13 +65,12 @@ ASTRAY = 0.75  # pixels that a warp may be off
 TEXTURED = 1.5  # grey levels a pixel, from which on compression would leave its traces
 FEW_TEXTURED = 256  # pixels, from which on they stand for the picture
 UNTOUCHED = 0.5  # grey levels by which most of what is textured differs: it never was compressed
-EDITED = 2.5  # grey levels that show there
 # Grey levels, above which a picture without grain was resized or turned: it may lie a fraction of a pixel off.
 EXACT = 0.05
 GRAIN = 12.0  # times what most of the textured pixels differ by, a mark differs by more
 SHADED = 6.5  # grey levels by which a copy is nowhere lighter or darker than one tone curve says
 SHADED_CHANGE = 2.0  # times what the picture changed as a whole: sharpening moves light, too
-SHADED_TONED = 1.7  # times that, where a tone curve made the steps of compression larger
+SHADED_TONED = 1.25  # times that, where a tone curve made the steps of compression larger
 
 
 @dataclass(frozen=True, eq=False)
@@ -220,11 +220,12 @@ def _difference(
     untouched = grain <= UNTOUCHED
     fitted = theirs if untouched else in_tone_of(theirs, frame.query, mask)
     difference = frame.query - fitted
-    bar: Floats = np.full_like(difference, EDITED)
-    weak = EDITED
-    if not untouched:
-        level = GRAIN * _grain(cv2, frame.query, fitted, mask)
-        bar, weak = np.full_like(difference, min(max(level, FAINT), STRONG)), WEAK
+    if untouched:
+        level, weak = edited_levels(difference, mask), EDITED
+    else:
+        level = min(max(GRAIN * _grain(cv2, frame.query, fitted, mask), FAINT), STRONG)
+        weak = WEAK
+    bar: Floats = np.full_like(difference, level)
     if not _lies_exactly(frame, grain):
         bar += _astray(cv2, frame.query, fitted)
     strong = _without_specks(cv2, (np.abs(difference) > bar) & (mask | _corners(cv2, frame.inside)))
@@ -392,11 +393,14 @@ def is_altered(cv2: Any, frame: Frame, inverted: bool, toned: bool = False) -> b
     mask = without_margin(cv2, frame.inside)
     if mask.sum() < 256:
         return False
-    if (grain := _grain(cv2, frame.query, theirs, mask)) <= UNTOUCHED:
-        apart = np.abs(frame.query - theirs)
-        if not _lies_exactly(frame, grain):
-            apart = np.maximum(apart - _astray(cv2, frame.query, theirs), 0)
-        return _most(cv2, apart, mask) > EDITED
+    apart = np.abs(frame.query - theirs)
+    grain = _grain(cv2, frame.query, theirs, mask)
+    if toned or not _lies_exactly(frame, grain):
+        apart = np.maximum(apart - _astray(cv2, frame.query, theirs), 0)
+    if grain <= UNTOUCHED and not toned:
+        return _most(cv2, apart, mask) > edited_levels(frame.query - theirs, mask)
+    if toned and _most(cv2, apart, mask) > edited_in_tone(cv2, apart, mask):
+        return True
     if _is_altered(cv2, in_tone_of(theirs, frame.query, mask), frame.query, mask):
         return True
     changed = float(np.percentile(np.abs(theirs - frame.query)[mask], 90))

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import isotonic_regression
 
-from heldout.overlap.images.features import Floats
+from heldout.overlap.images._agreement import Frame, lay, without_margin
+from heldout.overlap.images.features import SIDE, Floats, Hypothesis, PictureFeatures
 
 LEVELS = 16  # of a tone curve
 OFF_CURVE = 45.0  # grey levels: a gamma of .6 bends the curve by less
-FINE_LEVELS = 40  # of one that bends: gamma is steep near black
+TONES = 256
+FINE_LEVELS = 40  # of one that bends: whether they lie in several places is told of so many
+FEWEST = 8  # pixels of a level that count
+LAST = 16  # levels, by which a curve is drawn on
 CELLS = 8  # across and down, with equal shares of the picture's edges
 PLACE = 3  # cells across and down
 IN_ONE_PLACE = 0.75  # share of a level's pixels, from which on it may belong to one thing
@@ -19,6 +26,8 @@ CURVED = 4  # levels that a tone curve is drawn through at least
 CURVED_RANGE = 48.0  # grey levels that they span
 BENT = 4.0  # grey levels off a line; less is brightness and contrast
 ON_CURVE = 6.0  # grey levels that half of the pixels lie within
+OTHER_TONE = 8.0  # grey levels by which most of what is neither black nor white differs
+BETWEEN = 120.0  # grey levels from the middle
 FALL = 6.0  # grey levels: a tone curve never falls by more
 
 
@@ -56,34 +65,56 @@ def in_tone_of(source: Floats, target: Floats, mask: NDArray[np.bool_]) -> Float
     return np.asarray(brought, np.float32)
 
 
-def through_tone_curve(source: Floats, target: Floats, mask: NDArray[np.bool_]) -> Floats | None:
-    """``source`` through the tone curve of the whole picture that leads to ``target``, if there is one.
+def tone_curve(source: Floats, target: Floats, mask: NDArray[np.bool_]) -> Floats | None:
+    """The tone curve of the whole picture that leads from ``source`` to ``target``, level by level, if there is one.
 
     Gamma, windowing, clipped highlights and equalised histograms bend it. Only levels that occur in several
     places count: a thing that was made lighter or removed is no tone curve. None where brightness and
     contrast are enough, and where most pixels lie off the curve, as those of another picture do.
     """
-    ours, theirs = source[mask], target[mask]
-    place = np.clip(ours / 256.0 * FINE_LEVELS, 0, FINE_LEVELS - 1).astype(np.intp)
-    spread = _is_spread(source, mask, place)[place]
-    knots = _knots(ours[spread], theirs[spread], place[spread], max(24, len(ours) // 4000))
-    if len(knots) < CURVED:
+    ours, theirs = (
+        np.clip(np.rint(values[mask]), 0, TONES - 1).astype(np.intp) for values in (source, target)
+    )
+    place = ours * FINE_LEVELS // TONES
+    joint = np.bincount(ours * TONES + theirs, minlength=TONES**2).reshape(TONES, TONES)
+    counts = joint.sum(axis=1)
+    spread = _is_spread(source, mask, place)[np.arange(TONES) * FINE_LEVELS // TONES]
+    levels = np.flatnonzero(spread & (counts >= max(FEWEST, len(ours) // 20_000)))
+    if len(levels) < CURVED or np.ptp(levels) < CURVED_RANGE:
         return None
-    levels, values = np.array(knots).T
-    curve = np.maximum.accumulate(values)
-    if np.ptp(levels) < CURVED_RANGE or float((curve - values).max()) > FALL:
+    values = _middles(joint[levels])
+    rising = isotonic_regression(values, weights=counts[levels]).x
+    common = counts[levels] >= max(24, len(ours) // 4000)
+    if float(np.abs(rising - values)[common].max(initial=0.0)) > FALL:
         return None
-    if np.abs(values - np.polyval(np.polyfit(levels, values, 1), levels)).max() < BENT:
+    if np.abs(rising - np.polyval(np.polyfit(levels, rising, 1), levels)).max() < BENT:
         return None
-    ends = [
-        curve[inner]
-        + (curve[inner] - curve[next_]) / (levels[inner] - levels[next_]) * (end - levels[inner])
-        for inner, next_, end in ((0, 1, 0.0), (-1, -2, 255.0))
-    ]
-    brought = np.interp(source, [-1e-3, *levels, 255.001], [ends[0], *curve, ends[1]])
-    if float(np.median(np.abs(brought[mask] - theirs))) > ON_CURVE:
+    ends = [_beyond(levels, rising, end) for end in (0.0, TONES - 1.0)]
+    curve = np.interp(
+        np.arange(TONES), [-1e-3, *levels, TONES - 1 + 1e-3], [ends[0], *rising, ends[1]]
+    )
+    curve = np.clip(curve, 0, 255)
+    if float(np.median(np.abs(curve[ours] - theirs))) > ON_CURVE:
         return None
-    return np.asarray(np.clip(brought, 0, 255), np.float32)
+    return np.asarray(curve, np.float32)
+
+
+def _middles(joint: NDArray[np.intp]) -> NDArray[np.float64]:
+    """Of every row the mean of the middle half of what it counts: half a level counts, a mark does not."""
+    total = joint.sum(axis=1, keepdims=True)
+    so_far = np.clip(joint.cumsum(axis=1), total / 4, total * 3 / 4)
+    share = np.diff(so_far, axis=1, prepend=total / 4)
+    return np.asarray(share @ np.arange(TONES) / share.sum(axis=1))
+
+
+def _beyond(levels: NDArray[np.intp], values: NDArray[np.float64], end: float) -> float:
+    """Where the curve goes on to ``end``, beyond the last level that is known."""
+    last = 0 if end < levels[0] else -1
+    near = np.abs(levels - levels[last]) <= LAST
+    if near.sum() < 2:
+        return float(values[last])
+    rise = max(float(np.polyfit(levels[near], values[near], 1)[0]), 0.0)
+    return float(values[last] + rise * (end - levels[last]))
 
 
 def _is_spread(
@@ -130,3 +161,50 @@ def _line(source: Floats, target: Floats) -> tuple[float, float]:
     power = float(((source - middle) ** 2).mean())
     gain = float(((source - middle) * (target - aim)).mean()) / power if power > 1e-6 else 0.0
     return gain, aim - gain * middle
+
+
+# Aligned pictures in one tone.
+
+
+def in_other_tones(frame: Frame, inverted: bool) -> bool:
+    """Whether most of what is neither black nor white is so much lighter or darker that a change may hide in it."""
+    theirs = 255.0 - frame.candidate if inverted else frame.candidate
+    between = frame.inside & (np.abs(frame.query - 127.5) < BETWEEN)
+    apart = np.abs(theirs - frame.query)[between]
+    return bool(len(apart)) and float(np.median(apart)) > OTHER_TONE
+
+
+def in_one_tone(
+    cv2: Any, query: PictureFeatures, candidate: PictureFeatures, hypothesis: Hypothesis
+) -> Frame | None:
+    """The two with one of them in the tone of the other: what was clipped or became darker cannot be brought
+    back, so that the way that leads closer is the one that was gone.
+
+    The curve is drawn, and the picture led through it, before it is made smaller: the mean of what a curve
+    made darker is not what it makes of the mean.
+    """
+    full = lay(cv2, query, candidate, hypothesis.warp, SIDE)
+    if full is None:
+        return None
+    theirs = 255.0 - full.candidate if hypothesis.inverted else full.candidate
+    mask = without_margin(cv2, full.inside)
+    if mask.sum() < 256:
+        return None
+    pairs = []
+    if (curve := tone_curve(full.query, theirs, mask)) is not None:
+        pairs.append((_through(query, curve), candidate))
+    if (curve := tone_curve(theirs, full.query, mask)) is not None:
+        curve = 255.0 - curve[::-1] if hypothesis.inverted else curve
+        pairs.append((query, _through(candidate, curve)))
+    frames = (lay(cv2, *pair, hypothesis.warp) for pair in pairs)
+
+    def apart(frame: Frame) -> float:
+        theirs = 255.0 - frame.candidate if hypothesis.inverted else frame.candidate
+        contrast = max(float(frame.query[frame.inside].std()), 1.0)
+        return float(np.abs(frame.query - theirs)[frame.inside].mean()) / contrast
+
+    return min((frame for frame in frames if frame is not None), key=apart, default=None)
+
+
+def _through(features: PictureFeatures, curve: Floats) -> PictureFeatures:
+    return replace(features, grey=np.rint(curve).astype(np.uint8)[features.grey])

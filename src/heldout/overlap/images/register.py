@@ -17,7 +17,6 @@ from heldout.overlap.images._agreement import (
     compare,
     geometry,
     lay,
-    without_margin,
 )
 from heldout.overlap.images._marks import is_altered, is_untouched, levels_apart, without_marks
 from heldout.overlap.images._registration import IDENTITY, Registration, Rows
@@ -31,7 +30,7 @@ from heldout.overlap.images._small import (
     same_detail,
     small_agreement,
 )
-from heldout.overlap.images._tone import through_tone_curve
+from heldout.overlap.images._tone import in_one_tone, in_other_tones
 from heldout.overlap.images._transform_words import (
     CHANGED_WINDOW,
     SAID_OF_THE_SAME,
@@ -168,11 +167,12 @@ def _aligned(cv2: Any, query: PictureFeatures, candidate: PictureFeatures) -> Al
     hypothesis, frame, agreement = best
     if agreement.detail >= MARKABLE or untouched:
         plain = _without_marks(cv2, frame, hypothesis.inverted, agreement)
-        if not untouched and not _is_explained(plain):
-            toned = _in_one_tone(cv2, frame, hypothesis.inverted, agreement)
-            if toned is not None:
-                frame, agreement = toned
-                plain = _without_marks(cv2, frame, hypothesis.inverted, agreement)
+        # In two tones a change may pass for a part of what changed as a whole.
+        settled = _is_explained(plain) and not in_other_tones(frame, hypothesis.inverted)
+        if not untouched and not settled:
+            toned = _in_one_tone(cv2, query, candidate, hypothesis)
+            if toned is not None and toned[2].residual <= plain.residual:
+                hypothesis, frame, plain = toned
         agreement = plain
     if agreement.correlation >= CLOSE_CORRELATION and agreement.detail >= DOUBTFUL_DETAIL:
         agreement = replace(agreement, apart=levels_apart(cv2, frame, hypothesis.inverted))
@@ -220,12 +220,12 @@ def _without_marks(
     cv2: Any, frame: Frame, inverted: bool, agreement: PixelAgreement
 ) -> PixelAgreement:
     """The agreement with marks set aside; ``worst`` is 1 where something else was changed."""
-    altered = is_altered(cv2, frame, inverted, agreement.toned)
+    altered = is_altered(cv2, frame, inverted)
     cleaned = None
     if altered or agreement.worst > CHANGED_WINDOW:
         cleaned = without_marks(cv2, frame, inverted)
     if cleaned is not None and cleaned.residual < CERTAIN:
-        return replace(cleaned, toned=agreement.toned)
+        return cleaned
     return replace(agreement, worst=1.0) if altered else agreement
 
 
@@ -236,21 +236,28 @@ def _is_explained(agreement: PixelAgreement) -> bool:
 
 
 def _in_one_tone(
-    cv2: Any, frame: Frame, inverted: bool, agreement: PixelAgreement
-) -> tuple[Frame, PixelAgreement] | None:
-    """With one of the two in the tone of the other, where that explains more: either may be clipped."""
-    theirs = 255.0 - frame.candidate if inverted else frame.candidate
-    mask = without_margin(cv2, frame.inside)
-    if mask.sum() < 256:
-        return None
-    toned = []
-    if (candidate := through_tone_curve(theirs, frame.query, mask)) is not None:
-        toned.append(replace(frame, candidate=255.0 - candidate if inverted else candidate))
-    if (query := through_tone_curve(frame.query, theirs, mask)) is not None:
-        toned.append(replace(frame, query=query))
-    rivals = [(rival, replace(compare(cv2, rival, inverted), toned=True)) for rival in toned]
-    best = min(rivals, key=lambda rival: rival[1].residual, default=None)
-    return best if best is not None and best[1].residual < agreement.residual else None
+    cv2: Any, query: PictureFeatures, candidate: PictureFeatures, hypothesis: Hypothesis
+) -> tuple[Hypothesis, Frame, PixelAgreement] | None:
+    """With one of the two in the tone of the other.
+
+    What was laid on each other in different tones may lie a little off: once in one tone, they are pulled
+    into place, and the curve is drawn anew.
+    """
+    best: tuple[Hypothesis, Frame, PixelAgreement] | None = None
+    for _ in range(2):
+        frame = in_one_tone(cv2, query, candidate, hypothesis)
+        if frame is None:
+            break
+        agreement = replace(compare(cv2, frame, hypothesis.inverted), toned=True)
+        if is_altered(cv2, frame, hypothesis.inverted, toned=True):
+            agreement = replace(agreement, worst=1.0)
+        if best is None or agreement.residual < best[2].residual or _is_explained(agreement):
+            best = (hypothesis, frame, agreement)
+        pulled = None if _is_explained(agreement) else _pulled(cv2, hypothesis, frame)
+        if pulled is None:
+            break
+        hypothesis = pulled
+    return best
 
 
 def _unlike(tried: tuple[Hypothesis, Frame, PixelAgreement]) -> float:
@@ -352,7 +359,7 @@ CLOSE_CORRELATION = 0.99
 CLOSE = 20.0  # grey levels, at no dozen of pixels more
 CLOSE_OVERLAP = 0.9
 CLOSE_CONTRAST = 20.0
-RULES = "registration-8"  # verdicts of other rules are other verdicts
+RULES = "registration-9"  # verdicts of other rules are other verdicts
 BLANK = 2.0  # contrast, in grey levels, below which a picture shows nothing
 
 
