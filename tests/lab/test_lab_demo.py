@@ -54,7 +54,7 @@ def test_a_pair_and_its_outsiders_are_trained_read_and_kept(folder: Path, tmp_pa
     prepare_demo(folder, TOY, seeds=[3], images=4)
     arms = demo_arms([3], dose=2)
     names = {*(arm.name for arm in arms), DEMO}
-    recipe = standing_recipe(TOY, level=3, fall=2, batch=8, texts=2, pictures=12)
+    recipe = standing_recipe(TOY, level=3, fall=2, batch=8, pictures=12)
     recipe = replace(recipe, clean_steps=4)
     grid = Grid(
         PreparedGrid(folder),

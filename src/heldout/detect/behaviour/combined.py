@@ -1,10 +1,11 @@
 """combined: several weak signs in the answers to changed items, added up.
 
 A model that remembers a little loses a little on twins and by reordered options (also by confused choices and
-masked words, where the first two are not recorded); each test alone may miss it. Here the paired differences of all of them are added up, each in units of its own
-spread, image by image. One sign is flipped for all tests of an image together, so that p holds however the tests
-depend on one another: what is exchanged under the null is the model and its references, with everything they
-answered about a picture. Of each change one test takes part, by probabilities where they are recorded.
+masked words, where the first two are not recorded); each test alone may miss it. Here the paired differences of all
+of them are added up, each in units of its own spread, image by image. One sign is flipped for all tests of an image
+together, so that p holds however the tests depend on one another: what is exchanged under the null is the model and
+its references, with everything they answered about a picture. Of each change one test takes part, by probabilities
+where they are recorded.
 """
 
 from __future__ import annotations
