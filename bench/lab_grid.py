@@ -68,9 +68,9 @@ def main() -> None:
     args = parser.parse_args()
     for name, grid, demo in (
         ("pictures", 30_000, 60_000),
-        ("level", 2600, 4500),
-        ("fall", 400, 700),
-        ("batch", 256, 512),
+        ("level", 4000, 4500),
+        ("fall", 700, 700),
+        ("batch", 512, 512),
     ):
         if getattr(args, name) is None:
             setattr(args, name, demo if args.demo else grid)

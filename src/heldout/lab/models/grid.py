@@ -49,10 +49,10 @@ class GridRecipe:
 def standing_recipe(
     size: Size,
     *,
-    level: int = 2600,
-    fall: int = 400,
+    level: int = 4000,
+    fall: int = 700,
     rate: float = 2e-3,
-    batch: int = 256,
+    batch: int = 512,
     pictures: int = 30_000,
 ) -> GridRecipe:
     """The published grid's; toy sizes give fewer steps and smaller batches."""
