@@ -70,12 +70,16 @@ def nested_settings(annotation: Any) -> type[Settings] | None:
     return next(filter(None, map(nested_settings, get_args(annotation))), None)
 
 
-def command_line(verb: str, *arguments: str, **settings: str | Sequence[str]) -> str:
+def command_line(verb: str, *arguments: str, **settings: str | Sequence[str] | bool) -> str:
     """The command that calls a verb with these settings, for people to copy; of a list, one option each."""
     words = ["heldout", verb, *arguments]
     for name, value in settings.items():
+        option = f"--{name.replace('_', '-')}"
+        if isinstance(value, bool):
+            words += [option] if value else []
+            continue
         for text in [value] if isinstance(value, str) else value:
-            words += [f"--{name.replace('_', '-')}", text]
+            words += [option, text]
     return shlex.join(words)
 
 

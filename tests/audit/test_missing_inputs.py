@@ -19,7 +19,7 @@ corpora:
   - name: web
     source: web
   - name: books
-    source: books/there
+    source: ./books/there
 models:
   - name: m
     answers: replies.csv

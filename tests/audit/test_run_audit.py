@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from typer.testing import CliRunner
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "verdict"))
@@ -201,6 +202,17 @@ def test_a_model_that_is_no_longer_named_leaves_the_family(
         ("leaky", "other & target"),
         ("fresh", "other & target"),
     }
+
+
+def test_an_audit_without_corpora_does_not_speak_of_an_earlier_search(
+    finished_folder: Path,
+) -> None:
+    path = finished_folder / "audit.yaml"
+    settings = yaml.safe_load(path.read_text())
+    settings.pop("corpora")
+    path.write_text(yaml.safe_dump(settings, sort_keys=False))
+    with pytest.raises(InputError, match="names no corpora"):
+        _run(finished_folder)
 
 
 def test_the_family_is_corrected_over_all_benchmarks(

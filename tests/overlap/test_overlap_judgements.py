@@ -160,6 +160,8 @@ def test_every_question_and_corpus_item_of_the_pair_follows() -> None:
         (["unsure", "transformed copy", "transformed copy"], "transformed copy"),
         (["exact duplicate", "transformed copy"], "transformed copy"),  # both say it is one
         (["exact duplicate", "transformed copy", "unrelated"], "undecided"),
+        (["unrelated", "look-alike"], "look-alike"),  # both say that it is none
+        (["unrelated", "look-alike", "unsure"], "undecided"),
         (["same source, other view"], "same source, other view"),
         (["unsure"], "undecided"),
     ],

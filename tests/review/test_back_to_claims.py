@@ -65,6 +65,7 @@ def test_a_second_rater_brings_agreement_and_a_tie_is_no_copy(run: Path) -> None
     assert claim.status == "survives"  # the other copies are still there
     page = (run / "report.html").read_text()
     assert "people: " in page
+    assert "--rater rater-3 --blind" in page  # what two do not agree on needs a third
 
 
 def test_equal_bytes_stay_a_copy_whatever_people_say(hostile_run: Path, tmp_path: Path) -> None:

@@ -257,6 +257,15 @@ def judge_sentence(record: Mapping[str, Any]) -> str:
 SECTION, KEY = "audit", "nearness"  # where the manifest holds them, and `conclude` finds them
 
 
+def refuse_other_search(run: Run, file: Path) -> None:
+    """An audit that names no corpora: results of a search in its folder would stand in its report."""
+    if searched := sorted({stage["corpus"] for stage in run.manifest()["stages"].values()}):
+        raise InputError(
+            f"{run.path} holds a search of {', '.join(searched)}, and {file} names no corpora: its report would still "
+            f"speak of them. Give another output, or delete that folder"
+        )
+
+
 def share_nearness(runs: Mapping[str, Run]) -> None:
     """Call when all corpora were searched, before the runs are concluded."""
     p_values = {name: _p_values(run) for name, run in runs.items()}

@@ -23,7 +23,7 @@ from heldout.audit._recording import (
 )
 from heldout.audit.audit_file import Search
 from heldout.audit.cases import CORRECTED, AuditCase, open_cases, open_controls, write_corrections
-from heldout.audit.conclusion import conclude, share_nearness
+from heldout.audit.conclusion import conclude, refuse_other_search, share_nearness
 from heldout.audit.overlap import calibration_plan, open_judge, search_corpora
 from heldout.audit.plan import Plan, make_plan, refuse_over_budget
 from heldout.audit.reader import Audit, read_audit
@@ -200,8 +200,7 @@ class _Journey:
             shutil.copyfile(self.audit.path, case.folder / "audit.yaml")
         with open_engine(self.file.search.engine, self.file.search.workers) as engine:
             for case in self.cases:
-                if case.corpora:
-                    self._overlap(case, runs[case.name], engine)
+                self._overlap(case, runs[case.name], engine)
         share_nearness(runs)
         # One model after the other: a loaded one serves all benchmarks before the next is loaded.
         for model in self.file.models:
@@ -276,6 +275,9 @@ class _Journey:
         return result
 
     def _overlap(self, case: AuditCase, run: Run, engine: Engine) -> None:
+        if not case.corpora:
+            refuse_other_search(run, self.audit.path)
+            return
         search = self.file.search
         null, controls = open_controls(self.audit)
         inputs = {

@@ -93,6 +93,7 @@ RELATIONS: dict[str, str] = {
     "unrelated": Relation.UNRELATED,
     "unsure": Relation.UNDECIDED,
 }
+_NO_COPIES = (Relation.OTHER_VIEW, Relation.LOOK_ALIKE, Relation.UNRELATED)  # nearest first
 RAISED_ALONE = "one rater calls it a copy; a second has to agree"
 DISMISSED_ALONE = "one rater dismissed it; a second has to agree"
 DISAGREE = "raters disagree"
@@ -243,8 +244,13 @@ def not_agreed(relation: str, evidence: Mapping[str, Any]) -> str:
 
 
 def majority(verdicts: Collection[str]) -> str:
-    """The relation that most raters chose. Between two kinds of copy a tie is the weaker one."""
-    return most_say((RELATIONS[verdict] for verdict in verdicts), COPIES, Relation.TRANSFORMED_COPY)
+    """The relation that most raters chose. Between two kinds of copy a tie is the weaker one, and between two kinds
+    of no copy the nearer one: on what counts, the raters agree."""
+    relations = [RELATIONS[verdict] for verdict in verdicts]
+    chosen = most_say(relations, COPIES, Relation.TRANSFORMED_COPY)
+    if chosen == Relation.UNDECIDED and set(relations) <= set(_NO_COPIES):
+        return min(relations, key=_NO_COPIES.index)
+    return chosen
 
 
 def most_say(relations: Iterable[str], alike: Collection[str], weaker: str) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 from heldout.errors import counted
 from heldout.evidence import OPEN, Rung
 from heldout.settings import command_line
-from heldout.store import Run
+from heldout.store import MATCH, Run, current
 from heldout.verdict import ACTIONS, REPLACE, Claim
 
 LISTED = "; they are listed in actions.jsonl."
@@ -135,9 +135,18 @@ def _items(count: int) -> str:
 
 
 def _judged(run: Run, what: str) -> dict[str, Any]:
+    raters = {rater for _, rater in current(run.path, MATCH)}
+    if not raters:
+        sentence = f"Judge {what} in the browser, then build this report again with the judgements."
+        return {
+            "sentence": sentence,
+            "commands": [command_line("review", str(run.path)), rebuild_command(run)],
+        }
+    another = command_line("review", str(run.path), rater=f"rater-{len(raters) + 1}", blind=True)
     return {
-        "sentence": f"Judge {what} in the browser, then build this report again with the judgements.",
-        "commands": [command_line("review", str(run.path)), rebuild_command(run)],
+        "sentence": f"Let another rater judge {what}: what one rater decides counts once a second agrees. "
+        f"Then build this report again.",
+        "commands": [another, rebuild_command(run)],
     }
 
 
