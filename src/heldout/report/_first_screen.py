@@ -368,7 +368,7 @@ def _numbers(
         words = f"has seen {cell['benchmark']}: {tests} passed every control; {_false_alarms(cell)}"
         numbers.append({"value": cell["model"], "words": words})
     for record in [record for record in owed if record["points"]][:1]:
-        words = f"what leaked items add to the score of {record['model']}: {record['sentence']}"
+        words = f"difference that leaked items make to the score of {record['model']}: {record['sentence']}"
         words = f"{words}; {record['sure']}".rstrip("; ")
         numbers.append({"value": record["points"], "words": words})
     if not hit and (near := _undecided(cells)):
