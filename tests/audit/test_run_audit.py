@@ -213,6 +213,11 @@ def test_an_audit_without_corpora_does_not_speak_of_an_earlier_search(
     path.write_text(yaml.safe_dump(settings, sort_keys=False))
     with pytest.raises(InputError, match="names no corpora"):
         _run(finished_folder)
+    path.write_text(yaml.safe_dump({**settings, "output": "models"}, sort_keys=False))
+    _run(finished_folder)
+    page = (finished_folder / "models/report.html").read_text()
+    assert 'id="scores"' in page
+    assert "owed to leaks" not in page  # nothing was searched, so nothing is clean of it
 
 
 def test_the_family_is_corrected_over_all_benchmarks(

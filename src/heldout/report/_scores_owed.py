@@ -85,7 +85,7 @@ def have_seen(cells: Sequence[Mapping[str, Any]], benchmark: str) -> frozenset[s
 
 
 def score_rows(corrected: Mapping[str, Any], seen: Collection[str] = ()) -> list[dict[str, Any]]:
-    """Rows of the table: one per model and metric, with the subsets side by side.
+    """Rows of the table: one per model and metric, with the subsets that have items side by side.
 
     Models that have ``seen`` the benchmark have no clean score, and no difference to one.
     """
@@ -99,6 +99,7 @@ def score_rows(corrected: Mapping[str, Any], seen: Collection[str] = ()) -> list
                 if model["model"] in seen and line["subset"] == "non-leaked"
                 else _shown(line, model["metric"])
                 for line in model["lines"]
+                if line["items"]
             },
             "owed": None if model["model"] in seen else _owed(model),
         }

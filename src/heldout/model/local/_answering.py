@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from heldout.image import ImageError
-from heldout.model.local._forward import Numbered, Passes, Prefix, halving
+from heldout.model.local._forward import Numbered, Passes, Prefix, halving, shared_tokens
 from heldout.model.local.layout import Group, Layout, PictureInputs, Row, groups
 from heldout.model.local.load import Family
 from heldout.model.local.writing import UnwritableError, Writer
@@ -256,13 +256,7 @@ class LocalAsker:
         """How many tokens to read once for all rows, each keeping its last; 0 where that is not valid."""
         if not (self._parts.sharing and self._able()):
             return 0
-        first, last = min(row.ids for row in rows), max(row.ids for row in rows)
-        shared = 0
-        for token, other in zip(first, last, strict=False):
-            if token != other:
-                break
-            shared += 1
-        shared = min(shared, *(len(row.ids) - 1 for row in rows))
+        shared = min(shared_tokens(rows), *(len(row.ids) - 1 for row in rows))
         late = any(self._parts.image_id in row.ids[shared:] for row in rows)
         return 0 if late and features.tensors else max(0, shared)
 

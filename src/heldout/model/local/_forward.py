@@ -124,13 +124,14 @@ def halving(
 
 def common_prefix(rows: Sequence[Row]) -> int:
     """How many tokens all rows begin with, leaving each the place that predicts its first scored one."""
+    return min(shared_tokens(rows), *(row.scored[0] - 1 for row in rows))
+
+
+def shared_tokens(rows: Sequence[Row]) -> int:
+    """How many tokens all rows begin with."""
     first, last = min(row.ids for row in rows), max(row.ids for row in rows)
-    shared = 0
-    for token, other in zip(first, last, strict=False):
-        if token != other:
-            break
-        shared += 1
-    return min(shared, *(row.scored[0] - 1 for row in rows))
+    pairs = enumerate(zip(first, last, strict=False))
+    return next((place for place, (a, b) in pairs if a != b), min(len(first), len(last)))
 
 
 # Rows that show the same picture: the part of the model that looks at it looks once.

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import isotonic_regression
 
 from heldout.overlap.images._agreement import Frame, lay, without_margin
 from heldout.overlap.images.features import SIDE, Floats, Hypothesis, PictureFeatures
@@ -72,6 +71,8 @@ def tone_curve(source: Floats, target: Floats, mask: NDArray[np.bool_]) -> Float
     places count: a thing that was made lighter or removed is no tone curve. None where brightness and
     contrast are enough, and where most pixels lie off the curve, as those of another picture do.
     """
+    from scipy.optimize import isotonic_regression  # a quarter of a second, which few pairs need
+
     ours, theirs = (
         np.clip(np.rint(values[mask]), 0, TONES - 1).astype(np.intp) for values in (source, target)
     )
