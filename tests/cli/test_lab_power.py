@@ -55,6 +55,18 @@ def test_the_page_stands_beside_its_figure_and_rows(tmp_path: Path) -> None:
     assert twin is not None and (twin.clean.n, twin.contaminated.n) == (6, 6)
     assert rates.provenance.models["scenes"] == {"contaminated": 6, "clean": 6, "outsider": 1}
 
+    earlier = tmp_path / "earlier.parquet"
+    older = rows.with_columns(benchmark=pl.lit("older"), p=pl.lit(1.0))
+    pl.concat([older, rows.with_columns(p=pl.lit(0.0))]).write_parquet(earlier)
+    again = ("lab", "power", lab, "--out", tmp_path / "out", "--permutations", "99", *chosen)
+    assert run_inside(*again, "--rows", earlier).returncode == 0
+    both = pl.read_parquet(tmp_path / "out/data/detector-power.parquet")
+    assert both.filter(pl.col("benchmark") == "scenes").equals(rows)  # the grid's own are counted
+    assert both.filter(pl.col("benchmark") == "older").equals(older)
+    assert "Rows of older were not counted anew" in (tmp_path / "out/detector-power.md").read_text()
+    done = run_inside(*again, "--rows", lab / "models.json")
+    assert done.returncode == 2 and "models.json: expected a" in done.stderr
+
 
 def test_rates_of_some_detectors_are_not_for_the_verdict(tmp_path: Path) -> None:
     lab = write_small_grid(tmp_path / "lab")

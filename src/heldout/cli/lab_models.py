@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -173,6 +174,14 @@ def power_command(
             help="Write the rates for heldout detect --rates there, too.",
         ),
     ] = None,
+    earlier: Annotated[
+        Path | None,
+        typer.Option(
+            "--rows",
+            metavar="FILE",
+            help="An earlier detector-power.parquet: keep its benchmarks that this grid lacks.",
+        ),
+    ] = None,
     quiet: Quiet = False,
 ) -> None:
     """Score every detector against planted truth: power, false positives, smallest dose, cost.
@@ -184,6 +193,7 @@ def power_command(
         requirements,
         run_power,
         standings,
+        with_earlier,
         with_truth,
         write_power,
     )
@@ -203,13 +213,16 @@ def power_command(
             console().print(text, markup=False)
 
     rows = run_power(grid, out, settings, tell)
-    rows = with_truth(rows, grid)
+    rows, about = with_truth(rows, grid), grid.about
+    if earlier is not None:
+        rows, kept = with_earlier(rows, earlier)
+        about = replace(about, earlier=kept)
     board = standings(rows, settings.seed)
     if not board:
         raise InputError(f"{lab}: no detector could be tested on any model of this grid")
     typed = shlex.join(["heldout", *sys.argv[1:]])
     required, folder = requirements(rows, board), publish or out
-    paths = write_power(rows, board, required, folder, typed, grid.about)
+    paths = write_power(rows, board, required, folder, typed, about)
     if rates_to is not None:
         write_atomic(rates_to, paths[-1].read_bytes())
     console().print(f"page: {paths[0]}", soft_wrap=True)

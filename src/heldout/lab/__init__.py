@@ -75,7 +75,7 @@ if TYPE_CHECKING:
     )
     from heldout.lab.models.worlds import RELEASED, TRAINING, WORLDS
     from heldout.lab.power._answers import requirements
-    from heldout.lab.power.board import standings, with_truth
+    from heldout.lab.power.board import standings, with_earlier, with_truth
     from heldout.lab.power.conform import (
         Conformance,
         conform,
@@ -213,6 +213,7 @@ __all__ = [
     "study_transforms",
     "summary",
     "train_grid",
+    "with_earlier",
     "with_truth",
     "words",
     "write_confound",

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from heldout.detect import Detector, detectors
+from heldout.errors import InputError
 from heldout.lab.power.models import CLEAN, CONTAMINATED, OTHER_SEEDS, OUTSIDER, RAW, LabGrid
 from heldout.stats import Interval, area, binomial_interval
 from heldout.verdict import (
@@ -304,6 +305,20 @@ def with_truth(rows: pl.DataFrame, grid: LabGrid) -> pl.DataFrame:
         known.append({"model": model.name, **record})
     truth = pl.DataFrame(known, infer_schema_length=None)
     return rows.join(truth, on="model", how="left", maintain_order="left")
+
+
+def with_earlier(rows: pl.DataFrame, path: Path) -> tuple[pl.DataFrame, tuple[str, ...]]:
+    """Rows of benchmarks that this grid lacks, from an earlier result, below these; and their names."""
+    try:
+        older = pl.read_parquet(path).filter(
+            ~pl.col("benchmark").is_in(rows["benchmark"].unique().to_list())
+        )
+        whole = pl.concat([rows, older.select(rows.columns).cast(dict(rows.schema))])
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise InputError(
+            f"{path}: expected a detector-power.parquet of heldout lab power; {type(error).__name__}: {error}"
+        ) from error
+    return whole, tuple(older["benchmark"].unique(maintain_order=True))
 
 
 def models_by_role(rows: pl.DataFrame) -> dict[str, dict[str, int]]:

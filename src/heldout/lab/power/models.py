@@ -104,10 +104,12 @@ class LabModel:
 
 @dataclass(frozen=True)
 class About:
-    """``weights`` of the largest model, where the grid says so; ``counted``: so are all tokens read."""
+    """``weights`` of the largest model, where the grid says so; ``counted``: so are all tokens read;
+    ``earlier``: benchmarks whose rows were counted before."""
 
     weights: int | None = None
     counted: bool = False
+    earlier: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -268,7 +268,7 @@ def power_page(
     return (
         "\n".join(
             [
-                *_head(rows, command),
+                *_head(rows, command, about.earlier),
                 *boards(rows, board, about),
                 *required_page(required),
                 "## Power against dose",
@@ -335,12 +335,13 @@ def _curve(frame: pl.DataFrame, name: str) -> DoseCurve | None:
     )
 
 
-def _head(rows: pl.DataFrame, command: str) -> Iterator[str]:
+def _head(rows: pl.DataFrame, command: str, earlier: Sequence[str]) -> Iterator[str]:
     yield "# What detectors can see: power and false positives on models whose contamination is known"
     yield ""
     yield (
         f"Written by `{command}` from the grid of [lab.md](lab.md); the rows are in `data/{DATA}`, the "
         f"rates that the [verdict](verdict.md) reads in `data/{RATES}`."
+        + (f" Rows of {', '.join(earlier)} were not counted anew." if earlier else "")
     )
     yield ""
     counted = models_by_role(rows)
