@@ -313,7 +313,7 @@ def with_earlier(rows: pl.DataFrame, path: Path) -> tuple[pl.DataFrame, tuple[st
         older = pl.read_parquet(path).filter(
             ~pl.col("benchmark").is_in(rows["benchmark"].unique().to_list())
         )
-        whole = pl.concat([rows, older.select(rows.columns).cast(dict(rows.schema))])
+        whole = pl.concat([rows, older.select(rows.columns).cast(rows.schema)])
     except (OSError, pl.exceptions.PolarsError) as error:
         raise InputError(
             f"{path}: expected a detector-power.parquet of heldout lab power; {type(error).__name__}: {error}"
