@@ -106,6 +106,22 @@ def test_three_references_tell_how_much_clean_models_differ() -> None:
     assert controls["spread of clean models"].outcome == "failed"
 
 
+def test_one_of_many_clean_references_may_fire_by_chance() -> None:
+    """One in twenty clean models does: what each is asked is corrected for how many are."""
+    tables = planted_answers(2, dose=3.0, clusters=120)
+    references = (BASELINE, REFERENCE, BASE)
+    settings = QUICK.model_copy(
+        update={"baselines": references, "families": tuple((name, name) for name in references)}
+    )
+    found = examine(tables, DROP, settings, NOTHING_MEASURED).findings
+    finding = next(one for one in found if one.cell.model == TARGET)
+    own = finding.details["references_own"]
+    for p, outcome in ((0.02, "passed"), (0.01, "missing")):
+        own[BASELINE] |= {"p": p, "direction": "seen"}
+        controls = {one.name: one for one in behaviour_controls([finding], True, settings)}
+        assert controls[f"external baseline {BASELINE}"].outcome == outcome
+
+
 def test_a_drop_made_of_unreadable_replies_does_not_survive() -> None:
     tables = planted_answers(2)
     assert tables.answers is not None

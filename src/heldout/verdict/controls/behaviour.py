@@ -167,21 +167,23 @@ def _references(finding: Finding, settings: DetectSettings) -> list[Control]:
         above, own = details["references"][name], details["references_own"][name]
         message = f"the difference to {name} is {_written(above)}, p = {above['p']:.2g}"
         named = f"{name}, named as a model that cannot have seen it,"
-        # No correction over the references: the claim needs all of them, and each may refuse it.
+        # No correction over the references: the claim needs all of them, and each may refuse it. Whether one
+        # shows it by itself is asked of each, so that one in twenty clean ones would: that is corrected.
         more = above["p"] <= ALPHA and above["value"] > 0
-        if more and own["direction"] == "seen":
+        shows = own["direction"] == "seen" and own["p"] * len(details["references"]) <= ALPHA
+        if more and shows:
             # What both models show is not memory, and the better model loses more by a bad twin.
             reason = f"{name} shows it as well, though less ({_written(own)}); {message}"
             controls.append(Control(name=label, outcome="missing", reason=reason))
         elif more:
             controls.append(Control(name=label, outcome="passed", reason=message))
-        elif own["direction"] == "seen" and _away(finding):
+        elif shows and _away(finding):
             reason = (
                 f"{named} {FIRES_ALONE} ({_written(own)}), and this model does not "
                 f"({_written(details['own'])}); {message}"
             )
             controls.append(Control(name=label, outcome="failed", reason=reason))
-        elif own["direction"] == "seen":
+        elif shows:
             reason = f"{named} {FIRES_TOO} ({_written(own)}); {message}"
             controls.append(Control(name=label, outcome="failed", reason=reason))
         else:
