@@ -86,10 +86,17 @@ output: audit
 """
 
 
+@functools.lru_cache(
+    maxsize=1
+)  # walking takes longer than looking: what looks at one tree walks it once
+def nodes(tree: ast.AST) -> tuple[ast.AST, ...]:
+    return tuple(ast.walk(tree))
+
+
 def option_texts(tree: ast.AST) -> Iterator[tuple[int, str]]:
     """Options that texts name outside commands, with their lines; an f-string is one text."""
     parts = set()
-    for node in ast.walk(tree):  # outer nodes come first
+    for node in nodes(tree):  # outer nodes come first
         if isinstance(node, ast.JoinedStr):
             parts |= {id(part) for part in node.values}
             values = [part.value if isinstance(part, ast.Constant) else "…" for part in node.values]
@@ -109,12 +116,12 @@ def variables(tree: ast.AST) -> Iterator[tuple[int, str]]:
     """Every use of a variable or parameter with its line; fields of classes are left out."""
     fields = {
         id(statement.target)
-        for node in ast.walk(tree)
+        for node in nodes(tree)
         if isinstance(node, ast.ClassDef)
         for statement in node.body
         if isinstance(statement, ast.AnnAssign)
     }
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.arg):
             yield node.lineno, node.arg
         elif isinstance(node, ast.Name) and id(node) not in fields:
@@ -293,20 +300,27 @@ def imports(tree: Path) -> tuple[tuple[Path, int, str, str], ...]:
 
 
 @functools.cache
-def _module(file: Path) -> tuple[set[str], dict[str, str]]:
-    """The names that a module has, and the types that its functions and classes name."""
+def _names(file: Path) -> set[str]:
+    """The names that a module has."""
     if file.suffix == ".c":  # what is compiled has its names in a table
-        return set(re.findall(r'\{"(\w+)"', file.read_text())), {}
+        return set(re.findall(r'\{"(\w+)"', file.read_text()))
+    return _bound(ast.parse(file.read_text()).body)
+
+
+def _types(file: Path) -> dict[str, str]:
+    """The types that the functions and classes of a module name."""
+    if file.suffix == ".c":
+        return {}
     body = ast.parse(file.read_text()).body
     typed = [node for node in body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
-    return _bound(body), {node.name: _annotations(node) for node in typed}
+    return {node.name: _annotations(node) for node in typed}
 
 
 def broken_imports(tree: Path) -> Iterator[str]:
     """Imports of what no module of heldout has; nothing is imported to find them."""
     for path, line, module, name in imports(tree):
         file = _file(tree, module)
-        there = file is not None and name in _module(file)[0]
+        there = file is not None and name in _names(file)
         if not there and (file is None or _file(tree, f"{module}.{name}") is None):
             yield f"{path.relative_to(tree)}:{line}: from {module} import {name}"
 
@@ -344,13 +358,15 @@ def unused_exports(tree: Path) -> Iterator[str]:
         }
         needed = words & set(homes)
         for path, _, module, name in users:
-            of_bench = path.is_relative_to(tree / "bench") and module.startswith(f"{room}.")
-            if name in homes and path != door and (module == room or of_bench):
+            if name not in homes or not module.startswith(room) or path == door:
+                continue
+            inside = module.startswith(f"{room}.") and path.is_relative_to(tree / "bench")
+            if module == room or inside:
                 needed.add(name)
         types: dict[str, str] = {}
         for module in set(homes.values()):
             file = _file(tree, module)
-            types |= _module(file)[1] if file is not None else {}
+            types |= _types(file) if file is not None else {}
         while (
             more := {word for name in needed for word in re.findall(r"\w+", types.get(name, ""))}
             & set(homes) - needed
@@ -381,7 +397,7 @@ def numbers(tree: Path) -> dict[str, object]:
         module = ast.parse(text)
         vague += sum(name in VAGUE for _, name in variables(module))
         flags += sum(1 for _ in option_texts(module)) if room != "cli" else 0
-        for node in ast.walk(module):
+        for node in nodes(module):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("heldout."):
                 parts = (node.module or "").split(".")
                 if parts[1] in rooms - {room}:

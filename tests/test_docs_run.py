@@ -7,20 +7,19 @@ names of data are replaced by small data of the same kind.
 from __future__ import annotations
 
 import contextlib
-import itertools
 import json
 import re
 import shlex
 import shutil
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from PIL import Image
 
 from command_line import run_inside
-from heldout.scenes import write_benchmark, write_corpus
+from heldout.scenes import write_benchmark
 from test_docs_commands import FENCE, OMITTED, PAGES, ROOT, _plain
 
 MARK = re.compile(
@@ -148,13 +147,20 @@ for _block in BLOCKS:
 def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A benchmark, a training split, a leaky corpus, a search and recorded answers of several models."""
     root = tmp_path_factory.mktemp("docs")
-    written = write_benchmark(root / "bench", images=6)
-    leaking = dict(itertools.islice(written.scenes.items(), 3))  # the others stay held out
-    write_corpus(root / "web", replace(written, scenes=leaking), items=26, shard_size=13)
+    write_benchmark(root / "bench", images=4)
     rows = [json.loads(line) for line in (root / "bench/test.jsonl").read_text().splitlines()]
-    write_benchmark(root / "other", images=1, seed=9)
-    (picture,) = (root / "other/images").iterdir()
-    shutil.move(picture, root / "bench/images/other.png")
+    write_benchmark(root / "other", images=8, seed=9)
+    shutil.move(root / "other/images", root / "web")
+    strangers = sorted((root / "web").iterdir())
+    shutil.move(strangers[0], root / "bench/images/other.png")
+    # One picture leaked as it is, with a question, and one smaller; the others stay held out.
+    leaked = list(dict.fromkeys(row["image"] for row in rows))[:2]
+    shutil.copy(root / "bench" / leaked[0], root / "web/copy.png")
+    (root / "web/copy.txt").write_text(rows[0]["question"])
+    with Image.open(root / "bench" / leaked[1]) as picture:
+        picture.resize((picture.width * 3 // 4, picture.height * 3 // 4)).save(
+            root / "web/less.png"
+        )
     train = [{**row, "id": f"t{row['id']}"} for row in rows[:8]]
     train.append({**train[0], "id": "t", "image": "images/other.png"})
     (root / "bench/train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in train))

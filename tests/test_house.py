@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ast
+import functools
 import gc
 import re
 import subprocess
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -42,6 +45,7 @@ ROOMS = [
     "stats",
 ]
 LEAVES = {"errors", "lazy", "settings"}  # importable from everywhere
+VAGUE = {*house.VAGUE, "made", "said"}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -52,20 +56,34 @@ def _without_collection() -> Iterator[None]:
     gc.enable()
 
 
+class Parsed(NamedTuple):
+    """What the tests below look at in a file: parsing all files again for each takes most of their time."""
+
+    imported: tuple[str, ...]  # modules by "import"
+    entered: tuple[str, ...]  # modules by "from"
+    vague: tuple[tuple[int, str], ...]  # lines and names of variables
+    options: tuple[tuple[int, str], ...]  # lines and options that texts name
+    classes: tuple[str, ...]  # public ones
+
+
+@functools.cache
+def _parsed(path: Path) -> Parsed:
+    tree = ast.parse(path.read_text())
+    nodes = house.nodes(tree)
+    imports = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+    entered = [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
+    vague = [(line, name) for line, name in house.variables(tree) if name in VAGUE]
+    named = [node.name for node in nodes if isinstance(node, ast.ClassDef)]
+    public = tuple(name for name in named if not name.startswith("_"))
+    return Parsed(
+        tuple(imports), tuple(entered), tuple(vague), tuple(house.option_texts(tree)), public
+    )
+
+
 def _imports(path: Path) -> set[str]:
     """Rooms of ours that a file imports, wherever in the file it does."""
-    found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
-        names: list[str] = []
-        if isinstance(node, ast.ImportFrom) and node.module:
-            names = [node.module]
-        elif isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        for name in names:
-            parts = name.split(".")
-            if parts[0] == "heldout" and len(parts) > 1:
-                found.add(parts[1])
-    return found
+    names = [name.split(".") for name in (*_parsed(path).imported, *_parsed(path).entered)]
+    return {parts[1] for parts in names if parts[0] == "heldout" and len(parts) > 1}
 
 
 @pytest.mark.parametrize("room", ROOMS)
@@ -83,16 +101,14 @@ def test_a_room_imports_only_from_rooms_below_it(room: str) -> None:
 def test_a_room_is_entered_through_its_door() -> None:
     for path in sorted(SOURCE.rglob("*.py")):
         place = path.relative_to(SOURCE)
-        for node in ast.walk(ast.parse(path.read_text())):
-            if not isinstance(node, ast.ImportFrom):
-                continue
-            parts = (node.module or "").split(".")
+        for module in _parsed(path).entered:
+            parts = module.split(".")
             if (
                 parts[0] == "heldout"
                 and len(parts) > 2
                 and parts[1] in set(ROOMS) - {place.parts[0]}
             ):
-                pytest.fail(f"{place} imports {node.module}: use heldout.{parts[1]}")
+                pytest.fail(f"{place} imports {module}: use heldout.{parts[1]}")
 
 
 def test_every_import_names_something_that_is_there() -> None:
@@ -170,18 +186,16 @@ def test_the_check_page_lists_every_rule() -> None:
         assert rule in listed, rule
 
 
-VAGUE = {*house.VAGUE, "made", "said"}
-
-
 def test_variables_have_the_name_of_what_they_hold() -> None:
     """Fields of classes may be called ``found``: in files they count what was found."""
     for path in sorted(SOURCE.rglob("*.py")):
-        for line, name in house.variables(ast.parse(path.read_text())):
-            assert name not in VAGUE, f"{path.relative_to(SOURCE)}:{line}: {name}"
+        for line, name in _parsed(path).vague:
+            pytest.fail(f"{path.relative_to(SOURCE)}:{line}: {name}")
 
 
 def test_no_two_classes_have_one_name() -> None:
-    assert not [name for name, count in house.class_names(SOURCE).items() if count > 1]
+    names = Counter(name for path in SOURCE.rglob("*.py") for name in _parsed(path).classes)
+    assert not [name for name, count in names.items() if count > 1]
 
 
 def test_below_cli_options_occur_in_whole_commands_alone() -> None:
@@ -190,7 +204,7 @@ def test_below_cli_options_occur_in_whole_commands_alone() -> None:
         place = path.relative_to(SOURCE)
         if place.parts[0] == "cli":
             continue
-        for line, flag in house.option_texts(ast.parse(path.read_text())):
+        for line, flag in _parsed(path).options:
             pytest.fail(f"{place}:{line} names {flag}: name the setting, or the whole command")
 
 

@@ -16,7 +16,8 @@ from heldout.stats.intervals import binomial_band
 
 NAMES = sorted(detectors())
 SCORED = [name for name in NAMES if detectors()[name].needs == "scores"]
-SHORT = ConformSettings(cells=20, power_cells=5, doses=(0.0, 1.0, 4.0), permutations=99)
+# Dose 0 is what the requirement on false alarms is about: no second time for power.
+SHORT = ConformSettings(cells=20, power_cells=4, doses=(1.0, 4.0), permutations=99)
 QUICK = PLANTED.model_copy(update={"permutations": 999})
 
 

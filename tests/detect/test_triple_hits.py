@@ -225,7 +225,7 @@ def _clean(seed: int, *, planted: bool = False) -> ScoreTables:
 
 
 def test_clean_tables_raise_no_alarm_at_any_alpha() -> None:
-    rounds, alarms, single = 30, 0, 0
+    rounds, alarms, single = 20, 0, 0
     for seed in range(rounds):
         found, _ = triple_hits(_clean(seed), QUICK.model_copy(update={"seed": seed}))
         alarms += any(one.reading in ("more than chance", "fewer than chance") for one in found)

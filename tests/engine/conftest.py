@@ -26,22 +26,33 @@ def ray_token() -> None:
 
 
 class Nodes:
-    """The cluster that this folder's tests share: started by the first that asks for it."""
+    """The cluster that this folder's tests share: started by the first that asks for it.
+
+    Nodes without work use a tenth of a core: they end with the last of the tests here that are about Ray. A
+    hook of this file would not see that test if the tests of another folder follow it, so this is a plugin.
+    """
 
     def __init__(self) -> None:
         self._open = contextlib.ExitStack()
         self._cluster: RayCluster | None = None
 
-    def cluster(self) -> RayCluster:
+    def cluster(self, plugins: pytest.PytestPluginManager) -> RayCluster:
         if self._cluster is None:
             self._cluster = self._open.enter_context(three_nodes())
+            plugins.register(self)
+            self._open.callback(plugins.unregister, self)
         return self._cluster
 
-    def close(self) -> None:
-        self._cluster = None
-        self._open.close()
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_teardown(self, nextitem: pytest.Item | None) -> Iterator[None]:
+        yield
+        here = nextitem is not None and nextitem.path.parent == HERE
+        if nextitem is None or not here or not nextitem.get_closest_marker("ray"):
+            self._cluster = None
+            self._open.close()
 
 
+HERE = Path(__file__).parent
 NODES = Nodes()
 
 
@@ -76,19 +87,11 @@ def three_nodes() -> Iterator[RayCluster]:
         psutil.wait_procs(left, timeout=10)
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
-    """Nodes without work use a tenth of a core: they end with the last test that is about Ray."""
-    yield
-    if nextitem is None or not nextitem.get_closest_marker("ray"):
-        NODES.close()
-
-
 @pytest.fixture(scope="module")
-def ray_cluster() -> RayCluster:
+def ray_cluster(pytestconfig: pytest.Config) -> RayCluster:
     if importlib.util.find_spec("ray") is None:  # import_ray() sets what ray reads when imported
         pytest.skip("the Ray engine needs heldout[ray]")
-    return NODES.cluster()
+    return NODES.cluster(pytestconfig.pluginmanager)
 
 
 @pytest.fixture(scope="module")

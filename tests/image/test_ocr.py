@@ -23,7 +23,8 @@ QUESTION = "Which lobe of the right lung shows a dense consolidation with air br
 
 
 def slide(*lines: str) -> Image.Image:
-    picture = Image.new("RGB", (1000, 60 + 60 * len(lines)), "white")
+    """A square: the reader enlarges the shorter side to 736 pixels, and what is wide becomes huge."""
+    picture = Image.new("RGB", (740, 740), "white")
     draw = ImageDraw.Draw(picture)
     for number, line in enumerate(lines):
         draw.text((30, 30 + 60 * number), line, fill="black", font=ImageFont.load_default(30))
@@ -36,7 +37,7 @@ def test_the_lines_of_a_slide_are_read_from_top_to_bottom() -> None:
         "The upper lobe",
         "of the right lung",
     )
-    assert picture_lines(Image.new("RGB", (300, 200), "grey")) == ()
+    assert picture_lines(Image.new("RGB", (200, 200), "grey")) == ()
     assert picture_lines(Image.new("L", (5, 5))) == ()
 
 

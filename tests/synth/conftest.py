@@ -1,4 +1,4 @@
-"""A folder of captioned figures, and a server of its own for every test that asks models."""
+"""A folder of captioned figures, and a server for the tests that ask models."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ SERVER = Path(__file__).with_name("item_server.py")
 TISSUES = ("cortex", "villus", "tubule", "alveolus", "follicle", "sinusoid", "glomerulus", "septum")
 
 
-@pytest.fixture
-def item_server() -> Iterator[ItemServer]:
+@pytest.fixture(scope="session")
+def running_server() -> Iterator[ItemServer]:
     process = subprocess.Popen([sys.executable, str(SERVER)], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     with process, process.stdout:
@@ -24,6 +24,13 @@ def item_server() -> Iterator[ItemServer]:
             yield ItemServer(int(process.stdout.readline()))
         finally:
             process.kill()
+
+
+@pytest.fixture
+def item_server(running_server: ItemServer) -> ItemServer:
+    """As if just started: nothing was asked of it yet."""
+    running_server.forget()
+    return running_server
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ figures in the first N requests), /resetting/v1 (breaks the connection for the s
 (refuses response_format), /seedless/v1 (refuses seed), /changing-N/v1 (another model after N requests),
 /slow-S/v1 (S milliseconds an answer), /contrary/v1 (calls all questions different),
 /html/v1 (answers with a page). A second part names the
-model: /plain/referee/v1. It prints its port.
+model: /plain/referee/v1. It prints its port. /counts says what was asked, /forget begins to count anew.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import sys
 import threading
 import time
 from collections import Counter
+from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar
 
@@ -47,13 +48,20 @@ _WORD = re.compile(r"[A-Za-z][a-z]{4,}")
 _FILLERS = ("granular debris", "smooth membrane", "dense cortex", "hollow vessel", "diffuse shadow")
 
 
+@dataclass
+class Asked:
+    """What was asked since the server last forgot; a late answer counts where its question did."""
+
+    posted: Counter[str] = field(default_factory=Counter)
+    tries: Counter[str] = field(default_factory=Counter)
+    answered: Counter[str] = field(default_factory=Counter)  # by prompt: what somebody pays for
+    fates: dict[str, str] = field(default_factory=dict)
+    bodies: list[Any] = field(default_factory=list)
+
+
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    posted: ClassVar[Counter[str]] = Counter()
-    tries: ClassVar[Counter[str]] = Counter()
-    answered: ClassVar[Counter[str]] = Counter()  # by prompt: what somebody pays for
-    fates: ClassVar[dict[str, str]] = {}
-    bodies: ClassVar[list[Any]] = []
+    asked: ClassVar[Asked] = Asked()
     lock = threading.Lock()
 
     def log_message(self, *_: Any) -> None:
@@ -61,13 +69,17 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         if self.path == "/counts":
+            asked = self.asked
             told = {
-                "posted": dict(self.posted),
-                "answered": sum(self.answered.values()),
-                "most": max(self.answered.values(), default=0),
-                "bodies": self.bodies[-3:],
+                "posted": dict(asked.posted),
+                "answered": sum(asked.answered.values()),
+                "most": max(asked.answered.values(), default=0),
+                "bodies": asked.bodies[-3:],
             }
             return self._send(200, json.dumps(told))
+        if self.path == "/forget":
+            Handler.asked = Asked()
+            return self._send(200, "{}")
         served = {"id": self._model(0), "owned_by": "tests"}
         return self._send(200, json.dumps({"data": [served]}))
 
@@ -84,13 +96,14 @@ class Handler(BaseHTTPRequestHandler):
         text = next(part["text"] for part in parts if part["type"] == "text")
         images = [part["image_url"]["url"] for part in parts if part["type"] == "image_url"]
         prompt = hashlib.sha256(f"{text} {images}".encode()).hexdigest()
+        asked = self.asked
         with self.lock:
-            self.posted[how] += 1
-            self.tries[prompt] += 1
-            again, count = self.tries[prompt], self.posted[how]
-            self.bodies.append({key: value for key, value in body.items() if key != "messages"})
-            self.fates.setdefault(prompt, FAULTS[len(self.fates) % len(FAULTS)])
-        fault = self.fates[prompt] if how == "faulty" else ""
+            asked.posted[how] += 1
+            asked.tries[prompt] += 1
+            again, count = asked.tries[prompt], asked.posted[how]
+            asked.bodies.append({key: value for key, value in body.items() if key != "messages"})
+            asked.fates.setdefault(prompt, FAULTS[len(asked.fates) % len(FAULTS)])
+        fault = asked.fates[prompt] if how == "faulty" else ""
         if how.startswith("mortal") and count > int(how.split("-")[1]):
             return self.connection.shutdown(socket.SHUT_RDWR)
         for way, name in (("free", "response_format"), ("seedless", "seed")):
@@ -138,7 +151,7 @@ class Handler(BaseHTTPRequestHandler):
         if fault == "cut" and again < 2:
             return self._send(200, answer[: len(answer) // 2])
         with self.lock:
-            self.answered[prompt] += 1
+            asked.answered[prompt] += 1
         return self._send(200, answer)
 
     def _send(self, status: int, text: str, headers: dict[str, str] | None = None) -> None:

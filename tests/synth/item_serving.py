@@ -17,6 +17,13 @@ class ItemServer:
         return f"http://127.0.0.1:{self.port}/{how}/{model}/v1"
 
     def counts(self) -> dict[str, Any]:
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/counts") as answer:
-            counts: dict[str, Any] = json.load(answer)
-        return counts
+        return self._get("counts")
+
+    def forget(self) -> None:
+        """Begin to count anew, as a server does that was just started."""
+        self._get("forget")
+
+    def _get(self, path: str) -> dict[str, Any]:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/{path}") as answer:
+            told: dict[str, Any] = json.load(answer)
+        return told

@@ -37,7 +37,8 @@ def order_grouping(labels: Sequence[Hashable], *, draws: int = DRAWS, seed: int 
     """
     n = len(labels)
     codes = {label: code for code, label in enumerate(dict.fromkeys(labels))}
-    sequence = np.fromiter((codes[label] for label in labels), dtype=np.int32, count=n)
+    # As wide as a pointer: NumPy shuffles these twice as fast as narrower ones.
+    sequence = np.fromiter((codes[label] for label in labels), dtype=np.intp, count=n)
     counts = np.bincount(sequence).astype(np.float64)
     if n < 3 or len(counts) < 2 or len(counts) == n:
         return Grouping(0.0, 0.0, 1.0, n)  # one label, or all different: there is nothing to group
@@ -51,7 +52,7 @@ def order_grouping(labels: Sequence[Hashable], *, draws: int = DRAWS, seed: int 
 
     def shuffled() -> float:
         rng.shuffle(sequence)
-        return float((sequence[1:] == sequence[:-1]).sum())
+        return float(np.count_nonzero(sequence[1:] == sequence[:-1]))
 
     p = _permutation_p(equal - expected, lambda: shuffled() - expected, draws)
     return Grouping(float(strength), float(z), p, n)

@@ -151,21 +151,21 @@ def test_screening_finds_what_decoding_everything_finds(
 ) -> None:
     folder = tmp_path / "jpegs"
     folder.mkdir()
-    for number, path in enumerate(chosen):
+    for number, path in enumerate(chosen[:2]):
         picture = Image.open(path).convert("RGB").resize((700, 690))
         picture.save(folder / f"smaller-{number}.jpg", quality=60)
         ImageOps.mirror(picture).save(folder / f"flipped-{number}.jpg", quality=80)
         picture.crop((12, 9, 690, 680)).save(folder / f"trimmed-{number}.jpg", quality=80)
-    for path in sorted((shared_data / "vqa_rad/images").glob("*.jpg"))[::25]:
+    for path in sorted((shared_data / "vqa_rad/images").glob("*.jpg"))[::75]:
         Image.open(path).convert("RGB").resize((701, 644)).save(folder / f"other-{path.name}")
 
     def found(run: str) -> tuple[list[dict[str, Any]], int]:
-        made = audit(bench(*chosen), folder, tmp_path / run)
+        made = audit(bench(*chosen[:2]), folder, tmp_path / run)
         return rows(made), made.run.manifest()["stages"]["overlap:web"]["counts"]["decoded"]
 
     screened, few = found("screened")
     monkeypatch.setattr("heldout.overlap.images.hashes.SCREENED_PICTURES", 0)
     whole, all_of_them = found("whole")
     assert screened == whole
-    assert len({row["corpus_id"] for row in whole if row["relation"] in COPIES}) >= 6
+    assert len({row["corpus_id"] for row in whole if row["relation"] in COPIES}) >= 4
     assert few == 0 and all_of_them == len(list(folder.iterdir()))

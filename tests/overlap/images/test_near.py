@@ -50,7 +50,7 @@ def audited(
     )
     save(ImageOps.invert(pictures[4]), corpus / "inverted.png")
     (corpus / "exact.jpg").write_bytes(chosen[5].read_bytes())
-    for path in images[5:600:60]:  # other patients
+    for path in images[5:600:120]:  # other patients
         save(Image.open(path), corpus / f"other-{path.stem}.png")
     examples = tuple(
         Example(path.stem, (ImageRef(path.name, FileOnDisk(str(path))),), "q?", answer="a")

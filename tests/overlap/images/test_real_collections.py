@@ -55,7 +55,7 @@ def test_vqa_rad_is_in_vqa_med_and_neighbouring_slices_are_not_called_copies(
     shared_data: Path, tmp_path: Path
 ) -> None:
     """38 of the images at hand are byte-identical; others are neighbouring slices of a study. All that
-    are identical are searched, and of the others every fourth."""
+    are identical are searched, and of the others every sixth."""
     med = shared_data / "vqa_med_2019"
     rad = {path.read_bytes() for path in (shared_data / "vqa_rad/images").iterdir()}
     copied: dict[str, int] = {}
@@ -64,7 +64,7 @@ def test_vqa_rad_is_in_vqa_med_and_neighbouring_slices_are_not_called_copies(
         images = sorted((med / f"{name}_images").iterdir())
         same = {path for path in images if path.read_bytes() in rad}
         copied[name] = len(same)
-        for path in same.union(images[::4]):
+        for path in same.union(images[::6]):
             shutil.copy(path, tmp_path / name)
     assert copied == {"train": 32, "val": 6}
     found = audit(
@@ -78,7 +78,7 @@ def test_vqa_rad_is_in_vqa_med_and_neighbouring_slices_are_not_called_copies(
     assert dict(copies["corpus"].value_counts().iter_rows()) == copied
     assert set(copies["method"]) == {"bytes"}
     alike = matches.filter(pl.col("relation") != "same image")
-    assert len(alike) >= 5  # their hashes are as near as those of copies: registration must tell
+    assert len(alike) >= 3  # their hashes are as near as those of copies: registration must tell
     assert set(alike["relation"]) == {"look-alike"}
 
 

@@ -231,8 +231,9 @@ def compare(cv2: Any, frame: Frame, inverted: bool) -> PixelAgreement:
         return replace(
             NOTHING, query_overlap=frame.query_overlap, candidate_overlap=frame.candidate_overlap
         )
-    forth = explained(cv2, frame.query, theirs, mask, frame.query_step)
-    back = explained(cv2, theirs, frame.query, mask, frame.candidate_step)
+    shades = shading(cv2, frame.query, theirs)
+    forth = explained(cv2, frame.query, theirs, mask, frame.query_step, shades)
+    back = explained(cv2, theirs, frame.query, mask, frame.candidate_step, shades[::-1])
     best = min(forth, back, key=lambda each: each.residual)
     return PixelAgreement(
         correlation=_correlation(frame.query[frame.inside], theirs[frame.inside]),
@@ -243,7 +244,7 @@ def compare(cv2: Any, frame: Frame, inverted: bool) -> PixelAgreement:
         windows=best.windows,
         noise=best.noise,
         noisy_query=best is forth,
-        sharpness=_sharpness(cv2, frame.query, theirs, mask),
+        sharpness=_sharpness(cv2, (frame.query, theirs), mask, shades),
         marked=0.0,
         veiled=0.0,
         query_overlap=frame.query_overlap,
@@ -261,13 +262,22 @@ class _Explanation:
     noise: float
 
 
+def shading(cv2: Any, first: Floats, second: Floats) -> tuple[Floats, Floats]:
+    """Either picture without its detail: the widest filter here, so it is applied once to each."""
+    return _blur(cv2, first, SHADING), _blur(cv2, second, SHADING)
+
+
 def explained(
-    cv2: Any, target: Floats, source: Floats, mask: NDArray[np.bool_], step: float
+    cv2: Any,
+    target: Floats,
+    source: Floats,
+    mask: NDArray[np.bool_],
+    step: float,
+    shades: tuple[Floats, Floats],
 ) -> _Explanation:
     """How much of the target's detail one filter on the source leaves unexplained."""
-    wanted = target - _blur(cv2, target, SHADING)
-    shading = _blur(cv2, source, SHADING)
-    basis = [_blur(cv2, source, sigma) - shading for sigma in BLURS]
+    wanted = target - shades[0]
+    basis = [_blur(cv2, source, sigma) - shades[1] for sigma in BLURS]
     explained = _fitted(wanted, basis, mask)
     window = max(9, (min(mask.shape) // 10) | 1)
     share = _boxes(cv2, mask.astype(np.float32), window)
@@ -306,11 +316,16 @@ def explained(
     )
 
 
-def unexplained(cv2: Any, target: Floats, source: Floats, mask: NDArray[np.bool_]) -> Floats:
+def unexplained(
+    cv2: Any,
+    target: Floats,
+    source: Floats,
+    mask: NDArray[np.bool_],
+    shades: tuple[Floats, Floats],
+) -> Floats:
     """Grey levels of the target's detail that one filter on the source leaves, over spots of 3 x 3."""
-    wanted = target - _blur(cv2, target, SHADING)
-    shading = _blur(cv2, source, SHADING)
-    fitted = _fitted(wanted, [_blur(cv2, source, sigma) - shading for sigma in BLURS], mask)
+    wanted = target - shades[0]
+    fitted = _fitted(wanted, [_blur(cv2, source, sigma) - shades[1] for sigma in BLURS], mask)
     return np.asarray(cv2.blur(np.abs(wanted - fitted) * mask, (3, 3)))
 
 
@@ -368,13 +383,21 @@ def _band(cv2: Any, values: Floats) -> Floats:
     return _blur(cv2, values, BAND[0]) - _blur(cv2, values, BAND[1])
 
 
-def _sharpness(cv2: Any, query: Floats, candidate: Floats, mask: NDArray[np.bool_]) -> float:
-    def ratio(picture: Floats) -> float:
+def _sharpness(
+    cv2: Any,
+    pictures: tuple[Floats, Floats],
+    mask: NDArray[np.bool_],
+    shades: tuple[Floats, Floats],
+) -> float:
+    """Of the second picture against the first."""
+
+    def ratio(picture: Floats, shade: Floats) -> float:
         fine = picture - _blur(cv2, picture, 0.8)
-        coarse = _blur(cv2, picture, BAND[1]) - _blur(cv2, picture, SHADING)
+        coarse = _blur(cv2, picture, BAND[1]) - shade
         return float(fine[mask].std()) / max(float(coarse[mask].std()), 1e-3)
 
-    return ratio(candidate) / max(ratio(query), 1e-3)
+    query, candidate = (ratio(*pair) for pair in zip(pictures, shades, strict=True))
+    return candidate / max(query, 1e-3)
 
 
 def _correlation(a: Floats, b: Floats) -> float:

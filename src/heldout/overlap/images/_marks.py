@@ -18,6 +18,7 @@ from heldout.overlap.images._agreement import (
     PixelAgreement,
     compare,
     explained,
+    shading,
     unexplained,
     without_margin,
 )
@@ -198,9 +199,10 @@ def _compared(
     whole: PixelAgreement,
 ) -> PixelAgreement:
     """The agreement of what is left; ``worst`` is 1 if it differs where no mark was ``seen``."""
+    shades = shading(cv2, cleaned, clean)
     explanation = min(
-        explained(cv2, cleaned, clean, mask, steps[0]),
-        explained(cv2, clean, cleaned, mask, steps[1]),
+        explained(cv2, cleaned, clean, mask, steps[0], shades),
+        explained(cv2, clean, cleaned, mask, steps[1], shades[::-1]),
         key=lambda each: each.residual,
     )
     return replace(
@@ -457,7 +459,11 @@ def _is_altered(cv2: Any, first: Floats, second: Floats, mask: NDArray[np.bool_]
 
 def _unexplained(cv2: Any, first: Floats, second: Floats, mask: NDArray[np.bool_]) -> Floats:
     """Grey levels that neither explains of the other, a fraction of a pixel at edges allowed for."""
-    left = np.minimum(unexplained(cv2, first, second, mask), unexplained(cv2, second, first, mask))
+    shades = shading(cv2, first, second)
+    left = np.minimum(
+        unexplained(cv2, first, second, mask, shades),
+        unexplained(cv2, second, first, mask, shades[::-1]),
+    )
     return np.asarray(np.maximum(left - _astray(cv2, first, second), 0.0))
 
 

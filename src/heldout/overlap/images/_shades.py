@@ -16,27 +16,34 @@ HATS = 9  # knots of the tone curve that shades are compared through
 
 def is_shaded(cv2: Any, first: Floats, second: Floats, mask: NDArray[np.bool_], bar: float) -> bool:
     """Whether some place is lighter or darker without an edge: detail alone does not show it."""
+    inside = mask.astype(np.float32)
+    # The mask softened: what a soft value near its edge is divided by.
+    weights = {sigma: np.maximum(_soft(cv2, inside, sigma), 1e-3) for sigma in (SOFT, 1.5 * SOFT)}
     left = np.minimum(
-        _unexplained_shade(cv2, first, second, mask), _unexplained_shade(cv2, second, first, mask)
+        _unexplained_shade(cv2, first, second, mask, weights),
+        _unexplained_shade(cv2, second, first, mask, weights),
     )
     return float(np.partition(left, -SHADED_PIXELS)[-SHADED_PIXELS]) > bar
 
 
 def _unexplained_shade(
-    cv2: Any, target: Floats, source: Floats, mask: NDArray[np.bool_]
+    cv2: Any,
+    target: Floats,
+    source: Floats,
+    mask: NDArray[np.bool_],
+    weights: dict[float, Floats],
 ) -> NDArray[np.float64]:
     """Grey levels of the softened target that one tone curve and one blur of the source leave."""
     inside = mask.astype(np.float32)
 
     def soft(values: Floats, sigma: float = SOFT) -> NDArray[np.float64]:
-        weight = np.maximum(_soft(cv2, inside, sigma), 1e-3)
-        return np.asarray((_soft(cv2, values * inside, sigma) / weight)[mask], np.float64)
+        return np.asarray((_soft(cv2, values * inside, sigma) / weights[sigma])[mask], np.float64)
 
     places = source / np.float32(255.0 / (HATS - 1))
     hats = [np.maximum(0, 1 - np.abs(places - np.float32(knot))) for knot in range(HATS)]
     near = soft(source)
     parts = [*(soft(hat) for hat in hats), (soft(source, 1.5 * SOFT) - near) / 64.0]
-    columns = np.stack(parts + _nudges(cv2, source, inside, mask), 1)
+    columns = np.stack(parts + _nudges(cv2, source, inside, mask, weights[SOFT]), 1)
     wanted = soft(target) - near
     left = np.abs(wanted)
     kept = np.arange(0, len(wanted), 5)
@@ -49,10 +56,9 @@ def _unexplained_shade(
 
 
 def _nudges(
-    cv2: Any, source: Floats, inside: Floats, mask: NDArray[np.bool_]
+    cv2: Any, source: Floats, inside: Floats, mask: NDArray[np.bool_], weight: Floats
 ) -> list[NDArray[np.float64]]:
     """What the softened source changes by where it is laid a little off: six ways to move a plane."""
-    weight = np.maximum(_soft(cv2, inside, SOFT), 1e-3)
     down, across = (_soft(cv2, slope * inside, SOFT) / weight for slope in np.gradient(source))
     height, width = source.shape
     y, x = (axis[mask] for axis in np.mgrid[-1 : 1 : height * 1j, -1 : 1 : width * 1j])
