@@ -72,6 +72,7 @@ if TYPE_CHECKING:
         SUREST,
         TOO_PLAIN,
         TOO_SMALL,
+        UNDECIDED_WORDS,
         Modality,
         Relation,
     )
@@ -152,6 +153,7 @@ __all__ = [
     "TEXT_RELATIONS",
     "TOO_PLAIN",
     "TOO_SMALL",
+    "UNDECIDED_WORDS",
     "UNCOMPARED",
     "Bounds",
     "Calibration",

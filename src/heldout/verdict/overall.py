@@ -66,10 +66,10 @@ def _items(verdict: BenchmarkVerdict) -> Iterator[Advice]:
         "again: the corpus has question and answer with pictures that could not be compared",
         Rung.BESIDE_ANOTHER: "Read {} of {} whose question and answer are in the corpus with another "
         "picture: no leak, unless they can be answered without their own picture",
-        Rung.SOURCE_OVERLAP: "Report scores with and without {} of {} that name a source which the corpus "
-        "names, too (article, study, patient or file)",
-        Rung.LOOK_ALIKE: "Look at the nearest of {} of {} with look-alikes in the corpus: none is a proven "
-        "copy, and a copy that registration could not align is not ruled out (heldout review)",
+        Rung.SOURCE_OVERLAP: "Report scores with and without {} of {} that name the same source as the corpus "
+        "(article, study, patient or file)",
+        Rung.LOOK_ALIKE: "Look at the look-alikes of {} of {}: none is a proven copy, but one that could not be "
+        "aligned may be a copy (heldout review)",
     }
     proven = sum(count for rung, count in counts.items() if rung in PROVEN)
     if proven and proven == max(
@@ -97,7 +97,7 @@ def _items(verdict: BenchmarkVerdict) -> Iterator[Advice]:
 def _without_answer(verdict: BenchmarkVerdict) -> str:
     compared = {cell.answers_compared for cell in verdict.cells if cell.evidence.get(Rung.COPY)}
     if compared == {False}:
-        return " (whether their answers did, was not compared)"
+        return " (answers were not compared)"
     return " without the answer" + (
         ", or with one that was not compared" if False in compared else ""
     )
