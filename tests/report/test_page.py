@@ -86,14 +86,14 @@ def test_the_page_is_one_file_that_loads_nothing(tmp_path: Path, picture: Pictur
     assert "http://" not in outside and "https://" not in outside
     assert "default-src 'none'" in html
     programs = re.findall(r"<script>", html)
-    assert len(programs) == html.count("sha256-") == 4  # and the policy lets no other run
+    assert len(programs) == html.count("sha256-") == 5  # and the policy lets no other run
 
 
 def test_a_single_pair_needs_no_gallery_script(tmp_path: Path, picture: Picture) -> None:
     html = page(tmp_path, picture, 1, 0)
     assert "pages and filters" not in html
     # Blocks, the table of items, copy buttons.
-    assert html.count("<script>") == html.count("sha256-") == 3
+    assert html.count("<script>") == html.count("sha256-") == 4
     assert html.count('<article class="pair') == 1
 
 

@@ -26,8 +26,8 @@ TERMS = {
     "transformed copy": "the same picture cropped, turned, resized, recoloured or stored again: fine detail agrees "
     "once the two are aligned",
     "undecided": "it may be a copy, and the pictures do not show whether it is one: people have to look",
-    "look-alike": "a similar picture that is no proven copy: another picture of the same subject or of another one, or a "
-    "copy that could not be aligned",
+    "look-alike": "a similar picture that is no proven copy: another picture of the same subject or of "
+    "another one, or a copy that could not be aligned",
     "unrelated": "a candidate of the search that shows something else",
     "group": "items that share a picture (or patient, where the benchmark names one). They are not independent, so "
     "intervals count groups",

@@ -99,7 +99,7 @@ def write_audit_report(output: Path, settings: ReportSettings | None = None) -> 
             datasets=_datasets(output),
             audit=_audit_file(output, folders),
             commands=_commands(runs.values()),
-            scripts=[script("copy.js")] if steps else [],
+            scripts=[*([script("copy.js")] if steps else []), script("tables.js")],
         )
     )
     path = output / "report.html"

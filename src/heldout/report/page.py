@@ -199,6 +199,7 @@ def _scripts(record: dict[str, Any]) -> list[dict[str, Any]]:
         ("gallery.js", several),
         ("items.js", listed),
         ("copy.js", record["steps"]),
+        ("tables.js", True),
     )
     return [script(name) for name, wanted in names if wanted]
 

@@ -285,7 +285,7 @@ _PARTS = {
 }
 
 
-def _joined(modality: Mapping[str, int], benchmark: str, corpus: str) -> str:
+def _joined(modality: Mapping[str, int], benchmark: str, corpus: str | None) -> str:
     """What leaked of items, pictures and words taken together; what no item has is left out."""
     parts = [f"{modality[part]:,} {words}" for part, words in _PARTS.items() if modality[part]]
     if not parts:
