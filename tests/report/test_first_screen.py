@@ -187,7 +187,7 @@ def test_nothing_found_names_the_effect_that_would_have_been_detected() -> None:
 
 def test_the_answer_is_said_in_a_sentence_for_models_alone(wording: Callable[..., None]) -> None:
     claim = _claim("twin-drop", "m", "survives")
-    rate = "false alarms of twin-drop on clean models of the lab: 0 of 8 models (95 % interval 0 % to 37 %)"
+    rate = "twin-drop raised 0 false alarms in 8 small models trained without the benchmark (95 % interval 0 % to 37 %)"
     claim.controls.append(Control(name=LAB, outcome="passed", reason=rate))
     screen = first_screen([cell.as_json() for cell in _verdict([claim]).cells], [], {})
     (number,) = screen["numbers"]

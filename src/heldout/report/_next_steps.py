@@ -37,13 +37,13 @@ def further(
     advice: Sequence[Mapping[str, Any]], steps: Sequence[Mapping[str, Any]]
 ) -> list[Mapping[str, Any]]:
     """Recommendations that none of the ``steps`` is about: each thing is advised once."""
-    told = {record for step in steps for record in step["covers"]}
+    covered = {record for step in steps for record in step["covers"]}
     judged = any("review" in step["covers"] for step in steps)
     return [
         record
         for record in advice
         if record["sentence"] not in {step["sentence"] for step in steps}
-        and (record.get("benchmark"), record.get("action")) not in told
+        and (record.get("benchmark"), record.get("action")) not in covered
         and not (judged and record["kind"] == "control" and "heldout review" in record["sentence"])
     ]
 

@@ -76,9 +76,9 @@ def _items(verdict: BenchmarkVerdict) -> Iterator[Advice]:
         (cell.leak.items for cell in verdict.cells if cell.leak), default=0
     ):
         left = (
-            f"Nothing of {verdict.benchmark} is left once what leaked is removed: all {proven:,} items did. "
-            f"Use another benchmark, or perturbed twins (heldout twin); where it shares pictures with "
-            f"another split of its own, heldout sanitize --resplit makes splits that do not."
+            f"All {proven:,} items of {verdict.benchmark} leaked: a split without them would be empty. Use "
+            f"another benchmark, or perturbed twins (heldout twin). Where the corpus is another split of the same "
+            f"data, heldout sanitize --resplit makes splits that share no picture."
         )
         told_all = _advice("items", left, claims, verdict.benchmark)
         yield {**told_all, "action": REPLACE, "items": proven}

@@ -161,7 +161,7 @@ def _other_language(scanned: Mapping[str, Any], items: int) -> str:
         parts.append(f"{texts:,} of {documents:,} texts of the corpus")
     if asked > UNREAD * items:
         parts.append(f"{asked:,} of {items:,} items")
-    return f"not compared: other language ({', '.join(parts)})" if parts else ""
+    return f"another language was not compared ({', '.join(parts)})" if parts else ""
 
 
 def _wordless(together: Mapping[str, Any], documents: int, control: Control) -> list[Control]:
@@ -234,11 +234,9 @@ def _sentence(
                 f"them in {corpus}.{_common(kinds, together)}"
             )
         return f"The words of {benchmark} and {corpus} could not be compared."
-    searched = f"{documents:,} texts of {corpus}"
+    searched = f"{counted(documents, 'text', 'texts')} of {corpus}"
     if status == "clean":
-        return (
-            f"No item of {benchmark} has its own words among {searched}.{_common(kinds, together)}"
-        )
+        return f"No item of {benchmark} was found by its words in {searched}.{_common(kinds, together)}"
     limits = _limits(together) if reach.outcome == "failed" else ""
     if rewordings.outcome == "missing":
         limits += " Rewordings were not looked for."
@@ -256,9 +254,9 @@ def _sentence(
     source = f" {names} the same file, article or address as {corpus}." if named else ""
     modality = joined.details["by_modality"]
     if not message and not modality[Modality.FULL]:
-        read = f"No item of {benchmark} has its own words among what could be read of {corpus}."
+        read = f"No item of {benchmark} was found by its words in what could be read of {corpus}."
         return f"{read}{limits}{source}{_common(kinds, together)}"
-    own = f"Items of {benchmark} with their own words in {corpus}: {message}." if message else ""
+    own = f"Items of {benchmark} found by their words in {corpus}: {message}." if message else ""
     return (
         f"{own}{_joined(modality, benchmark, corpus)}{_beside(together)}{limits}{source}"
         f"{_common(kinds, together)}"
@@ -394,7 +392,7 @@ def source_claim(
         (pl.col("method") == "provenance") & (pl.col("corpus") == corpus)
     ).select("benchmark_id", "field", "evidence")
     rows = shared.filter(~pl.col("benchmark_id").is_in(list(leaked)))
-    told = shared["benchmark_id"].n_unique() - rows["benchmark_id"].n_unique()
+    leaked_too = shared["benchmark_id"].n_unique() - rows["benchmark_id"].n_unique()
     if rows.is_empty():
         return None
     by_kind = {
@@ -415,7 +413,7 @@ def source_claim(
             f"{counted(named, 'item', 'items')} of {items:,} ({percent(named / max(1, items))}) of "
             f"{finding.cell.benchmark} {'names' if named == 1 else 'name'} the same source as {corpus}: "
             f"{kinds}; {counted(sources, 'source', 'sources')}. The origin is the same; that alone is no copy."
-            + (f" {told:,} more do, and are counted as leaked already." if told else "")
+            + (f" {leaked_too:,} more do, and are counted as leaked already." if leaked_too else "")
         ),
         status=rule.status,
         why=rule.reason,
