@@ -113,11 +113,13 @@ def test_no_part_of_a_benchmark_is_clean_for_a_model_that_has_seen_it() -> None:
     seen, clean = _claim("twin-drop", "m", "survives"), _claim("twin-drop", "n", "clean")
     verdict = _verdict([seen], [clean])
     verdict = BenchmarkVerdict("b", "run", verdict.cells, NO_LEAKS, corrected)
+    (told,) = (one for one in recommend([verdict]) if one["kind"] == "model")
+    assert "perturbed twins" in told["sentence"] and "%" not in told["sentence"]
+    assert told["claims"] == ["twin-drop/m"]
     advice = {
         one["sentence"].split()[1]: one for one in recommend([verdict]) if one["kind"] == "score"
     }
-    assert "perturbed twins" in advice["m"]["sentence"] and "%" not in advice["m"]["sentence"]
-    assert advice["m"]["claims"] == ["twin-drop/m"]
+    assert "m" not in advice
     assert "10 clean items" in advice["n"]["sentence"]
     cells = [cell.as_json() for cell in verdict.cells]
     screen = first_screen(

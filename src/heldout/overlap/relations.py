@@ -32,7 +32,7 @@ IN_PART, CHANGED, RECOLOURED = "agrees in part", "changed in part", "recoloured 
 #: these reasons as people read them
 UNDECIDED_WORDS = {
     TOO_SMALL: "the pictures are too small to tell a copy from another picture",
-    TOO_PLAIN: "too little is visible in one of the pictures (almost blank) to tell a copy from another picture",
+    TOO_PLAIN: "too little detail is visible where the two overlap to tell a copy from another picture",
     IN_PART: "the aligned pictures agree in part alone: an edited copy, or another picture",
     CHANGED: "the aligned pictures differ in one place: an edited copy, or another picture",
     RECOLOURED: "the aligned pictures differ in colour in one place: an edited copy, or another picture",

@@ -112,7 +112,8 @@ def _models(verdict: BenchmarkVerdict) -> Iterator[Advice]:
             tests = ", ".join(claim.id.partition("/")[0] for claim in stood)
             message = (
                 f"Wherever you report {cell.cell.model} on {verdict.benchmark}, say that tests found it to have "
-                f"seen it: {counted(len(stood), 'test', 'tests')} passed every control ({tests})."
+                f"seen it: {counted(len(stood), 'test', 'tests')} passed every control ({tests}). A score that "
+                f"counts needs perturbed twins (heldout twin) or another benchmark."
             )
             yield _advice("model", message, [claim.id for claim in stood], verdict.benchmark)
     for cell in single:
@@ -146,12 +147,7 @@ def _scores(verdict: BenchmarkVerdict) -> Iterator[Advice]:
     for model in scored:
         lines = _lines(model)
         if model["model"] in seen:
-            message = (
-                f"Report {model['model']} on perturbed twins (heldout twin) or another benchmark: tests say "
-                f"that it has seen {verdict.benchmark}, so no part of it is clean for this model."
-            )
-            yield _advice("score", message, seen[model["model"]], verdict.benchmark)
-            continue
+            continue  # advice about the model says what to report instead
         full, clean, leaked = lines["original"], lines["non-leaked"], lines["leaked"]
         if not leaked["items"]:
             continue

@@ -141,7 +141,7 @@ def _what_pictures_allow(images: Finding) -> list[Control]:
     reasons = images.details.get("undecided_because", {})
     kinds = (
         (SIZE, TOO_SMALL, "too small to recognise a copy"),
-        (CONTENT, TOO_PLAIN, "too plain (almost blank) to recognise a copy"),
+        (CONTENT, TOO_PLAIN, "too plain to recognise a copy: they show too little detail"),
     )
     return [
         Control(

@@ -50,7 +50,7 @@ function textOpinion(hint) {
 function opinion(hint) {
   const found = hint.registration;
   const numbers = {
-    "found by": `${hint.method.split(" | ")[0]}, similarity ${hint.similarity.toFixed(3)}`,
+    "found by": `${foundBy(hint.method)}, similarity ${hint.similarity.toFixed(3)}`,
     undecided: hint.undecided,
     "agreement once aligned": found.detail != null ? found.detail.toFixed(2) + (found.correlation != null ? ` (whole picture ${found.correlation.toFixed(2)})` : "") : null,
     overlap: found.overlap ? found.overlap.map((share, side) => `${Math.round(share * 100)} % of the ${side ? "corpus" : "benchmark"} picture`).join(", ") : null,
@@ -61,6 +61,8 @@ function opinion(hint) {
   const beside = worst && make("span", { class: "tag" }, LEAKED[worst]);
   return [make("div", { class: "tags" }, tags, beside), listed(numbers)];
 }
+
+const foundBy = (method) => method.startsWith("pixels-") ? `heldout's own comparison of pictures (${method.split(" | ")[0]})` : method.split(" | ")[0];
 
 function twinWords(content, hint) {
   return [
