@@ -33,6 +33,7 @@ TERMS = {
     "intervals count groups",
     "references": "models named as not having seen the benchmark; the model is compared with them",
     "twin": "the same question about a changed picture, with another right answer",
+    "pixels-3": "heldout's own comparison of pictures, by which candidates are found: layout, edges and local detail",
     "interval": "95 % interval: what the share would be in benchmarks sampled like this one",
 }
 

@@ -153,7 +153,7 @@ class Unread:
     def unparsed_sentence(self, word: str = "predictions") -> str:
         message = (
             f"{len(self.unparsed):,} of {counted(self.asked, _one(word), word)} could not be read as an "
-            f"answer and count as not right; they are replies to {_items(self.unparsed)}"
+            f"answer and count as not right ({_items(self.unparsed)})"
         )
         if self.places:
             message += (
@@ -197,7 +197,7 @@ def _items(ids: tuple[str, ...]) -> str:
     """How many items, and the first of them: an item has a reply in every variant."""
     listed = list(dict.fromkeys(ids))
     named = ", ".join(listed[:SHOWN]) + (" …" if len(listed) > SHOWN else "")
-    return f"{counted(len(listed), 'item', 'items')} ({named})"
+    return f"{counted(len(listed), 'item', 'items')}: {named}"
 
 
 # A file's own grades beside those of strict grading.
