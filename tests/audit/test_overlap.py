@@ -347,7 +347,7 @@ def test_answers_that_nobody_compared_are_not_called_absent(
         for entry in recommend([benchmark_verdict(alone.run, "bench", {})])
         if entry["kind"] == "items"
     ]
-    assert "was not compared" in advice[0] and "without the answer" not in advice[0]
+    assert "were not compared" in advice[0] and "without the answer" not in advice[0]
 
 
 def test_words_that_were_not_compared_have_no_rate(

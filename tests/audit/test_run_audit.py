@@ -158,7 +158,7 @@ def test_rates_of_an_own_lab_change_claims_and_no_evidence(
     claims = json.loads((finished_folder / "out/fresh/claims.json").read_text())["claims"]
     capped = next(one for one in claims if one["id"] == "order/target")
     assert capped["rule"] == "order/fires-on-clean"
-    assert re.search(r"alarms of order-trend .*: 20 of", capped["why"])
+    assert re.search(r"order-trend raised 20 false alarms", capped["why"])
     _change(finished_folder, "rates: rates.json", "rates: nowhere.json")
     with pytest.raises(InputError, match=r"nowhere\.json: "):
         _run(finished_folder)
@@ -337,7 +337,7 @@ def test_what_people_judged_reaches_claims_scores_and_verdict_together(
     assert cell.leak is not None
     assert cell.leak.leaked == 18  # a picture carries two items
     assert "9 of 20 images" in cell.claims[0].sentence
-    assert "people: 1 pair judged" in cell.claims[0].why
+    assert "1 pair judged" in cell.claims[0].why
     corrected = json.loads((finished_folder / "out/leaky/corrected.json").read_text())
     leaked = [
         line["items"] for line in corrected["models"][0]["lines"] if line["subset"] == "leaked"

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from heldout.benchmark.hub import hub_name, hub_rows
+from heldout.benchmark.hub import _reachable, hub_name, hub_rows
 from heldout.errors import InputError
 from heldout.image import ArrowCell, InlineBytes
 
@@ -107,6 +107,28 @@ def test_what_is_a_name_and_what_a_path(tmp_path: Path, monkeypatch: pytest.Monk
 def test_unknown_split_is_a_sentence(published: Path) -> None:
     with pytest.raises(InputError, match=r"split 'testmini'.*#split=…,config=…"):
         list(hub_rows(str(published), None, "testmini"))
+
+
+def test_a_hub_that_takes_no_connection_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("heldout.benchmark.hub._reachable", lambda: False)
+    asked: list[bool] = []
+
+    def load(*_: object, **__: object) -> None:
+        from huggingface_hub import constants
+
+        asked.append(constants.HF_HUB_OFFLINE)
+        raise ConnectionError("offline")
+
+    monkeypatch.setattr("datasets.load_dataset", load)
+    with pytest.raises(InputError, match="cannot be reached"):
+        list(hub_rows("nobody/nothing-here", None, None))
+    assert asked == [True]
+
+
+def test_a_closed_port_is_no_hub(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("urllib.request.getproxies", dict)
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:9")
+    assert not _reachable()
 
 
 def test_unreachable_hub_is_a_sentence_that_says_what_to_do(tmp_path: Path) -> None:

@@ -160,9 +160,7 @@ def test_the_report_draws_it_and_rebuilds_it_from_the_run_alone(run: Path, folde
     assert (run / "figures/nearness-1-histogram.svg").read_text().startswith("<svg")
     page = before["report.html"].decode()
     measured = any(study.encoder == PixelsEncoder.identity for study in published().studies)
-    assert (
-        page.count('<figure class="card" tabindex="0"><svg') == 1 + measured
-    )  # and copies by transform
+    assert page.count('tabindex="0"><svg') == 1 + measured  # and copies by transform
     assert "to the nearest corpus" in page
     assert "by level α" not in page  # a curve of one point shows nothing
     assert "http://" not in page.replace("http://www.w3.org/2000/svg", "")

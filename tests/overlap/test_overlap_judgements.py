@@ -143,6 +143,13 @@ def test_an_undecided_pair_says_whether_raters_disagree() -> None:
     assert not_agreed("undecided", json.loads(doubt["evidence"])) == ""
 
 
+@pytest.mark.parametrize("tool", ["transformed copy", "undecided", "look-alike"])
+def test_who_is_unsure_changes_nothing(tool: str) -> None:
+    found = row(relation=tool)
+    both = say(found, ada="unsure", bo="unsure")
+    assert judged_matches(table(found), both).row(0, named=True)["relation"] == tool
+
+
 def test_every_question_and_corpus_item_of_the_pair_follows() -> None:
     rows = [row(), row(benchmark_id="q2"), row(corpus_id="w2"), row(pixels="p2")]
     two = say(rows[0], ada="exact duplicate", bo="exact duplicate")

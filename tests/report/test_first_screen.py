@@ -113,11 +113,13 @@ def test_no_part_of_a_benchmark_is_clean_for_a_model_that_has_seen_it() -> None:
     seen, clean = _claim("twin-drop", "m", "survives"), _claim("twin-drop", "n", "clean")
     verdict = _verdict([seen], [clean])
     verdict = BenchmarkVerdict("b", "run", verdict.cells, NO_LEAKS, corrected)
+    (told,) = (one for one in recommend([verdict]) if one["kind"] == "model")
+    assert "perturbed twins" in told["sentence"] and "%" not in told["sentence"]
+    assert told["claims"] == ["twin-drop/m"]
     advice = {
         one["sentence"].split()[1]: one for one in recommend([verdict]) if one["kind"] == "score"
     }
-    assert "perturbed twins" in advice["m"]["sentence"] and "%" not in advice["m"]["sentence"]
-    assert advice["m"]["claims"] == ["twin-drop/m"]
+    assert "m" not in advice
     assert "10 clean items" in advice["n"]["sentence"]
     cells = [cell.as_json() for cell in verdict.cells]
     screen = first_screen(
@@ -187,7 +189,7 @@ def test_nothing_found_names_the_effect_that_would_have_been_detected() -> None:
 
 def test_the_answer_is_said_in_a_sentence_for_models_alone(wording: Callable[..., None]) -> None:
     claim = _claim("twin-drop", "m", "survives")
-    rate = "false alarms of twin-drop on clean models of the lab: 0 of 8 models (95 % interval 0 % to 37 %)"
+    rate = "twin-drop raised 0 false alarms in 8 small models trained without the benchmark (95 % interval 0 % to 37 %)"
     claim.controls.append(Control(name=LAB, outcome="passed", reason=rate))
     screen = first_screen([cell.as_json() for cell in _verdict([claim]).cells], [], {})
     (number,) = screen["numbers"]

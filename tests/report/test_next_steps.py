@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from heldout.evidence import Rung
-from heldout.report._next_steps import next_steps, with_paths
+from heldout.report._next_steps import commands_folder, further, next_steps, with_paths
 from heldout.store import Run
 from heldout.verdict.claim import ACTIONS
 from heldout.verdict.overall import REPLACE
@@ -51,7 +51,14 @@ def test_leaked_and_undecided_items_have_a_command_each_and_the_training_set_too
         "11 items " in steps[0]["sentence"]
         and "(29 items stay, 4 of them undecided)" in steps[0]["sentence"]
     )
-    assert "pairs of 3 items" in steps[1]["sentence"]
+    assert " 3 of these 4 undecided items" in steps[1]["sentence"]
+    # What a step does is not advised again; what none does is.
+    assert [record["action"] for record in further(advice, steps)] == [ACTIONS[Rung.UNCOMPARED]]
+    assert commands_folder([run]) == ""
+    here = Run(Path("runs/b"))
+    assert "holds runs/" in commands_folder([here]) and "this page" in commands_folder(
+        [here, Run(Path("../c"))]
+    )
     assert "train on web" in steps[2]["sentence"]
     folder = str(run.path)
     assert _commands(steps) == [

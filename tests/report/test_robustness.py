@@ -47,10 +47,10 @@ def test_a_run_with_the_measured_encoder_shows_the_published_rates_and_says_on_w
 ) -> None:
     run = _searched(tmp_path / "run", published().studies[0].encoder, nearest=2)
     html = conclude(run).report.read_text()
-    method = html.partition('<section id="method">')[2]
+    method = html.partition('<section class="robustness">')[2]
     assert "100 pictures of <code>vqa_rad_public</code> among 1,270" in method
     assert "not on your data" in method
-    assert "equalize 84.0" in method
+    assert "histogram equalised 84.0" in method
     assert "the 5 nearest of" in method and "this run at 2" in method
     drawn = (run.path / "figures/robustness-pixels-3.svg").read_text()
     assert "copy: 84.0 %" in drawn and "var(--" not in drawn
@@ -58,7 +58,7 @@ def test_a_run_with_the_measured_encoder_shows_the_published_rates_and_says_on_w
 
 def test_another_encoder_has_no_radar_until_somebody_measures_it(tmp_path: Path) -> None:
     run = _searched(tmp_path / "run", "other | 3 pixels")
-    method = conclude(run).report.read_text().partition('<section id="method">')[2]
+    method = conclude(run).report.read_text().partition('<section class="robustness">')[2]
     assert "was not measured" in method and "heldout lab transforms" in method
     assert not list((run.path / "figures").glob("robustness*"))
 
@@ -68,7 +68,7 @@ def test_what_the_run_folder_holds_comes_before_what_was_published(tmp_path: Pat
     own = published().model_dump(mode="json", exclude_none=True)
     own["studies"][0] |= {"collection": "mine", "queries": 7}
     write_json(run.path / ROBUSTNESS_FILE, own)
-    method = conclude(run).report.read_text().partition('<section id="method">')[2]
+    method = conclude(run).report.read_text().partition('<section class="robustness">')[2]
     assert "7 pictures of <code>mine</code>" in method
     assert "not on your data" not in method
     own["studies"][0]["encoder"] = (
@@ -98,6 +98,6 @@ def test_a_search_by_hashes_alone_shows_what_the_hashes_were_measured_to_find(
     run = made_up_run(tmp_path / "run", 4)
     for name, stage in run.manifest()["stages"].items():
         run.update("stages", {name: {**stage, "hashes": True}})
-    method = conclude(run).report.read_text().partition('<section id="method">')[2]
+    method = conclude(run).report.read_text().partition('<section class="robustness">')[2]
     assert "No encoder" in method and "frame of 20 px 47.8" in method
     assert (run.path / "figures/robustness-hashes.svg").exists()

@@ -64,7 +64,7 @@ def test_a_second_rater_brings_agreement_and_a_tie_is_no_copy(run: Path) -> None
     assert "raters disagree about " in claim.why and "dismissed" not in claim.why
     assert claim.status == "survives"  # the other copies are still there
     page = (run / "report.html").read_text()
-    assert "people: " in page
+    assert "<strong>people</strong>" in page
     assert "--rater rater-3 --blind" in page  # what two do not agree on needs a third
 
 

@@ -85,7 +85,7 @@ def test_a_smaller_gain_than_one_reference_has_is_only_qualified() -> None:
     assert claim.status == "qualified"
     assert _outcome(claim, "external baseline") == "passed"
     assert _outcome(claim, "spread") == "missing"
-    assert claim.why.startswith("its own value is ") and "at least 3" in claim.why
+    assert claim.why.startswith("its value is ") and "at least 3" in claim.why
 
 
 def test_three_references_tell_how_much_clean_models_differ() -> None:

@@ -46,7 +46,7 @@ def _order(rates: MeasuredRates, *names: str, **changed: object) -> Claim:
 
 def _fired(why: str) -> list[tuple[int, str, int]]:
     """Clean models of the lab, a detector, and on how many of them it fired, as a claim gives them."""
-    told = re.findall(r"alarms of (\S+) .*?: (\d+) of (\d+) models", why)
+    told = re.findall(r"(\S+) raised (\d+) false alarms? in (\d+) small models", why)
     return [(int(models), detector, int(fired)) for detector, fired, models in told]
 
 
@@ -115,7 +115,7 @@ def test_a_benchmark_that_is_off_caps_and_is_named() -> None:
     assert not rates.rates[0].clean.off
     claim = _order(rates, "order-joint")
     assert (claim.status, claim.rule) == ("qualified", "order/fires-on-clean")
-    assert re.search(r"order-joint .*\b3 of 8\b.*\bfilms \(3 of 28 ", claim.why)
+    assert re.search(r"order-joint .*\b3 of 8\b.*\(drawn radiographs\) \(3 of 28 ", claim.why)
 
 
 def test_tests_of_one_model_are_one_observation() -> None:
@@ -134,7 +134,9 @@ def test_no_firing_says_what_it_still_allows() -> None:
     )
     claim = _order(MeasuredRates(provenance=BY_HAND, rates=[rate]), "order-neighbour")
     assert claim.status == "survives"
-    told = re.search(r": (\d+) of (\d+) tests \((.*?); (\d+) models of (\d+) bases", claim.why)
+    told = re.search(
+        r"raised (\d+) .* in (\d+) tests .*\((.*?); (\d+) models of (\d+) base", claim.why
+    )
     assert told is not None and told.group(1, 2, 4, 5) == ("0", "34", "30", "7")
     assert told[3].endswith("0 % to 36 %")
     # Files of older versions know no bases.
@@ -171,10 +173,10 @@ def test_clean_says_when_the_detector_was_never_shown_to_see_anything() -> None:
         return claim.why
 
     blind = measured("order-joint", (2, 34), (3, 83), references=False)
-    assert "fired on 3 of 83" in why(blind)
-    assert "silence says little" in why(blind)
+    assert "3 of 83" in why(blind)
+    assert "finding nothing says little" in why(blind)
     seeing = measured("order-joint", (2, 34), (60, 83), references=False)
-    assert "fired on 60 of 83" in why(seeing) and "silence" not in why(seeing)
+    assert "60 of 83" in why(seeing) and "finding nothing" not in why(seeing)
     # Quiet without references is another test than quiet against them.
     assert "not measured" in why(QUIET) and "not measured" in why(NOTHING_MEASURED)
 

@@ -21,7 +21,7 @@ from heldout.detect import (
     text_overlap,
 )
 from heldout.errors import InputError, counted
-from heldout.evidence import count_kinds, leaks, text_kinds
+from heldout.evidence import PROVEN, count_kinds, leaks, text_kinds
 from heldout.overlap import (
     Calibration,
     CondensedMatches,
@@ -194,7 +194,12 @@ def _words(
         claims.append(with_people_on_words(with_judge(claim, scanned), text_matches, items))
         for finding in per_method:
             if finding.id.endswith("/provenance"):
-                shared = source_claim(finding, text_matches, len(items), scanned)
+                proven = leaked.filter(
+                    (pl.col("corpus") == corpus) & pl.col("rung").is_in(list(PROVEN))
+                )["benchmark_id"]
+                shared = source_claim(
+                    finding, text_matches, len(items), scanned, leaked=set(proven)
+                )
                 claims += [shared] if shared is not None else []
     return findings, claims
 

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+import socket
+import threading
+import urllib.parse
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +20,7 @@ from heldout.remote import is_remote
 from heldout.store import Dropped
 
 _PREFIX = "hf://"
+_SECONDS = 3.0  # in which a hub that can be reached at all takes a connection
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _DATA_ENDINGS = (".json", ".jsonl", ".csv", ".tsv", ".parquet", ".arrow", ".txt", ".zip", ".tar")
 _SPELLINGS = {
@@ -72,9 +78,11 @@ def _load(name: str, config: str | None, split: str | None) -> Any:
         dict.fromkeys([split, *_SPELLINGS.get(split or "", ())]) if split else {"test": None}
     )
     problem: Exception | None = None
+    reachable = Path(name).exists() or _reachable()
     for spelling in spellings:
         try:
-            return datasets.load_dataset(name, config, split=spelling)
+            with contextlib.nullcontext() if reachable else _Offline():
+                return datasets.load_dataset(name, config, split=spelling)
         except ValueError as error:
             problem = error
             if "split" not in str(error).lower():
@@ -82,14 +90,54 @@ def _load(name: str, config: str | None, split: str | None) -> Any:
         except Exception as error:  # the hub, the network and files raise many kinds of errors
             problem = error
             break
-    reason = " ".join(str(problem).split()).rstrip(".")
+    reason = f"{type(problem).__name__}: {' '.join(str(problem).split()).rstrip('.'):.400}"
+    if not reachable:
+        reason = "the hub cannot be reached from here, and it was not downloaded before"
     configuration = f" (configuration {config})" if config else ""
     raise InputError(
         f"'{name}'{configuration} is not a file or folder here and could not be read from the hub, split "
-        f"'{split or 'test'}': {type(problem).__name__}: {reason:.400}. Check the name and "
+        f"'{split or 'test'}': {reason}. Check the name and "
         f"'#split=…,config=…'; without a network, download the dataset elsewhere and give its "
         f"folder instead (a named benchmark: its path and the setting preset)"
     ) from problem
+
+
+def _reachable() -> bool:
+    """Whether the hub can be reached: huggingface_hub tries for most of a minute before it gives up."""
+    from huggingface_hub import constants
+
+    if urllib.request.getproxies():  # they reach it for us
+        return True
+    address = urllib.parse.urlsplit(constants.ENDPOINT)
+    place = address.hostname, address.port or (80 if address.scheme == "http" else 443)
+    answered = threading.Event()
+
+    def connect() -> None:
+        with contextlib.suppress(OSError):
+            socket.create_connection(place, timeout=_SECONDS).close()
+            answered.set()
+
+    # In a thread, because looking up a name has no time limit.
+    knock = threading.Thread(target=connect, daemon=True)
+    knock.start()
+    knock.join(_SECONDS)
+    return answered.is_set()
+
+
+class _Offline:
+    """Read what was downloaded before, without a request."""
+
+    def __enter__(self) -> None:
+        import datasets
+        from huggingface_hub import constants
+
+        self._kept = [(module, module.HF_HUB_OFFLINE) for module in (constants, datasets.config)]
+        for module, _ in self._kept:
+            module.HF_HUB_OFFLINE = True
+
+    def __exit__(self, *_: object) -> None:
+        for module, value in self._kept:
+            module.HF_HUB_OFFLINE = value
 
 
 def _is_image(feature: Any) -> bool:

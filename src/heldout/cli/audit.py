@@ -84,7 +84,11 @@ def _time_and_price(plan: Plan) -> str:
         parts = [f"time: about {minutes / 60:,.1f} hours"]
     parts[0] += " for searches (one core) and endpoints"
     if plan.untimed:
-        parts.append(f"how long local models take is not known before ({', '.join(plan.untimed)})")
+        names = ", ".join(plan.untimed)
+        parts.append(
+            f"local models are not timed ({names}): heldout ask BENCH --model M --limit 20 --out RUN shows how "
+            f"many requests a second one answers; divide the requests above by it"
+        )
     if plan.price:
         parts.append(f"price: up to {plan.price:,.2f}, at the prices of the audit file")
     elif any("endpoint" in step.note for step in plan.steps):

@@ -98,10 +98,14 @@ def _verdict(result: DemoResult) -> Table:
             table.add_row(f"corpus {plain(cell.on)}", status, because, "leaks were planted")
     for model in result.models:
         shown = "clean" if model.status == "quiet" else model.status
-        words = PLAIN.get(model.status, model.status)
+        words = PLAIN.get(model.status) or _REFERENCE.get(model.status, model.status)
         status = Text(words, COLOURS.get(shown, "yellow"))
         table.add_row(f"model {plain(model.name)}", status, _because(model), model.truth)
     return table
+
+
+#: what a model that is named as a reference shows
+_REFERENCE = {"quiet": "reference: no effect", "fires too": "reference: an effect, too"}
 
 
 def _because(model: Suspect) -> str:

@@ -136,14 +136,15 @@ def decide(
 def _alone(identifier: str, item_leaks: ItemLeaks | None, policy: Policy) -> Decision:
     if item_leaks is None:
         return Decision(identifier, "keep")
-    removed = [leak for leak in item_leaks.leaks if leak.rung in policy.removes]
+    removed = [leak for leak in item_leaks.leaks if leak.rung in policy.removes and leak.graded]
     action: Literal["list", "remove"] = "remove" if removed else "list"
     leak = ItemLeaks(removed).gravest if removed else item_leaks.gravest
     reason = f"kept: {leak.reason}" if not removed and leak.rung in UNPROVEN_WORDS else leak.reason
     weight = 1.0
     if policy.name == "down-weight":
         proven = any(leak.rung in PROVEN for leak in item_leaks.leaks)
-        weight = 0.0 if proven else 1.0 if leak.rung in UNPROVEN_WORDS else policy.weight
+        innocent = leak.rung in UNPROVEN_WORDS or not leak.graded
+        weight = 0.0 if proven else 1.0 if innocent else policy.weight
     return Decision(identifier, action, reason, leak, item_leaks.matches, weight=weight)
 
 

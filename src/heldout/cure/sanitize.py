@@ -250,7 +250,7 @@ def write_clean_split(opened: Opened, run: Run, out: Path, policy: Policy) -> di
     refuse_other_revision(benchmark, run)
     if policy.text:
         _refuse_without_words(run)
-    leaks = leaks_of(run)
+    leaks = leaks_of(run, ungraded=True)
     ids = [example.id for example in benchmark]
     unread = _not_compared(benchmark)
     decisions = decide(ids, benchmark.clusters, entries(opened), leaks, policy, unread=unread)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         leaks,
         leaks_of,
         undecided_because,
+        undecided_words,
     )
     from heldout.evidence.rungs import OPEN, PICTURED, PROVEN, UNPROVEN_WORDS, Rung
     from heldout.evidence.text_kinds import KINDS, QUESTION_OTHER_IMAGE, count_kinds, text_kinds
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
         SUREST,
         TOO_PLAIN,
         TOO_SMALL,
+        UNDECIDED_WORDS,
         Modality,
         Relation,
     )
@@ -64,6 +66,7 @@ __all__ = [
     "SUREST",
     "TOO_PLAIN",
     "TOO_SMALL",
+    "UNDECIDED_WORDS",
     "UNPROVEN_WORDS",
     "ItemLeaks",
     "Leak",
@@ -82,6 +85,7 @@ __all__ = [
     "read_leak_labels",
     "text_kinds",
     "undecided_because",
+    "undecided_words",
 ]
 
 __getattr__ = load_on_first_use(__name__, __file__)

@@ -31,6 +31,7 @@ from heldout.overlap import (
     SAME_ITEM,
     SAME_QUESTION,
     UNCOMPARED,
+    UNDECIDED_WORDS,
     Bounds,
     CondensedMatches,
     Modality,
@@ -95,6 +96,11 @@ class Leak:
         return _WORDS.get(str(self.row["relation"]), "words like its own")
 
     @property
+    def graded(self) -> bool:
+        """False of a look-alike that is less similar than the encoder's degrees ask."""
+        return self.rung is not Rung.LOOK_ALIKE or self.row["degree"] in _GRADED
+
+    @property
     def corpus_item(self) -> tuple[str, str]:
         return str(self.row["corpus"]), str(self.row["corpus_id"])
 
@@ -137,9 +143,13 @@ class ItemLeaks:
         return "conflicting" if len(known) == 2 else known.pop() if known else "unknown"
 
 
-def leaks_of(run: Run, bounds: Bounds | None = None) -> dict[str, ItemLeaks]:
+def leaks_of(
+    run: Run, bounds: Bounds | None = None, *, ungraded: bool = False
+) -> dict[str, ItemLeaks]:
     """Every item with a match that may be a reason to leave it out, by its id. A shared source is not such a
     reason. Matches that differ in nothing but the corpus item and the similarity are a few leaks: ``Leak.matches``.
+
+    ``ungraded``: with look-alikes whose similarity is below the encoder's degrees, as ``leaks`` has them.
 
     ``bounds``: degrees of the search's encoder, in place of those the run was made with. They also grade
     pairs that cannot be verified because the corpus holds embeddings alone, as the published study does.
@@ -150,8 +160,7 @@ def leaks_of(run: Run, bounds: Bounds | None = None) -> dict[str, ItemLeaks]:
         item.leaks = [
             leak
             for leak in item.leaks
-            if leak.rung is not Rung.SOURCE_OVERLAP
-            and (leak.rung is not Rung.LOOK_ALIKE or leak.row["degree"] in _GRADED)
+            if leak.rung is not Rung.SOURCE_OVERLAP and (ungraded or leak.graded)
         ]
         for place, leak in enumerate(item.leaks):
             if leak.rung is Rung.LOOK_ALIKE:
@@ -432,12 +441,20 @@ def evidence_of(row: Mapping[str, Any]) -> dict[str, Any]:
 def undecided_because(row: Mapping[str, Any]) -> tuple[str, str]:
     """(picture, what keeps an undecided match from being decided); "" where its run does not say."""
     evidence = evidence_of(row)
-    registration = evidence.get("registration") or {}
+    return str(evidence.get("benchmark_pixels", "")), _because(evidence, str(row["transform"]))
+
+
+def undecided_words(evidence: Mapping[str, Any], transform: str = "") -> str:
+    """Why a match with this evidence is undecided, for people; "" where its run does not say."""
+    reason = _because(evidence, transform)
+    return UNDECIDED_WORDS.get(reason, reason)
+
+
+def _because(evidence: Mapping[str, Any], transform: str) -> str:
     if "people" in evidence:
-        reason = _not_agreed(row) or "people are unsure"
-    else:
-        reason = evidence.get("unverified") or registration.get("reason") or row["transform"] or ""
-    return str(evidence.get("benchmark_pixels", "")), str(reason)
+        return not_agreed(Relation.UNDECIDED, evidence) or "people are unsure"
+    registration = evidence.get("registration") or {}
+    return str(evidence.get("unverified") or registration.get("reason") or transform or "")
 
 
 def _similarity(row: Mapping[str, Any]) -> float:

@@ -316,6 +316,10 @@ class ImageRef:
         """Its place for people: a path, ``archive.tar!member``, ``file.tsv row 12``."""
         return self.location.describe()
 
+    def lost(self, detail: str) -> str:
+        """``detail`` of why it could not be read, with its place unless that says the same."""
+        return detail if detail in self.source else f"{self.source}: {detail}"
+
 
 _DICOM = (".dcm", ".dicom", ".ima")
 

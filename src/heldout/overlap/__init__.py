@@ -72,6 +72,7 @@ if TYPE_CHECKING:
         SUREST,
         TOO_PLAIN,
         TOO_SMALL,
+        UNDECIDED_WORDS,
         Modality,
         Relation,
     )
@@ -153,6 +154,7 @@ __all__ = [
     "TOO_PLAIN",
     "TOO_SMALL",
     "UNCOMPARED",
+    "UNDECIDED_WORDS",
     "Bounds",
     "Calibration",
     "CalibrationPlan",

@@ -84,6 +84,7 @@ def regrade(run: Run, bounds: Bounds | None) -> None:
     run.write_batches("matches", (frame.to_arrow() for frame in frames))
 
 
+UNSURE = "unsure"
 # A person's judgement → its relation.
 RELATIONS: dict[str, str] = {
     "exact duplicate": Relation.SAME_IMAGE,
@@ -91,7 +92,7 @@ RELATIONS: dict[str, str] = {
     "same source, other view": Relation.OTHER_VIEW,
     "look-alike": Relation.LOOK_ALIKE,
     "unrelated": Relation.UNRELATED,
-    "unsure": Relation.UNDECIDED,
+    UNSURE: Relation.UNDECIDED,
 }
 _NO_COPIES = (Relation.OTHER_VIEW, Relation.LOOK_ALIKE, Relation.UNRELATED)  # nearest first
 RAISED_ALONE = "one rater calls it a copy; a second has to agree"
@@ -273,8 +274,8 @@ def _judged(
     if not verdicts:
         return row
     relation, tool = majority(verdicts.values()), row["relation"]
-    if row["method"] in BY_DIGEST:
-        relation = tool
+    if row["method"] in BY_DIGEST or set(verdicts.values()) == {UNSURE}:
+        relation = tool  # who cannot tell decides nothing
     elif relation in COPIES and tool not in COPIES and len(verdicts) == 1:
         relation = Relation.UNDECIDED
     elif relation == Relation.SAME_IMAGE and tool != Relation.SAME_IMAGE:
@@ -343,7 +344,7 @@ TEXT_RELATIONS: dict[str, str] = {
     "same question, not its answer": SAME_QUESTION,
     "same template, other subject": OTHER,
     "unrelated": Relation.UNRELATED,
-    "unsure": Relation.UNDECIDED,
+    UNSURE: Relation.UNDECIDED,
 }
 _ASKED = {SAME_ITEM, SAME_QUESTION}
 _SOURCE = "provenance"  # an id, and no words

@@ -29,6 +29,14 @@ POSSIBLE_COPIES = COPIES | {Relation.UNDECIDED}
 TOO_SMALL, TOO_PLAIN = "too small to decide", "too plain to decide"
 #: why an aligned pair stays undecided: edited copies, or pictures that show something else in one place
 IN_PART, CHANGED, RECOLOURED = "agrees in part", "changed in part", "recoloured in part"
+#: these reasons as people read them
+UNDECIDED_WORDS = {
+    TOO_SMALL: "the pictures are too small to tell a copy from another picture",
+    TOO_PLAIN: "too little detail is visible where the two overlap to tell a copy from another picture",
+    IN_PART: "the aligned pictures agree in part alone: an edited copy, or another picture",
+    CHANGED: "the aligned pictures differ in one place: an edited copy, or another picture",
+    RECOLOURED: "the aligned pictures differ in colour in one place: an edited copy, or another picture",
+}
 #: methods that prove a copy: an eye that sees none is mistaken
 BY_DIGEST = ("bytes", "pixels")
 #: for sorting: the surest first

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from heldout.errors import counted, percent
-from heldout.evidence import PROVEN, Rung
+from heldout.evidence import OPEN, PROVEN, Rung
 from heldout.report._models import Figure
 from heldout.report._scores_owed import owed_sentences
 from heldout.report._statuses import DetectableEffect, least_of
@@ -130,8 +130,8 @@ def in_words(cell: Cell) -> str:
     rate = cell["leak_rate"]
     if kind == "corpus" and rate and rate["leaked"]:
         message = f"{rate['leaked']:,} of {counted(rate['items'], 'item', 'items')} leaked"
-        return message + _believed(cell.get("by_people", 0)) + _up_to(rate)
-    if kind == "corpus" and (near := cell["evidence"].get(Rung.UNDECIDED)):
+        return message + _believed(cell.get("by_people", 0)) + _up_to(cell)
+    if kind == "corpus" and (near := _undecided([cell])):
         return f"none proven; {counted(near, 'item is', 'items are')} undecided"
     if kind == "model" and _only_off(cell):
         return "no sign that counts: the tests that fire do so on clean models, too"
@@ -145,8 +145,9 @@ def _only_off(cell: Cell) -> bool:
     return cell["status"] == "qualified" and bool(doubted) and fires
 
 
-def _up_to(rate: Mapping[str, Any]) -> str:
+def _up_to(cell: Cell) -> str:
     """The upper end where items are undecided: the same quantity, items, as the lower one."""
+    rate = cell["leak_rate"]
     possible = rate.get("possible")
     if not possible:
         return ""
@@ -287,7 +288,7 @@ def _false_alarms(cell: Cell) -> str:
 
 
 def _undecided(cells: Sequence[Cell]) -> int:
-    return sum(cell["evidence"].get(Rung.UNDECIDED, 0) for cell in cells)
+    return sum(cell["evidence"].get(rung, 0) for cell in cells for rung in OPEN)
 
 
 def _sentence(cells: Sequence[Cell]) -> str:
@@ -302,7 +303,7 @@ def _sentence(cells: Sequence[Cell]) -> str:
         if answers:
             label = "answer" if cell.get("asked", True) else "label"
             message += f", {answers:,} of them with their {label}"
-        messages.append(message + _up_to(rate) + ".")
+        messages.append(message + _up_to(cell) + ".")
     if len(hit) > 1:
         others = counted(len(hit) - 1, "other comparison", "other comparisons")
         messages.append(f"Leaks were found in {others} as well.")
@@ -406,15 +407,14 @@ def _leaked(cells: Sequence[Cell]) -> dict[str, Any]:
             "words": f"{cell['leak_rate']['leaked']:,} of "
             f"{counted(cell['leak_rate']['items'], 'item', 'items')}"
             f"{' of ' + cell['benchmark'] if several else ''} into {cell['corpus']}"
-            f"{_believed(cell.get('by_people', 0))}{_up_to(cell['leak_rate'])}",
+            f"{_believed(cell.get('by_people', 0))}{_up_to(cell)}",
             "rungs": _rungs(cell),
             "conflicts": cell.get("label_conflicts", 0),
             "asked": cell.get("asked", True),
         }
         for cell in hit[:TOP]
     ]
-    near = sum(cell["evidence"].get(Rung.UNDECIDED, 0) for cell in cells if cell not in hit)
-    return {"lines": lines, "more": len(hit) - len(lines), "undecided": near}
+    return {"lines": lines, "more": len(hit) - len(lines)}
 
 
 def _believed(by_people: int) -> str:
@@ -423,7 +423,7 @@ def _believed(by_people: int) -> str:
 
 def _sure(cells: Sequence[Cell], recommendations: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """How sure the result is, in at most three sentences; the measured precision, in small print."""
-    claims = [c for cell in cells if not is_pair(cell) for c in cell["claims"] if not _idle(c)]
+    claims = [c for cell in cells for c in cell["claims"] if not _idle(c)]
     leaks = [claim for claim in claims if _speaks_of_leaks(claim)]
     by_status: dict[str, list[Mapping[str, Any]]] = {}
     for claim in leaks:
@@ -439,7 +439,8 @@ def _sure(cells: Sequence[Cell], recommendations: Sequence[Mapping[str, Any]]) -
         f"{cell['model']}: {' and '.join(_tests(cell))} passed every control; {_false_alarms(cell)}."
         for cell in _seen(cells)
     ]
-    open_ = by_status.get("qualified", [])
+    # As many as the page lists, nearness among them.
+    open_ = [claim for claim in claims if claim["status"] == "qualified"]
     if open_:
         asks = next(
             (
@@ -456,7 +457,7 @@ def _sure(cells: Sequence[Cell], recommendations: Sequence[Mapping[str, Any]]) -
         messages.append(f"{counted(fallen, 'suspicion', 'suspicions')} failed a control.")
     if not messages and by_status.get("clean"):
         messages.append(
-            "Clean as far as these methods see; each claim says what it could have seen, and what not."
+            "Nothing was found; each claim says what would have been detected, and what would not."
         )
     if not messages:
         untold = any(not cell["claims"] and cell["model"] is not None for cell in cells)

@@ -16,7 +16,7 @@ from markupsafe import Markup
 from PIL import Image
 
 from heldout.engine import progress
-from heldout.evidence import COPIES, GRAVEST, SUREST, Modality, Relation
+from heldout.evidence import COPIES, GRAVEST, SUREST, Modality, Relation, undecided_words
 from heldout.overlap import evidence_field, match_batches, pair_hash
 from heldout.report._reproduce import templates
 from heldout.store import Partitions, Run
@@ -161,6 +161,9 @@ def _pair(
         "warp": registration.get("warp"),
         "inverted": bool(registration.get("inverted")),
         "similarity": group["similarity"][0],
+        "undecided": undecided_words(evidence, group["transform"][0])
+        if group["relation"][0] == Relation.UNDECIDED
+        else "",
         "detail": registration.get("detail"),
         "image": items[group["benchmark_id"][0]]["image_names"][group["image_index"][0]],
         "corpus_text": _short(evidence["corpus_text"]),

@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import polars as pl
 
-from heldout.evidence import OPEN, PROVEN, Rung, leaks
-from heldout.overlap import read_text_matches
+from heldout.evidence import OPEN, PROVEN, Relation, Rung, leaks
+from heldout.overlap import match_batches, pair_hash, read_text_matches
 from heldout.report._gallery import packed
 from heldout.report._reproduce import visible
-from heldout.store import ITEM, TWIN, Run, current
+from heldout.store import ITEM, TWIN, Partitions, Run, current
 
 PER_BLOCK = 200
 FIRST = 25  # rows that are there without scripts, and rows of one page
@@ -30,8 +31,8 @@ RUNGS = {
     Rung.FULL: "picture and answer",
     Rung.COPY: "picture",
     Rung.TEXT: "question and answer",
-    Rung.UNDECIDED: "undecided",
-    Rung.UNCOMPARED: "words; pictures not compared",
+    Rung.UNDECIDED: "undecided picture",
+    Rung.UNCOMPARED: "undecided: words, picture not compared",
     Rung.BESIDE_ANOTHER: "words beside another picture",
     Rung.SOURCE_OVERLAP: "same source",
     Rung.LOOK_ALIKE: "look-alike",
@@ -84,7 +85,7 @@ def make_item_table(run: Run, most: int, pairs: Mapping[str, Sequence[int]]) -> 
     counts = Counter(highest.get(row["benchmark_id"]) for row in rows)
     corpora = list(_corpora(run)) if scanned else []
     models = answers.models
-    hits = [_hits(reached.get(row["benchmark_id"], {}).values()) for row in rows]
+    hits = _hits(run, [row["benchmark_id"] for row in rows])
     columns = {
         "total": len(items),
         "rows": FIRST,
@@ -186,9 +187,34 @@ def _sign(leak: Mapping[str, Any] | None) -> str:
     return chr(ord("0") + (_place(Rung(leak["rung"])) if leak is not None else len(RUNGS)))
 
 
-def _hits(mine: Iterable[Mapping[str, Any]]) -> int:
-    """Corpus items with its picture or its words."""
-    return sum(max(row["image_hits"], row["text_hits"]) for row in mine)
+def _hits(run: Run, ids: Sequence[str]) -> list[int]:
+    """Per item, the corpus items that an open item lists: pictures that are not unrelated, and words that count."""
+    places = pl.DataFrame(
+        {"benchmark_id": ids, "place": np.arange(len(ids))}, schema_overrides={"place": pl.Int64}
+    )
+    counts = np.zeros(len(ids), np.int64)
+    with Partitions({"pair": np.uint64, "place": np.int64}, by="pair") as partitions:
+        for frame in _matched(run):
+            pair = pair_hash("benchmark_id", "corpus", "corpus_id").alias("pair")
+            here = frame.join(places, on="benchmark_id").select(pair, "place").unique("pair")
+            partitions.add(pair=here["pair"].to_numpy(), place=here["place"].to_numpy())
+        for part in partitions:
+            once = part[np.unique(part["pair"], return_index=True)[1]]
+            counts += np.bincount(once["place"], minlength=len(counts))
+    return [int(count) for count in counts]
+
+
+def _matched(run: Run) -> Iterator[pl.DataFrame]:
+    pair = ["benchmark_id", "corpus", "corpus_id"]
+    if run.table_path("matches").exists():
+        for frame in match_batches(run):
+            yield frame.filter(pl.col("relation") != Relation.UNRELATED).select(pair)
+    if run.table_path("text_matches").exists():
+        yield read_text_matches(run).filter(_COUNTS).select(pair)
+
+
+_NAMED = pl.col("method") == _SOURCE
+_COUNTS = (pl.col("degree") != "none") & (pl.col("method") != _SOURCE)
 
 
 def _corpora(run: Run) -> dict[str, None]:
@@ -292,7 +318,7 @@ def _texts(run: Run, listed: set[str]) -> dict[str, list[list[Any]]]:
     grades = {"hard": 0, "soft": 1}
     frame = (
         read_text_matches(run)
-        .filter(pl.col("benchmark_id").is_in(list(listed)))
+        .filter(pl.col("benchmark_id").is_in(list(listed)) & (_COUNTS | _NAMED))
         .with_columns(
             pl.col("degree").replace_strict(grades, default=2, return_dtype=pl.Int8).alias("grade")
         )

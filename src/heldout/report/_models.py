@@ -269,9 +269,12 @@ def _twins(findings: Sequence[Found]) -> Iterator[Figure]:
         slopes = [_slope(record, record["cell"]["model"] in clean) for record in mine[:_MOST]]
         first = next(iter(mine[0]["details"]["accuracy"]))
         drawn = slope_chart(slopes, ends=(first, twin), title=f"Accuracy: {first} and {twin}")
+        pairs = dict.fromkeys(f"{end(record['n'] for record in mine):,}" for end in (min, max))
         message = (
-            "Twins ask the same of another picture with another answer. They may be easier or harder for "
-            "everybody: accuracy drops more for a model that remembers the old answer than for clean models."
+            "A twin asks the same question about a changed picture, on which another answer is right. Twins may be "
+            "easier or harder for every model, so what counts is a larger drop than that of the clean ones: "
+            "such a model remembers the old answer. Counted are the "
+            f"{' to '.join(pairs)} items with a twin, so these shares differ from scores on all items."
         )
         yield Figure(f"slopes-{_file_name(twin)}", drawn, message)
 

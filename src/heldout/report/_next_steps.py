@@ -21,30 +21,42 @@ _NAMED = re.compile(r"(heldout impact [^.]*--run) RUN\b")
 
 
 def advice_for(run: Run, advice: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """An audit lists items in actions.jsonl; without one, `heldout sanitize` makes the clean split.
+    """Recommendations with complete commands: with this run's folder and, where one is read, this benchmark.
 
-    Commands are complete: with this run's folder and, where one is read, this benchmark.
+    An audit lists the items in actions.jsonl.
     """
-    records = [{**record, "sentence": with_paths(record["sentence"], run)} for record in advice]
-    if (run.path / "actions.jsonl").exists():
-        listed = LISTED.replace("actions.jsonl", str(run.path / "actions.jsonl"))
-        return [
-            {**record, "sentence": record["sentence"].replace(LISTED, listed)} for record in records
-        ]
-    for record in records:
-        record["sentence"] = record["sentence"].replace(LISTED, ".")
-    if any(record.get("action") == REPLACE for record in records):
-        return records  # a split without what leaked would be empty
-    last = max(
-        (n for n, record in enumerate(records) if record.get("action") == "remove"), default=None
-    )
-    if last is not None:
-        bare = any(record.get("action") == ACTIONS[Rung.COPY] for record in records)
-        also = ", and without the items whose picture alone did" if bare else ""
-        records[last]["sentence"] += (
-            f" {sanitize_command(run)} writes the split without what leaked{also}."
-        )
-    return records
+    beside = run.path / "actions.jsonl"
+    listed = f"; they are listed in {beside}." if beside.exists() else "."
+    return [
+        {**record, "sentence": with_paths(record["sentence"], run).replace(LISTED, listed)}
+        for record in advice
+    ]
+
+
+def further(
+    advice: Sequence[Mapping[str, Any]], steps: Sequence[Mapping[str, Any]]
+) -> list[Mapping[str, Any]]:
+    """Recommendations that none of the ``steps`` is about: each thing is advised once."""
+    covered = {record for step in steps for record in step["covers"]}
+    judged = any("review" in step["covers"] for step in steps)
+    return [
+        record
+        for record in advice
+        if record["sentence"] not in {step["sentence"] for step in steps}
+        and (record.get("benchmark"), record.get("action")) not in covered
+        and not (judged and record["kind"] == "control" and "heldout review" in record["sentence"])
+    ]
+
+
+def commands_folder(runs: Sequence[Run]) -> str:
+    """Where commands with relative paths have to be run; "" where their paths are absolute."""
+    tops = {run.path.parts[0] for run in runs if not run.path.is_absolute() and run.path.parts}
+    if not tops:
+        return ""
+    top = tops.pop()
+    if tops or top == "..":
+        return "Run the commands in the folder in which this page was made."
+    return f"Run the commands in the folder that holds {top}/."
 
 
 def with_paths(sentence: str, run: Run) -> str:
@@ -84,7 +96,8 @@ def _folder(kind: str, benchmark: Mapping[str, Any]) -> str:
 
 
 def next_steps(runs: Sequence[Run], advice: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Steps in the order in which they are worth doing, each with the commands that do it.
+    """Steps in the order in which they are worth doing, each with the commands that do it, and the
+    recommendations that it ``covers``.
 
     ``advice``: recommendations of the verdict, each with the benchmark that it is about.
     """
@@ -101,33 +114,42 @@ def next_steps(runs: Sequence[Run], advice: Sequence[Mapping[str, Any]]) -> list
         leaked = sum(counts.get(action, 0) for action in dict.fromkeys(_REMOVED))
         undecided = counts.get(ACTIONS[Rung.UNDECIDED], 0)
         open_items = sum(counts.get(ACTIONS[rung], 0) for rung in OPEN)
+        name = benchmark["name"]
+        gone = [(name, action) for action in (REPLACE, *_REMOVED)]
         if REPLACE in counts:
             all_gone = next(record for record in mine if record.get("action") == REPLACE)
-            steps.append({"sentence": with_paths(all_gone["sentence"], run), "commands": []})
+            steps.append(
+                {"sentence": with_paths(all_gone["sentence"], run), "commands": [], "covers": gone}
+            )
         elif leaked:
             left = counted(benchmark["items"] - leaked, "item stays", "items stay")
             doubt = f", {open_items:,} of them undecided" if open_items else ""
             corpora = {stage["corpus"] for stage in run.manifest().get("stages", {}).values()}
             into = " into any corpus" if len(corpora) > 1 else ""
-            gone = counted(leaked, "item that leaked", "items that leaked") + into
+            those = counted(leaked, "item that leaked", "items that leaked") + into
             steps.append(
                 {
-                    "sentence": f"Write a split{of} without the {gone} "
+                    "sentence": f"Write a split{of} without the {those} "
                     f"({left}{doubt}), and report scores on it.",
                     "commands": [sanitize_command(run)],
+                    "covers": gone,
                 }
             )
         if undecided:
-            steps.append(_judged(run, f"the undecided pairs of {_items(undecided)}{of}"))
+            some = f"{undecided:,} of these {open_items:,} undecided items"
+            items = some if leaked and open_items > undecided else _items(undecided) + of
+            steps.append(_judged(run, f"the undecided pairs of pictures of {items}"))
+            steps[-1]["covers"] = ["review", (name, ACTIONS[Rung.UNDECIDED])]
         elif not leaked and (near := counts.get(ACTIONS[Rung.LOOK_ALIKE], 0)):
             steps.append(_judged(run, f"the look-alikes of {_items(near)}{of}"))
+            steps[-1]["covers"] = ["review", (name, ACTIONS[Rung.LOOK_ALIKE])]
         if leaked or undecided:
             leaky.append(run)
     if leaky:
         steps.append(_gated(leaky))
     steps += [step for run in runs for step in _not_done_yet(run)]
     seen = [record["sentence"] for record in advice if record["kind"] == "model"]
-    return [*steps, *({"sentence": sentence, "commands": []} for sentence in seen)]
+    return [*steps, *({"sentence": sentence, "commands": [], "covers": []} for sentence in seen)]
 
 
 def _items(count: int) -> str:
@@ -141,12 +163,14 @@ def _judged(run: Run, what: str) -> dict[str, Any]:
         return {
             "sentence": sentence,
             "commands": [command_line("review", str(run.path)), rebuild_command(run)],
+            "covers": [],
         }
     another = command_line("review", str(run.path), rater=f"rater-{len(raters) + 1}", blind=True)
     return {
         "sentence": f"Let another rater judge {what}: what one rater decides counts once a second agrees. "
         f"Then build this report again.",
         "commands": [another, rebuild_command(run)],
+        "covers": [],
     }
 
 
@@ -168,11 +192,13 @@ def _not_done_yet(run: Run) -> Iterator[dict[str, Any]]:
         yield {
             "sentence": "Test what the recorded answers and scores say about the models.",
             "commands": [command_line("detect", str(run.path))],
+            "covers": [],
         }
     if not manifest.get("stages"):
         yield {
             "sentence": "Search a corpus that models may have been trained on: its path in place of CORPUS.",
             "commands": [_reading(run, "overlap", against="CORPUS", out=str(run.path))],
+            "covers": [],
         }
 
 
@@ -183,6 +209,8 @@ def _gated(runs: Sequence[Run]) -> dict[str, Any]:
     names = " or ".join(corpora)
     folders = [str(run.path) for run in runs]
     return {
-        "sentence": f"If you train on {names}: list the training rows to remove first.",
+        "sentence": f"If you train on {names}: write the rows to remove to gate/remove_ids.txt. The command "
+        f"exits with 1 as long as there are any.",
         "commands": [command_line("gate", *folders, out="gate")],
+        "covers": [],
     }

@@ -17,7 +17,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from heldout.errors import percent
-from heldout.report._statuses import status_pill
+from heldout.report._statuses import TERMS, status_pill
 from heldout.store import PYTHON
 
 #: Scores and answers of one model, or of other variants, do not replace another's: these options distinguish
@@ -128,6 +128,7 @@ def templates() -> Environment:
         lstrip_blocks=True,
         finalize=_on_page,
     )
+    environment.globals.update(terms=TERMS, interval_words=interval_words)
     environment.filters.update(
         percent=percent,
         count=lambda value: f"{value:,}",
@@ -137,6 +138,18 @@ def templates() -> Environment:
         status=status_pill,
     )
     return environment
+
+
+_INTERVALS = {
+    "clopper-pearson": "exact binomial (Clopper–Pearson)",
+    "clopper-pearson over clusters": "exact binomial over the groups",
+    "clopper-pearson over effective clusters": "exact binomial over the groups, weighted by their size",
+    "korn-graubard": "for grouped items (Korn–Graubard)",
+}
+
+
+def interval_words(method: str) -> str:
+    return _INTERVALS.get(method, method)
 
 
 def script(name: str) -> dict[str, Any]:

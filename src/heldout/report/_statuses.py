@@ -12,12 +12,29 @@ from heldout.store import Run
 from heldout.verdict import PLAIN
 
 MEANINGS = {
-    "survives": "passed all required controls; the search may still have missed more",
+    "survives": "evidence was found, and it passed all required controls",
     "qualified": "neither confirmed nor ruled out: a control is missing, or one failed without explaining it",
     "re-attributed": "the effect is there, and something other than a leak explains it",
     "collapses": "models or pictures that cannot have seen the benchmark show the same effect",
     "clean": "no effect found; one of the stated size or larger would have been detected",
     "not testable": "no test was possible, and the claim says why; never a pass",
+}
+
+#: words of the pages that are explained where one points at them, and in a list
+TERMS = {
+    "same image": "equal bytes, equal pixels, or pictures that agree everywhere once they are aligned",
+    "transformed copy": "the same picture cropped, turned, resized, recoloured or stored again: fine detail agrees "
+    "once the two are aligned",
+    "undecided": "it may be a copy, and the pictures do not show whether it is one: people have to look",
+    "look-alike": "a similar picture that is no proven copy: another picture of the same subject or of "
+    "another one, or a copy that could not be aligned",
+    "unrelated": "a candidate of the search that shows something else",
+    "group": "items that share a picture (or patient, where the benchmark names one). They are not independent, so "
+    "intervals count groups",
+    "references": "models named as not having seen the benchmark; the model is compared with them",
+    "twin": "the same question about a changed picture, with another right answer",
+    "pixels-3": "heldout's own comparison of pictures, by which candidates are found: layout, edges and local detail",
+    "interval": "95 % interval: what the share would be in benchmarks sampled like this one",
 }
 
 
@@ -47,10 +64,10 @@ class DetectableEffect(NamedTuple):
     """The smallest effect that a test would have detected."""
 
     value: float
-    of_corpus: bool  # then a share of clusters
+    of_corpus: bool  # then a share of clusters: items that share a picture
 
     def __str__(self) -> str:
-        return f"{percent(self.value)} of clusters" if self.of_corpus else f"{self.value:.2g}"
+        return f"{percent(self.value)} of picture groups" if self.of_corpus else f"{self.value:.2g}"
 
 
 def detectable(run: Run) -> dict[str, DetectableEffect]:

@@ -28,6 +28,7 @@ def report_markdown(
     benchmark: Mapping[str, Any],
     answer: str,
     screen: Mapping[str, Any],
+    steps: Sequence[Mapping[str, Any]],
     cells: Sequence[Mapping[str, Any]],
     claims: Sequence[Claim],
     commands: Sequence[str],
@@ -50,7 +51,7 @@ def report_markdown(
         for difference in screen["owed"]
     ]
     lines += [f"- Score: {escaped(line)}" for line in owed or [lacking]]
-    lines += [f"- Do: {escaped(step['sentence'])}" for step in screen["advice"]]
+    lines += [f"- Do: {escaped(step['sentence'])}" for step in (*steps, *screen["advice"])]
     lines += [f"- Recorded: {escaped(about)}: {escaped(remark)}" for about, remark in remarks]
     lines += ["", "| against | verdict | in words |", "|---|---|---|"]
     record = {

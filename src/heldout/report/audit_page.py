@@ -16,7 +16,13 @@ from heldout.overlap import KINDS
 from heldout.report._first_screen import first_screen, shown_figure
 from heldout.report._gallery import strongest_pairs
 from heldout.report._models import model_figures
-from heldout.report._next_steps import advice_for, next_steps, with_paths
+from heldout.report._next_steps import (
+    advice_for,
+    commands_folder,
+    further,
+    next_steps,
+    with_paths,
+)
 from heldout.report._reproduce import commands_shown, script, templates
 from heldout.report._scores_owed import LACKING, have_seen, score_rows
 from heldout.report._statuses import MEANINGS, detectable
@@ -48,10 +54,11 @@ def write_audit_report(output: Path, settings: ReportSettings | None = None) -> 
         """Of several runs none is meant."""
         return with_paths(sentence, *runs.values()) if len(runs) == 1 else sentence
 
-    advice = [record for name in (*names, None) for record in _advice(verdict, name, runs, filled)]
+    steps = next_steps(list(runs.values()), verdict["recommendations"])
+    open_ = further(verdict["recommendations"], steps)
+    advice = [record for name in (*names, None) for record in _advice(open_, name, runs, filled)]
     least = {claim: effect for run in runs.values() for claim, effect in detectable(run).items()}
     screen = first_screen(verdict["cells"], advice, verdict["corrected"], least)
-    steps = next_steps(list(runs.values()), verdict["recommendations"])
     worst = _worst(verdict["cells"])
     pairs, pictures = (
         strongest_pairs(runs[worst], settings.megabytes) if worst in runs else ([], [])
@@ -61,6 +68,7 @@ def write_audit_report(output: Path, settings: ReportSettings | None = None) -> 
         "answer": _answer(verdict["cells"], len(names)),
         "screen": screen,
         "steps": steps,
+        "commands_folder": commands_folder(list(runs.values())),
         "shown_pairs": pairs,
         "shown_pictures": pictures,
         "shown_figure": shown_figure(figures, screen["top"]),
@@ -91,7 +99,7 @@ def write_audit_report(output: Path, settings: ReportSettings | None = None) -> 
             datasets=_datasets(output),
             audit=_audit_file(output, folders),
             commands=_commands(runs.values()),
-            scripts=[script("copy.js")] if steps else [],
+            scripts=[*([script("copy.js")] if steps else []), script("tables.js")],
         )
     )
     path = output / "report.html"
@@ -104,13 +112,13 @@ def write_audit_report(output: Path, settings: ReportSettings | None = None) -> 
 
 
 def _advice(
-    verdict: dict[str, Any],
+    recommendations: Sequence[Mapping[str, Any]],
     name: str | None,
     runs: Mapping[str, Run],
     filled: Callable[[str], str],
 ) -> list[dict[str, Any]]:
     """Recommendations about one benchmark, with the paths of its run; None: about the audit."""
-    mine = [record for record in verdict["recommendations"] if record["benchmark"] == name]
+    mine = [record for record in recommendations if record["benchmark"] == name]
     if name is not None and name in runs:
         return advice_for(runs[name], mine)
     return [{**record, "sentence": filled(record["sentence"])} for record in mine]

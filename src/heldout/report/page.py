@@ -22,7 +22,14 @@ from heldout.report._models import (
     tried_models,
 )
 from heldout.report._nearness import agreement, degree_figures, nearness_sections, relation_counts
-from heldout.report._next_steps import advice_for, claims_with_paths, next_steps, with_paths
+from heldout.report._next_steps import (
+    advice_for,
+    claims_with_paths,
+    commands_folder,
+    further,
+    next_steps,
+    with_paths,
+)
 from heldout.report._reproduce import commands_shown, manifest_shown, script, templates
 from heldout.report._scores_owed import (
     corrected_of,
@@ -82,14 +89,16 @@ def write_report(
     cells = [cell.as_json() for cell in verdict.cells]
     every = [claim for cell in verdict.cells for claim in cell.claims]
     advice, least = recommend([verdict]), detectable(run)
-    screen = first_screen(cells, advice_for(run, advice), {name: corrected}, least)
+    steps = next_steps([run], advice)
+    screen = first_screen(cells, advice_for(run, further(advice, steps)), {name: corrected}, least)
     by_id = {finding.id: finding for finding in findings}
     seen = have_seen(cells, name)
     record = {
         "benchmark": manifest["inputs"]["benchmark"],
         "answer": headline(every, bool(near)),
         "screen": screen,
-        "steps": next_steps([run], advice),
+        "steps": steps,
+        "commands_folder": commands_folder([run]),
         "shown_pairs": gallery.top if gallery else [],
         "shown_pictures": [],  # the gallery has them
         "shown_figure": shown_figure(of_models, screen["top"]),
@@ -145,6 +154,7 @@ def write_report(
         record["benchmark"],
         record["answer"][0],
         screen,
+        steps,
         cells,
         claims_with_paths(every, run),
         record["commands"],
@@ -189,6 +199,7 @@ def _scripts(record: dict[str, Any]) -> list[dict[str, Any]]:
         ("gallery.js", several),
         ("items.js", listed),
         ("copy.js", record["steps"]),
+        ("tables.js", True),
     )
     return [script(name) for name, wanted in names if wanted]
 

@@ -135,21 +135,56 @@ def _fitting(source: RobustnessFile, encoder: str) -> Robustness | None:
 def _drawn(study: Robustness) -> Any:
     dots = []
     for transform in study.transforms:
+        plain = plain_transform(transform.name)
         if study.judge:
             called = _value(transform.found)
             either = called + _value(transform.undecided)
-            dots.append(RateBar(transform.name, called, series="called a copy"))
-            dots.append(RateBar(transform.name, either, series="called a copy, or left to people"))
+            dots.append(RateBar(plain, called, series="called a copy"))
+            dots.append(RateBar(plain, either, series="called a copy, or left to people"))
         else:
-            dots.append(RateBar(transform.name, _value(transform.shortlisted)))
+            dots.append(RateBar(plain, _value(transform.shortlisted)))
     if study.judge:
         label = "share of copies"
     elif study.encoder == HASHES:
-        label = "share of copies near enough to be shown to registration"
+        label = "share of copies near enough to be aligned"
     else:
-        label = f"share of copies among the {study.shortlist} nearest (nothing was verified)"
+        label = f"share of copies among the {study.shortlist} nearest (nothing was aligned)"
     title = "Share of copies found, by what was done to them"
     return rate_chart(dots, title=title, label=label)
+
+
+_FAMILIES = {
+    "rot": "turned by {}°",
+    "crop": "{} pixels cropped off",
+    "rs": "shrunk to {} pixels",
+    "jpeg": "JPEG quality {}",
+    "compound": "one panel of {}",
+}
+_TRANSFORMS = {
+    "original": "unchanged",
+    "flip-v": "top and bottom swapped",
+    "flip-h": "left and right swapped",
+    "gauss": "blurred",
+    "noise": "noise added",
+    "gray": "grey",
+    "invert": "inverted",
+    "red": "in red alone",
+    "green": "in green alone",
+    "blue": "in blue alone",
+    "gamma-0.5": "lighter (gamma 0.5)",
+    "gamma-2": "darker (gamma 2)",
+    "bright": "30 % brighter",
+    "contrast": "1.5 times the contrast",
+    "equalize": "histogram equalised",
+    "crop-half": "half of its area",
+    "border": "frame added",
+}
+
+
+def plain_transform(name: str) -> str:
+    """A transform of the lab as people call it."""
+    family, _, amount = name.partition("-")
+    return _TRANSFORMS.get(name) or _FAMILIES.get(family, name).format(amount)
 
 
 def _value(share: Share | None) -> float:
@@ -161,7 +196,8 @@ def _below(study: Robustness) -> list[tuple[float, str]]:
     for transform in study.transforms:
         share = transform.found if study.judge else transform.shortlisted
         if share is not None and share.value < WEAK:
-            words = f"{transform.name} {percent(share.value)} [{percent(share.low)}, {percent(share.high)}]"
+            around = f"[{percent(share.low)}, {percent(share.high)}]"
+            words = f"{plain_transform(transform.name)} {percent(share.value)} {around}"
             sentences.append((share.value, words))
     return sorted(sentences)
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from heldout.errors import InputError
-from heldout.evidence import BY_DIGEST, Relation
+from heldout.evidence import BY_DIGEST, Relation, undecided_words
 from heldout.overlap import (
     JUDGED_DIFFERENT,
     Pair,
@@ -121,6 +121,9 @@ def _hint(rows: list[dict[str, Any]]) -> dict[str, Any]:
         "modality": sorted({row["modality"] for row in rows}),
         "registration": {key: registration[key] for key in numbers if key in registration},
         "unverified": first["evidence"].get("unverified"),
+        "undecided": undecided_words(first["evidence"])
+        if first["relation"] == Relation.UNDECIDED
+        else "",
     }
 
 

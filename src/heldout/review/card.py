@@ -56,7 +56,7 @@ _MATCH_HELP = (
     "the same picture: nothing was changed but the file",
     "the same picture, cropped, turned, resized, recoloured or re-compressed",
     "the same subject or study, but another shot, slice or moment",
-    "similar, but of another subject",
+    "similar, but no copy; of the same subject or of another",
     "nothing in common but by chance",
     "cannot be told from what is shown",
 )

@@ -180,8 +180,9 @@ def _sentence(
     if finding is None:
         return f"Whether {model} {have} seen {benchmark} cannot be tested by {what} tests."
     effect = finding.effect
+    named = "" if finding.detector == what else f"{finding.detector}: "
     message = (
-        f"{finding.detector}: {effect.name} = {effect.value:.3g} [{effect.low:.3g}, {effect.high:.3g}]"
+        f"{named}{effect.name} = {effect.value:.3g} [{effect.low:.3g}, {effect.high:.3g}]"
         + (f", corrected p = {q:.2g}" if finding.p is not None else ", no p without a baseline")
         + _beside(finding)
     )

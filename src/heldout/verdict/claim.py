@@ -68,7 +68,8 @@ class Claim(BaseModel):
 _TOLD = {
     Rung.COPY: "copy of the picture, without the answer",
     Rung.FULL: "copy of the picture, with the answer",
-    Rung.UNDECIDED: "undecided match",
+    Rung.UNDECIDED: "undecided picture",
+    Rung.UNCOMPARED: "undecided: question and answer, pictures that could not be compared",
 }
 #: from the highest rung down; the others prove too little to act on, and ``heldout sanitize`` lists them
 ACTIONS: dict[Rung, str] = {

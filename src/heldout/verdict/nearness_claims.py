@@ -110,9 +110,9 @@ def _registration(images: Finding) -> Control:
     message = ", ".join(f"{count:,} {word}" for word, count in counts.items() if count)
     open_ = counts["undecided"] + counts["not looked at"]
     return Control(
-        name="registration of what is flagged",
+        name="alignment of what is flagged",
         outcome="missing" if open_ else "passed",
-        reason=f"of {int(images.statistic.value):,} flagged pictures: {message or 'none'}",
+        reason=f"of the flagged pictures: {message}" if message else "no picture is flagged",
     )
 
 
@@ -139,8 +139,8 @@ def _no_control() -> Control:
     return Control(
         name="in-domain control",
         outcome="missing",
-        reason="without pictures of the benchmark's kind that are known not to be in the corpus, "
-        "similarity of this kind of image cannot be distinguished from similarity of these images",
+        reason="no pictures of the same kind that cannot be in the corpus were given: these images may be near "
+        "only because all pictures of their kind are",
     )
 
 
@@ -179,9 +179,9 @@ def _sentence(
     )
     if _falls(images):
         return (
-            f"The images of {benchmark} are farther from {corpus} than pictures of the null are from "
-            f"each other: {flagged:,} of {images.n:,} lie above τ, {expected:.1f} are expected. The "
-            f"null does not fit them, and copies may be below τ, too."
+            f"The images of {benchmark} are farther from {corpus} than the pictures that set τ are from "
+            f"each other: {flagged:,} of {images.n:,} lie above τ, {expected:.1f} are expected. Those pictures "
+            f"are of another kind, and copies may lie below τ, too."
         )
     if not _rises(images) and _copies(images):
         copies = counted(_copies(images), "image is a proven copy", "images are proven copies")
@@ -193,7 +193,7 @@ def _sentence(
         side = "above" if images.effect.low > images.details["alpha"] else "below"
         return (
             f"{rate} lie above τ, {expected:.1f} are expected: no significant difference, but the interval "
-            f"lies {side} the expected {percent(images.details['alpha'])}, so that none is not shown, either."
+            f"lies {side} the expected {percent(images.details['alpha'])}: it is not shown that there is none."
         )
     if not _rises(images):
         blind = (
@@ -268,7 +268,7 @@ _NEXT: dict[Status, str] = {
     "an audit file: clean_references.pictures): this one is of another",
     "qualified": "give pictures of the same kind that cannot be in the corpus (heldout "
     "overlap … --control NAME=SOURCE:in-domain; in an audit file: controls), and look at the flagged pairs",
-    "survives": "look at the flagged pairs: copies that registration could not align may be among them, "
+    "survives": "look at the flagged pairs: copies that could not be aligned may be among them, "
     "and scores on near pictures may not carry over",
 }
 

@@ -66,19 +66,19 @@ def _items(verdict: BenchmarkVerdict) -> Iterator[Advice]:
         "again: the corpus has question and answer with pictures that could not be compared",
         Rung.BESIDE_ANOTHER: "Read {} of {} whose question and answer are in the corpus with another "
         "picture: no leak, unless they can be answered without their own picture",
-        Rung.SOURCE_OVERLAP: "Report scores with and without {} of {} that name a source which the corpus "
-        "names, too (article, study, patient or file)",
-        Rung.LOOK_ALIKE: "Look at the nearest of {} of {} with look-alikes in the corpus: none is a proven "
-        "copy, and a copy that registration could not align is not ruled out (heldout review)",
+        Rung.SOURCE_OVERLAP: "Report scores with and without {} of {} that name the same source as the corpus "
+        "(article, study, patient or file)",
+        Rung.LOOK_ALIKE: "Look at the look-alikes of {} of {}: none is a proven copy, but one that could not be "
+        "aligned may be a copy (heldout review)",
     }
     proven = sum(count for rung, count in counts.items() if rung in PROVEN)
     if proven and proven == max(
         (cell.leak.items for cell in verdict.cells if cell.leak), default=0
     ):
         left = (
-            f"Nothing of {verdict.benchmark} is left once what leaked is removed: all {proven:,} items did. "
-            f"Use another benchmark, or perturbed twins (heldout twin); where it shares pictures with "
-            f"another split of its own, heldout sanitize --resplit makes splits that do not."
+            f"All {proven:,} items of {verdict.benchmark} leaked: a split without them would be empty. Use "
+            f"another benchmark, or perturbed twins (heldout twin). Where the corpus is another split of the same "
+            f"data, heldout sanitize --resplit makes splits that share no picture."
         )
         told_all = _advice("items", left, claims, verdict.benchmark)
         yield {**told_all, "action": REPLACE, "items": proven}
@@ -97,7 +97,7 @@ def _items(verdict: BenchmarkVerdict) -> Iterator[Advice]:
 def _without_answer(verdict: BenchmarkVerdict) -> str:
     compared = {cell.answers_compared for cell in verdict.cells if cell.evidence.get(Rung.COPY)}
     if compared == {False}:
-        return " (whether their answers did, was not compared)"
+        return " (answers were not compared)"
     return " without the answer" + (
         ", or with one that was not compared" if False in compared else ""
     )
@@ -112,7 +112,8 @@ def _models(verdict: BenchmarkVerdict) -> Iterator[Advice]:
             tests = ", ".join(claim.id.partition("/")[0] for claim in stood)
             message = (
                 f"Wherever you report {cell.cell.model} on {verdict.benchmark}, say that tests found it to have "
-                f"seen it: {counted(len(stood), 'test', 'tests')} passed every control ({tests})."
+                f"seen it: {counted(len(stood), 'test', 'tests')} passed every control ({tests}). A score that "
+                f"counts needs perturbed twins (heldout twin) or another benchmark."
             )
             yield _advice("model", message, [claim.id for claim in stood], verdict.benchmark)
     for cell in single:
@@ -146,12 +147,7 @@ def _scores(verdict: BenchmarkVerdict) -> Iterator[Advice]:
     for model in scored:
         lines = _lines(model)
         if model["model"] in seen:
-            message = (
-                f"Report {model['model']} on perturbed twins (heldout twin) or another benchmark: tests say "
-                f"that it has seen {verdict.benchmark}, so no part of it is clean for this model."
-            )
-            yield _advice("score", message, seen[model["model"]], verdict.benchmark)
-            continue
+            continue  # advice about the model says what to report instead
         full, clean, leaked = lines["original"], lines["non-leaked"], lines["leaked"]
         if not leaked["items"]:
             continue

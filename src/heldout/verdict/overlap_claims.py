@@ -7,7 +7,7 @@ from typing import Any
 
 from heldout.detect import POSSIBLE_IMAGES, Finding
 from heldout.errors import counted, percent
-from heldout.evidence import BY_DIGEST, TOO_PLAIN, TOO_SMALL, Relation
+from heldout.evidence import BY_DIGEST, TOO_PLAIN, TOO_SMALL, UNDECIDED_WORDS, Relation
 from heldout.verdict.claim import NOTHING_TO_COMPARE, Claim, Control, Status
 from heldout.verdict.rules import COPIES, Rule, decide, rule_id
 
@@ -122,7 +122,11 @@ def _undecided_pairs(images: Finding) -> list[Control]:
     have = counted(_undecided(images), "picture has", "pictures have")
     message = f"{have} an undecided match in the corpus and no proven copy"
     reasons = images.details.get("undecided_because", {})
-    listed = ", ".join(f"{reason}: {count:,}" for reason, count in reasons.items() if reason)
+    listed = "; ".join(
+        f"{count:,}: {UNDECIDED_WORDS.get(reason, reason)}"
+        for reason, count in reasons.items()
+        if reason
+    )
     return [
         Control(
             name="undecided pairs",
@@ -136,8 +140,8 @@ def _what_pictures_allow(images: Finding) -> list[Control]:
     """Where size or content of the pictures, not the search, leaves matches undecided."""
     reasons = images.details.get("undecided_because", {})
     kinds = (
-        (SIZE, TOO_SMALL, "too small for registration to recognise a copy"),
-        (CONTENT, TOO_PLAIN, "too plain for registration to recognise a copy"),
+        (SIZE, TOO_SMALL, "too small to recognise a copy"),
+        (CONTENT, TOO_PLAIN, "too plain to recognise a copy: they show too little detail"),
     )
     return [
         Control(
@@ -178,9 +182,7 @@ def _why(status: Status, images: Finding, controls: Sequence[Control]) -> str:
     if status == "survives":
         why = "equal bytes or pixels are the same image"
         if _verified(images):
-            why += (
-                ", and aligned pixels that agree in their detail are the same image or a copy of it"
-            )
+            why += ", and pictures whose fine detail agrees once they are aligned are the same image or a copy of it"
         return f"{why}; this is a lower bound, because {failed}" if failed else why
     if status == "qualified":
         return failed
@@ -313,8 +315,8 @@ def _similar(images: Finding) -> str:
         return ""
     have = "image has" if others == 1 else "images have"
     return (
-        f" {others:,} {have} look-alikes there and nothing nearer: no proven copies, though a copy that "
-        f"registration could not align may be among them."
+        f" {others:,} {have} look-alikes there and nothing nearer: similar pictures, no proven copies; a copy "
+        f"that could not be aligned may be among them."
     )
 
 

@@ -158,7 +158,7 @@ def _dismissed(
         "status": rule.status,
         "rule": rule_id(COPIES_KIND, rule),
         "sentence": f"People dismissed {were} of {claim.cell.benchmark} and {claim.cell.corpus} that "
-        f"registration calls copies or undecided, and no proven copy is left; two raters have to agree.",
+        f"the tool calls copies or undecided, and no proven copy is left; two raters have to agree.",
         "why": f"{control.reason}; {claim.why}",
         "controls": [control, *claim.controls],
         "next_step": _SETTLE[DISMISSED_ALONE],
@@ -199,7 +199,7 @@ def _pairs(here: pl.DataFrame) -> list[dict[str, Any]]:
                 "unequal": not exact and tool != Relation.SAME_IMAGE,
                 "disputed": exact and bool(relations - POSSIBLE_COPIES),
                 "dismissed": tool in POSSIBLE_COPIES and relation not in POSSIBLE_COPIES,
-                "unsure": tool in COPIES and undecided and relations == {Relation.UNDECIDED},
+                "unsure": tool in COPIES and not exact and relations == {Relation.UNDECIDED},
                 "open": waits,
             },
         )
@@ -208,7 +208,7 @@ def _pairs(here: pl.DataFrame) -> list[dict[str, Any]]:
 
 def _counts(pairs: Sequence[Mapping[str, Any]]) -> str:
     raters = {rater for pair in pairs for rater in pair["verdicts"]}
-    message = f"people: {counted(len(pairs), 'pair', 'pairs')} judged by " + counted(
+    message = f"{counted(len(pairs), 'pair', 'pairs')} judged by " + counted(
         len(raters), "rater", "raters"
     )
     message += ", " + agreement_words(
@@ -337,7 +337,7 @@ def _text_message(pairs: Sequence[Mapping[str, Any]]) -> str:
         [pair["verdicts"] for pair in pairs], [pair["cluster"] for pair in pairs], TEXT_RELATIONS
     )
     message = (
-        f"people: {counted(len(pairs), 'pair of texts', 'pairs of texts')} judged by "
+        f"{counted(len(pairs), 'pair of texts', 'pairs of texts')} judged by "
         f"{counted(len(raters), 'rater', 'raters')}, {agreement_words(agreement)}"
     )
     changed = sum(pair["changed"] for pair in pairs)

@@ -84,7 +84,7 @@ REQUIRED: tuple[RequiredControl, ...] = (
         "pip install 'heldout[text]' (English) or name a multilingual encoder; give the command again",
     ),
     RequiredControl(
-        "registration of what is flagged",
+        "alignment of what is flagged",
         (NEARNESS,),
         "are flagged pictures copies?",
         "have people judge the undecided pairs: heldout review",

@@ -69,14 +69,14 @@ RULES: tuple[Rule, ...] = (
         (COPIES,),
         {"one rater alone dismissed pairs": True},
         "qualified",
-        "one rater alone dismissed what registration calls copies or undecided: a second has to agree",
+        "one rater alone dismissed what the tool calls copies or undecided: a second has to agree",
     ),
     Rule(
         "undecided-left",
         (COPIES,),
         {"every pair was decided": False},
         "qualified",
-        "none proven, but pairs are left that neither registration nor two people who agree decided",
+        "none proven, but pairs are left that neither aligning them nor two people who agree decided",
     ),
     Rule(
         "parts-unread",
@@ -137,7 +137,7 @@ RULES: tuple[Rule, ...] = (
         (WORDS,),
         {"most items can be found": False},
         "qualified",
-        "none found, but too few items say enough to be found inside a longer text",
+        "none found, but too few items have words specific enough to be recognised inside a longer text",
     ),
     Rule(
         "rewordings-unsearched",
@@ -160,7 +160,7 @@ RULES: tuple[Rule, ...] = (
         (SOURCES,),
         {},
         "qualified",
-        "only names of files are the same, and these repeat",
+        "only file names are the same, and different files can have one name",
     ),
     # Nearness is never a leak, whatever its status: copies have a claim of their own.
     Rule(
@@ -282,7 +282,7 @@ RULES: tuple[Rule, ...] = (
         OF_MODELS,
         {"fires": False},
         "clean",
-        "nothing fires, at the effect it could have seen",
+        "no effect found; one of the stated size would have been detected",
     ),
     # Two-sided tests fire in this direction, too, but then nothing looks seen that could collapse.
     Rule(

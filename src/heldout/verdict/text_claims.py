@@ -6,7 +6,7 @@ found, so a search that found nothing says nothing about it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import polars as pl
@@ -127,12 +127,12 @@ def _reach(together: Mapping[str, Any]) -> Control:
     """Could the items have been found if they had been there?"""
     items, inside = int(together["items"]), int(together["eligible_inside_longer_texts"])
     message = (
-        f"{inside:,} of {items:,} items with words say enough to be found inside a longer text, "
-        f"{int(together['eligible']):,} to be found at all"
+        f"of {items:,} items with words, {int(together['eligible']):,} have words specific enough to be "
+        f"recognised, {inside:,} of them also inside a longer text"
     )
     others = {why: n for why, n in together.get("untestable", {}).items() if why != NO_WORDS}
     if others:
-        message += f" ({'; '.join(f'{n:,}: {why}' for why, n in others.items())})"
+        message += f" (the others: {'; '.join(f'{n:,} {why}' for why, n in others.items())})"
     bad = inside < REACH * items or not items
     return Control(name=WITHIN_REACH, outcome="failed" if bad else "passed", reason=message)
 
@@ -161,7 +161,7 @@ def _other_language(scanned: Mapping[str, Any], items: int) -> str:
         parts.append(f"{texts:,} of {documents:,} texts of the corpus")
     if asked > UNREAD * items:
         parts.append(f"{asked:,} of {items:,} items")
-    return f"not compared: other language ({', '.join(parts)})" if parts else ""
+    return f"another language was not compared ({', '.join(parts)})" if parts else ""
 
 
 def _wordless(together: Mapping[str, Any], documents: int, control: Control) -> list[Control]:
@@ -234,11 +234,9 @@ def _sentence(
                 f"them in {corpus}.{_common(kinds, together)}"
             )
         return f"The words of {benchmark} and {corpus} could not be compared."
-    searched = f"{documents:,} texts of {corpus}"
+    searched = f"{counted(documents, 'text', 'texts')} of {corpus}"
     if status == "clean":
-        return (
-            f"No item of {benchmark} has its own words among {searched}.{_common(kinds, together)}"
-        )
+        return f"No item of {benchmark} was found by its words in {searched}.{_common(kinds, together)}"
     limits = _limits(together) if reach.outcome == "failed" else ""
     if rewordings.outcome == "missing":
         limits += " Rewordings were not looked for."
@@ -253,21 +251,16 @@ def _sentence(
     sources = by_method.get("provenance")
     named = int(sources.statistic.value) if sources else 0
     names = counted(named, "item names", "items name")
-    source = f" {names} a source that {corpus} names, too." if named else ""
+    source = f" {names} the same file, article or address as {corpus}." if named else ""
     modality = joined.details["by_modality"]
     if not message and not modality[Modality.FULL]:
-        read = f"No item of {benchmark} has its own words among what could be read of {corpus}."
+        read = f"No item of {benchmark} was found by its words in what could be read of {corpus}."
         return f"{read}{limits}{source}{_common(kinds, together)}"
-    own = f"Items of {benchmark} with their own words in {corpus}: {message}. " if message else ""
+    own = f"Items of {benchmark} found by their words in {corpus}: {message}." if message else ""
     return (
-        f"{own}{'Joined with the pictures, ' if message else f'Of {benchmark}, '}"
-        f"{counted(modality[Modality.FULL], 'item', 'items')} leaked together with their answer "
-        f"(picture, question and answer; small edits and rewordings included), "
-        f"{modality[Modality.IMAGE_AND_QUESTION]:,} with picture and question, "
-        f"{modality[Modality.IMAGE_ONLY]:,} with the picture alone, "
-        f"{modality[Modality.TEXT_ONLY]:,} with the words alone."
-        f"{_beside(together)}{limits}{source}{_common(kinds, together)}"
-    )
+        f"{own}{_joined(modality, benchmark, corpus)}{_beside(together)}{limits}{source}"
+        f"{_common(kinds, together)}"
+    ).strip()
 
 
 _IDENTIFIED = (
@@ -282,10 +275,26 @@ _METHODS = {
 }
 
 
+_PARTS = {
+    Modality.FULL: "with picture, question and answer (small edits and rewordings included)",
+    Modality.IMAGE_AND_QUESTION: "with picture and question",
+    Modality.IMAGE_ONLY: "with the picture alone",
+    Modality.TEXT_ONLY: "with the words alone",
+}
+
+
+def _joined(modality: Mapping[str, int], benchmark: str, corpus: str | None) -> str:
+    """What leaked of items, pictures and words taken together; what no item has is left out."""
+    parts = [f"{modality[part]:,} {words}" for part, words in _PARTS.items() if modality[part]]
+    if not parts:
+        return ""
+    return f" Items of {benchmark} in {corpus}, by picture and words together: {', '.join(parts)}."
+
+
 def _limits(together: Mapping[str, Any]) -> str:
     return (
         f" Only {together['eligible_inside_longer_texts']:,} of its {together['items']:,} items with "
-        f"words say enough to be found inside a longer text."
+        f"words have words specific enough to be recognised inside a longer text."
     )
 
 
@@ -322,7 +331,7 @@ def _common(kinds: Mapping[str, int], together: Mapping[str, Any]) -> str:
     if other <= 0:
         return ""
     ask = counted(other, "item asks", "items ask")
-    return f" {ask} a question that the corpus asks of another picture; that alone leaks nothing."
+    return f" {ask} a question that the corpus asks of another picture; that alone is no leak."
 
 
 def _why(
@@ -343,8 +352,7 @@ def _why(
         why = (
             f"{counted(together['hard'], *_IDENTIFIED)} there {_exactly(together)}"
             if together["hard"]
-            else f"{counted(whole, 'item is', 'items are')} there with the item's own picture, "
-            f"and the answer"
+            else f"{counted(whole, 'item is', 'items are')} there with picture, question and answer"
         )
         return f"{why}; this is a lower bound, because {failed}" if failed else why
     if status == "qualified":
@@ -367,17 +375,24 @@ _ADVICE = (
     "report scores with and without these items (text_matches lists them, method provenance), or make "
     "splits that share no source (heldout sanitize --resplit, grouped by the source)"
 )
-_FILES = "look whether these files are the same: names of files repeat"
+_FILES = "look whether these files show the same: different files can have one name"
 
 
 def source_claim(
-    finding: Finding, text_matches: pl.DataFrame, items: int, scanned: Mapping[str, Any]
+    finding: Finding,
+    text_matches: pl.DataFrame,
+    items: int,
+    scanned: Mapping[str, Any],
+    leaked: Collection[str] = (),
 ) -> Claim | None:
-    """What ``finding`` (text-overlap by provenance) says of one corpus; None where no source is shared."""
+    """What ``finding`` (text-overlap by provenance) says of one corpus, beside the items that ``leaked`` into it:
+    their origin says nothing new. None where no other item shares a source."""
     corpus = finding.cell.corpus
-    rows = text_matches.filter(
+    shared = text_matches.filter(
         (pl.col("method") == "provenance") & (pl.col("corpus") == corpus)
     ).select("benchmark_id", "field", "evidence")
+    rows = shared.filter(~pl.col("benchmark_id").is_in(list(leaked)))
+    leaked_too = shared["benchmark_id"].n_unique() - rows["benchmark_id"].n_unique()
     if rows.is_empty():
         return None
     by_kind = {
@@ -396,9 +411,9 @@ def source_claim(
         cell=finding.cell,
         sentence=(
             f"{counted(named, 'item', 'items')} of {items:,} ({percent(named / max(1, items))}) of "
-            f"{finding.cell.benchmark} {'comes' if named == 1 else 'come'} from a source that {corpus} "
-            f"names, too: {kinds}; "
-            f"{counted(sources, 'source', 'sources')}. That is one origin, and no copy by itself."
+            f"{finding.cell.benchmark} {'names' if named == 1 else 'name'} the same source as {corpus}: "
+            f"{kinds}; {counted(sources, 'source', 'sources')}. The origin is the same; that alone is no copy."
+            + (f" {leaked_too:,} more do, and are counted as leaked already." if leaked_too else "")
         ),
         status=rule.status,
         why=rule.reason,

@@ -45,7 +45,7 @@ def test_other_words_get_no_advice_about_places(run: Run, tmp_path: Path) -> Non
         tmp_path / "m.jsonl", [{"id": str(n), "prediction": s} for n, s in enumerate(said)]
     )
     sentence = told(run, path)
-    assert "2 of 8 predictions" in sentence and "not right: 1, 2" in sentence
+    assert "2 of 8 predictions" in sentence and "(2 items: 1, 2)" in sentence
     assert "write 0 as A" not in sentence
 
 

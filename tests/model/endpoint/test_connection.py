@@ -106,7 +106,7 @@ def test_a_complaint_is_understood_though_it_never_ends() -> None:
         ("401 Unauthorized", None, r"asks for a key \(status 401\).*the setting api_key_env"),
         ("401 Unauthorized", "wrong", r"refuses the key that was given \(status 401: expired\)"),
         ("403 Forbidden", "wrong", "allowed to use this model"),
-        ("429 Too Many Requests", "right", "Ask more slowly: the setting requests_per_second"),
+        ("429 Too Many Requests", "right", "Ask more slowly with the setting requests_per_second"),
     ],
 )
 def test_a_refusal_says_what_to_do(status: str, key: str | None, expected: str) -> None:

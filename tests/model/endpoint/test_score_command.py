@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -267,8 +268,12 @@ def test_recorded_scores_come_in_by_the_same_door(run: Path, bench: Path, tmp_pa
 def test_inspect_prints_and_the_key_is_nowhere(
     server: Server, text_bench: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shown = heldout("model", "inspect", server.url(), "--model", "tiny-text").output
+    pasted = f"{server.url()}/chat/completions"
+    shown = heldout("model", "inspect", pasted, "--model", "tiny-text").output
     assert "order-joint" in shown
+    (ask,) = (line for line in shown.splitlines() if line.startswith("heldout ask "))
+    assert f" {server.url()} " in ask and "--choice-logprobs" in ask
+    assert {"rotation-all", "shuffle-1..3", "no-image"} <= set(re.split("[ ,]", ask))
     assert "local copy of" in " ".join(shown.split())
     monkeypatch.setenv("THE_KEY", KEY)
     found = told(

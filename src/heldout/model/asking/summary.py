@@ -153,7 +153,7 @@ class Unread:
     def unparsed_sentence(self, word: str = "predictions") -> str:
         message = (
             f"{len(self.unparsed):,} of {counted(self.asked, _one(word), word)} could not be read as an "
-            f"answer and count as not right: {_named(self.unparsed)}"
+            f"answer and count as not right ({_items(self.unparsed)})"
         )
         if self.places:
             message += (
@@ -193,9 +193,11 @@ def _one(word: str) -> str:
     return {"replies": "reply"}.get(word, word.removesuffix("s"))
 
 
-def _named(ids: tuple[str, ...]) -> str:
+def _items(ids: tuple[str, ...]) -> str:
+    """How many items, and the first of them: an item has a reply in every variant."""
     listed = list(dict.fromkeys(ids))
-    return ", ".join(listed[:SHOWN]) + (" …" if len(listed) > SHOWN else "")
+    named = ", ".join(listed[:SHOWN]) + (" …" if len(listed) > SHOWN else "")
+    return f"{counted(len(listed), 'item', 'items')}: {named}"
 
 
 # A file's own grades beside those of strict grading.

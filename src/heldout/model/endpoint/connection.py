@@ -287,8 +287,8 @@ class Connection:
             problem = f"status {status}: {text}"
             why = "Is the server running?"
             if status == _TOO_MANY:
-                slower = f"Ask more slowly: the setting {self.setting('requests_per_second')}"
-                why = f"{slower}, or a smaller {self.setting('concurrency')}."
+                setting = self.setting("requests_per_second")
+                why = f"Ask more slowly with the setting {setting}: 0.5 is one request in two seconds."
             return UnansweredError(self._gave_up(path, problem, why), f"{problem} in {self._often}")
         return RefusedError(status, text)
 
@@ -339,7 +339,8 @@ def checked_address(url: str, key_setting: str = "api_key_env") -> str:
             f"written into the run; give the key in an environment variable ({key_setting})"
         )
     if parts.scheme not in ("http", "https") or not named:
-        shown = url if "@" not in url and "?" not in url else "this address"
+        # What was pasted may hold a key anywhere.
+        shown = f"{parts.scheme}://{parts.hostname}" if parts.hostname else "this address"
         raise InputError(f"{shown}: expected an address like http://localhost:8000/v1")
     path = _ROUTES.sub("", parts.path.rstrip("/"))  # some name a route of the API
     return f"{parts.scheme}://{parts.netloc}{path if path.endswith('/v1') else path + '/v1'}"

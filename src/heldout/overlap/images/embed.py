@@ -201,8 +201,7 @@ def _prepared(
         own, promise = future.result()
         shard_result = promise.result()
         if isinstance(shard_result, ImageError):
-            source = item.image.source if item.image else ""
-            detail = f"{source}: {shard_result.detail}"
+            detail = item.image.lost(shard_result.detail) if item.image else shard_result.detail
             result.dropped.append(Dropped("corpus", item.id, shard_result.reason, detail))
             return
         number = len(result.items)

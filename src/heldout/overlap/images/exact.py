@@ -155,7 +155,7 @@ def scan_shard(
             key, decoded = looked_at.same_picture(item.id, item.image, data, own)
         except Exception as error:  # one item's failure must not cost the shard
             problem = image_error(error)
-            detail = f"{item.image.source}: {problem.detail}"
+            detail = item.image.lost(problem.detail)
             dropped.append(Dropped("corpus", item.id, problem.reason, detail))
             counts["lost_items"] += 1
             counts["missing"] += problem.reason in MAY_PASS

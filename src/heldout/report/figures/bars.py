@@ -28,7 +28,7 @@ from heldout.report.figures.svg import (
     text,
 )
 
-_ROW, _LETTER, _WIDTH = 24.0, 6.8, 640.0
+_ROW, _LETTER, _WIDTH = 24.0, 6.8, 480.0
 _LONGEST = 34
 
 

@@ -104,7 +104,16 @@ def slope_chart(
 ) -> Markup:
     low = max(0.0, min(min(slope.lows) for slope in slopes) - 0.04)
     high = min(1.0, max(max(slope.highs) for slope in slopes) + 0.04)
-    axes = Axes(Scale(-0.35, 1.9), Scale(low, max(high, low + 0.05)), height=400, percent=("y",))
+    labels = [_label(slope) for slope in slopes]
+    beside = 22 + _LETTER * max(len(label) for label in labels)
+    axes = Axes(
+        Scale(-0.2, 1.0),
+        Scale(low, max(high, low + 0.05)),
+        width=max(480.0, 66 + beside + 150),
+        height=400,
+        right=beside,
+        percent=("y",),
+    )
     marks = [
         mark for mark in axes.frame(title, "", "share right") if "rotate" in mark or "%" in mark
     ]
@@ -134,11 +143,17 @@ def slope_chart(
         while any(abs(y - other) < 15 for other in taken):  # names must not lie on each other
             y += 3
         taken.append(y)
-        change = 100 * (slope.values[1] - slope.values[0])
-        points = f"{change:+.1f}".replace("-", "−")
-        words = f"{_short(slope.name)}{' (clean)' if slope.clean else ''} {points}"
-        marks.append(text(axes.x(1) + 14, y, words, fill=colour, halo=True))
+        marks.append(text(axes.x(1) + 14, y, labels[index], fill=colour, halo=True))
     return figure(title, axes.width, axes.height, marks)
+
+
+_LETTER = 6.8  # width of a letter at the size of names
+
+
+def _label(slope: Slope) -> str:
+    """The name and by how many points the share changes."""
+    points = f"{100 * (slope.values[1] - slope.values[0]):+.1f}".replace("-", "−")
+    return f"{_short(slope.name)}{' (clean)' if slope.clean else ''} {points}"
 
 
 def _short(name: str, longest: int = 22) -> str:

@@ -215,7 +215,7 @@ class Scale:
 class Axes:
     x_scale: Scale
     y_scale: Scale
-    width: float = 640
+    width: float = 480
     height: float = 360
     left: float = 66
     right: float = 18

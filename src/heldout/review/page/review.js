@@ -144,7 +144,7 @@ async function pictures(index, place) {
   const loaded = await Promise.all(loading).catch(() => null);
   if (card.index !== index) return; // somebody went on meanwhile
   if (!loaded) return fail(new Error("the server does not answer"));
-  const shown = loaded.map((one, side) => ({ ...one, side: card.pictures[side].side, label: label(card.pictures[side]) }));
+  const shown = loaded.map((one, side) => ({ ...one, side: SIDES[card.pictures[side].side] ?? card.pictures[side].side, label: label(card.pictures[side]) }));
   stage.fit();
   stage.show(shown, { laid: card.content.laid ?? null, inverted: card.content.inverted, overlays: session.kind === "matches" && shown.length === 2 });
   modes();
@@ -153,7 +153,8 @@ async function pictures(index, place) {
   if (next !== undefined && session.kind === "matches") for (const side of [0, 1]) picture(next, side).catch(() => {});
 }
 
-const label = ({ side, name }) => (session.kind === "items" ? visible(name) : session.kind === "twins" ? side : `${side}: ${visible(name)}`);
+const label = ({ side, name }) => (session.kind === "items" ? visible(name) : session.kind === "twins" ? side : `${SIDES[side]}: ${visible(name)}`);
+const SIDES = { query: "benchmark", neighbour: "corpus" };
 
 function step(by) {
   const place = placeOf(card.index) + by;
@@ -346,7 +347,7 @@ async function agreement() {
 function keys() {
   const moving = [["→ j", "next"], ["← k", "previous"], ["n", "write a note; Enter keeps it, Escape leaves it"], ["u", "undo: take the last verdict back and return to it"]];
   const looking = session.kind === "texts" ? [] : [["+ − 0", "zoom in, out, fit"], ["Shift + arrows", "pan"]];
-  if (session.kind === "matches") looking.unshift(...MODES.map(([, name, shortcut]) => [shortcut, name.toLowerCase()]), ["a", "lay the neighbour on the query"], ["Space", "blink: stop, and turn by hand"], ["[ ]", "move the line of the swipe; a weaker or stronger difference"]);
+  if (session.kind === "matches") looking.unshift(...MODES.map(([, name, shortcut]) => [shortcut, name.toLowerCase()]), ["a", "align the corpus picture with the benchmark picture"], ["Space", "blink: stop, and turn by hand"], ["[ ]", "move the line of the swipe; a weaker or stronger difference"]);
   const rating = session.scales.length ? [["1 to 4", "rate the marked scale and go to the next (4 is excellent)"], ["x", "not applicable"], ["↑ ↓", "another scale"]] : [];
   return [...rating, ...session.verdicts.map((one) => [one.key, `${one.label.toLowerCase()}: ${one.help}`]), ...moving, ...looking, ["?", "these keys"]];
 }

@@ -9,15 +9,15 @@ export const MODES = [
 ];
 const LEGEND = {
   side: "Both as they are; zoom and pan move them in step.",
-  aligned: "The neighbour is laid on the query by the registration; zoom and pan move both.",
-  blink: "Query and neighbour take turns in the query's frame. Space stops, and turns by hand.",
-  difference: "Black is equal, bright differs; [ and ] make it stronger or weaker. Hatched: only the query is there.",
-  swipe: "Left of the line the query, right of it the neighbour. [ and ] move the line.",
+  aligned: "The corpus picture is aligned with the benchmark picture; zoom and pan move both.",
+  blink: "Benchmark and corpus picture take turns in one frame. Space stops, and turns by hand.",
+  difference: "Black is equal, bright differs; [ and ] make it stronger or weaker. Hatched: only the benchmark picture is there.",
+  swipe: "Left of the line the benchmark picture, right of it the corpus picture. [ and ] move the line.",
 };
 const BLINK = 650;
 // What the slider sets: where the line of the swipe is (percent), how many times as strong a difference is drawn.
 const SLIDERS = {
-  swipe: { label: "How much of the neighbour is drawn over the query", min: 0, max: 100, step: 5, value: 50 },
+  swipe: { label: "How much of the corpus picture is drawn over the benchmark picture", min: 0, max: 100, step: 5, value: 50 },
   difference: { label: "How many times as strong the difference is drawn", min: 1, max: 10, step: 1, value: 3 },
 };
 
@@ -66,7 +66,7 @@ export class Stage {
     this.root.replaceChildren(...this.panes.map((pane) => pane.element));
     this.slider(SLIDERS[mode]);
     const text = mode === "side" ? (this.overlays && this.aligned ? LEGEND.aligned : this.overlays ? LEGEND.side : "") : LEGEND[mode];
-    const guess = this.overlays && !this.registered && mode !== "side" ? " No registration: stretched to the same frame." : "";
+    const guess = this.overlays && !this.registered && mode !== "side" ? " They could not be aligned: stretched to the same frame." : "";
     this.legend.textContent = text + guess;
     if (mode === "blink") {
       this.over = true;
@@ -116,7 +116,7 @@ export class Stage {
     const below = make("div", { class: "layer" }, under);
     const layer = make("div", { class: "layer" }, above);
     const parts = mode === "swipe" ? [below, layer, make("div", { class: "divider" })] : [below, layer];
-    const element = pane(mode === "swipe" ? "query | neighbour" : "neighbour", this.pictures, ...parts);
+    const element = pane(mode === "swipe" ? "benchmark | corpus" : "corpus", this.pictures, ...parts);
     return { element, world: under, above, below, layer, frame: query };
   }
 
@@ -195,7 +195,7 @@ export class Stage {
       if (layer && this.shownMode === "blink") {
         layer.style.visibility = this.over ? "visible" : "hidden";
         below.style.visibility = this.over ? "hidden" : "visible";
-        element.querySelector("figcaption").textContent = this.over ? "neighbour" : "query";
+        element.querySelector("figcaption").textContent = this.over ? "corpus" : "benchmark";
       }
       if (this.shownMode === "difference") world.style.filter = `brightness(${this.slid.difference})`;
       if (layer && this.shownMode === "swipe") {

@@ -14,8 +14,8 @@ export function texts(root, legend, { query, neighbour }) {
   const shared = neighbour.shared && make("p", { dir: "auto" }, make("small", {}, "Further on in the text"), neighbour.shared);
   root.classList.add("texts");
   root.replaceChildren(
-    side("query", "query: the benchmark", make("p", { dir: "auto" }, marked(query.text)), answer(query.answer)),
-    side("neighbour", "neighbour: the corpus", theirs, shared, answer(neighbour.answers.join(" / "))),
+    side("query", "benchmark", make("p", { dir: "auto" }, marked(query.text)), answer(query.answer)),
+    side("neighbour", "corpus", theirs, shared, answer(neighbour.answers.join(" / "))),
   );
   legend.textContent = "Marked words stand on one side only; capitals and spaces do not count.";
 }

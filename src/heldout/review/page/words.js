@@ -13,10 +13,10 @@ function matchWords(content, hint) {
   const asked = query.questions.flatMap((one, place) => [place ? make("hr") : null, ...question(one)]);
   return [
     ...(hint ? [heading("The tool says"), ...opinion(hint)] : []),
-    heading("Query: the benchmark"),
+    heading("Benchmark"),
     listed({ image: query.name, items: query.questions.map((one) => one.id).join(", "), ...query.metadata }),
     ...asked,
-    heading("Neighbour: the corpus"),
+    heading("Corpus"),
     listed({ found: neighbour.places.join("\n"), file: neighbour.file }),
     neighbour.question && make("p", { class: "ask" }, neighbour.question),
     neighbour.answer && make("p", {}, `Answer: ${neighbour.answer}`),
@@ -30,9 +30,9 @@ const ANSWER = { same: "same answer", different: "another answer" };
 function textWords({ query, neighbour }, hint) {
   return [
     ...(hint ? [heading("The tool says"), ...textOpinion(hint)] : []),
-    heading("Query: the benchmark"),
+    heading("Benchmark"),
     listed({ items: query.items.join("\n"), image: query.image, ...query.metadata }),
-    heading("Neighbour: the corpus"),
+    heading("Corpus"),
     listed({ found: neighbour.places.join("\n"), picture: neighbour.pictured ? "the text stands beside a picture" : "the text stands alone" }),
   ];
 }
@@ -50,16 +50,19 @@ function textOpinion(hint) {
 function opinion(hint) {
   const found = hint.registration;
   const numbers = {
-    "found by": `${hint.method.split(" | ")[0]}, similarity ${hint.similarity.toFixed(3)}`,
-    "aligned detail": found.detail != null ? found.detail.toFixed(2) + (found.correlation != null ? ` (correlation ${found.correlation.toFixed(2)})` : "") : null,
-    overlap: found.overlap ? found.overlap.map((share, side) => `${Math.round(share * 100)} % of ${side ? "neighbour" : "query"}`).join(", ") : null,
-    "not verified": hint.unverified,
+    "found by": `${foundBy(hint.method)}, similarity ${hint.similarity.toFixed(3)}`,
+    undecided: hint.undecided,
+    "agreement once aligned": found.detail != null ? found.detail.toFixed(2) + (found.correlation != null ? ` (whole picture ${found.correlation.toFixed(2)})` : "") : null,
+    overlap: found.overlap ? found.overlap.map((share, side) => `${Math.round(share * 100)} % of the ${side ? "corpus" : "benchmark"} picture`).join(", ") : null,
+    "not compared": hint.undecided ? null : hint.unverified,
   };
   const tags = [make("span", { class: "tag strong" }, hint.relation), hint.transform && hint.transform !== "none" && make("span", { class: "tag" }, hint.transform)];
   const worst = ["full", "image and question", "image only"].find((one) => hint.modality.includes(one));
   const beside = worst && make("span", { class: "tag" }, LEAKED[worst]);
   return [make("div", { class: "tags" }, tags, beside), listed(numbers)];
 }
+
+const foundBy = (method) => method.startsWith("pixels-") ? `heldout's own comparison of pictures (${method.split(" | ")[0]})` : method.split(" | ")[0];
 
 function twinWords(content, hint) {
   return [

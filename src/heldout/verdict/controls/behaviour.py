@@ -42,7 +42,7 @@ def spread_control(own: float, theirs: Mapping[str, float], settings: DetectSett
     if len(means) < ENOUGH_FAMILIES:
         count = len(theirs)
         reason = (
-            f"its own value is {own:.3g}, and {count} clean reference{'' if count == 1 else 's'} "
+            f"its value is {own:.3g}, and {count} clean reference{'' if count == 1 else 's'} "
             f"of {len(means)} famil{'y' if len(means) == 1 else 'ies'} cannot tell how much clean models "
             f"differ: name at least {ENOUGH_FAMILIES} families"
         )
@@ -60,7 +60,9 @@ def outside_spread(
     mean, spread = float(np.mean(theirs)), float(np.std(theirs, ddof=1))
     quantile = float(special.stdtrit(independent - 1, 1 - ALPHA / 2))
     high = mean + quantile * spread * float(np.sqrt(1 + 1 / independent))
-    message = f"its own value is {own:.3g}, where another {kind} would lie up to {high:.3g}"
+    message = (
+        f"its value is {own:.3g}; by their spread, another {kind} would have at most {high:.3g}"
+    )
     return Control(name=name, outcome="passed" if own > high else "failed", reason=message)
 
 

@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from heldout.detect import Finding, Need, detectors
-from heldout.errors import percent
+from heldout.errors import counted, percent
 from heldout.verdict._model_claims import BASELINE, LAB, strongest_of
 from heldout.verdict.claim import Control
 from heldout.verdict.measured import RAW, REFERENCES, FiringCount, MeasuredRate, MeasuredRates, Way
 
 _WORDS = {RAW: "by itself", REFERENCES: "compared with references"}
+_KINDS = {"scenes": "drawn scenes", "films": "drawn radiographs"}  # benchmarks of the lab
 
 
 def way_of(finding: Finding, compared: bool) -> Way:
@@ -87,31 +88,37 @@ def power_note(
     measured = [rate for _, rate in known if rate is not None and rate.contaminated.n]
     if not measured:
         return "its power was not measured" if len(tested) == 1 else "their power was not measured"
-    message = "contaminated lab models: " + ", ".join(_seen(rate) for rate in measured)
+    message = "of small models that were trained on a benchmark on purpose, " + ", ".join(
+        _seen(rate) for rate in measured
+    )
     if missing := [name for name, rate in known if rate is None]:
         message += f"; {', '.join(missing)} not measured"
     if any(rate.sees for rate in measured):
         return message
     none = "it was not" if len(measured) == 1 else "none of them was"
-    return f"{message}; {none} shown to see contamination there, so that silence says little"
+    return (
+        f"{message}; {none} shown to see contamination there, so that finding nothing says little"
+    )
 
 
 def _counted(rate: MeasuredRate) -> str:
     """A benchmark whose rate is off is named: a pooled rate would hide it."""
     if rate.off_in:
         places = " and ".join(
-            f"{_of(fired)} clean lab models of {name}" for name, fired in rate.off_in.items()
+            f"{_of(fired)} models trained without the benchmark ({_KINDS.get(name, name)})"
+            for name, fired in rate.off_in.items()
         )
         pooled = f" ({_of(rate.clean)} of all benchmarks)" if len(rate.benchmarks) > 1 else ""
         return f"{rate.detector} fired on {places}{pooled}"
     clean = rate.clean
     several = clean.models != clean.n
-    of = f"{clean.n} tests" if several else f"{clean.n} models"
+    of = f"{clean.n} tests of small models" if several else f"{clean.n} small models"
     who = [f"{clean.models} models"] if several else []
-    who += [f"{clean.bases} bases"] if clean.bases is not None else []
+    who += [f"{clean.bases} base models"] if clean.bases is not None else []
     around = f"95 % interval {percent(clean.low, 0)} to {percent(clean.high, 0)}"
     more = "; ".join([around, " of ".join(who)] if who else [around])
-    return f"false alarms of {rate.detector} on clean models of the lab: {clean.fired} of {of} ({more})"
+    alarms = counted(clean.fired, "false alarm", "false alarms")
+    return f"{rate.detector} raised {alarms} in {of} trained without the benchmark ({more})"
 
 
 def _of(counted: FiringCount) -> str:
@@ -120,16 +127,19 @@ def _of(counted: FiringCount) -> str:
 
 def _seen(rate: MeasuredRate) -> str:
     """Power by benchmark, too: what is seen on one may be missed on the other."""
-    message = f"{rate.detector} fired on {_of(rate.contaminated)}"
+    message = f"{rate.detector} recognised {_of(rate.contaminated)}"
     if len(rate.benchmarks) > 1:
         places = (
-            f"{name} {_of(benchmark.contaminated)}" for name, benchmark in rate.benchmarks.items()
+            f"{_KINDS.get(name, name)} {_of(benchmark.contaminated)}"
+            for name, benchmark in rate.benchmarks.items()
         )
         message += f" ({', '.join(places)})"
     if not rate.off:
         return message
-    clean = [f"{_of(fired)} clean ones of {name}" for name, fired in rate.off_in.items()]
-    return f"{message} (and on {' and '.join(clean) or _of(rate.clean) + ' clean ones'})"
+    clean = [
+        f"{_of(fired)} clean ones ({_KINDS.get(name, name)})" for name, fired in rate.off_in.items()
+    ]
+    return f"{message} (and fired on {' and '.join(clean) or _of(rate.clean) + ' clean ones'})"
 
 
 def _off(rate: MeasuredRate | None) -> bool:
