@@ -145,8 +145,8 @@ def test_twins_are_asked_and_tested_against_what_was_released(
     assert (
         claim.status == "qualified"
     )  # without a clean reference twins may be harder for everybody
-    # By itself the detector fires on clean lab models, too: a baseline is what would settle it.
-    assert claim.rule == "answers/fires-on-clean"
+    # A baseline is what would settle it.
+    assert claim.rule == "answers/no-baseline"
     advice = [one["sentence"] for one in done.overall.recommendations if one["kind"] == "control"]
     assert any("baseline" in one for one in advice)
 

@@ -51,7 +51,7 @@ def test_a_run_with_the_measured_encoder_shows_the_published_rates_and_says_on_w
     assert "100 pictures of <code>vqa_rad_public</code> among 1,270" in method
     assert "not on your data" in method
     assert "histogram equalised 84.0" in method
-    assert "the 5 nearest of" in method and "this run at 2" in method
+    assert "the 5 most similar of" in method and "this run at 2" in method
     drawn = (run.path / "figures/robustness-pixels-3.svg").read_text()
     assert "copy: 84.0 %" in drawn and "var(--" not in drawn
 
