@@ -395,6 +395,24 @@ def exported(folder: Path, _: int) -> dict[str, Any]:
     return timed(lambda: heldout.export(folder / "run", "csv", out=folder / "csv"))
 
 
+def reviewed(folder: Path, _: int) -> dict[str, Any]:
+    """Open the desk, and look at one card."""
+    from heldout.review import open_desks
+
+    def work() -> None:
+        desk = open_desks(str(folder / "run"), kind="matches", rater="ada")[0]
+        desk.session()
+        desk.cards[0].pictures["neighbour"].small()
+
+    return timed(work)
+
+
+def compared(folder: Path, _: int) -> dict[str, Any]:
+    import heldout
+
+    return timed(lambda: heldout.compare(folder / "run", folder / "run"))
+
+
 STEPS: dict[str, Callable[..., dict[str, Any]]] = {
     "resume": resume,
     "tables": tables,
@@ -404,6 +422,8 @@ STEPS: dict[str, Callable[..., dict[str, Any]]] = {
     "sanitized": sanitized,
     "gated": gated,
     "exported": exported,
+    "reviewed": reviewed,
+    "compared": compared,
 }
 
 
@@ -423,7 +443,7 @@ def run_step(step: str, arguments: list[str]) -> None:
     elif step == "adopt":
         record = adopt(Path(arguments[0]), [Path(text) for text in arguments[1:]])
     else:
-        record = STEPS[step](Path(arguments[0]), int(arguments[1]))
+        record = STEPS[step](Path(arguments[0]), int(float(arguments[1])))
     lines = Path("/proc/self/status").read_text().splitlines() if sys.platform == "linux" else []
     peak = next((int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM")), 0.0)
     peak = peak or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
@@ -453,7 +473,8 @@ def shards(count: int, folder: Path) -> list[dict[str, Any]]:
 
 
 def matches(count: int, folder: Path) -> Iterator[dict[str, Any]]:
-    for step in ("made", "merged", "concluded", "gated", "sanitized", "exported"):
+    steps = ("concluded", "gated", "sanitized", "exported", "reviewed", "compared")
+    for step in ("made", "merged", *steps):
         yield {"matches": count, **apart(step, folder, count)}
 
 
@@ -465,6 +486,8 @@ def show(records: list[dict[str, Any]]) -> None:
         "gated": "gate",
         "sanitized": "sanitize",
         "exported": "export as CSV",
+        "reviewed": "review",
+        "compared": "compare",
     }
     known = {
         (record["matches"], record["step"]): record for record in records if "matches" in record

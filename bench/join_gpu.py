@@ -1,9 +1,10 @@
 """Top-5 of 4,096 queries × 4 million rows × 768 on one GPU, against the plain product of that shape.
 
     python bench/join_gpu.py                      # on a machine with a CUDA GPU; torch and triton only
+    python bench/join_gpu.py --shapes             # other widths, numbers of queries, fp16: a line each
     python bench/join_gpu.py --rows 20000 --queries 64 --device cpu    # does it run
 
-Prints one JSON document: the rate of the plain bf16 product (scores written in bf16, as a selection
+Prints one JSON document: the rate of the plain product (scores written in half precision, as a selection
 would need them), of a product + topk loop, and of the join with every tile shape; and whether
 the hits equal brute force. Rates count 2·queries·rows·width operations for all of them.
 """
@@ -27,25 +28,35 @@ import torch
 
 SOURCE = Path(__file__).resolve().parents[1] / "src" / "heldout"
 STEP = 65536  # rows per product of the two baselines
+SHAPES = (  # queries, rows, width, kind
+    (4096, 4_000_000, 768, "bfloat16"),
+    (4096, 4_000_000, 512, "bfloat16"),
+    (4096, 2_000_000, 1024, "bfloat16"),
+    (4096, 2_000_000, 1536, "bfloat16"),
+    (1, 4_000_000, 768, "bfloat16"),
+    (64, 4_000_000, 768, "bfloat16"),
+    (100_000, 400_000, 768, "bfloat16"),
+    (4096, 4_000_000, 768, "float16"),
+)
 
 
 def light_import() -> None:
-    """Make what join_torch imports importable where only torch is installed: skip the outer rooms."""
+    """Make what the join imports importable where only torch is installed: skip the outer rooms."""
     for name, folder in (("heldout", SOURCE), ("heldout.overlap", SOURCE / "overlap")):
         package = types.ModuleType(name)
         package.__path__ = [str(folder)]
         sys.modules[name] = package
 
 
-def embeddings(count: int, width: int, device: str, seed: int) -> torch.Tensor:
-    """Unit rows with a mean, clusters and a decaying spectrum, as encoders give; bfloat16."""
+def embeddings(count: int, width: int, device: str, seed: int, kind: str) -> torch.Tensor:
+    """Unit rows with a mean, clusters and a decaying spectrum, as encoders give."""
     shape = torch.Generator(device).manual_seed(0)
     draw = torch.Generator(device).manual_seed(seed)
     scale = torch.arange(1, width + 1, device=device) ** -0.4
     scale /= scale.norm()
     mean = torch.randn(width, generator=shape, device=device)
     centres = torch.randn((500, width), generator=shape, device=device) * scale
-    out = torch.empty((count, width), dtype=torch.bfloat16, device=device)
+    out = torch.empty((count, width), dtype=getattr(torch, kind), device=device)
     for first in range(0, count, 250_000):
         size = min(250_000, count - first)
         pick = torch.randint(0, 500, (size,), generator=draw, device=device)
@@ -99,23 +110,42 @@ def main() -> None:
     parser.add_argument("--queries", type=int, default=4096)
     parser.add_argument("--rows", type=int, default=4_000_000)
     parser.add_argument("--width", type=int, default=768)
+    parser.add_argument("--kind", choices=("bfloat16", "float16"), default="bfloat16")
+    parser.add_argument("--shapes", action="store_true")
     parser.add_argument("-k", type=int, default=5)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     light_import()
-    from join_torch import TorchJoinIndex
+    if options.shapes:
+        for shape in SHAPES:
+            result = measure(shape, options.k, options.device, 3, every_tile=False)
+            print(json.dumps(result), flush=True)
+        return
+    shape = options.queries, options.rows, options.width, options.kind
+    result = measure(shape, options.k, options.device, options.repeats, every_tile=True)
+    text = json.dumps(result, indent=1)
+    print(text)
+    if options.out:
+        options.out.write_text(text)
 
-    device, k = options.device, options.k
-    rows = embeddings(options.rows, options.width, device, 1)
-    queries = embeddings(options.queries, options.width, device, 2)
+
+def measure(
+    shape: tuple[int, int, int, str], k: int, device: str, repeats: int, *, every_tile: bool
+) -> dict[str, Any]:
+    from heldout.overlap.images._join_gpu import GpuJoinIndex
+    from heldout.overlap.images._join_index import JoinIndex
+
+    count, length, width, kind = shape
+    rows = embeddings(length, width, device, 1, kind)
+    queries = embeddings(count, width, device, 2, kind)
     host = queries.float().cpu().numpy()
-    operations = 2.0 * options.queries * options.rows * options.width
+    operations = 2.0 * count * length * width
     result: dict[str, Any] = {
         "device": torch.cuda.get_device_name() if device == "cuda" else "cpu",
         "torch": torch.__version__,
-        "shape": [options.queries, options.rows, options.width, k],
+        "shape": [*shape, k],
     }
 
     def record(times: list[float]) -> dict[str, float]:
@@ -126,44 +156,38 @@ def main() -> None:
             "tflops": round(operations / middle / 1e12, 1),
         }
 
-    out = torch.empty((options.queries, STEP), dtype=torch.bfloat16, device=device)
-    result["product"] = record(
-        seconds(partial(product, queries, rows, out), device, options.repeats)
-    )
-    loop = seconds(lambda: product_and_topk(queries, rows, k), device, 2)
-    result["product_and_topk"] = record(loop)
-
+    out = torch.empty((count, STEP), dtype=rows.dtype, device=device)
+    plainly = partial(product, queries, rows, out)
+    result["product"] = record(seconds(plainly, device, repeats))
     tiles: list[Any] = [None]
-    if device == "cuda":
-        from join_triton import TILES, maxima
+    if every_tile:
+        loop = seconds(lambda: product_and_topk(queries, rows, k), device, 2)
+        result["product_and_topk"] = record(loop)
+        if device == "cuda":
+            from heldout.overlap.images._join_kernels import TILES, maxima
 
-        tiles = list(TILES)
-    check = torch.arange(0, options.queries, max(1, options.queries // 64), device=device)
+            tiles = list(TILES)
+    check = torch.arange(0, count, max(1, count // 64), device=device)
     truth = brute_force(_unit(host, check), rows, k).cpu().numpy()
     result["tiles"] = []
     for tile in tiles:
-        entry: dict[str, Any] = {"tile": list(tile) if tile else "torch"}
+        entry: dict[str, Any] = {"tile": list(tile) if tile else "default"}
         try:
-            index = TorchJoinIndex(host, k=k, device=device, tile=tile)
+            index = GpuJoinIndex(JoinIndex(host, k=k), device, tile)
             hits = index.scan(rows)
-            found = hits.similarity.reshape(options.queries, k)[check.cpu().numpy()]
+            found = hits.similarity.reshape(count, k)[check.cpu().numpy()]
             entry["largest_difference"] = float(np.abs(found - truth).max())
             if tile:  # the kernel alone: what is left of the join is selection
                 quick = torch.from_numpy(index.queries).to(device).to(rows.dtype)
                 entry["kernel"] = record(seconds(partial(maxima, quick, rows, tile), device, 3))
-            entry["join"] = record(seconds(partial(index.scan, rows), device, options.repeats))
+            entry["join"] = record(seconds(partial(index.scan, rows), device, repeats))
             entry["of_product"] = round(result["product"]["seconds"] / entry["join"]["seconds"], 3)
         except Exception as error:  # a shape this GPU cannot run must not end the table
             entry["error"] = f"{type(error).__name__}: {error}"[:400]
         gc.collect()
         result["tiles"].append(entry)
-    result["product_again"] = record(
-        seconds(partial(product, queries, rows, out), device, options.repeats)
-    )
-    text = json.dumps(result, indent=1)
-    print(text)
-    if options.out:
-        options.out.write_text(text)
+    result["product_again"] = record(seconds(plainly, device, repeats))
+    return result
 
 
 def _unit(host: np.ndarray[Any, Any], which: torch.Tensor) -> torch.Tensor:

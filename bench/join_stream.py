@@ -24,7 +24,7 @@ _SAMPLE, _RUN = 2048, 64  # rows looked at before a corpus is scanned, and how m
 
 
 class Index(Protocol):
-    """What a join needs of an index; JoinIndex, TorchJoinIndex and HammingIndex are such."""
+    """What a join needs of an index; JoinIndex, GpuJoinIndex and HammingIndex are such."""
 
     k: int | None
     threshold: float | None

@@ -19,6 +19,7 @@ from PIL import Image
 
 from command_line import run_inside
 from heldout.overlap.judgements import match_subject
+from heldout.report._match_changes import match_changes
 from heldout.report._scores_owed import NOT_CLEAN, corrected_of, rankings_without, score_rows
 from heldout.store import Run, make_table
 from heldout.store.judgements import MATCH, Judgement, append
@@ -425,6 +426,17 @@ def test_two_audits_of_one_benchmark_are_compared(runs: Path, wording: Callable[
     assert ("careful", "original") not in subsets
     shown = _told("compare", runs / "one/run", runs / "two/run").replace(str(runs), "RUNS")
     wording("\n".join(line.rstrip() for line in shown.splitlines() if line.strip()))
+
+
+def test_pairs_are_compared_alike_however_little_memory_there_is(
+    runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [("one", "two"), ("two", "one")]
+    pairs = [tuple(Run.open(runs / name / "run") for name in both) for both in names]
+    whole = [match_changes(before, after, 2) for before, after in pairs]
+    monkeypatch.setattr("heldout.store.partitions._HELD", 1)
+    assert [match_changes(before, after, 2) for before, after in pairs] == whole
+    assert [len(changes["examples"]) for changes in whole] == [2, 2]
 
 
 def test_a_corpus_item_that_is_only_called_otherwise_is_the_same(

@@ -94,6 +94,8 @@ def test_time_left_is_read_off_a_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     now += 10.0
     work.step(1)
     assert work.describe().endswith("0.1 shards/s · 2:46:40 left")
+    monkeypatch.setenv("HELDOUT_PRICE", "44.80")  # 64 machines at 70 cents
+    assert work.describe().endswith("2:46:40 left · $0.12 of $124.57")
 
 
 @pytest.mark.parametrize(("terminal", "bar"), [("xterm", True), ("dumb", False)])

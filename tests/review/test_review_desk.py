@@ -8,15 +8,25 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 from typer.testing import CliRunner
 
 from heldout.cli.app import app
 from heldout.errors import InputError, PrerequisiteError
-from heldout.review import ReviewCard, open_desks, serve
+from heldout.evidence import COPIES
+from heldout.review import Desk, ReviewCard, open_desks, serve
 from heldout.review._items import verifier_of
 from heldout.review._tables import agreement_tables
-from heldout.review.card import CLAIMS, EVIDENCE, match_orders
+from heldout.review.card import (
+    CLAIMS,
+    EVIDENCE,
+    UNDECIDED_FIRST,
+    _stakes,
+    drawn,
+    match_orders,
+)
+from heldout.store import SCHEMAS, Run
 from heldout.store.judgements import ITEM, MATCH, Judgement, append, current, history
 
 # MedVLSynther, Table 10: acceptable, correctness, clarity, grounding, options.
@@ -243,3 +253,44 @@ def test_the_interval_of_a_mean_stays_on_its_scale() -> None:
     }
     (table,) = (t for t in agreement_tables("items", cards, said) if t.title.startswith("Quality"))
     assert all(cell.endswith("to 4.00)") for cell in table.rows[0][4:])
+
+
+def test_of_more_pairs_than_anybody_judges_the_urgent_and_the_judged_are_there(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def opened(**values: Any) -> Desk:
+        return open_desks(str(run), kind="matches", rater="ada", unrelated=True, **values)[0]
+
+    def stakes(desk: Desk) -> dict[str, int]:
+        copies = [card.hint["relation"] in COPIES for card in desk.cards]
+        return {c.subject: s for c, s in zip(desk.cards, _stakes(desk.cards, copies), strict=True)}
+
+    matches = Run(run).frame("matches")
+    theirs = '"corpus_image": "'
+    alike = matches.with_columns(
+        pl.col("evidence").str.replace(theirs, f"{theirs}another ", literal=True),
+        relation=pl.lit("look-alike"),
+        method=pl.lit("pdq"),
+    )
+    more = alike.with_columns(pl.col("evidence").str.replace("another", "a third"))
+    both = pl.concat([matches, alike, more]).to_arrow()
+    Run(run).write_table("matches", both.cast(SCHEMAS["matches"]))
+    whole = opened()
+    expected = drawn(whole.cards, 9, ())
+    shutil.rmtree(run / "review", ignore_errors=True)
+    monkeypatch.setattr("heldout.review.desk.MOST", 1)
+    monkeypatch.setattr("heldout.store.partitions._HELD", 5)  # in files
+    few = opened()
+    assert few.every == len(whole.cards) > len(few.cards)
+    assert few.size == f"{len(few.cards)} of {len(whole.cards)} matches"
+    known = stakes(whole)
+    assert all(known[subject] == stake for subject, stake in stakes(few).items())
+    here = {card.subject for card in few.cards}
+    cards = {card.subject: card for card in whole.cards}
+    assert all(cards[card.subject].content == card.content for card in few.cards)
+    urgent = whole.cards[whole.orders()[UNDECIDED_FIRST][0]]
+    assert urgent.subject in here
+    missing = next(card for card in whole.cards if card.subject not in here)
+    append(run, Judgement("bob", MATCH, missing.subject, "unrelated"))
+    assert missing.subject in {card.subject for card in opened().cards}
+    assert [card.subject for card in opened(sample=9).cards] == [c.subject for c in expected]

@@ -61,8 +61,10 @@ def review_command(
 
     def ready(url: str) -> None:
         screen = console()
-        what = " and ".join(f"{len(desk.cards):,} {desk.kind}" for desk in desks)
+        what = " and ".join(desk.size for desk in desks)
         screen.print(f"{what} of {plain(desks[0].title)}, as {plain(desks[0].rater)}", markup=False)
+        if any(desk.every > len(desk.cards) for desk in desks):
+            screen.print("The most urgent are here; others come once these are judged.")
         typer.echo(f"review: {url}")  # typer flushes, and nothing breaks the address
         if not quiet:
             screen.print(

@@ -4,6 +4,7 @@ over, a plain line now and then elsewhere."""
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 import threading
 import time
@@ -19,6 +20,7 @@ from rich.text import Text
 
 from heldout.engine.underway import listening
 
+PRICE = "HELDOUT_PRICE"  # dollars that all machines cost in an hour
 APPEARS_AFTER_SECONDS = 2.0
 LINE_EVERY_SECONDS = 10.0
 
@@ -132,9 +134,13 @@ class Progress:
             if number:
                 rate = number / elapsed
                 parts.append(f"{rate:,.0f} {name}/s" if rate >= 10 else f"{rate:.2g} {name}/s")
+            left = 0.0
             if self.total is not None and new and done < self.total:
-                left = round((self.total - done) * elapsed / new)
-                parts.append(f"{_clock(left)} left")
+                left = (self.total - done) * elapsed / new
+                parts.append(f"{_clock(round(left))} left")
+            if price := _price():
+                whole = f" of ${price * (elapsed + left) / 3600:,.2f}" if left else ""
+                parts.append(f"${price * elapsed / 3600:,.2f}{whole}")
             if self._note is not None and (message := self._note()):
                 parts.append(message)
             return " · ".join(parts)
@@ -203,6 +209,12 @@ def _draw(work: Progress, console: Console, finished: threading.Event) -> None:
         row = display.add_task(work.title, total=work.total, completed=work.done)
         while not finished.wait(0.1):
             display.update(row, completed=work.completed)
+
+
+def _price() -> float:
+    with contextlib.suppress(ValueError):
+        return max(0.0, float(os.environ.get(PRICE, "")))
+    return 0.0
 
 
 def _clock(seconds: int) -> str:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         read_matches,
         read_text_matches,
         script,
+        with_subjects,
     )
     from heldout.overlap.images.embed import open_matrix, read_identity
     from heldout.overlap.images.embedding_rows import (
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
         label_beside,
         match_subject,
         not_agreed,
+        pair_subject,
         recognised,
         text_pairs,
         text_subject,
@@ -208,6 +210,7 @@ __all__ = [
     "open_matrix",
     "open_text_encoder",
     "pair_hash",
+    "pair_subject",
     "parse_bounds",
     "parts",
     "phash",
@@ -230,6 +233,7 @@ __all__ = [
     "untestable_items",
     "upright_rows",
     "whole_pictures",
+    "with_subjects",
 ]
 
 __getattr__ = load_on_first_use(__name__, __file__, verb="audit_overlap")

@@ -180,6 +180,17 @@ def pair_hash(*columns: str) -> pl.Expr:
     return pl.concat_str(columns, separator="\n", ignore_nulls=True).hash(1)
 
 
+def with_subjects(frame: pl.DataFrame) -> pl.DataFrame:
+    """``frame`` with what a judgement of each match is about, as ``match_subject`` says it: the benchmark's ``picture``
+    and ``theirs``, and 64 bits of both as ``pair``."""
+    unnamed = pl.concat_str("corpus", "corpus_id", separator="\n")  # an embedding has no file
+    theirs = evidence_field("corpus_image").replace("", None)
+    return frame.with_columns(
+        evidence_field("benchmark_pixels").fill_null("").alias("picture"),
+        pl.coalesce(theirs, unnamed).alias("theirs"),
+    ).with_columns(pair_hash("picture", "theirs").alias("pair"))
+
+
 class CopiesCount:
     """Counts, per item and corpus, the corpus items that hold a copy."""
 

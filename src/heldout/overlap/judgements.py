@@ -104,8 +104,11 @@ _CUT = 500  # characters of a corpus' question that evidence keeps; a cut one eq
 def match_subject(evidence: Mapping[str, Any], corpus: str, corpus_id: str) -> str:
     """What a judgement of a match is about: two pictures, named by their content alone."""
     theirs = evidence.get("corpus_image") or f"{corpus}\n{corpus_id}"  # an embedding has no file
-    message = f"{evidence['benchmark_pixels']}\n{theirs}"
-    return hashlib.sha256(message.encode()).hexdigest()[:32]
+    return pair_subject(evidence["benchmark_pixels"], theirs)
+
+
+def pair_subject(picture: str, theirs: str) -> str:
+    return hashlib.sha256(f"{picture}\n{theirs}".encode()).hexdigest()[:32]
 
 
 def judged_matches(

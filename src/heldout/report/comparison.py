@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import json
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import polars as pl
 
 from heldout.errors import InputError
-from heldout.evidence import COPIES, Relation
-from heldout.overlap import match_subject, read_matches
+from heldout.report._match_changes import match_changes
 from heldout.report._scores_owed import corrected_of
 from heldout.report.settings import CompareSettings
 from heldout.store import Run
@@ -21,7 +18,6 @@ from heldout.store import Run
 SCHEMA_VERSION = 1
 _SAME = 1e-9
 Changes = dict[str, Any]
-Key = tuple[str, int, str, str]  # item, picture, corpus, pair of pictures
 
 
 def _compare_runs(before: Run, after: Run, examples: int) -> Changes:
@@ -47,7 +43,7 @@ def _compare_runs(before: Run, after: Run, examples: int) -> Changes:
         "inputs": _inputs(old, new),
         "claims": _claims(before, after),
         "findings": _findings(before, after),
-        "matches": _matches(before, after, examples),
+        "matches": match_changes(before, after, examples),
         "scores": _scores(before, after),
     }
 
@@ -304,77 +300,6 @@ def _differs(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
     return bool(
         abs(old["effect"]["value"] - new["effect"]["value"]) > _SAME or old["n"] != new["n"]
     )
-
-
-def _matches(before: Run, after: Run, examples: int) -> Changes:
-    """By item and the two pictures: which copies are new, which are gone, which were judged anew.
-
-    A corpus item that only has another name is the same item; an embedding is identified by its name alone.
-    """
-    old, new = _pairs(before), _pairs(after)
-    different = [key for key in {**old, **new} if _relation(old, key) != _relation(new, key)]
-    appeared = [key for key in different if key not in old]
-    gone = [key for key in different if key not in new]
-    changed = [key for key in different if key in old and key in new]
-    # The pair is in both runs; people judged it differently.
-    by_people = {key for key in changed if old[key].people != new[key].people}
-    copies = [[key for key in pairs if pairs[key].relation in COPIES] for pairs in (old, new)]
-    leaked = [{key[0] for key in copy} for copy in copies]
-    newly, no_longer = leaked[1] - leaked[0], leaked[0] - leaked[1]
-    raised = newly - {key[0] for key in copies[1] if key not in by_people}
-    dismissed = no_longer & {key[0] for key in copies[0] if key in by_people}
-    return {
-        "copies": [len(copy) for copy in copies],
-        "items": {
-            "leaked": [len(item) for item in leaked],
-            "newly": [*sorted(newly - raised), *sorted(raised)][:examples],
-            "no_longer": [*sorted(no_longer - dismissed), *sorted(dismissed)][:examples],
-            "newly_leaked": len(newly),
-            "no_longer_leaked": len(no_longer),
-            "newly_by_people": sorted(raised),
-            "no_longer_by_people": sorted(dismissed),
-        },
-        "appeared": len(appeared),
-        "gone": len(gone),
-        "changed": len(changed),
-        "changed_by_people": len(by_people),
-        "kinds": dict(Counter(f"{old[key].relation} → {new[key].relation}" for key in changed)),
-        "examples": [
-            {
-                "benchmark_id": key[0],
-                "corpus": key[2],
-                "corpus_id": (new.get(key) or old[key]).corpus_id,
-                "before": old[key].relation if key in old else None,
-                "after": new[key].relation if key in new else None,
-                "by_people": key in by_people,
-            }
-            for key in [*appeared, *gone, *changed][:examples]
-        ],
-    }
-
-
-class _Pair(NamedTuple):
-    relation: str
-    corpus_id: str
-    people: Mapping[str, str] | None  # what raters said of it, if anything
-
-
-def _relation(pairs: Mapping[Key, _Pair], key: Key) -> str:
-    """A pair that is not listed was dismissed or was never near: unrelated either way."""
-    return pairs[key].relation if key in pairs else Relation.UNRELATED
-
-
-def _pairs(run: Run) -> dict[Key, _Pair]:
-    pairs: dict[Key, _Pair] = {}
-    if not run.table_path("matches").exists():
-        return pairs
-    for row in read_matches(run).iter_rows(named=True):
-        evidence = json.loads(row["evidence"])
-        subject = match_subject(evidence, row["corpus"], row["corpus_id"])
-        key = (row["benchmark_id"], row["image_index"], row["corpus"], subject)
-        people = evidence.get("people", {}).get("verdicts")
-        pairs.setdefault(key, _Pair(row["relation"], row["corpus_id"], people))
-    return pairs
 
 
 def _scores(before: Run, after: Run) -> list[Changes]:

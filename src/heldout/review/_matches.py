@@ -3,69 +3,165 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Any
 
 import numpy as np
+import polars as pl
+from numpy.typing import NDArray
 
 from heldout.errors import InputError
-from heldout.evidence import BY_DIGEST, Relation, undecided_words
+from heldout.evidence import BY_DIGEST, COPIES, Relation, undecided_words
 from heldout.overlap import (
     JUDGED_DIFFERENT,
     Pair,
-    match_subject,
-    read_matches,
+    match_batches,
+    pair_subject,
     text_pairs,
     text_subject,
+    with_subjects,
 )
 from heldout.review._pictures import Album, CardPicture, locations, same_bytes, same_pixels
-from heldout.review.card import ReviewCard
-from heldout.store import Run
+from heldout.review.card import ReviewCard, drawn_place
+from heldout.store import Partitions, Run
 
+PAIR = ["benchmark_id", "corpus", "corpus_id"]
+MOST = 20_000  # pairs on a desk, beside those that were judged
 SHOWN = 20  # questions and corpus items that are listed with a pair
 
 
-def match_cards(run: Run, *, unrelated: bool = False) -> list[ReviewCard]:
-    """In the order of the table; ``unrelated`` adds the pairs in which the tool aligned nothing."""
+@dataclass(frozen=True)
+class Choice:
+    """Which pairs lie on a desk where there are more than anybody can judge."""
+
+    most: int
+    first: frozenset[str] = frozenset()  # subjects that do, whatever else does
+    at_random: bool = False  # else the most urgent: undecided pairs first, proven ones last
+
+
+def match_cards(
+    run: Run, choice: Choice, *, unrelated: bool = False
+) -> tuple[list[ReviewCard], int]:
+    """In the order of the table, and how many pairs it has. The table is read twice, in pieces.
+
+    ``unrelated`` adds the pairs in which the tool aligned nothing.
+    """
     if not run.table_path("matches").exists():
         raise InputError(f"{run.path} has no matches to judge: run heldout overlap into it first")
     items = {row["benchmark_id"]: row for row in run.read_table("items").to_pylist()}
     album = Album(run)
-    groups: dict[str, list[dict[str, Any]]] = {}
-    for row in run.read_table("matches").to_pylist():
-        if row["relation"] == Relation.UNRELATED and not unrelated:
-            continue
-        row["evidence"] = json.loads(row["evidence"])
-        subject = match_subject(row["evidence"], row["corpus"], row["corpus_id"])
-        groups.setdefault(subject, []).append(row)
-    return [_match_card(subject, rows, items, album) for subject, rows in groups.items()]
+    chosen, every = _chosen(run, unrelated, choice)
+    pairs: dict[int, _PairRows] = {}
+    for frame in _with_pairs(run, unrelated):
+        rows = frame.join(chosen, on="pair", how="semi", maintain_order="left")
+        for row in rows.iter_rows(named=True):
+            if row["pair"] not in pairs:
+                pairs[row["pair"]] = _PairRows({**row, "evidence": json.loads(row["evidence"])})
+            pairs[row["pair"]].add(row)
+    cards = [_match_card(rows, items, album) for rows in pairs.values()]
+    sides = ("benchmark_image", "corpus_image")
+    firsts = [rows.first["evidence"] for rows in pairs.values()]
+    album.wanted = {evidence.get(side, "") for evidence in firsts for side in sides}
+    return cards, every
+
+
+def _with_pairs(run: Run, unrelated: bool) -> Iterator[pl.DataFrame]:
+    for table in run.batches("matches"):
+        frame = pl.DataFrame(table)
+        yield with_subjects(
+            frame if unrelated else frame.filter(pl.col("relation") != Relation.UNRELATED)
+        )
+
+
+def _chosen(run: Run, unrelated: bool, choice: Choice) -> tuple[pl.DataFrame, int]:
+    """The chosen pairs, and how many there are."""
+    kinds = {"pair": np.uint64, "rank": np.uint64, "place": np.int64}
+    best, every, place = np.empty(0, list(kinds.items())), 0, 0
+    # Two copies of each picture in each corpus are always there: what a judgement may change depends on others.
+    copies: dict[tuple[str, str], set[int]] = defaultdict(set)
+    with Partitions(kinds, by="pair") as partitions:
+        for frame in _with_pairs(run, unrelated):
+            once = frame.unique("pair", keep="first", maintain_order=True)
+            places = place + np.arange(len(once))
+            partitions.add(pair=once["pair"].to_numpy(), rank=_ranks(once, choice), place=places)
+            place += len(once)
+            copied = frame.filter(pl.col("relation").is_in(COPIES)).group_by("corpus", "picture")
+            for corpus, picture, some in copied.agg(pl.col("pair").unique().head(2)).iter_rows():
+                known = copies[corpus, picture]
+                known.update(some[: 2 - len(known)])
+        for part in partitions:
+            pairs, firsts = np.unique(part["pair"], return_index=True)
+            every += len(pairs)
+            both = np.concatenate([best, part[firsts]])
+            both = both[np.lexsort((both["place"], both["rank"]))]
+            best = both[: choice.most + np.count_nonzero(both["rank"] == 0)]
+    names = set(best["pair"].tolist()).union(*copies.values())
+    return pl.DataFrame({"pair": sorted(names)}, schema={"pair": pl.UInt64}), every
+
+
+def _ranks(once: pl.DataFrame, choice: Choice) -> NDArray[np.uint64]:
+    """0 for what is there whatever else is, then the lower the sooner."""
+    urgency = (
+        pl.when(pl.col("method").is_in(BY_DIGEST))
+        .then(3)
+        .when(pl.col("relation") == Relation.UNDECIDED)
+        .then(1)
+        .otherwise(2)
+    )
+    ranks = once.select(urgency.cast(pl.UInt64)).to_series().to_numpy().copy()
+    if choice.first or choice.at_random:
+        for row, (picture, theirs) in enumerate(once.select("picture", "theirs").iter_rows()):
+            subject = pair_subject(picture, theirs)
+            if subject in choice.first:
+                ranks[row] = 0
+            elif choice.at_random:
+                ranks[row] = max(1, int(drawn_place(subject)[:16], 16))
+    return ranks
+
+
+class _PairRows:
+    """The rows of one pair, of which a card shows some."""
+
+    def __init__(self, first: dict[str, Any]) -> None:
+        self.first = first
+        self.items: dict[str, None] = {}
+        self.places: dict[str, None] = {}
+        self.modalities: set[str] = set()
+        self.corpora: set[str] = set()
+
+    def add(self, row: Mapping[str, Any]) -> None:
+        self.items[row["benchmark_id"]] = None
+        self.modalities.add(row["modality"])
+        self.corpora.add(row["corpus"])
+        if len(self.places) < SHOWN:
+            self.places[f"{row['corpus']}: {row['corpus_id']}"] = None
 
 
 def _match_card(
-    subject: str,
-    rows: list[dict[str, Any]],
-    items: Mapping[str, Mapping[str, Any]],
-    album: Album,
+    rows: _PairRows, items: Mapping[str, Mapping[str, Any]], album: Album
 ) -> ReviewCard:
-    first = rows[0]
+    first = rows.first
     evidence = first["evidence"]
     registration = evidence.get("registration")
     item = items[first["benchmark_id"]]
     name = item["image_names"][first["image_index"]]
     return ReviewCard(
-        subject=subject,
+        subject=pair_subject(first["picture"], first["theirs"]),
         cluster=item["cluster"],
         content={
             "query": {
                 "name": name,
-                "questions": _questions(rows, items),
-                "metadata": _shared_metadata(rows, items),
+                "questions": _questions(rows.items, items),
+                "metadata": _shared_metadata(rows.items, items),
             },
             "neighbour": {
-                "places": _places(rows),
+                "places": list(rows.places),
                 "file": evidence.get("corpus_source", ""),
                 "text": evidence.get("corpus_text", ""),
                 "question": evidence.get("corpus_question", ""),
@@ -81,35 +177,30 @@ def _match_card(
             "query": _query(album, first, name),
             "neighbour": neighbour_picture(album, evidence, first["corpus_id"]),
         },
-        decides=tuple(sorted({(row["corpus"], evidence["benchmark_pixels"]) for row in rows})),
+        decides=tuple(sorted((corpus, evidence["benchmark_pixels"]) for corpus in rows.corpora)),
     )
 
 
 def _questions(
-    rows: list[dict[str, Any]], items: Mapping[str, Mapping[str, Any]]
+    names: Iterable[str], items: Mapping[str, Mapping[str, Any]]
 ) -> list[dict[str, Any]]:
-    names = list(dict.fromkeys(row["benchmark_id"] for row in rows))
     fields = ("question", "options", "answer")
-    return [{"id": name, **{key: items[name][key] for key in fields}} for name in names[:SHOWN]]
+    shown = itertools.islice(names, SHOWN)
+    return [{"id": name, **{key: items[name][key] for key in fields}} for name in shown]
 
 
 def _shared_metadata(
-    rows: list[dict[str, Any]], items: Mapping[str, Mapping[str, Any]]
+    names: Iterable[str], items: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Any]:
     """Metadata that all items of the picture share: it describes the picture, the rest a question."""
-    records = [json.loads(items[row["benchmark_id"]]["metadata"] or "{}") for row in rows]
+    records = [json.loads(items[name]["metadata"] or "{}") for name in names]
     return {
         key: value for key, value in records[0].items() if all(o.get(key) == value for o in records)
     }
 
 
-def _places(rows: list[dict[str, Any]]) -> list[str]:
-    places = dict.fromkeys(f"{row['corpus']}: {row['corpus_id']}" for row in rows)
-    return list(places)[:SHOWN]
-
-
-def _hint(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    first = rows[0]
+def _hint(rows: _PairRows) -> dict[str, Any]:
+    first = rows.first
     registration = first["evidence"].get("registration") or {}
     numbers = ("correlation", "detail", "residual", "overlap", "inliers")
     return {
@@ -118,7 +209,7 @@ def _hint(rows: list[dict[str, Any]]) -> dict[str, Any]:
         "method": first["method"],
         "similarity": first["similarity"],
         "degree": first["degree"],
-        "modality": sorted({row["modality"] for row in rows}),
+        "modality": sorted(rows.modalities),
         "registration": {key: registration[key] for key in numbers if key in registration},
         "unverified": first["evidence"].get("unverified"),
         "undecided": undecided_words(first["evidence"])
@@ -184,7 +275,11 @@ def text_cards(run: Run, *, unrelated: bool = False) -> list[ReviewCard]:
     for pair, rows in text_pairs(run.read_table("text_matches").to_pylist()).items():
         if unrelated or any(_counts(row) for row in rows):
             groups.setdefault(text_subject(items[pair[0]], rows), []).append((pair, rows))
-    album, pictured = Album(run), _pictured(run)
+    shown = [pair for same in groups.values() for pair, _ in same]
+    album, pictured = Album(run), _pictured(run, shown)
+    album.wanted = {
+        json.loads(row["evidence"]).get("corpus_image", "") for row in pictured.values()
+    }
     return [_text_card(subject, pairs, items, pictured, album) for subject, pairs in groups.items()]
 
 
@@ -192,12 +287,16 @@ def _counts(row: Mapping[str, Any]) -> bool:
     return bool(row["degree"] != "none" or row["relation"] == JUDGED_DIFFERENT)
 
 
-def _pictured(run: Run) -> dict[Pair, Mapping[str, Any]]:
+def _pictured(run: Run, pairs: Iterable[Pair]) -> dict[Pair, Mapping[str, Any]]:
     """The image match of two items, where the image scan found one."""
     if not run.table_path("matches").exists():
         return {}
-    rows = read_matches(run).iter_rows(named=True)
-    return {(row["benchmark_id"], row["corpus"], row["corpus_id"]): row for row in rows}
+    wanted = pl.DataFrame(list(pairs), schema=dict.fromkeys(PAIR, pl.String), orient="row")
+    return {
+        (row["benchmark_id"], row["corpus"], row["corpus_id"]): row
+        for frame in match_batches(run)
+        for row in frame.join(wanted, on=PAIR, how="semi").iter_rows(named=True)
+    }
 
 
 def _text_card(

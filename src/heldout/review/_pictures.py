@@ -18,8 +18,10 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from PIL import Image
 
 from heldout.benchmark import Benchmark, read_benchmark
@@ -39,7 +41,7 @@ from heldout.image import (
     to_rgb,
 )
 from heldout.image import TarMember as Member
-from heldout.store import Run, empty_table
+from heldout.store import Run
 
 LARGEST = 4096  # pixels of the longer side that are sent
 FULL, THUMBNAIL, MISSING = "full", "thumbnail", "missing"
@@ -107,11 +109,15 @@ def same_pixels(digest: str) -> Callable[[bytes, Image.Image], bool]:
     return lambda data, image: pixel_digest(image) == digest
 
 
+_THUMBNAILS = 1 << 12  # read at a time
+
+
 class Album:
     """The pictures of one run: its thumbnails, and its benchmark read again when first looked at."""
 
     def __init__(self, run: Run) -> None:
         self.run = run
+        self.wanted: set[str] | None = None  # digests whose thumbnails are asked for; None: any
         self._lock = threading.Lock()  # requests come in threads, and a benchmark is read once
 
     @functools.cached_property
@@ -129,19 +135,23 @@ class Album:
 
     def thumbnail(self, digest: str) -> ServedPicture | None:
         with self._lock:
-            table, places = self._thumbnails
-        if digest not in places:
+            row = self._thumbnails.get(digest)
+        if row is None:
             return None
-        row = table.slice(places[digest], 1).to_pylist()[0]
         return ServedPicture(row["webp"], "image/webp", row["width"], row["height"], THUMBNAIL)
 
     @functools.cached_property
-    def _thumbnails(self) -> tuple[pa.Table, dict[str, int]]:
+    def _thumbnails(self) -> dict[str, dict[str, Any]]:
         if not self.run.table_path("thumbnails").exists():
-            return empty_table("thumbnails"), {}
-        table = self.run.read_table("thumbnails")
-        names = table.column("digest").to_pylist()
-        return table, {name: place for place, name in enumerate(names)}
+            return {}
+        wanted = None if self.wanted is None else pa.array(sorted(self.wanted), pa.string())
+        return {
+            row["digest"]: row
+            for table in self.run.batches("thumbnails", rows=_THUMBNAILS)
+            for row in (
+                table if wanted is None else table.filter(pc.is_in(table["digest"], wanted))
+            ).to_pylist()
+        }
 
     @functools.cached_property
     def _benchmark(self) -> tuple[dict[str, tuple[ImageRef, ...]], str]:

@@ -205,11 +205,15 @@ def drawn(cards: Sequence[ReviewCard], size: int, kept: Collection[str]) -> list
     """A random sample that is the same for everybody: first what was ``kept`` of an earlier draw."""
 
     def place(card: ReviewCard) -> tuple[bool, str]:
-        text = f"sample\n{card.subject}"
-        return card.subject not in kept, hashlib.sha256(text.encode()).hexdigest()
+        return card.subject not in kept, drawn_place(card.subject)
 
     chosen = {card.subject for card in sorted(cards, key=place)[: max(size, len(kept))]}
     return [card for card in cards if card.subject in chosen]
+
+
+def drawn_place(subject: str) -> str:
+    """A random number of a subject, the same for everybody."""
+    return hashlib.sha256(f"sample\n{subject}".encode()).hexdigest()
 
 
 def as_listed(cards: Sequence[ReviewCard]) -> dict[str, list[int]]:

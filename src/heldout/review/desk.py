@@ -22,7 +22,7 @@ from heldout.review._items import (
     synthesis_cards,
     twin_cards,
 )
-from heldout.review._matches import match_cards, text_cards
+from heldout.review._matches import MOST, Choice, match_cards, text_cards
 from heldout.review._tables import Table, agreement_tables
 from heldout.review.card import (
     FORMS,
@@ -101,6 +101,7 @@ class Desk:
     cards: Sequence[ReviewCard]
     blind: bool = False  # hides the tool's opinion and other raters' verdicts
     rubric: bool = True  # the verifier's lines are shown with items
+    every: int = 0  # how many there are, where that is more than lie here
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _places: dict[str, int] = field(init=False)
     _log: Following = field(init=False)
@@ -113,6 +114,12 @@ class Desk:
         self._log = Following(self.folder, KINDS[self.kind])
         self._places = {card.subject: index for index, card in enumerate(self.cards)}
 
+    @property
+    def size(self) -> str:
+        """How many of what lie here."""
+        more = f" of {self.every:,}" if self.every > len(self.cards) else ""
+        return f"{len(self.cards):,}{more} {self.kind}"
+
     def session(self) -> dict[str, Any]:
         form = FORMS[self.kind]
         orders = self.orders()
@@ -123,6 +130,7 @@ class Desk:
             "blind": self.blind,
             "rubric": self.rubric and not self.blind,
             "total": len(self.cards),
+            "every": max(self.every, len(self.cards)),
             "verdicts": [asdict(verdict) for verdict in form.verdicts],
             "scales": [asdict(scale) for scale in form.scales],
             "orders": [
@@ -321,18 +329,22 @@ def open_desks(
     kinds = [chosen.kind] if chosen.kind else _kinds(run)
     known = run.manifest()["inputs"].get("benchmark", {})
     title = str(known.get("name") or run.path.resolve().name)
-    cards_by_kind = {kind: _cards(run, kind, chosen.unrelated) for kind in kinds}
+    folder = out or run.path
+    known_cards = {
+        kind: _cards(run, kind, chosen.unrelated, _choice(folder, kind, chosen.sample))
+        for kind in kinds
+    }
+    cards_by_kind = {kind: cards for kind, (cards, _) in known_cards.items()}
     if not any(cards_by_kind.values()):
         searched = "matches" in cards_by_kind or "texts" in cards_by_kind
         why = "nothing was found" if searched else "the table is empty"
         if (
             searched
             and not chosen.unrelated
-            and any(_cards(run, name, True) for name in cards_by_kind)
+            and any(_cards(run, name, True, Choice(1))[0] for name in cards_by_kind)
         ):
             why = "nothing that was found counts by itself; all pairs can be asked for"
         raise InputError(f"{run.path} has no {' and no '.join(cards_by_kind)} to judge: {why}")
-    folder = out or run.path
     return [
         Desk(
             folder,
@@ -342,6 +354,7 @@ def open_desks(
             _sampled(folder, name, cards, chosen.sample),
             chosen.blind,
             chosen.rubric,
+            known_cards[name][1] if chosen.sample is None else 0,
         )
         for name, cards in cards_by_kind.items()
         if cards
@@ -355,12 +368,7 @@ def _sampled(
     if size is None:
         return cards
     path = folder / "review" / SAMPLE_FILE
-    samples: dict[str, list[str]] = {}
-    if path.exists():
-        try:
-            samples = json.loads(path.read_text())["samples"]
-        except (ValueError, KeyError, TypeError) as error:
-            raise InputError(f"{path} is no sample of heldout review: {error}") from error
+    samples = _samples(path)
     kept = set(samples.get(kind, ()))
     if size < len(kept):
         raise InputError(
@@ -374,6 +382,26 @@ def _sampled(
             path, {"schema_version": 1, "samples": {**samples, kind: sorted({*names, *kept})}}
         )
     return chosen
+
+
+def _samples(path: Path) -> dict[str, list[str]]:
+    """Subjects that were drawn for all raters, by kind."""
+    if not path.exists():
+        return {}
+    try:
+        samples: dict[str, list[str]] = json.loads(path.read_text())["samples"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{path} is no sample of heldout review: {error}") from error
+    return samples
+
+
+def _choice(folder: Path, kind: Kind, sample: int | None) -> Choice:
+    """Of many pairs: those that were judged or drawn before, and the most urgent, or a random sample."""
+    first = {subject for subject, _ in current(folder, KINDS[kind])}
+    if sample is None:
+        return Choice(MOST, frozenset(first))
+    first.update(_samples(folder / "review" / SAMPLE_FILE).get(kind, ()))
+    return Choice(max(sample, MOST), frozenset(first), at_random=True)
 
 
 def item_tables(run: Run) -> list[Table]:
@@ -404,18 +432,21 @@ def _choose(folder: Path, inside: list[Path]) -> str:
     )
 
 
-def _cards(run: Run, kind: Kind, unrelated: bool) -> list[ReviewCard]:
+def _cards(run: Run, kind: Kind, unrelated: bool, choice: Choice) -> tuple[list[ReviewCard], int]:
+    """Cards, and how many there could be."""
     if kind == "matches":
-        return match_cards(run, unrelated=unrelated)
+        return match_cards(run, choice, unrelated=unrelated)
     if kind == "texts":
-        return text_cards(run, unrelated=unrelated)
-    if kind == "twins":
-        return twin_cards(run)
-    if is_synthesized(run):
-        return synthesis_cards(run)
-    if not run.table_path("items").exists():
-        raise InputError(f"{run.path} has no items to rate: it has no tables/items.parquet")
-    return run_cards(run)
+        cards = text_cards(run, unrelated=unrelated)
+    elif kind == "twins":
+        cards = twin_cards(run)
+    elif is_synthesized(run):
+        cards = synthesis_cards(run)
+    else:
+        if not run.table_path("items").exists():
+            raise InputError(f"{run.path} has no items to rate: it has no tables/items.parquet")
+        cards = run_cards(run)
+    return cards, len(cards)
 
 
 def _benchmark_desk(source: str, settings: ReviewSettings, out: Path | None) -> Desk:

@@ -97,11 +97,11 @@ class Review:
         self.close()
 
     def __repr__(self) -> str:
-        what = " and ".join(f"{len(desk.cards):,} {desk.kind}" for desk in self.desks)
+        what = " and ".join(desk.size for desk in self.desks)
         return f"<Review of {self.desks[0].title}: {what}, at {self.url}>"
 
     def _repr_html_(self) -> str:
-        what = " and ".join(f"{len(desk.cards):,} {desk.kind}" for desk in self.desks)
+        what = " and ".join(desk.size for desk in self.desks)
         address, title = html.escape(self.url), html.escape(self.desks[0].title)
         return f'<p>{what} of {title}: <a href="{address}" target="_blank">{address}</a></p>'
 

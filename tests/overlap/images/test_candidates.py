@@ -5,14 +5,18 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import pytest
+
 from heldout.corpus import Shard
 from heldout.overlap.images._salvage import (
     HUB,
     PAIRS,
     WithoutTemplates,
     by_shard,
+    crowded,
     in_series,
     nearest_overall,
+    nearest_so_far,
     verify_tasks,
 )
 
@@ -30,12 +34,20 @@ def test_the_nearest_are_counted_by_picture_not_by_item() -> None:
     assert [r["corpus_id"] for r in kept if r["picture"] == "q"] == ["c"]
 
 
-def test_the_order_of_shards_and_rows_decides_nothing() -> None:
-    rows = [row(f"p{n % 3}", f"i{n}", round(0.5 + n % 5 / 10, 1)) for n in range(40)]
+def test_the_order_of_shards_and_rows_decides_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("heldout.overlap.images._salvage._HELD", 7)
+    rows = [
+        row(f"p{n % 3}", f"i{n}", round(0.5 + n % 5 / 10, 1), sure=n % 9 == 0) for n in range(40)
+    ]
+    rows += [row("p1", f"again{n}", 0.9, digest="i4") for n in range(3)]
     expected = by_shard(nearest_overall(rows, 4))
     for seed in range(5):
         random.Random(seed).shuffle(rows)
         assert by_shard(nearest_overall(rows, 4)) == expected
+        few = nearest_so_far(rows, 4)
+        assert len(few) < len(rows)
+        assert by_shard(nearest_overall(few, 4)) == expected
+        assert (crowded(few), in_series(few)) == (crowded(rows), in_series(rows))
 
 
 def test_a_pair_found_twice_is_one_candidate_with_both_reasons() -> None:

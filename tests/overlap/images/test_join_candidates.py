@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import functools
+import importlib
+
 import numpy as np
 import pytest
 
+from heldout.overlap.images import near
 from heldout.overlap.images._join import (
     BELOW_EVERYTHING,
     Candidates,
     exact_similarity,
     unit_queries,
 )
+from heldout.overlap.images._join_index import JoinIndex
 from heldout.overlap.images.embed import RowOrigins, SavedShard
 from heldout.overlap.images.embedding_rows import Queries
 from heldout.overlap.images.encoder import WHOLE, Aspect
@@ -55,7 +60,17 @@ def test_a_threshold_alone_keeps_what_reaches_it() -> None:
     assert pairs == {(0, 0), (0, 1), (1, 1)}
 
 
-def test_neighbours_are_those_of_all_views_and_parts_compared_exactly() -> None:
+@pytest.mark.parametrize("where", ["cores", "torch"])
+def test_neighbours_are_those_of_all_views_and_parts_compared_exactly(
+    where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if where == "torch":  # what a GPU does, without one
+        pytest.importorskip("torch", reason="the join on a GPU needs torch (heldout[hf])")
+        gpu = importlib.import_module("heldout.overlap.images._join_gpu")
+        monkeypatch.setattr(gpu, "gpu_scan", functools.partial(gpu.gpu_scan, device="cpu"))
+        monkeypatch.setattr(near, "has_gpu", lambda: True)
+        monkeypatch.setattr(near, "_WORTH_A_GPU", 0)
+        monkeypatch.delattr(JoinIndex, "scan")
     draw = np.random.default_rng(8)
     views, items, nearest = 7, 60, 3
     queries = unit_queries(draw.standard_normal((12 * views, 16)))

@@ -74,15 +74,10 @@ def nearest_overall(
     after it that are so many times as similar as the last, or so similar at all. So are all that are
     as similar as no two strangers, unless there are so many that they share a template.
     """
-    best: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
     kept = list(rows)
-    for row in kept:
-        of_aspect = best[row["picture"], row.get("aspect") or ""]
-        shown = row["digest"] or row["corpus_id"]
-        of_aspect[shown] = max(of_aspect.get(shown, -2.0), _score(row))
     chosen = {
         (picture, aspect): _outstanding(record, nearest, (outstanding or {}).get(aspect))
-        for (picture, aspect), record in best.items()
+        for (picture, aspect), record in _best_scores(kept).items()
     }
     templates = crowded(kept)
     pairs: dict[tuple[str, int, str], Mapping[str, Any]] = {}
@@ -98,6 +93,41 @@ def nearest_overall(
             ):
                 pairs[pair] = row
     return list(pairs.values())
+
+
+def nearest_so_far(rows: Iterable[Mapping[str, Any]], nearest: int) -> list[Mapping[str, Any]]:
+    """Of the rows of any number of shards those that can count: ``nearest_overall``, ``crowded`` and ``in_series``
+    say the same of them. What is not among the nearest of the shards so far never will be."""
+    following = iter(rows)
+    kept: list[Mapping[str, Any]] = []
+    while some := list(itertools.islice(following, max(_HELD, len(kept)))):
+        kept += some
+        ranked = {key: _ranked(record, nearest) for key, record in _best_scores(kept).items()}
+        kept = [
+            row
+            for row in kept
+            if row.get("sure")
+            or (row["digest"] or row["corpus_id"])
+            in ranked[row["picture"], row.get("aspect") or ""]
+        ]
+    return kept
+
+
+_HELD = 1 << 17  # rows that are looked through at a time
+
+
+def _best_scores(rows: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], dict[str, float]]:
+    """By picture and aspect, the score of every picture of the corpus."""
+    best: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
+    for row in rows:
+        of_aspect = best[row["picture"], row.get("aspect") or ""]
+        shown = row["digest"] or row["corpus_id"]
+        of_aspect[shown] = max(of_aspect.get(shown, -2.0), _score(row))
+    return best
+
+
+def _ranked(record: Mapping[str, float], nearest: int) -> list[str]:
+    return sorted(record, key=lambda shown: (-record[shown], shown))[:nearest]
 
 
 def crowded(rows: Iterable[Mapping[str, Any]]) -> frozenset[str]:
@@ -130,7 +160,7 @@ def in_series(rows: Iterable[Mapping[str, Any]]) -> frozenset[str]:
 def _outstanding(
     record: Mapping[str, float], nearest: int, bars: tuple[float, float] | None
 ) -> set[str]:
-    ranked = sorted(record, key=lambda shown: (-record[shown], shown))[:nearest]
+    ranked = _ranked(record, nearest)
     if bars is None or len(ranked) < nearest or nearest < _FEWEST:
         return set(ranked)
     # Where even the last is as near as a copy, there may be more copies than places.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib.util
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -30,6 +31,7 @@ from heldout.store import Dropped, Run, ShardResult, Stage, dropped_table, make_
 
 
 _ROWS = 1 << 16  # copied at a time, where only some rows of a matrix take part
+_WORTH_A_GPU = 1 << 34  # multiplications of a block: a core takes half a second or more
 
 
 class NeighbourIndex:
@@ -145,10 +147,35 @@ def _scan(
         some = kept[start : start + _ROWS]
         all_here = len(some) == len(rows) and isinstance(rows, np.ndarray)
         block = aspect.of(rows if all_here else rows[some])
-        hits = join.scan(block, 0, join.floor_of(best_hits), needed.among(some))
+        hits = _hits(join, block, join.floor_of(best_hits), needed.among(some))
         moved = Hits(hits.query, some[hits.position], hits.similarity, some[hits.unusable])
         best_hits = select((best_hits, moved), join.k, join.threshold)
     return best_hits
+
+
+def _hits(
+    join: JoinIndex, block: NDArray[Any], floor: NDArray[np.float64] | None, needed: Needed
+) -> Hits:
+    """The same from the GPU and from a core, but for pairs that nobody needs."""
+    if join.queries.size * len(block) >= _WORTH_A_GPU and has_gpu():
+        from heldout.overlap.images._join_gpu import gpu_scan
+
+        hits = gpu_scan(join, block, floor)
+        if hits is not None:
+            return hits
+    return join.scan(block, 0, floor, needed)
+
+
+@functools.cache
+def has_gpu() -> bool:
+    """Whether torch and Triton reach a GPU with tensor cores. Torch takes seconds to load: it is not asked
+    where there is no driver."""
+    installed = all(importlib.util.find_spec(name) for name in ("torch", "triton"))
+    if not installed or not Path("/dev/nvidiactl").exists():
+        return False
+    import torch
+
+    return bool(torch.cuda.is_available() and torch.cuda.get_device_capability() >= (8, 0))
 
 
 @dataclass(frozen=True)

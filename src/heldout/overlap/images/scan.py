@@ -34,6 +34,7 @@ from heldout.overlap.images._salvage import (
     joined_results,
     lost_result,
     nearest_overall,
+    nearest_so_far,
     verify_tasks,
 )
 from heldout.overlap.images.embedding_rows import pictures_of
@@ -119,7 +120,7 @@ def scan(
         templates, series = hashed_pairs.templates, frozenset[str]()
         match = shards.neighbours(corpus)
         if searcher is not None and match is not None:
-            neighbours = list(candidate_rows(match.stage))
+            neighbours = nearest_so_far(candidate_rows(match.stage), searcher.near.nearest)
             aspects = searcher.encoder.aspects
             outstanding = {
                 each.name: (each.outstanding, each.worth) for each in aspects if each.outstanding

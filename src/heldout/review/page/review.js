@@ -46,7 +46,7 @@ function progress(counts) {
   $("bar").max = counts.total;
   $("bar").value = count;
   const left = session.undecided.filter((index) => !(index in judged)).length;
-  $("count").textContent = `${count} of ${counts.total} judged${left ? `, ${left} undecided left` : ""}`;
+  $("count").textContent = `${count} of ${counts.total} judged${left ? `, ${left} undecided left` : ""}${session.every > session.total ? `; ${session.every - session.total} less urgent pairs are not here` : ""}`;
   if (undecidedLeft && !left && count < counts.total) alertUser("Everything undecided is judged by you. It counts once a second rater agrees. What follows changes less: stop here, or go on.", true);
   undecidedLeft = left;
   const others = (counts.raters ?? []).filter((one) => one.rater !== session.rater);

@@ -1,4 +1,4 @@
-"""TorchJoinIndex: the exact join on a GPU, with the results of JoinIndex to the last bit.
+"""GpuJoinIndex: the exact join on a GPU, with the results of JoinIndex to the last bit.
 
 A half-precision product only decides which groups of rows may hold a hit; whoever passes is scored
 again, and what is kept is computed in float64 as everywhere else.
@@ -7,7 +7,9 @@ again, and what is kept is computed in float64 as everywhere else.
 from __future__ import annotations
 
 import importlib.util
+import logging
 from typing import Any, Protocol
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -24,9 +26,14 @@ class GroupScorer(Protocol):
     """The two products a grouped join needs."""
 
     group: int  # rows per group
+    block: int  # rows that are scored together: a whole number of groups
+
+    def not_unit(self, rows: torch.Tensor) -> torch.Tensor:
+        """Which rows are not unit vectors."""
+        ...
 
     def maxima(self, queries: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
-        """(groups, queries) float32; ``rows`` holds a whole number of groups."""
+        """(groups, queries) float32; ``rows`` holds a whole number of blocks."""
         ...
 
     def rescore(
@@ -40,7 +47,11 @@ class TorchScorer:
     """The reference: the same numbers, with the scores written out."""
 
     def __init__(self, group: int = 128) -> None:
-        self.group = group
+        self.group = self.block = group
+
+    def not_unit(self, rows: torch.Tensor) -> torch.Tensor:
+        lengths = torch.linalg.vector_norm(rows, dim=1, dtype=torch.float32)
+        return ~((lengths - 1).abs() <= NORM_TOLERANCE)
 
     def maxima(self, queries: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
         ours = queries.float().T
@@ -63,14 +74,17 @@ class TorchScorer:
 
 
 class TritonScorer:
-    """Fused kernels; ``tile`` as in group_maxima_triton, the GPU's default when None."""
+    """Fused kernels; ``tile`` of the kernels, the GPU's default when None."""
 
     def __init__(self, rows: torch.Tensor, tile: Any = None) -> None:
-        import join_triton as kernels
+        from heldout.overlap.images import _join_kernels as kernels
 
         self._kernels = kernels
         self._tile = tile if tile is not None else kernels.default_tile(rows)
-        self.group: int = self._tile.rows
+        self.group, self.block = self._tile.group, self._tile.rows
+
+    def not_unit(self, rows: torch.Tensor) -> torch.Tensor:
+        return self._kernels.not_unit(rows, NORM_TOLERANCE)
 
     def maxima(self, queries: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
         return self._kernels.maxima(queries, rows, self._tile)
@@ -88,31 +102,25 @@ def scorer_for(rows: torch.Tensor, tile: Any = None) -> GroupScorer:
     return TorchScorer()
 
 
-_QUERIES = 8192  # queries per pass over a block
+_MAXIMA = 2**28  # of a pass over a block: so many queries at a time
 _CHUNK = 64  # groups whose maxima are joined when the first bar is looked for
 _PAIRS = 16384  # pairs finished in float64 at a time
 _TENSOR_CORE_ROUNDOFF = 2.0**-22  # float32 sums that truncate
 _BELOW_EVERYTHING = -2.0
 
 
-class TorchJoinIndex:
-    """Like JoinIndex; ``block`` may also be a tensor that already lies on the device."""
+class GpuJoinIndex:
+    """A JoinIndex on a device; ``block`` may also be a tensor that already lies there."""
 
-    def __init__(
-        self,
-        queries: NDArray[Any],
-        *,
-        k: int | None = None,
-        threshold: float | None = None,
-        device: str = "cuda",
-        tile: Any = None,
-    ) -> None:
+    def __init__(self, join: JoinIndex, device: str = "cuda", tile: Any = None) -> None:
         if device.startswith("cuda") and not torch.cuda.is_available():
             raise InputError(
                 f"the join was sent to '{device}', but torch finds no CUDA device here"
             )
-        self._host = JoinIndex(queries, k=k, threshold=threshold)
-        self.k, self.threshold, self.device, self.tile = k, threshold, device, tile
+        self._host, self.device, self.tile = join, device, tile
+        self.k, self.threshold = join.k, join.threshold
+        self._ours = torch.from_numpy(self.queries).to(device)
+        self._quick: dict[torch.dtype, tuple[torch.Tensor, torch.Tensor]] = {}
 
     @property
     def queries(self) -> NDArray[np.float32]:
@@ -139,19 +147,21 @@ class TorchJoinIndex:
         if len(block) == 0 or len(self.queries) == 0:
             return Hits.empty()
         stored = block if isinstance(block, torch.Tensor) else _tensor(block)
-        stored = stored.to(self.device)
-        lengths = torch.linalg.vector_norm(stored, dim=1, dtype=torch.float32)
-        bad = ~((lengths - 1).abs() <= NORM_TOLERANCE)
-        spoiled = bool(bad.any())
-        if spoiled:
-            stored = torch.where(bad[:, None], torch.zeros_like(stored), stored)
+        stored = stored.to(self.device).contiguous()
+        rows = stored if stored.dtype in (torch.float16, torch.bfloat16) else stored.half()
+        scorer = scorer_for(rows, self.tile)
+        bad = scorer.not_unit(stored)
         unusable = torch.nonzero(bad)[:, 0].cpu().numpy() + start
+        if len(unusable):
+            stored = torch.where(bad[:, None], torch.zeros_like(stored), stored)
+            rows = torch.where(bad[:, None], torch.zeros_like(rows), rows)
         parts = [Hits(*_no_pairs(), unusable)]
-        for first in range(0, len(self.queries), _QUERIES):
-            some = slice(first, first + _QUERIES)
+        size = max(1, _MAXIMA // (len(rows) // scorer.group + 1))
+        for first in range(0, len(self.queries), size):
+            some = slice(first, first + size)
             known = None if floor is None else torch.from_numpy(floor[some]).to(self.device)
-            ours = torch.from_numpy(self.queries[some]).to(self.device)
-            query, row, similarity = self._pass(ours, stored, known, bad if spoiled else None)
+            spoiled = bad if len(unusable) else None
+            query, row, similarity = self._pass(some, stored, rows, scorer, known, spoiled)
             parts.append(
                 Hits(
                     (query + first).to(torch.int32).cpu().numpy(),
@@ -159,21 +169,31 @@ class TorchJoinIndex:
                     similarity.cpu().numpy(),
                 )
             )
-        return select(parts, self.k, self.threshold) if len(parts) > 2 or spoiled else parts[1]
+        return (
+            select(parts, self.k, self.threshold) if len(parts) > 2 or len(unusable) else parts[1]
+        )
+
+    def _halved(self, kind: torch.dtype, exact: bool) -> tuple[torch.Tensor, torch.Tensor]:
+        """The queries in half precision, and how far scores may be off."""
+        if kind not in self._quick:
+            quick = self._ours.to(kind)
+            self._quick[kind] = quick, _margin(self._ours, quick)
+        quick, margin = self._quick[kind]
+        return quick, margin if exact else margin + _ROUNDED_ROWS
 
     def _pass(
         self,
-        queries: torch.Tensor,
+        some: slice,
         stored: torch.Tensor,
+        rows: torch.Tensor,
+        scorer: GroupScorer,
         floor: torch.Tensor | None,
         bad: torch.Tensor | None,
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """One set of queries against the block: kept (query, row, similarity), in order."""
-        rows = stored if stored.dtype in (torch.float16, torch.bfloat16) else stored.half()
-        quick = queries.to(rows.dtype)
-        margin = _margin(queries, quick, exact=rows is stored)
-        scorer = scorer_for(rows, self.tile)
-        whole = len(rows) // scorer.group * scorer.group
+        """Some queries against the block: kept (query, row, similarity), in order."""
+        every_quick, every_margin = self._halved(rows.dtype, exact=rows is stored)
+        queries, quick, margin = self._ours[some], every_quick[some], every_margin[some]
+        whole = len(rows) // scorer.block * scorer.block
         maxima = scorer.maxima(quick, rows[:whole])
         tail = quick.float() @ rows[whole:].float().T  # the few rows that fill no group
         bars = self._bars(maxima, tail, margin, floor, bad is not None)
@@ -249,13 +269,15 @@ def _similarity(
     return torch.cat(parts)
 
 
-def _margin(queries: torch.Tensor, quick: torch.Tensor, exact: bool) -> torch.Tensor:
+_LONGEST = (1 + NORM_TOLERANCE) * 1.01
+_ROUNDED_ROWS = 2.0**-11 * _LONGEST + 1e-6  # what rows lose that are rounded to half precision
+
+
+def _margin(queries: torch.Tensor, quick: torch.Tensor) -> torch.Tensor:
     """Per query, how far a half-precision score may be from the exact one."""
-    longest = (1 + NORM_TOLERANCE) * 1.01
-    lost = torch.linalg.vector_norm(queries.double() - quick.double(), dim=1) * longest
-    rows = 0.0 if exact else 2.0**-11 * longest + 1e-6  # rows that were rounded to half precision
-    summed = rounding(queries.shape[1] + 1, _TENSOR_CORE_ROUNDOFF) * longest
-    margin: torch.Tensor = lost + rows + summed
+    lost = torch.linalg.vector_norm(queries.double() - quick.double(), dim=1) * _LONGEST
+    summed = rounding(queries.shape[1] + 1, _TENSOR_CORE_ROUNDOFF) * _LONGEST
+    margin: torch.Tensor = lost + summed
     return margin
 
 
@@ -267,3 +289,29 @@ def _tensor(block: NDArray[Any]) -> torch.Tensor:
 
 def _no_pairs() -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.float64]]:
     return np.empty(0, np.int32), np.empty(0, np.int64), np.empty(0, np.float64)
+
+
+# The one door to it: the same hits from the GPU, or nothing where it cannot.
+
+
+_on_device: WeakKeyDictionary[JoinIndex, GpuJoinIndex] = WeakKeyDictionary()
+_reasons: list[str] = []  # why this process does without its GPU
+
+
+def gpu_scan(
+    join: JoinIndex,
+    block: NDArray[Any],
+    floor: NDArray[np.float64] | None = None,
+    device: str = "cuda",
+) -> Hits | None:
+    """``join.scan`` on the GPU; None where its memory, driver or compiler fails, and from then on."""
+    if _reasons:
+        return None
+    try:
+        if join not in _on_device:
+            _on_device[join] = GpuJoinIndex(join, device)
+        return _on_device[join].scan(block, 0, floor)
+    except Exception as error:
+        _reasons.append(f"{type(error).__name__}: {error}")
+        logging.getLogger(__name__).warning("the join goes on without the GPU: %s", _reasons[0])
+        return None

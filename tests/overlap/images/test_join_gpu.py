@@ -14,9 +14,10 @@ from heldout.overlap.images._join_index import JoinIndex
 
 torch = pytest.importorskip("torch", reason="the CUDA backend needs torch (heldout[hf])")
 
-from join_torch import (  # noqa: E402
-    TorchJoinIndex,
+from heldout.overlap.images._join_gpu import (  # noqa: E402
+    GpuJoinIndex,
     TorchScorer,
+    gpu_scan,
 )
 
 MODES: list[dict[str, Any]] = [{"k": 4}, {"threshold": 0.8}, {"k": 2, "threshold": 0.75}]
@@ -41,13 +42,13 @@ def same(one: Hits, other: Hits) -> bool:
 def test_the_hits_are_those_of_the_plain_join(mode: dict[str, Any], kind: Any, rows: int) -> None:
     queries, corpus = embeddings(70, 1), embeddings(3000, 2)[:rows].astype(kind)
     expected = JoinIndex(queries, **mode).scan(corpus, 50)
-    assert same(TorchJoinIndex(queries, device="cpu", **mode).scan(corpus, 50), expected)
+    assert same(GpuJoinIndex(JoinIndex(queries, **mode), "cpu").scan(corpus, 50), expected)
 
 
 def test_many_groups_find_their_bar_in_chunks() -> None:
     queries, corpus = embeddings(25, 1), embeddings(128 * 64 * 8, 2).astype(np.float16)
     expected = JoinIndex(queries, k=2).scan(corpus)
-    assert same(TorchJoinIndex(queries, k=2, device="cpu").scan(corpus), expected)
+    assert same(GpuJoinIndex(JoinIndex(queries, k=2), "cpu").scan(corpus), expected)
 
 
 def test_rows_that_are_no_unit_vectors_match_nothing() -> None:
@@ -57,12 +58,12 @@ def test_rows_that_are_no_unit_vectors_match_nothing() -> None:
     expected = JoinIndex(queries, k=5).scan(corpus, 7)
     assert expected.unusable.tolist() == [10, 157, 406]
     assert expected.similarity.max() < 0
-    assert same(TorchJoinIndex(queries, k=5, device="cpu").scan(corpus, 7), expected)
+    assert same(GpuJoinIndex(JoinIndex(queries, k=5), "cpu").scan(corpus, 7), expected)
 
 
 def test_blocks_with_floors_merge_to_the_whole() -> None:
     queries, corpus = embeddings(40, 1), embeddings(1000, 2).astype(np.float16)
-    index = TorchJoinIndex(queries, k=3, device="cpu")
+    index = GpuJoinIndex(JoinIndex(queries, k=3), "cpu")
     found = Hits.empty()
     for start, stop in ((600, 1000), (0, 300), (300, 600)):
         part = index.scan(corpus[start:stop], start, index.floor_of(found))
@@ -74,7 +75,7 @@ def test_bfloat16_tensors_are_scanned_where_they_lie() -> None:
     queries = embeddings(40, 1)
     corpus = torch.from_numpy(embeddings(1000, 2)).to(torch.bfloat16)
     expected = JoinIndex(queries, k=3).scan(corpus.float().numpy())
-    assert same(TorchJoinIndex(queries, k=3, device="cpu").scan(corpus), expected)
+    assert same(GpuJoinIndex(JoinIndex(queries, k=3), "cpu").scan(corpus), expected)
 
 
 def test_group_maxima_are_the_maxima_of_the_scores() -> None:
@@ -86,8 +87,14 @@ def test_group_maxima_are_the_maxima_of_the_scores() -> None:
     assert torch.allclose(scorer.rescore(queries, rows, query, group), scores[query, group])
 
 
-def test_a_missing_device_is_a_sentence() -> None:
+def test_a_missing_device_is_a_sentence_and_a_core_goes_on(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     if torch.cuda.is_available():
         pytest.skip("there is a CUDA device here")
+    monkeypatch.setattr("heldout.overlap.images._join_gpu._reasons", [])
+    join = JoinIndex(embeddings(25, 1), k=1)
+    assert [gpu_scan(join, embeddings(30, 2)) for _ in range(2)] == [None, None]
+    assert len(caplog.records) == 1
     with pytest.raises(InputError, match="no CUDA device"):
-        TorchJoinIndex(embeddings(25, 1), k=1)
+        GpuJoinIndex(JoinIndex(embeddings(25, 1), k=1))

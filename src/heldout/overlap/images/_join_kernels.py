@@ -1,7 +1,7 @@
 """Triton kernels: a matrix product whose scores never leave the chip, only their maxima per group.
 
 A plain product writes every score and a selection reads it again, which costs more than the product.
-Here each tile of scores is reduced to one maximum per query before it is stored: 256 times less.
+Here each tile of scores is reduced to a few maxima per query before it is stored: 64 times less.
 """
 
 from __future__ import annotations
@@ -16,30 +16,33 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 
 class Tile(NamedTuple):
-    """How one launch is cut up. ``rows`` is also the size of a group."""
+    """How one launch is cut up."""
 
     queries: int = 128
     rows: int = 256
     depth: int = 64
     warps: int = 8
-    stages: int = 3
+    stages: int = 4
     copy_engine: bool = (
         True  # Hopper's bulk copies and a persistent grid; else one tile per program
     )
     per_core: int = 1  # persistent programs per multiprocessor: two overlap product and maximum
+    parts: int = 4  # groups of a tile: small ones are soon scored again, large ones soon selected
+
+    @property
+    def group(self) -> int:
+        return self.rows // self.parts
 
 
 # The first is what a Hopper GPU runs; bench/join_gpu.py measures all of them.
 TILES = (
-    Tile(stages=4),  # the fastest on an H200 (bench/join_gpu.py)
     Tile(),
-    Tile(queries=256, rows=128),
-    Tile(queries=128, rows=128, warps=4, stages=4),
-    Tile(queries=128, rows=128, warps=4, stages=3, per_core=2),
-    Tile(queries=128, rows=128, depth=128, stages=3),
+    Tile(parts=1),
+    Tile(stages=3),
+    Tile(queries=256, rows=128, parts=2),
+    Tile(queries=128, rows=128, warps=4, stages=3, per_core=2, parts=2),
     Tile(copy_engine=False),
-    Tile(stages=4, copy_engine=False),
-    Tile(queries=128, rows=128, warps=4, stages=3, copy_engine=False),
+    Tile(queries=128, rows=128, warps=4, stages=3, copy_engine=False, parts=2),
 )
 
 
@@ -58,16 +61,17 @@ def _maxima_tile(
     query_tile: tl.constexpr,
     row_tile: tl.constexpr,
     depth_tile: tl.constexpr,
+    parts: tl.constexpr,
 ) -> None:
     # Neighbouring programs share a tile of rows: it is read from memory once, the queries stay
     # in the second-level cache.
     tiles = tl.cdiv(count, query_tile)
     tile = tl.program_id(0)
-    group = (tile // tiles).to(tl.int64)
+    block_of_rows = (tile // tiles).to(tl.int64)
     query = (tile % tiles) * query_tile + tl.arange(0, query_tile)
     depth = tl.arange(0, depth_tile)
     ours = queries + (query % count)[:, None].to(tl.int64) * width + depth[None, :]
-    row = group * row_tile + tl.arange(0, row_tile)
+    row = block_of_rows * row_tile + tl.arange(0, row_tile)
     theirs = rows + row[:, None] * width + depth[None, :]
     scores = tl.zeros((query_tile, row_tile), dtype=tl.float32)
     for first in range(0, width, depth_tile):
@@ -77,7 +81,10 @@ def _maxima_tile(
         scores = tl.dot(block, other.T, scores)
         ours += depth_tile
         theirs += depth_tile
-    tl.store(maxima + group * count + query, tl.max(scores, axis=1), mask=query < count)
+    best = tl.max(tl.reshape(scores, (query_tile, parts, row_tile // parts)), axis=2)
+    group = block_of_rows * parts + tl.arange(0, parts)
+    place = maxima + group[None, :] * count + query[:, None]
+    tl.store(place, best, mask=(query < count)[:, None])
 
 
 @kernel
@@ -87,25 +94,28 @@ def _maxima_persistent(
     maxima: tl.tensor,
     count: tl.tensor,
     width: tl.tensor,
-    groups: tl.tensor,
+    blocks: tl.tensor,
     query_tile: tl.constexpr,
     row_tile: tl.constexpr,
     depth_tile: tl.constexpr,
+    parts: tl.constexpr,
     programs: tl.constexpr,
 ) -> None:
     tiles = tl.cdiv(count, query_tile)
     steps = tl.cdiv(width, depth_tile)
-    for tile in tl.range(tl.program_id(0), tiles * groups, programs, flatten=True):
-        group = tile // tiles
+    for tile in tl.range(tl.program_id(0), tiles * blocks, programs, flatten=True):
+        block_of_rows = tile // tiles
         first_query = (tile % tiles) * query_tile
         scores = tl.zeros((query_tile, row_tile), dtype=tl.float32)
         for step in range(steps):
             block = queries.load([first_query, step * depth_tile])
-            other = rows.load([group * row_tile, step * depth_tile])
+            other = rows.load([block_of_rows * row_tile, step * depth_tile])
             scores = tl.dot(block, other.T, scores)
         query = first_query + tl.arange(0, query_tile)
-        place = maxima + group.to(tl.int64) * count + query
-        tl.store(place, tl.max(scores, axis=1), mask=query < count)
+        best = tl.max(tl.reshape(scores, (query_tile, parts, row_tile // parts)), axis=2)
+        group = block_of_rows.to(tl.int64) * parts + tl.arange(0, parts)
+        place = maxima + group[None, :] * count + query[:, None]
+        tl.store(place, best, mask=(query < count)[:, None])
 
 
 @kernel
@@ -135,27 +145,50 @@ def _rescore(
     tl.store(scores + pair * row_tile + tl.arange(0, row_tile), tl.sum(total, axis=1))
 
 
+@kernel
+def _not_unit(
+    rows: tl.tensor,
+    bad: tl.tensor,
+    count: tl.tensor,
+    width: tl.tensor,
+    least: tl.tensor,
+    most: tl.tensor,
+    row_tile: tl.constexpr,
+    depth_tile: tl.constexpr,
+) -> None:
+    row = tl.program_id(0).to(tl.int64) * row_tile + tl.arange(0, row_tile)
+    depth = tl.arange(0, depth_tile)
+    inside = (row < count)[:, None] & (depth < width)[None, :]
+    place = rows + row[:, None] * width + depth[None, :]
+    block = tl.load(place, mask=inside, other=0.0).to(tl.float32)
+    length = tl.sqrt(tl.sum(block * block, axis=1))
+    usable = (length >= least) & (length <= most)  # NaN is not
+    tl.store(bad + row, (usable == 0).to(tl.int8), mask=row < count)
+
+
 def default_tile(rows: torch.Tensor) -> Tile:
     """The tile for this GPU; the copy engine needs Hopper and rows of a multiple of 16 bytes."""
     hopper = torch.cuda.get_device_capability(rows.device)[0] >= 9
     if hopper and rows.shape[1] % 8 == 0:
         return TILES[0]
-    return Tile(rows=128, warps=4, stages=3, copy_engine=False)
+    return TILES[-1]
 
 
 def maxima(queries: torch.Tensor, rows: torch.Tensor, tile: Tile) -> torch.Tensor:
-    """(groups, queries) float32: the best score of every query in each group of ``tile.rows`` rows."""
+    """(groups, queries) float32: the best score of every query in each group of ``tile.group`` rows; the number
+    of ``rows`` is a multiple of ``tile.rows``."""
     count, width = queries.shape
-    groups = len(rows) // tile.rows
-    out = torch.empty((groups, count), dtype=torch.float32, device=rows.device)
+    blocks = len(rows) // tile.rows
+    out = torch.empty((blocks * tile.parts, count), dtype=torch.float32, device=rows.device)
     options: dict[str, Any] = {
         "query_tile": tile.queries,
         "row_tile": tile.rows,
         "depth_tile": tile.depth,
+        "parts": tile.parts,
         "num_warps": tile.warps,
         "num_stages": tile.stages,
     }
-    tiles = triton.cdiv(count, tile.queries) * groups
+    tiles = triton.cdiv(count, tile.queries) * blocks
     if tile.copy_engine:
         cores = torch.cuda.get_device_properties(rows.device).multi_processor_count
         programs = cores * tile.per_core
@@ -163,7 +196,7 @@ def maxima(queries: torch.Tensor, rows: torch.Tensor, tile: Tile) -> torch.Tenso
         theirs = TensorDescriptor.from_tensor(rows, [tile.rows, tile.depth])
         grid = (min(programs, tiles),)
         _maxima_persistent[grid](
-            ours, theirs, out, count, width, groups, programs=programs, **options
+            ours, theirs, out, count, width, blocks, programs=programs, **options
         )
     else:
         _maxima_tile[(tiles,)](queries, rows, out, count, width, **options)
@@ -188,3 +221,23 @@ def rescore(
             num_warps=8,
         )
     return scores
+
+
+def not_unit(rows: torch.Tensor, tolerance: float) -> torch.Tensor:
+    """Which rows have another length than one; reads them once, as fast as the memory gives them."""
+    bad = torch.empty(len(rows), dtype=torch.int8, device=rows.device)
+    width = rows.shape[1]
+    depth = triton.next_power_of_2(width)
+    tile = max(1, 16384 // depth)
+    _not_unit[(triton.cdiv(len(rows), tile),)](
+        rows,
+        bad,
+        len(rows),
+        width,
+        1 - tolerance,
+        1 + tolerance,
+        row_tile=tile,
+        depth_tile=depth,
+        num_warps=4,
+    )
+    return bad != 0
