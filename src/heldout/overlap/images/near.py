@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -168,9 +169,12 @@ def _hits(
 
 @functools.cache
 def has_gpu() -> bool:
-    """Whether torch and Triton reach a GPU with tensor cores. Torch takes seconds to load: it is not asked
-    where there is no driver."""
+    """Whether a GPU is asked for, and torch and Triton reach one with tensor cores. It has to be asked for as long
+    as this path was measured on processors and in Triton's interpreter alone."""
+    if os.environ.get("HELDOUT_JOIN") != "gpu":
+        return False
     installed = all(importlib.util.find_spec(name) for name in ("torch", "triton"))
+    # Torch takes seconds to load: it is not asked where there is no driver.
     if not installed or not Path("/dev/nvidiactl").exists():
         return False
     import torch
