@@ -6,6 +6,7 @@ say the same in the same words.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -366,7 +367,8 @@ def _numbers(
         )
     for cell in seen[:2]:
         tests = counted(len(_tests(cell)), "test says so and", "tests say so and")
-        words = f"has seen {cell['benchmark']}: {tests} passed every control; {_false_alarms(cell)}"
+        alarms = re.sub(r" \([^)]*\)", "", _false_alarms(cell))  # intervals stand with the claim
+        words = f"has seen {cell['benchmark']}: {tests} passed every control; {alarms}"
         numbers.append({"value": cell["model"], "words": words})
     for record in [record for record in owed if record["points"]][:1]:
         words = f"difference that leaked items make to the score of {record['model']}: {record['sentence']}"
