@@ -367,7 +367,10 @@ def _numbers(
         )
     for cell in seen[:2]:
         tests = counted(len(_tests(cell)), "test says so and", "tests say so and")
-        alarms = re.sub(r" \([^)]*\)", "", _false_alarms(cell))  # intervals stand with the claim
+        # A card has few words: the ends of the interval stand with the claim.
+        alarms = re.sub(
+            r"\(95 % interval .*? to ([\d.]+ %)[^)]*\)", r"(up to \1)", _false_alarms(cell)
+        )
         words = f"has seen {cell['benchmark']}: {tests} passed every control; {alarms}"
         numbers.append({"value": cell["model"], "words": words})
     for record in [record for record in owed if record["points"]][:1]:
