@@ -193,7 +193,9 @@ def test_the_answer_is_said_in_a_sentence_for_models_alone(wording: Callable[...
     claim.controls.append(Control(name=LAB, outcome="passed", reason=rate))
     screen = first_screen([cell.as_json() for cell in _verdict([claim]).cells], [], {})
     (number,) = screen["numbers"]
-    assert number["value"] == "m" and number["words"].endswith("(up to 37 %)")  # no more than is known
+    assert number["value"] == "m" and number["words"].endswith(
+        "(up to 37 %)"
+    )  # no more than is known
     wording(screen["sentence"], number["words"], *screen["sure"])
     cells = [cell.as_json() for cell in _verdict([_claim("twin-drop", "m", "qualified")]).cells]
     screen = first_screen(cells, [], {})

@@ -104,7 +104,7 @@ def test_claim_and_report_tell_copies_from_look_alikes(
     )
     page = conclusion.report.read_text()
     # Cropped, flipped and resized; the inverted one lies on its original as it is.
-    assert page.count("corpus, laid on it") == 3
+    assert page.count("corpus, aligned") == 3
     blind = next(f for f in conclusion.findings if f.unit == "images").blind_to
     assert any("2 nearest neighbours" in words for words in blind)
 
