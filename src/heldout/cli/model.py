@@ -89,12 +89,12 @@ def _ask_command(
     settings: ProbedServer, url: str, model: str, answering: Sequence[DetectorSupport]
 ) -> str:
     """With all variants that detectors read and that need nothing else: no twins, no paraphrases."""
-    read = [part for entry in answering for part in entry.reason.split(", ")]
+    read = [variant for entry in answering for variant in entry.variants]
     reworded = {part.removesuffix("-paraphrase") for part in read if part.endswith("-paraphrase")}
     variants = [
         part
         for part in dict.fromkeys(read)
-        if " " not in part and "=" not in part and part.partition("-")[0] not in reworded
+        if "=" not in part and part.partition("-")[0] not in reworded
     ]
     words = ["heldout", "ask", "BENCH", "--endpoint", url, "--model", model]
     words += ["--api-key-env", settings.api_key_env] if settings.api_key_env else []

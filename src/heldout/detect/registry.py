@@ -239,6 +239,7 @@ class DetectorSupport(NamedTuple):
     detector: str
     enabled: bool
     reason: str
+    variants: tuple[str, ...] = ()  # of items that have to be asked, as the setting takes them
 
 
 def supported_detectors(can: Capabilities) -> list[DetectorSupport]:
@@ -255,16 +256,20 @@ def supported_detectors(can: Capabilities) -> list[DetectorSupport]:
 def answer_detectors() -> list[DetectorSupport]:
     """Every detector that reads answers: any endpoint that replies will do; ``reason`` is what to ask for."""
     return [
-        DetectorSupport(detector.name, True, ", ".join(_asked(detector)))
+        DetectorSupport(detector.name, True, ", ".join(_asked(detector)), _variants(detector))
         for detector in detectors().values()
         if detector.needs == "answers"
     ]
 
 
 def _asked(detector: Detector) -> list[str]:
-    """Variants as the setting ``variants`` takes them, and what else is needed."""
-    wanted = [_ASKED.get(entry, entry) for entry in detector.variants]
-    return [*wanted, *(need.value for need in Need if need in detector.requires)]
+    """Variants, and what else is needed."""
+    return [*_variants(detector), *(need.value for need in Need if need in detector.requires)]
+
+
+def _variants(detector: Detector) -> tuple[str, ...]:
+    """As the setting ``variants`` takes them."""
+    return tuple(_ASKED.get(entry, entry) for entry in detector.variants)
 
 
 def _support(detector: Detector, can: Capabilities) -> DetectorSupport:
