@@ -141,9 +141,11 @@ def _begins_again(
 ) -> bool:
     """ "A: CT, B: MRI, A: US, B: PET": a second list behind the first, set apart as its options are."""
     signs = separators & {",", ";", "|", "/"}
-    letters = [mark.letter for mark in later if mark.before in signs]
+    if len(run) < 2 or later[0].before not in signs:
+        return False
+    letters = itertools.islice((mark.letter for mark in later if mark.before in signs), 2)
     first = run[0].letter
-    return len(run) > 1 and later[0].before in signs and letters[:2] == [first, chr(ord(first) + 1)]
+    return list(letters) == [first, chr(ord(first) + 1)]
 
 
 LONGEST = 20_000  # characters of a question that are looked at
@@ -244,6 +246,8 @@ _LOOSE = tuple(
         ("Choice 1", "Choice 2", "Choice 3", "Choice 4"),
     )
 )
+# The sign that all of them end with. Most questions hold none, and are done with one look.
+_LOOSE_END = re.compile(r"\w[\"']?[.):：、）\]>]\s*\S")
 
 
 def list_left(question: str, answer: str | None, options: Sequence[str]) -> OptionList | None:
@@ -259,11 +263,13 @@ def list_left(question: str, answer: str | None, options: Sequence[str]) -> Opti
 
 def _loose_list(question: str, answer: str | None) -> OptionList | None:
     """Two or more consecutive marks of any kind, in an item whose answer points to one of them."""
+    if not _LOOSE_END.search(question):
+        return None
     key = (answer or "").strip()
     text = re.sub(r"<br\s*/?>|\\\\n", "\n", question)
     for marks in _LOOSE:
-        matches = [re.search(mark, text) for mark in marks[:3]]
-        first, second = matches[:2]
+        first = re.search(marks[0], text)
+        second = re.search(marks[1], text) if first else None
         if first is None or second is None or first.start() >= second.start():
             continue
         parts = re.split("|".join(marks), text[first.start() :])[1:]

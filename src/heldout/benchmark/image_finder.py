@@ -270,16 +270,17 @@ def _image_folders_beside(root: Path) -> list[Path]:
     root = root.resolve()
     own = _words(root.name)
     try:
-        beside = sorted(place for place in root.parent.iterdir() if place.is_dir())
+        # Names first: there may be 100,000 folders beside it, and asking each what it is costs a call.
+        called_like_it = [place for place in root.parent.iterdir() if _names_images_of(place.name, own)]
+        return sorted(place for place in called_like_it if place != root and place.is_dir())
     except OSError:
         return []
-    paths = []
-    for place in beside:
-        words = _words(place.name)
-        rest = words - _IMAGE_WORDS
-        if place != root and rest != words and rest and rest <= own:
-            paths.append(place)
-    return paths
+
+
+def _names_images_of(name: str, own: set[str]) -> bool:
+    words = _words(name)
+    rest = words - _IMAGE_WORDS
+    return rest != words and bool(rest) and rest <= own
 
 
 def _words(name: str) -> set[str]:
