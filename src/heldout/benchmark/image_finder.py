@@ -271,7 +271,9 @@ def _image_folders_beside(root: Path) -> list[Path]:
     own = _words(root.name)
     try:
         # Names first: there may be 100,000 folders beside it, and asking each what it is costs a call.
-        called_like_it = [place for place in root.parent.iterdir() if _names_images_of(place.name, own)]
+        called_like_it = [
+            place for place in root.parent.iterdir() if _names_images_of(place.name, own)
+        ]
         return sorted(place for place in called_like_it if place != root and place.is_dir())
     except OSError:
         return []
