@@ -44,6 +44,19 @@ def test_shards_come_by_number_and_item_n_belongs_to_row_n(laion):
     assert found[7].image is None
 
 
+def test_rows_of_int8_are_read_as_unit_vectors(laion):
+    stored = np.random.default_rng(0).integers(-127, 128, (2, 8), dtype=np.int8)
+    stored[1] = 0
+    np.save(laion / "img_emb" / "img_emb_2.npy", stored)
+    corpus = open_corpus(laion)
+    rows = corpus.embeddings(next(iter(corpus.shards())))
+    assert (rows.dtype, rows.shape, len(rows)) == (np.float32, (2, 8), 2)
+    assert np.allclose(rows[0] * np.linalg.norm(stored[0]), stored[0])
+    assert np.isclose(np.linalg.norm(rows[:1]), 1, atol=1e-6)
+    assert not rows[1].any()  # a row of nothing is left to whoever reports unusable ones
+    assert np.array_equal(rows[[0, 1]], np.asarray(rows)) and rows[:, 2:4].shape == (2, 2)
+
+
 def test_matrix_and_metadata_that_disagree_are_refused_as_a_whole(laion):
     np.save(laion / "img_emb" / "img_emb_2.npy", np.zeros((3, 8), np.float16))
     corpus = open_corpus(laion)

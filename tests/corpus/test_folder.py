@@ -173,3 +173,21 @@ def test_shards_hold_bounded_work_and_grow(tmp_path: Path) -> None:
         4 * SMALLEST,
         LARGEST,
     ]
+
+
+def test_opening_a_corpus_lists_no_folder_whole(tmp_path, picture, monkeypatch):
+    """Path.iterdir and Path.glob hold every name: a million files took 300 MB before the first was read."""
+    for number in range(3):
+        (tmp_path / f"{number}.png").write_bytes(picture(number))
+
+    def whole(self, *_):
+        raise AssertionError(f"{self} was listed whole")
+
+    monkeypatch.setattr(Path, "iterdir", whole)
+    monkeypatch.setattr(Path, "glob", whole)
+    corpus = open_corpus(tmp_path)
+    assert [item.id for shard in corpus.shards() for item in corpus.read(shard)] == [
+        "0.png",
+        "1.png",
+        "2.png",
+    ]

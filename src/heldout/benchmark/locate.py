@@ -13,6 +13,7 @@ from heldout.benchmark.readers.image_folder import split_images
 from heldout.benchmark.readers.parquet import split_folders
 from heldout.benchmark.source import ALIASES, BenchmarkSource, split_of
 from heldout.errors import InputError, blame_the_machine
+from heldout.remote import entries
 
 _KERNEL = (Path("/proc"), Path("/sys"))  # special files, whose reading may never end
 _SPECIAL = (
@@ -156,7 +157,7 @@ def _published(folder: Path) -> list[DataFile]:
     data = folder / _PUBLISHED
     if not (folder / _CARD).is_file() or not data.is_dir():
         return []
-    if any(path.suffix.lower() in _TABLES for path in folder.iterdir()):
+    if any(path.suffix.lower() in _TABLES for path in entries(folder)):
         return []
     return [file for file in _data_files(data) if file.path.suffix.lower() in _TABLES]
 

@@ -36,7 +36,15 @@ from heldout.image import (
     looks_like_image,
     readable,
 )
-from heldout.remote import RemoteError, RemotePath, cache_folder, files_beside, located, reason_of
+from heldout.remote import (
+    RemoteError,
+    RemotePath,
+    cache_folder,
+    entries,
+    files_beside,
+    located,
+    reason_of,
+)
 from heldout.store import Dropped, exclusive, replacing
 
 FILES_PER_SHARD = 4096
@@ -287,7 +295,8 @@ ENDINGS = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet")
 
 def caption_files(folder: Path) -> list[Path]:
     """Files beside an archive that may describe its members, in name order."""
-    return sorted(p for p in folder.iterdir() if p.is_file() and p.suffix.lower() in ENDINGS)
+    named = (path for path in entries(folder) if path.suffix.lower() in ENDINGS)
+    return sorted(path for path in named if path.is_file())
 
 
 class Captions:

@@ -50,7 +50,7 @@ from heldout.corpus.webdataset import Img2DatasetCorpus, WebDatasetCorpus, is_im
 from heldout.corpus.zip_corpus import ZipCorpus
 from heldout.errors import InputError
 from heldout.image import IMAGE_ENDINGS, readable
-from heldout.remote import bare_name, located
+from heldout.remote import bare_name, entries, located
 from heldout.store import Dropped
 
 # Any benchmark format as a corpus: another split, or a training set in JSON, CSV, LLaVA.
@@ -305,8 +305,8 @@ def _may_hold_data(path: Path) -> bool:
 def _some(folder: Path, wanted: Callable[[Path], bool], count: int) -> list[Path]:
     if not folder.is_dir():
         return []
-    entries = itertools.islice(folder.iterdir(), _LOOK)
-    matching = (path for path in entries if not path.name.startswith(".") and wanted(path))
+    looked_at = itertools.islice(entries(folder), _LOOK)
+    matching = (path for path in looked_at if not path.name.startswith(".") and wanted(path))
     return sorted(itertools.islice(matching, count))
 
 

@@ -24,7 +24,7 @@ from heldout.corpus._listing import FileSet, digest, file_key
 from heldout.corpus.corpus import CorpusItem, Shard, unique_ids
 from heldout.errors import InputError, blame_the_machine
 from heldout.image import readable
-from heldout.remote import located, open_rows, ranges, reason_of
+from heldout.remote import entries, located, open_rows, ranges, reason_of
 from heldout.store import Dropped
 
 # Rows of a Parquet file in bounded memory, whatever its row groups are like.
@@ -283,7 +283,7 @@ class LaionEmbeddings:
             raise InputError(f"{path}: not a readable .npy matrix ({error})") from error
         if matrix.ndim != 2 or matrix.dtype.kind != "f":
             raise InputError(
-                f"{path}: expected a matrix of floats, one row per image; "
+                f"{path}: expected a matrix of floats or int8, one row per image; "
                 f"found {matrix.dtype} of shape {matrix.shape}"
             )
         expected = self._metadata_rows(shard)
@@ -344,7 +344,10 @@ def matrices(root: Path) -> list[Path]:
     if root.is_file():
         return [root]
     for place in _PLACES:
-        paths = [p for p in (root / place).glob("*.npy") if not p.name.startswith("text_emb")]
+        if not (root / place).is_dir():
+            continue
+        named = (p for p in entries(root / place) if p.name.endswith(".npy"))
+        paths = [p for p in named if not p.name.startswith("text_emb")]
         if paths:
             return sorted(paths, key=lambda path: (_number(path), path.name))
     return []

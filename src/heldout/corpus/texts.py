@@ -54,7 +54,7 @@ from heldout.image import (
     looks_like_image,
     readable,
 )
-from heldout.remote import located, reason_of
+from heldout.remote import entries, located, reason_of
 from heldout.store import Dropped
 
 # The files of a corpus of texts: which files of a folder are read, and why others are not.
@@ -190,10 +190,10 @@ def _is_table(path: Path) -> bool:
 
 def _some_files(folder: Path) -> Iterator[Path]:
     """Some files of a folder and of the folders in it."""
-    entries = list(itertools.islice(folder.iterdir(), _LOOK))
-    inner = sorted(path for path in entries if path.is_dir() and not is_run_folder(str(path)))
-    below = (itertools.islice(path.iterdir(), _LOOK) for path in inner[:_FOLDERS])
-    for path in itertools.chain(entries, *below):
+    first = list(itertools.islice(entries(folder), _LOOK))
+    inner = sorted(path for path in first if path.is_dir() and not is_run_folder(str(path)))
+    below = (itertools.islice(entries(path), _LOOK) for path in inner[:_FOLDERS])
+    for path in itertools.chain(first, *below):
         if not path.name.startswith(".") and path.is_file():
             yield path
 

@@ -36,7 +36,7 @@ from heldout.image import (
     readable,
     unsafe,
 )
-from heldout.remote import located, ranges, reason_of
+from heldout.remote import entries, located, ranges, reason_of
 from heldout.store import Dropped
 
 ENDINGS = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
@@ -288,6 +288,7 @@ def is_img2dataset(folder: Path) -> bool:
 
 
 def _logs(folder: Path) -> Iterator[Path]:
-    for path in sorted(folder.glob("*.parquet")):
+    found = entries(folder) if folder.is_dir() else iter(())
+    for path in sorted(path for path in found if path.name.endswith(".parquet")):
         if path.with_suffix(".tar").is_file() or path.with_suffix("").is_dir():
             yield path

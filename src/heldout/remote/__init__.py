@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from heldout.remote.path import (
         RemotePath,
         bare_name,
+        entries,
         located,
         number_of,
         open_rows,
@@ -41,6 +42,7 @@ __all__ = [
     "RemotePath",
     "bare_name",
     "cache_folder",
+    "entries",
     "files_below",
     "files_beside",
     "is_remote",

@@ -419,12 +419,49 @@ class RemoteMatrix:
         return np.frombuffer(data, self.dtype).reshape(stop - first, *self.shape[1:])
 
 
+def entries(folder: Path) -> Iterator[Path]:
+    """What lies in a folder, one by one: ``Path.iterdir`` and ``Path.glob`` list a million files first."""
+    if isinstance(folder, RemotePath):
+        yield from folder.iterdir()
+        return
+    with os.scandir(folder) as found:
+        for entry in found:
+            yield Path(entry.path)
+
+
+class QuantisedRows:
+    """Rows stored as int8, read as unit vectors: the scale by which numbers became integers falls out of them."""
+
+    dtype = np.dtype(np.float32)
+
+    def __init__(self, stored: Any) -> None:
+        self._stored = stored
+        self.shape, self.ndim = stored.shape, stored.ndim
+
+    def __len__(self) -> int:
+        return int(self.shape[0])
+
+    def __getitem__(self, rows: Any) -> NDArray[np.float32]:
+        which, *columns = rows if isinstance(rows, tuple) else (rows,)
+        chosen = np.asarray(self._stored[which], np.float32)
+        lengths = np.linalg.norm(chosen, axis=-1, keepdims=True)
+        unit = (chosen / np.where(lengths > 0, lengths, 1)).astype(np.float32)
+        return unit[(..., *columns)] if columns else unit
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        return np.asarray(self[:], dtype)
+
+
 def open_rows(path: Path) -> Any:
     """A .npy matrix, mapped where it lies on this machine. Plain arrays only: pickles run code.
+    Rows of int8 are read as unit vectors.
 
     Raises:
         OSError, ValueError, EOFError, SyntaxError: It is no such matrix.
     """
+    matrix: Any
     if isinstance(path, RemotePath):
-        return RemoteMatrix(path)
-    return np.lib.format.open_memmap(path, mode="r")
+        matrix = RemoteMatrix(path)
+    else:
+        matrix = np.lib.format.open_memmap(path, mode="r")
+    return QuantisedRows(matrix) if matrix.dtype == np.int8 and matrix.ndim == 2 else matrix

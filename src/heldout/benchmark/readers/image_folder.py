@@ -20,7 +20,7 @@ from heldout.image import (
     looks_like_image,
     readable,
 )
-from heldout.remote import RemotePath, located
+from heldout.remote import entries, located
 from heldout.store import Dropped
 
 _DATA = (".json", ".jsonl", ".ndjson", ".parquet", ".pq", ".csv", ".tsv", ".tab", ".arrow")
@@ -62,8 +62,7 @@ def split_images(folder: Path) -> dict[str, Path]:
     """Folders of images named after splits (root/train, root/val); empty in another layout."""
     if not folder.is_dir():
         return {}
-    entries = sorted(entry for entry in folder.iterdir() if not entry.name.startswith("."))
-    folders = [entry for entry in entries if entry.is_dir()]
+    folders = sorted(entry for entry in _entries(folder) if entry.is_dir())
     if not folders or not all(split_of(entry.name) for entry in folders) or _data_file(folder):
         return {}
     return {entry.name: entry for entry in folders if _has_images(entry)}
@@ -92,13 +91,7 @@ def _data_file(folder: Path) -> bool:
 
 
 def _entries(folder: Path) -> Iterator[Path]:
-    if isinstance(folder, RemotePath):
-        yield from (entry for entry in folder.iterdir() if not entry.name.startswith("."))
-        return
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            if not entry.name.startswith("."):
-                yield Path(entry.path)
+    yield from (entry for entry in entries(folder) if not entry.name.startswith("."))
 
 
 def _is_image(path: Path) -> bool:

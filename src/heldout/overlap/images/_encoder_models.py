@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from PIL import Image
 
 from heldout.errors import InputError, require
@@ -62,8 +63,7 @@ class OpenClipEncoder(Encoder):
 
         with torch.inference_mode():
             rows = self._model.encode_image(torch.from_numpy(batch).to(self._device))
-        result: Floats = rows.float().cpu().numpy()
-        return result
+        return _to_host(rows.float())
 
     @functools.cached_property
     def text_identity(self) -> str:
@@ -89,6 +89,19 @@ class OpenClipEncoder(Encoder):
             raise InputError(
                 f"encoder open_clip:{self._name}: its tokenizer cannot be opened ({error})"
             ) from error
+
+
+def _to_host(rows: Any) -> Floats:
+    """Rows as NumPy's. Torch waits for a GPU by spinning, on a core that the next pictures are decoded on: this
+    thread sleeps instead."""
+    if rows.is_cuda:
+        import torch
+
+        done = torch.cuda.Event(blocking=True)
+        done.record()
+        done.synchronize()
+    result: Floats = rows.cpu().numpy()
+    return result
 
 
 def _digest(model: Any) -> str:
@@ -225,8 +238,7 @@ class TorchScriptEncoder(Encoder):
 
         with torch.inference_mode():
             rows = self._model(torch.from_numpy(batch).to(self._device))
-        result: Floats = rows.flatten(1).float().cpu().numpy()
-        return result
+        return _to_host(rows.flatten(1).float())
 
 
 _WEIGHTS = ("*.safetensors", "*.bin")
@@ -257,12 +269,14 @@ class TransformersEncoder(Encoder):
             f"transformers:{_revision(name, model.config)} | "
             f"{kind} {hashlib.sha256(settings.encode()).hexdigest()[:8]}"
         )
+        self._levels = _level_table(self._processor)
         grey = Image.new("RGB", (64, 64), (128, 128, 128))
         self.dimension = int(self._forward(self.prepare(grey)[None]).shape[1])
 
     def prepare(self, image: Image.Image) -> Floats:
-        pixels = self._processor(images=to_rgb(image), return_tensors="np")["pixel_values"][0]
-        return np.ascontiguousarray(pixels, dtype=np.float32)
+        if self._levels is None:
+            return _processed(self._processor, image)
+        return _looked_up(self._levels, _processed(self._processor, image, **_LEVELS_ALONE))
 
     def _forward(self, batch: Floats) -> Floats:
         import torch
@@ -276,8 +290,7 @@ class TransformersEncoder(Encoder):
         rows = (
             image_features if isinstance(image_features, torch.Tensor) else _pooled(image_features)
         )
-        result: Floats = rows.flatten(1).float().cpu().numpy()
-        return result
+        return _to_host(rows.flatten(1).float())
 
     @property
     def text_identity(self) -> str:
@@ -343,6 +356,45 @@ def _processor(name: str) -> Any:
     # The same choice under its name before and since version 5.
     choice: dict[str, Any] = {"backend": "pil"} if major >= 5 else {"use_fast": False}
     return transformers.AutoImageProcessor.from_pretrained(name, **choice)
+
+
+# A processor ends by scaling and shifting every number of a picture. There are 256 levels and three
+# channels: what becomes of each is looked up in a table that the processor itself has filled.
+_LEVELS_ALONE = {"do_rescale": False, "do_normalize": False}
+
+
+def _processed(processor: Any, image: Image.Image, **choices: bool) -> NDArray[Any]:
+    pixels = processor(images=to_rgb(image), return_tensors="np", **choices)["pixel_values"][0]
+    kind = np.uint8 if choices and pixels.dtype == np.uint8 else np.float32
+    return np.ascontiguousarray(pixels, dtype=kind)
+
+
+def _looked_up(levels: Floats, pixels: NDArray[np.uint8]) -> Floats:
+    out = np.empty(pixels.shape, np.float32)
+    for table, channel, looked_up in zip(levels, pixels, out, strict=True):
+        np.take(table, channel, out=looked_up)
+    return out
+
+
+def _level_table(processor: Any) -> Floats | None:
+    """(3, 256), what becomes of each level; None where the processor does anything else, or ends otherwise."""
+    grid = np.arange(256, dtype=np.uint8).reshape(16, 16).repeat(64, 0).repeat(64, 1)
+    noise = np.random.default_rng(0).integers(0, 256, (97, 131, 3), dtype=np.uint8)
+    steps, test = Image.fromarray(np.stack([grid] * 3, -1)), Image.fromarray(noise)
+    try:
+        before, after = _processed(processor, steps, **_LEVELS_ALONE), _processed(processor, steps)
+    except (TypeError, ValueError):  # it knows no such choice
+        return None
+    if before.dtype != np.uint8 or before.ndim != 3 or len(before) != 3:
+        return None
+    levels = np.full((3, 256), np.nan, np.float32)
+    for table, level, number in zip(levels, before, after, strict=True):
+        table[level] = number
+    same = np.array_equal(
+        _looked_up(levels, _processed(processor, test, **_LEVELS_ALONE)),
+        _processed(processor, test),
+    )
+    return levels if same and np.isfinite(levels).all() else None
 
 
 def _pooled(output: Any) -> Any:

@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 
 from heldout.errors import InputError
-from heldout.overlap.images._join import NORM_TOLERANCE, Hits, fold, rounding, select
+from heldout.overlap.images._join import NORM_TOLERANCE, Hits, fold, rounding
 from heldout.overlap.images._join_index import JoinIndex
 
 # Best score per query and group of rows: Triton on CUDA, plain torch anywhere else.
@@ -155,23 +155,23 @@ class GpuJoinIndex:
         if len(unusable):
             stored = torch.where(bad[:, None], torch.zeros_like(stored), stored)
             rows = torch.where(bad[:, None], torch.zeros_like(rows), rows)
-        parts = [Hits(*_no_pairs(), unusable)]
+        columns = [_no_pairs()]
         size = max(1, _MAXIMA // (len(rows) // scorer.group + 1))
         for first in range(0, len(self.queries), size):
             some = slice(first, first + size)
             known = None if floor is None else torch.from_numpy(floor[some]).to(self.device)
             spoiled = bad if len(unusable) else None
             query, row, similarity = self._pass(some, stored, rows, scorer, known, spoiled)
-            parts.append(
-                Hits(
+            columns.append(
+                (
                     (query + first).to(torch.int32).cpu().numpy(),
                     row.cpu().numpy() + start,
                     similarity.cpu().numpy(),
                 )
             )
-        return (
-            select(parts, self.k, self.threshold) if len(parts) > 2 or len(unusable) else parts[1]
-        )
+        # Passes have different queries, in order: nothing is left to sort.
+        queries, positions, similarities = map(np.concatenate, zip(*columns, strict=True))
+        return Hits(queries, positions, similarities, unusable)
 
     def _halved(self, kind: torch.dtype, exact: bool) -> tuple[torch.Tensor, torch.Tensor]:
         """The queries in half precision, and how far scores may be off."""

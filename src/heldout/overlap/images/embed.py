@@ -370,7 +370,7 @@ def open_matrix(path: Path) -> NDArray[Any]:
         raise InputError(f"{path}: not a readable .npy matrix ({error})") from error
     if matrix.ndim != 2 or matrix.dtype.kind != "f":
         raise InputError(
-            f"{path}: expected a matrix of floats, one row per picture; "
+            f"{path}: expected a matrix of floats or int8, one row per picture; "
             f"found {matrix.dtype} of shape {matrix.shape}"
         )
     return matrix

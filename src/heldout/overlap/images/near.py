@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib.util
 import os
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -33,6 +34,7 @@ from heldout.store import Dropped, Run, ShardResult, Stage, dropped_table, make_
 
 _ROWS = 1 << 16  # copied at a time, where only some rows of a matrix take part
 _WORTH_A_GPU = 1 << 34  # multiplications of a block: a core takes half a second or more
+_WORTH_LOADING = 1 << 38  # multiplications that a core does while torch is loaded
 
 
 class NeighbourIndex:
@@ -158,7 +160,8 @@ def _hits(
     join: JoinIndex, block: NDArray[Any], floor: NDArray[np.float64] | None, needed: Needed
 ) -> Hits:
     """The same from the GPU and from a core, but for pairs that nobody needs."""
-    if join.queries.size * len(block) >= _WORTH_A_GPU and has_gpu():
+    products = join.queries.size * len(block)
+    if products >= _WORTH_A_GPU and _large.add(products) and has_gpu():
         from heldout.overlap.images._join_gpu import gpu_scan
 
         hits = gpu_scan(join, block, floor)
@@ -167,11 +170,24 @@ def _hits(
     return join.scan(block, 0, floor, needed)
 
 
+@dataclass
+class _LargeBlocks:
+    """What large blocks took from this process: as much as loading torch takes is spent before torch is loaded."""
+
+    products: int = 0
+
+    def add(self, products: int) -> bool:
+        self.products += products
+        return "torch" in sys.modules or self.products >= _WORTH_LOADING
+
+
+_large = _LargeBlocks()
+
+
 @functools.cache
 def has_gpu() -> bool:
-    """Whether a GPU is asked for, and torch and Triton reach one with tensor cores. It has to be asked for as long
-    as this path was measured on processors and in Triton's interpreter alone."""
-    if os.environ.get("HELDOUT_JOIN") != "gpu":
+    """Whether torch and Triton reach a GPU with tensor cores, and nobody asked for processors."""
+    if os.environ.get("HELDOUT_JOIN") == "cpu":
         return False
     installed = all(importlib.util.find_spec(name) for name in ("torch", "triton"))
     # Torch takes seconds to load: it is not asked where there is no driver.
