@@ -86,8 +86,8 @@ bench-overlap: $(VENV)/.bench
 
 # Pages in site/, links checked: a link that leads nowhere is an error.
 docs: $(VENV)/.dev
-	$(BIN)/python -m mkdocs build --strict --quiet
-	@echo "the pages are in site/index.html"
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@echo "the pages are in site/index.html; search needs a server: $(BIN)/python -m http.server --bind 127.0.0.1 --directory site"
 
 dist: $(VENV)/.dev
 	$(BIN)/python .ci/dist.py

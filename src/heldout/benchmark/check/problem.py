@@ -250,15 +250,15 @@ def order_rules(benchmark: Benchmark, facts: list[OrderFact]) -> Iterator[Proble
     advice = []
     if blocks:
         advice.append(
-            f"order tests must permute whole blocks or within blocks of {', '.join(blocks)}"
+            f"order tests must shuffle whole groups, or within groups, of equal {', '.join(blocks)}"
         )
     if trends:
-        advice.append(f"positional tests must be stratified by {', '.join(trends)}")
+        advice.append(f"tests of position must compare items of similar {', '.join(trends)}")
     yield problem(
         "structured-order",
         "note",
         f"the release order is not random: {message}",
-        "; ".join(advice) + "; a free permutation would call this structure memorisation",
+        "; ".join(advice) + "; shuffling freely would mistake this order for memory",
         [f.property for f in strong],
         len(facts),
         "properties",
