@@ -131,7 +131,7 @@ def test_the_action_fails_where_training_rows_hold_the_benchmark(
     errors = [line for line in runner.printed.splitlines() if line.startswith("::error ")]
     (error,) = errors
     assert error.startswith(
-        "::error title=heldout gate%3A bench::1 training rows hold 1 of 4 items"
+        "::error title=heldout gate%3A bench::1 training row holds 1 of 4 items"
     )
     suite = ElementTree.parse(dataset / "heldout-ci/junit-gate.xml").getroot()
     assert suite.find("testsuite").get("failures") == "1"  # type: ignore[union-attr]

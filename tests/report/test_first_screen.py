@@ -197,6 +197,7 @@ def test_the_answer_is_said_in_a_sentence_for_models_alone(wording: Callable[...
     (number,) = screen["numbers"]
     assert number["value"] == "m" and number["words"].endswith("twin-drop 0 of 8 (rate up to 37 %)")
     wording(screen["sentence"], number["words"], *screen["sure"])
+    assert list(screen["tests"]) == ["twin-drop"]  # and what it asks, for "What the words mean"
     cells = [cell.as_json() for cell in _verdict([_claim("twin-drop", "m", "qualified")]).cells]
     screen = first_screen(cells, [], {})
     assert (

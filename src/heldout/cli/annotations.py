@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from heldout.cli.show import plain, with_shared_options
+from heldout.errors import counted
 
 if TYPE_CHECKING:
     from heldout.benchmark import CheckReport
@@ -58,7 +59,7 @@ def annotate_gate(gate: GateResult) -> None:
         title = f"heldout gate: {summary.benchmark}"
         if summary.leaked:
             text = (
-                f"{summary.rows:,} training rows hold {summary.leaked:,} of {summary.items:,} items of "
+                f"{counted(summary.rows, 'training row holds', 'training rows hold')} {summary.leaked:,} of {summary.items:,} items of "
                 f"{summary.benchmark}; the rows are in {gate.files['ids']}"
             )
             typer.echo(annotation("error", title, text))

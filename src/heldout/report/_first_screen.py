@@ -13,7 +13,7 @@ from heldout.errors import counted, percent
 from heldout.evidence import OPEN, PROVEN, Rung
 from heldout.report._models import Figure
 from heldout.report._scores_owed import owed_sentences
-from heldout.report._statuses import DetectableEffect, least_of
+from heldout.report._statuses import DetectableEffect, least_of, tests_in_words
 from heldout.report.certainty import (
     certainty,
     false_alarms,
@@ -89,6 +89,7 @@ def first_screen(
         "top": top,
         "grid": rows,
         "statuses": _statuses(top, rows),
+        "tests": tests_in_words(cells),
     }
 
 
