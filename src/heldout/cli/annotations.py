@@ -58,8 +58,9 @@ def annotate_gate(gate: GateResult) -> None:
     for summary in gate.protected:
         title = f"heldout gate: {summary.benchmark}"
         if summary.leaked:
+            rows = counted(summary.rows, "training row holds", "training rows hold")
             text = (
-                f"{counted(summary.rows, 'training row holds', 'training rows hold')} {summary.leaked:,} of {summary.items:,} items of "
+                f"{rows} {summary.leaked:,} of {summary.items:,} items of "
                 f"{summary.benchmark}; the rows are in {gate.files['ids']}"
             )
             typer.echo(annotation("error", title, text))
