@@ -4,7 +4,8 @@
     python docs/pictures.py heldout-demo                                # report.png, desk.png, demo-twins.svg
     python docs/pictures.py --leaks runs/rad docs/figures/leak-rad-med.png
 
-``--leaks`` is the row of leaked pairs on the first screen of one run. Needs playwright and Chromium.
+``--leaks`` is the row of leaked pairs on the first screen of one run: runs/rad as on the page, leak-radsplit.png and
+leak-slake.png from ``heldout overlap`` of the same pairs of splits. Needs playwright and Chromium.
 """
 
 from __future__ import annotations
