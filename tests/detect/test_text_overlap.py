@@ -163,7 +163,9 @@ def test_nothing_found_is_said_of_the_items_a_method_could_find() -> None:
         "ask what the benchmark asks of several pictures, numbers aside": 2,
         "have too few or too common words": 2,
     }
-    assert found["edit"].details["untestable"]["have fewer than 20 or more than 2,000 characters"] == 1
+    assert (
+        found["edit"].details["untestable"]["have fewer than 20 or more than 2,000 characters"] == 1
+    )
     assert found["exact"].details["published"]["queries"] == 5
     together = found["edit"].details["all_methods"]
     assert (together["items"], together["eligible"]) == (5, 2)
