@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-com
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test suite torture lint bench bench-overlap docs dist clean
+.PHONY: help install demo test suite torture lint bench bench-overlap docs pictures dist clean
 
 help:
 	@echo "make install   environment in $(VENV)"
@@ -17,6 +17,7 @@ help:
 	@echo "make test      lint and the whole suite"
 	@echo "make torture   kills, full disks, hostile files: what must hold when it goes wrong (10 minutes)"
 	@echo "make docs      the documentation as a site, in site/"
+	@echo "make pictures  the documentation's pictures of report and desk, from the demo"
 	@echo "make dist      sdist and wheel in dist/, tried in fresh environments (5 minutes)"
 	@echo "make bench     measurements (minutes; writes bench/out and docs/figures)"
 	@echo "make bench-overlap   speed and memory of image overlap against its peers, one table"
@@ -86,8 +87,12 @@ bench-overlap: $(VENV)/.bench
 
 # Pages in site/, links checked: a link that leads nowhere is an error.
 docs: $(VENV)/.dev
-	$(BIN)/python -m mkdocs build --strict --quiet
-	@echo "the pages are in site/index.html"
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@echo "the pages are in site/index.html; search needs a server: $(BIN)/python -m http.server --bind 127.0.0.1 --directory site"
+
+# Pictures of the documentation, from the demo as it is now.
+pictures: $(VENV)/.dev demo
+	$(BIN)/python docs/pictures.py heldout-demo
 
 dist: $(VENV)/.dev
 	$(BIN)/python .ci/dist.py

@@ -23,6 +23,11 @@ def on_files(files: Files, config: Any) -> Files:
     return files
 
 
+def on_page_content(html: str, **_: Any) -> str:
+    """The empty corner of a table is a cell, not a header without words."""
+    return re.sub(r"<th( [^>]*)?></th>", r"<td\1></td>", html)
+
+
 def on_page_markdown(markdown: str, **_: Any) -> str:
     """Files of the repository that are no pages are named, not linked."""
     return _REPOSITORY.sub(r"](#)", markdown) if "](../" in markdown else markdown

@@ -131,7 +131,7 @@ def test_the_action_fails_where_training_rows_hold_the_benchmark(
     errors = [line for line in runner.printed.splitlines() if line.startswith("::error ")]
     (error,) = errors
     assert error.startswith(
-        "::error title=heldout gate%3A bench::1 training rows hold 1 of 4 items"
+        "::error title=heldout gate%3A bench::1 training row holds 1 of 4 items"
     )
     suite = ElementTree.parse(dataset / "heldout-ci/junit-gate.xml").getroot()
     assert suite.find("testsuite").get("failures") == "1"  # type: ignore[union-attr]
@@ -201,6 +201,9 @@ def test_hooks_name_commands_that_exist() -> None:
         assert hook["language"] == "python" and hook["pass_filenames"] is False
         verb = hook["entry"].split()[1]
         assert run_inside(verb, "--help").returncode == 0
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    vision = project["optional-dependencies"]["vision"]
+    assert HOOKS["heldout-gate"]["additional_dependencies"] == vision
 
 
 @pytest.mark.skipif(
@@ -226,7 +229,7 @@ def test_pre_commit_runs_the_hooks(dataset: Path, on_path: None, tmp_path: Path)
     )
     assert valid.returncode == 0, valid.stdout
     check = HOOKS["heldout-check"] | {"language": "system", "args": ["--quiet", "bench"]}
-    gate = HOOKS["heldout-gate"] | {"language": "system"}
+    gate = HOOKS["heldout-gate"] | {"language": "system", "additional_dependencies": []}
     gate["args"] = ["--quiet", "bench", "--against", "train=train", "--out", ".heldout/gate"]
     config = {"repos": [{"repo": "local", "hooks": [check, gate]}]}
     (dataset / ".pre-commit-config.yaml").write_text(yaml.safe_dump(config))

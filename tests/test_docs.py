@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from accessibility import PACKAGE, violations
+
 pytest.importorskip("material", reason="the site needs mkdocs-material")
 ROOT = Path(__file__).parents[1]
+CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome") or shutil.which("chrome")
 
 
 @pytest.fixture(scope="module")
@@ -27,6 +32,14 @@ def test_every_page_is_in_the_navigation(site: Path) -> None:
     navigation = (ROOT / "mkdocs.yml").read_text()
     assert [page.name for page in (ROOT / "docs").glob("*.md") if page.name not in navigation] == []
     assert (site / "index.html").is_file()
+
+
+@pytest.mark.skipif(
+    PACKAGE is None or CHROMIUM is None, reason="no Chromium or no axe-playwright-python"
+)
+def test_a_page_has_no_violation_of_accessibility(site: Path, browser: Any) -> None:
+    """With code, tables, links and pictures, in the scheme and width that broke most often."""
+    assert violations(browser, (site / "leaks-found.html").as_uri(), "main", "dark", 390) == []
 
 
 def test_the_reference_of_the_command_line_names_every_verb(site: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import tarfile
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -122,9 +123,20 @@ def test_the_training_set_is_written_again_without_the_rows_in_its_own_format(da
     assert cleaned.path is not None
     assert [row["id"] for row in json.loads(cleaned.path.read_text())] == ["8"]
     with tarfile.open(data / "shard.tar", "w") as tar:
-        tar.add(data / "0.png", "a.png")
+        for n, key in ((0, "a"), (8, "b")):
+            tar.add(data / f"{n}.png", f"{key}.png")
+            tar.add(data / "one.jsonl", f"{key}.txt")
     tarred = scanned(data / "one.jsonl", data / "shard.tar", data / "tarred")
-    (left,) = write_gate(tarred, data / "gate4", clean=True).cleaned
+    (cleaned,) = write_gate(tarred, data / "gate4", clean=True).cleaned
+    assert (cleaned.kept, cleaned.removed) == (1, 1) and cleaned.path is not None
+    with tarfile.open(cleaned.path / "shard.tar") as tar:  # a sample goes as a whole
+        assert tar.getnames() == ["b.png", "b.txt"]
+        copied = tar.extractfile("b.png")
+        assert copied is not None and copied.read() == (data / "8.png").read_bytes()
+    with zipfile.ZipFile(data / "shard.zip", "w") as archive:
+        archive.write(data / "0.png", "a.png")
+    zipped = scanned(data / "one.jsonl", data / "shard.zip", data / "zipped")
+    (left,) = write_gate(zipped, data / "gate5", clean=True).cleaned
     assert left.path is None and "is no table" in left.reason
 
 

@@ -159,11 +159,13 @@ def test_nothing_found_is_said_of_the_items_a_method_could_find() -> None:
     assert found["exact"].minimum_detectable_effect == pytest.approx(1 - 0.05**0.5)
     assert found["ngram"].minimum_detectable_effect == pytest.approx(0.95)
     assert found["ngram"].details["untestable"] == {
-        "no words": 1,
-        "the benchmark asks it several times, numbers aside": 2,
-        "too few or too common words": 2,
+        "have no words": 1,
+        "ask what the benchmark asks of several pictures, numbers aside": 2,
+        "have too few or too common words": 2,
     }
-    assert found["edit"].details["untestable"]["fewer than 20 or more than 2,000 characters"] == 1
+    assert (
+        found["edit"].details["untestable"]["have fewer than 20 or more than 2,000 characters"] == 1
+    )
     assert found["exact"].details["published"]["queries"] == 5
     together = found["edit"].details["all_methods"]
     assert (together["items"], together["eligible"]) == (5, 2)

@@ -19,7 +19,7 @@ from heldout.engine import LocalEngine
 from heldout.engine.progress import Progress, progress
 from heldout.engine.underway import listening
 
-LINE = re.compile(r"scanning corpus: 3/10 shards · 12 items · [\d.,e+]+ items/s · \d+:\d\d left")
+LINE = re.compile(r"scanning corpus: 30 % · 12 items · [\d.,e+]+ items/s · \d+:\d\d left")
 
 
 def test_short_work_says_nothing() -> None:
@@ -78,13 +78,13 @@ def test_an_error_in_the_work_passes_through() -> None:
 def test_earlier_work_counts_but_not_towards_the_rate(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
-    work = Progress("scanning", 1000, "shards", done=800)
-    assert work.describe() == "800/1,000 shards"
+    work = Progress("scanning", 1000, "pictures", done=800)
+    assert work.describe() == "800/1,000 pictures"
     now += 10.0
     work.step(50)
-    assert work.describe() == "850/1,000 shards · 5 shards/s · 0:30 left"
+    assert work.describe() == "850/1,000 pictures · 5 pictures/s · 0:30 left"
     work.step(150)
-    assert work.describe() == "1,000/1,000 shards · 20 shards/s"
+    assert work.describe() == "1,000/1,000 pictures · 20 pictures/s"
 
 
 def test_time_left_is_read_off_a_clock(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,7 +93,7 @@ def test_time_left_is_read_off_a_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     work = Progress("scanning", 1001, "shards")
     now += 10.0
     work.step(1)
-    assert work.describe().endswith("0.1 shards/s · 2:46:40 left")
+    assert work.describe() == "0 % · 2:46:40 left"
     monkeypatch.setenv("HELDOUT_PRICE", "44.80")  # 64 machines at 70 cents
     assert work.describe().endswith("2:46:40 left · $0.12 of $124.57")
 
@@ -123,7 +123,7 @@ def test_a_terminal_gets_a_bar_on_standard_error_only(terminal: str, bar: bool) 
     assert done.returncode == 0
     assert done.stdout == b""
     assert "scanning [corpus]" in shown
-    assert "4/10 shards · 9 items" in shown
+    assert "40 % · 9 items" in shown
     assert ("━" in shown) is bar
     assert ("inner" in shown) is not bar  # bars do not write over each other; lines may follow
 
@@ -141,12 +141,12 @@ def test_a_shard_that_takes_long_says_how_far_it_is(workers: int) -> None:
 def test_items_of_shards_that_have_not_ended_count_once() -> None:
     work = Progress("scanning", 3, "shards")
     work.within("items", 40)
-    assert work.describe().startswith("0/3 shards · 40 items")
+    assert work.describe().startswith("40 items")
     work.step(items=50)  # the shard that the 40 were of
-    assert work.describe().startswith("1/3 shards · 50 items")
+    assert work.describe().startswith("33 % · 50 items")
     work.within("items", 10)
     work.step(items=25)
-    assert work.describe().startswith("2/3 shards · 75 items")
+    assert work.describe().startswith("66 % · 75 items")
     pairs = Progress("verifying", 10, "pairs")
     pairs.within("pairs", 4)
     assert pairs.describe().startswith("4/10 pairs")

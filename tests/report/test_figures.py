@@ -132,7 +132,7 @@ def test_standalone_brings_its_colours() -> None:
 def test_histogram_says_how_many_are_closer_than_the_threshold() -> None:
     near = [0.999, 0.99, 0.95, 0.5]
     drawn = distance_histogram(near, np.linspace(0.5, 0.97, 200), threshold=0.98, alpha=0.01)
-    assert "1 − τ(0.01) = 0.0200" in drawn
+    assert "threshold 0.0200 (α = 0.01)" in drawn
     assert "2 of 4 closer" in drawn
 
 
@@ -146,7 +146,7 @@ def test_sweep_draws_nothing_flagged_as_hollow_on_the_floor() -> None:
     drawn = sweep("a")
     hollow = re.findall(r"<circle [^>]*fill:var\(--card", drawn)
     assert len(hollow) == 1
-    assert "hollow: none flagged" in drawn
+    assert "hollow: none above" in drawn
 
 
 def test_heat_map_tells_zero_from_not_scanned() -> None:

@@ -15,7 +15,8 @@ from heldout.report._models import Figure
 from heldout.report._scores_owed import score_rows
 from heldout.report._statuses import MEANINGS, DetectableEffect, status_pill
 from heldout.store import empty_table
-from heldout.verdict import LAB, PLAIN, PRESSING, Claim, Control
+from heldout.verdict import LAB, PLAIN, PRESSING, Claim, Control, FiringCount
+from heldout.verdict.claim import FalseAlarms
 from heldout.verdict.overall import BenchmarkVerdict, CellVerdict, cell_status, recommend
 
 NO_LEAKS = pl.DataFrame(empty_table("leaks"))
@@ -190,13 +191,13 @@ def test_nothing_found_names_the_effect_that_would_have_been_detected() -> None:
 def test_the_answer_is_said_in_a_sentence_for_models_alone(wording: Callable[..., None]) -> None:
     claim = _claim("twin-drop", "m", "survives")
     rate = "twin-drop raised 0 false alarms in 8 small models trained without the benchmark (95 % interval 0 % to 37 %)"
-    claim.controls.append(Control(name=LAB, outcome="passed", reason=rate))
+    counted = FalseAlarms(detector="twin-drop", clean=FiringCount.of(0, 8, 8))
+    claim.controls.append(Control(name=LAB, outcome="passed", reason=rate, false_alarms=counted))
     screen = first_screen([cell.as_json() for cell in _verdict([claim]).cells], [], {})
     (number,) = screen["numbers"]
-    assert number["value"] == "m" and number["words"].endswith(
-        "(up to 37 %)"
-    )  # no more than is known
+    assert number["value"] == "m" and number["words"].endswith("twin-drop 0 of 8 (rate up to 37 %)")
     wording(screen["sentence"], number["words"], *screen["sure"])
+    assert list(screen["tests"]) == ["twin-drop"]  # and what it asks, for "What the words mean"
     cells = [cell.as_json() for cell in _verdict([_claim("twin-drop", "m", "qualified")]).cells]
     screen = first_screen(cells, [], {})
     assert (

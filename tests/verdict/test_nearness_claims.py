@@ -157,7 +157,7 @@ def test_nearness_is_never_called_a_leak(wording: Callable[..., None]) -> None:
         claim, _ = judged(**case)
         assert claim.id == "nearness/web"
         assert "20 of 100 images" in claim.sentence
-        assert "1.0 expected" in claim.sentence
+        assert "1.0 were expected" in claim.sentence
 
 
 def test_what_is_flagged_but_not_verified_is_stated(wording: Callable[..., None]) -> None:

@@ -135,11 +135,11 @@ class PartResult(OverlapResult):
         }
 
     def __repr__(self) -> str:
-        shards = counted(self.shards, "shard", "shards")
-        return f"<Part {self.part} of a search: {shards}, run {self.run.path}>"
+        pieces = counted(self.shards, "piece", "pieces")
+        return f"<Part {self.part} of a search: {pieces} of the corpus, run {self.run.path}>"
 
     def _repr_html_(self) -> str:
-        return f"<p>part {self.part}: {counted(self.shards, 'shard', 'shards')} searched</p>"
+        return f"<p>part {self.part}: {counted(self.shards, 'piece', 'pieces')} of the corpus searched</p>"
 
 
 def audit_overlap(

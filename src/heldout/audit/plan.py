@@ -321,7 +321,7 @@ def corpus_size(corpus: Corpus) -> tuple[int, str]:
     if shards is None:
         return pictures, f"more than {pictures:,} items with a picture"
     about = round(pictures * shards / max(read, 1))
-    return about, f"about {about:,} items with a picture ({read} of {shards:,} shards counted)"
+    return about, f"about {about:,} items with a picture (estimated from {items:,} of its items)"
 
 
 def _tokens(examples: Sequence[Example]) -> int:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from heldout.cli.show import plain, with_shared_options
+from heldout.errors import counted
 
 if TYPE_CHECKING:
     from heldout.benchmark import CheckReport
@@ -57,8 +58,9 @@ def annotate_gate(gate: GateResult) -> None:
     for summary in gate.protected:
         title = f"heldout gate: {summary.benchmark}"
         if summary.leaked:
+            rows = counted(summary.rows, "training row holds", "training rows hold")
             text = (
-                f"{summary.rows:,} training rows hold {summary.leaked:,} of {summary.items:,} items of "
+                f"{rows} {summary.leaked:,} of {summary.items:,} items of "
                 f"{summary.benchmark}; the rows are in {gate.files['ids']}"
             )
             typer.echo(annotation("error", title, text))

@@ -263,8 +263,9 @@ def _show_scores(done: AuditResult) -> None:
                 out.print(Text("not clean: the model has seen the benchmark itself", "dim"))
             if measure in rankings and leaked:
                 tau = rankings[measure]["tau_b"]
-                shown = "none" if tau is None else f"{tau:.2f}"
-                out.print(Text(f"Kendall's τ-b of full and clean ranking: {shown}", "dim"))
+                if tau is not None:
+                    message = f"both rankings agree to {tau:.2f} (Kendall's τ-b; 1: the same order)"
+                    out.print(Text(message, "dim"))
 
 
 def _scores(

@@ -114,7 +114,7 @@ def _because(model: Suspect) -> str:
         return f"{' and '.join(model.survives)} passed every control: {message}"
     if model.status == "clean":
         return "; ".join(
-            f"{name} {effect}, where {model.least[name]:.2f} or more would have been detected"
+            f"{name} {effect}, where {model.least[name]:.2g} or more would have been detected"
             for name, effect in model.evidence.items()
         )
     if model.status == "qualified":

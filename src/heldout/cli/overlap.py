@@ -188,12 +188,17 @@ def show_part(result: PartResult, *, as_json: bool) -> None:
     if as_json:
         print_json(result.as_json())
         return
-    shards = counted(result.shards, "shard", "shards")
+    pieces = counted(result.shards, "piece", "pieces")
     out = console()
-    out.print(f"part {result.part}: {shards} searched, {result.run.path}", soft_wrap=True)
+    out.print(
+        f"part {result.part}: {pieces} of the corpus searched, {result.run.path}", soft_wrap=True
+    )
     if result.failed:
-        failed = counted(len(result.failed), "shard", "shards")
-        out.print(f"{failed} without a result; heldout merge tries them again", soft_wrap=True)
+        failed = counted(len(result.failed), "piece", "pieces")
+        out.print(
+            f"{failed} of the corpus without a result; heldout merge tries them again",
+            soft_wrap=True,
+        )
     out.print("\nWith all parts: heldout merge RUN… --out RUN", soft_wrap=True, highlight=False)
 
 

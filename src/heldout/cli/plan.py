@@ -15,6 +15,7 @@ from heldout.cli.options import Bench, Images, Json, Map, Preset, Quiet, Reader,
 from heldout.cli.overlap import SHOWN
 from heldout.cli.show import console, plain, print_json
 from heldout.engine import progress
+from heldout.errors import counted
 from heldout.overlap import OverlapSettings
 
 EXAMPLE = "Example: heldout plan data/vqa_rad --against data/vqa_med_2019 --on machines.yaml"
@@ -87,8 +88,8 @@ def _show(plan: CostPlan) -> None:
     out.print(table)
     for name, sample in plan.samples.items():
         out.print(
-            f"\n{plain(name)}: about {sample.total_items:,.0f} items in {sample.shards:,} shards; "
-            f"{sample.measured:,} items of {sample.looked_at:,} shards were measured",
+            f"\n{plain(name)}: about {sample.total_items:,.0f} items; {sample.measured:,} of them, from "
+            f"{sample.looked_at:,} of {counted(sample.shards, 'piece', 'pieces')} of the corpus, were measured",
             soft_wrap=True,
             highlight=False,
             markup=False,

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from heldout.corpus.parquet_corpus import FAILURES, LaionEmbeddings
     from heldout.corpus.recipe import MixtureSource, is_recipe, open_recipe
     from heldout.corpus.streams import TarCut, open_tar, tar_entries
+    from heldout.corpus.tar_writing import tars_without
 
 __all__ = [
     "FAILURES",
@@ -37,6 +38,7 @@ __all__ = [
     "open_tar",
     "read_items",
     "tar_entries",
+    "tars_without",
 ]
 
 __getattr__ = load_on_first_use(__name__, __file__)

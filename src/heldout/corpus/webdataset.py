@@ -100,7 +100,7 @@ class _TarReader:
                 if (reason := _refused(entry)) is not None:
                     yield Dropped("corpus", self._id(entry.name), *reason)
                     continue
-                key = _key(entry.name)
+                key = sample_key(entry.name)
                 full = sample is not None and (
                     len(sample.members) >= _MAX_MEMBERS or sample.held > MAX_BYTES
                 )
@@ -213,7 +213,8 @@ def _refused(entry: TarEntry) -> tuple[str, str] | None:
     return None
 
 
-def _key(name: str) -> str:
+def sample_key(name: str) -> str:
+    """The name that the members of one sample share."""
     folder, slash, base = name.rpartition("/")
     dot = base.find(".", 1)
     return folder + slash + (base[:dot] if dot > 0 else base)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,79 +12,15 @@ from xml.etree import ElementTree
 
 import polars as pl
 
-from heldout.benchmark import open_tables
-from heldout.cure._files import ListWriter, chosen_by_table, entries, write_file
+from heldout.cure._files import ListWriter
+from heldout.cure._training_sets import CleanedSet, write_cleaned
 from heldout.cure.sanitize import incomplete
 from heldout.errors import InputError, counted
 from heldout.evidence import PROVEN, Leak, Rung, leak_batches
-from heldout.image import readable
 from heldout.settings import Settings
 from heldout.store import Run, new_folder, replacing, sorted_frames, write_atomic, write_json
 
-# Training sets without the rows that hold a benchmark, in their own format.
-
-
 CLEAN = "clean"
-_FURTHER = re.compile(r"/\d+$")  # the second image of row R is R/1
-
-
-@dataclass(frozen=True)
-class CleanedSet:
-    """A training set that was written again, or the reason why it was not."""
-
-    corpus: str
-    path: Path | None = None
-    kept: int = 0
-    removed: int = 0
-    reason: str = ""
-
-
-def write_cleaned(name: str, source: str, ids: Collection[str], folder: Path) -> CleanedSet:
-    """Write one training set without some of its rows; what stays is written verbatim.
-
-    Args:
-        name: What the run calls it; of several sources of a mixture that are rows of it, all their names.
-        source: Where it is read from.
-        ids: Items to leave out. Rows of one conversation go together.
-        folder: Folder of all training sets that are written.
-    """
-    try:
-        opened = open_tables(source)
-    except InputError as error:
-        return CleanedSet(name, reason=f"{source} is no table or folder of images ({error})")
-    several = len(opened.tables) > 1
-    wanted = set(ids)
-    further: dict[str, set[str]] = {}
-    for entry in wanted:
-        further.setdefault(_FURTHER.sub("", entry), set()).add(entry)
-    known: set[str] = set()
-    gone = []
-    examples = iter(opened.benchmark.examples)
-    for table in opened.tables:
-        prefix = f"{readable(table.file.path.stem)}/" if several else ""
-        for _ in table.rows:
-            own = readable(f"{prefix}{next(examples).id}")
-            hits = {own} & wanted or further.get(own, set())
-            known |= hits
-            gone.append(bool(hits))
-    if missing := sorted(wanted - known):
-        reason = f"{len(missing):,} rows cannot be found by their ids, such as {missing[0]!r}"
-        return CleanedSet(name, reason=reason)
-    units = entries(opened)
-    broken = {unit for unit, leaks in zip(units, gone, strict=True) if leaks}
-    keep = [unit not in broken for unit in units]
-    if not any(keep):
-        return CleanedSet(name, removed=len(keep), reason="every row would go")
-    target = folder / _plain(name)
-    selections = [entry for entry in chosen_by_table(opened, keep) if entry.examples]
-    for selection in selections:
-        write_file([selection], target / selection.table.relative, target)
-    path = target if several else target / selections[0].table.relative
-    return CleanedSet(name, path, sum(keep), len(keep) - sum(keep))
-
-
-def _plain(name: str) -> str:
-    return re.sub(r"[^\w.-]+", "-", name).strip(".-") or "training-set"
 
 
 # JUnit XML, which every CI shows: one test case per benchmark.

@@ -90,7 +90,8 @@ def incomplete(stage: Mapping[str, Any], *, text: bool) -> str:
         compared = counts.get("items", 0)
     messages = []
     if failed:
-        messages.append(f"{len(failed)} of {counted(stage['shards'], 'shard', 'shards')} failed")
+        pieces = counted(stage["shards"], "piece", "pieces")
+        messages.append(f"{len(failed)} of {pieces} of the corpus failed")
     if archives:
         lost_ones = counted(
             archives, "archive, file or folder was", "archives, files or folders were"

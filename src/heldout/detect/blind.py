@@ -170,7 +170,7 @@ def _folds(names: Sequence[str]) -> NDArray[np.int64]:
 DETECTOR = Detector(
     NAME,
     "blind",
-    "what words and metadata predict without any model",
+    "what do words and metadata predict without any model?",
     find,
     requires=frozenset({Need.UNSEEN}),
     of="benchmark",

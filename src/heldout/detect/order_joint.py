@@ -167,7 +167,7 @@ def cost(tables: ScoreTables, model: str, recorded: Mapping[str, Any] | None) ->
 DETECTOR = Detector(
     NAME,
     "order",
-    "canonical against shuffled shards, each item given those before",
+    "are the items likelier in the released order than shuffled?",
     find,
     table="order_joint",
     requires=frozenset({Need.DOCUMENTS, Need.BUDGET}),

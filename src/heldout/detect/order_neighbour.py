@@ -134,7 +134,7 @@ def cost(tables: ScoreTables, model: str, recorded: Mapping[str, Any] | None) ->
 DETECTOR = Detector(
     NAME,
     "order",
-    "an item after its released predecessor, or after another",
+    "is an item likelier after its released predecessor than after another?",
     find,
     table="order_neighbour",
     requires=frozenset({Need.DOCUMENTS}),

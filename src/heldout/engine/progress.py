@@ -23,6 +23,9 @@ from heldout.engine.underway import listening
 PRICE = "HELDOUT_PRICE"  # dollars that all machines cost in an hour
 APPEARS_AFTER_SECONDS = 2.0
 LINE_EVERY_SECONDS = 10.0
+# What a shard is depends on the reader of a corpus (a file, 512 pictures, a range of rows): people are told the
+# share that is done, and how many items those were.
+SHARDS = "shards"
 
 
 class ProgressStep(Protocol):
@@ -116,13 +119,13 @@ class Progress:
         return self._note is not None and bool(self._note())
 
     def describe(self) -> str:
-        """Count, rate and time left: "12/100 shards · 49,152 items · 1,024 items/s · 1:28 left"."""
+        """Count, rate and time left: "12/100 pictures · 4 pictures/s · 0:22 left", and of shards the share:
+        "12 % · 49,152 items · 1,024 items/s · 1:28 left"."""
         with self._lock:
             elapsed = max(time.monotonic() - self._started, 1e-9)
             done = self.completed
             new = done - self._earlier
-            of_total = f"/{self.total:,}" if self.total is not None else ""
-            parts = [f"{done:,}{of_total} {self._unit}"]
+            parts = self._counted(done)
             within = {name: number for name, number in self._underway.items() if name != self._unit}
             extra = {
                 name: self._extra.get(name, 0) + within.get(name, 0)
@@ -131,7 +134,7 @@ class Progress:
             parts += [f"{number:,} {name}" for name, number in extra.items()]
             # The finer count moves more evenly, so its rate says more.
             name, number = next(iter(extra.items()), (self._unit, new))
-            if number:
+            if number and name != SHARDS:
                 rate = number / elapsed
                 parts.append(f"{rate:,.0f} {name}/s" if rate >= 10 else f"{rate:.2g} {name}/s")
             left = 0.0
@@ -143,7 +146,14 @@ class Progress:
                 parts.append(f"${price * elapsed / 3600:,.2f}{whole}")
             if self._note is not None and (message := self._note()):
                 parts.append(message)
-            return " · ".join(parts)
+            return " · ".join(parts) or "started"
+
+    def _counted(self, done: int) -> list[str]:
+        if self._unit != SHARDS:
+            of_total = f"/{self.total:,}" if self.total is not None else ""
+            return [f"{done:,}{of_total} {self._unit}"]
+        # Rounded down: 100 % is the end. Until the first shard has ended, the items alone say that it moves.
+        return [f"{100 * done // self.total} %"] if self.total and done else []
 
 
 class _Status(ProgressColumn):

@@ -228,7 +228,7 @@ def score_order_joint(
         run,
         f"order-joint/{folder}",
         fingerprint=f"{benchmark.fingerprint} {DOCUMENT}",
-        title=f"reading {model}'s shards in up to {1 + plan.shuffles} orders",
+        title=f"reading groups of items to {model} in up to {1 + plan.shuffles} orders",
         sums_only=True,
         quiet=quiet,
     )

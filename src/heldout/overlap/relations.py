@@ -33,7 +33,7 @@ IN_PART, CHANGED, RECOLOURED = "agrees in part", "changed in part", "recoloured 
 UNDECIDED_WORDS = {
     TOO_SMALL: "the pictures are too small to tell a copy from another picture",
     TOO_PLAIN: "too little detail is visible where the two overlap to tell a copy from another picture",
-    IN_PART: "the aligned pictures agree in part alone: an edited copy, or another picture",
+    IN_PART: "the aligned pictures agree only in part: an edited copy, or another picture",
     CHANGED: "the aligned pictures differ in one place: an edited copy, or another picture",
     RECOLOURED: "the aligned pictures differ in colour in one place: an edited copy, or another picture",
 }

@@ -6,7 +6,6 @@ say the same in the same words.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,8 +13,13 @@ from heldout.errors import counted, percent
 from heldout.evidence import OPEN, PROVEN, Rung
 from heldout.report._models import Figure
 from heldout.report._scores_owed import owed_sentences
-from heldout.report._statuses import DetectableEffect, least_of
-from heldout.report.certainty import certainty, kinds_of_proof
+from heldout.report._statuses import DetectableEffect, least_of, tests_in_words
+from heldout.report.certainty import (
+    certainty,
+    false_alarms,
+    false_alarms_in_brief,
+    kinds_of_proof,
+)
 from heldout.verdict import (
     COPIES,
     LAB,
@@ -85,6 +89,7 @@ def first_screen(
         "top": top,
         "grid": rows,
         "statuses": _statuses(top, rows),
+        "tests": tests_in_words(cells),
     }
 
 
@@ -274,18 +279,15 @@ def _tests(cell: Cell) -> list[str]:
     ]
 
 
-def _false_alarms(cell: Cell) -> str:
-    """How often the tests that speak against a model fired on clean ones."""
-    reasons = [
-        control["reason"].removesuffix(", compared with references")
+def _lab_controls(cell: Cell) -> list[Mapping[str, Any]]:
+    """What the lab measured of the tests that speak against a model."""
+    return [
+        control
         for claim in speaking_claims(cell)
         if claim["status"] == cell["status"]
         for control in claim["controls"]
         if control["name"] == LAB
     ]
-    return (
-        "; ".join(dict.fromkeys(reasons)) or "how often they fire on clean models was not measured"
-    )
 
 
 def _undecided(cells: Sequence[Cell]) -> int:
@@ -367,10 +369,7 @@ def _numbers(
         )
     for cell in seen[:2]:
         tests = counted(len(_tests(cell)), "test says so and", "tests say so and")
-        # A card has few words: the ends of the interval stand with the claim.
-        alarms = re.sub(
-            r"\(95 % interval .*? to ([\d.]+ %)[^)]*\)", r"(up to \1)", _false_alarms(cell)
-        )
+        alarms = false_alarms_in_brief(_lab_controls(cell))
         words = f"has seen {cell['benchmark']}: {tests} passed every control; {alarms}"
         numbers.append({"value": cell["model"], "words": words})
     for record in [record for record in owed if record["points"]][:1]:
@@ -441,7 +440,7 @@ def _sure(cells: Sequence[Cell], recommendations: Sequence[Mapping[str, Any]]) -
     elif any(claim["cell"]["corpus"] is not None for claim in stood):
         messages.append(f"{counted(len(stood), 'claim', 'claims')} passed every control.")
     messages += [
-        f"{cell['model']}: {' and '.join(_tests(cell))} passed every control; {_false_alarms(cell)}."
+        f"{cell['model']}: {' and '.join(_tests(cell))} passed every control; {false_alarms(_lab_controls(cell))}."
         for cell in _seen(cells)
     ]
     # As many as the page lists, nearness among them.

@@ -67,7 +67,7 @@ def _spreads(calibration: Calibration, benchmark: str) -> list[dict[str, Any]]:
         ),
         (
             calibration.null.source if calibration.null else "",
-            "null",
+            "comparison",
             len(null),
             quantiles_of(null),
             None,
@@ -101,7 +101,7 @@ def _figures(calibration: Calibration, benchmark: str) -> list[Markup]:
         interval=(calibration.tau.interval.low, calibration.tau.interval.high),
         alpha=calibration.tau.alpha,
         name=benchmark,
-        null_name="null: corpus against itself" if itself else "null: reference set",
+        null_name="comparison: corpus against itself" if itself else "comparison: reference set",
     )
     points = calibration.sweep.points
     if len(points) < 2:  # a curve of one point shows nothing that the claim does not say

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
+from heldout.detect import detectors
 from heldout.errors import percent
 from heldout.store import Run
 from heldout.verdict import PLAIN
@@ -29,6 +30,7 @@ TERMS = {
     "look-alike": "a similar picture that is no proven copy: another picture of the same subject or of "
     "another one, or a copy that could not be aligned",
     "unrelated": "a candidate of the search that shows something else",
+    "no candidate": "no corpus picture is similar enough to be aligned with it",
     "group": "items that share a picture (or patient, where the benchmark names one). They are not independent, so "
     "intervals count groups",
     "references": "models named as not having seen the benchmark; the model is compared with them",
@@ -36,6 +38,18 @@ TERMS = {
     "pixels-3": "heldout's own comparison of pictures, by which candidates are found: layout, edges and local detail",
     "interval": "95 % interval: what the share would be in benchmarks sampled like this one",
 }
+
+
+def tests_in_words(cells: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """What each test asks that a claim about a model rests on, by its name."""
+    known = detectors()
+    names = {
+        claim["id"].partition("/")[0]
+        for cell in cells
+        if cell["model"] is not None
+        for claim in cell["claims"]
+    }
+    return {name: known[name].summary for name in sorted(names) if name in known}
 
 
 def plain_status(status: str, least: object = "") -> str:

@@ -95,3 +95,23 @@ def kinds_of_proof(cells: Sequence[Mapping[str, Any]]) -> dict[str, int]:
         _VERIFIED: registered,
         "by people's word": believed,
     }
+
+
+def false_alarms(controls: Sequence[Mapping[str, Any]]) -> str:
+    """How often the tests that speak against a model fired on clean ones, by their lab controls."""
+    reasons = dict.fromkeys(control["reason"] for control in controls)
+    return "; ".join(reasons) or "how often they fire on clean models was not measured"
+
+
+def false_alarms_in_brief(controls: Sequence[Mapping[str, Any]]) -> str:
+    """The same for a card, which has few words: the lower end of the interval stands with the claim."""
+    measured = [control.get("false_alarms") for control in controls]
+    counts = dict.fromkeys(
+        f"{alarms['detector']} {alarms['clean']['fired']} of {alarms['clean']['n']} "
+        f"(rate up to {percent(alarms['clean']['high'], 0)})"
+        for alarms in measured
+        if alarms is not None
+    )
+    if not counts:
+        return false_alarms(controls)
+    return f"false alarms on small models trained without it: {', '.join(counts)}"

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from heldout.detect import Cell
 from heldout.evidence import Rung, leaks
 from heldout.store import Run
+from heldout.verdict.measured import FiringCount
 
 Status = Literal["survives", "qualified", "re-attributed", "collapses", "clean", "not testable"]
 #: what people read in place of the stored status
@@ -26,6 +27,15 @@ NOTHING_TO_COMPARE = "something to compare"  # the control that is missing where
 LIMIT = "limit of the search"  # in place of an outcome, where a claim need not pass the control
 
 
+class FalseAlarms(BaseModel):
+    """How often a detector fired on models that were trained without the benchmark."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    detector: str
+    clean: FiringCount
+
+
 class Control(BaseModel):
     """One challenge to a finding and how it ended."""
 
@@ -34,6 +44,8 @@ class Control(BaseModel):
     name: str
     outcome: Literal["passed", "failed", "missing"]
     reason: str
+    # what the reason says in words, where the control compares with lab models
+    false_alarms: FalseAlarms | None = None
 
 
 class Claim(BaseModel):

@@ -110,9 +110,9 @@ def _registration(images: Finding) -> Control:
     message = ", ".join(f"{count:,} {word}" for word, count in counts.items() if count)
     open_ = counts["undecided"] + counts["not looked at"]
     return Control(
-        name="alignment of what is flagged",
+        name="alignment of similar pictures",
         outcome="missing" if open_ else "passed",
-        reason=f"of the flagged pictures: {message}" if message else "no picture is flagged",
+        reason=f"of the similar pictures: {message}" if message else "no picture is similar",
     )
 
 
@@ -122,12 +122,13 @@ def _control(control_run: ControlRun, rest: Finding) -> Control:
         return Control(name=name, outcome="missing", reason="no picture of it could be compared")
     rate = control_run.at_alpha.images
     message = (
-        f"{rate.flagged:,} of {rate.n:,} pictures that are not in the corpus are flagged "
-        f"({percent(rate.value)} [{percent(rate.interval.low)}, {percent(rate.interval.high)}]) where "
-        f"{percent(control_run.at_alpha.alpha)} are expected"
+        f"{rate.flagged:,} of {rate.n:,} pictures that are not in the corpus are as similar to it "
+        f"({percent(rate.value)} [{percent(rate.interval.low)}, {percent(rate.interval.high)}]); "
+        f"{percent(control_run.at_alpha.alpha)} were expected"
     )
     if control_run.at_alpha.fires:
-        return Control(name=name, outcome="failed", reason=f"{message}: τ is too low for its kind")
+        too_low = f"{message}: the threshold is too low for pictures of this kind"
+        return Control(name=name, outcome="failed", reason=too_low)
     if control_run.domain == "in domain" and not _above(rest, control_run):
         return Control(
             name=name, outcome="missing", reason=f"{message}: too few to distinguish the two"
@@ -139,7 +140,7 @@ def _no_control() -> Control:
     return Control(
         name="in-domain control",
         outcome="missing",
-        reason="no pictures of the same kind that cannot be in the corpus were given: these images may be near "
+        reason="no pictures of the same kind that cannot be in the corpus were given: these images may be similar "
         "only because all pictures of their kind are",
     )
 
@@ -152,19 +153,17 @@ def _sees_copies(calibration: Calibration) -> bool:
 
 def _light_copies(calibration: Calibration) -> Control:
     seen, n = calibration.copies_seen, len(calibration.copies)
-    name = "light copies are flagged"
+    name = "light copies are similar enough"
     if seen is None:
         return Control(name=name, outcome="missing", reason="no light copies were measured")
     interval = binomial_interval(seen, n)
     message = (
         f"{seen:,} of {n:,} pictures of the benchmark ({percent(seen / n, 0)} [{percent(interval.low, 0)}, "
-        f"{percent(interval.high, 0)}]) would lie above τ if the corpus held them {LIGHT_COPY}"
+        f"{percent(interval.high, 0)}]) would be above the threshold if the corpus held them {LIGHT_COPY}"
     )
     if _sees_copies(calibration):
         return Control(name=name, outcome="passed", reason=message)
-    return Control(
-        name=name, outcome="failed", reason=f"{message}: nearness here does not see copies"
-    )
+    return Control(name=name, outcome="failed", reason=f"{message}: similarity misses copies here")
 
 
 def _sentence(
@@ -179,47 +178,50 @@ def _sentence(
     )
     if _falls(images):
         return (
-            f"The images of {benchmark} are farther from {corpus} than the pictures that set τ are from "
-            f"each other: {flagged:,} of {images.n:,} lie above τ, {expected:.1f} are expected. Those pictures "
-            f"are of another kind, and copies may lie below τ, too."
+            f"The images of {benchmark} are less similar to {corpus} than the comparison pictures are to each "
+            f"other: {flagged:,} of {images.n:,} are above the threshold, {expected:.1f} were expected. The "
+            f"comparison pictures are of another kind, and copies may be below the threshold, too."
         )
     if not _rises(images) and _copies(images):
         copies = counted(_copies(images), "image is a proven copy", "images are proven copies")
         return (
-            f"{flagged:,} of {images.n:,} images of {benchmark} lie above τ, {expected:.1f} are expected; "
-            f"{copies} of pictures of {corpus} nevertheless. Few flags do not make these pictures clean."
+            f"{flagged:,} of {images.n:,} images of {benchmark} are above the similarity threshold, "
+            f"{expected:.1f} were expected by chance; yet {copies} of pictures of {corpus}. Few similar "
+            f"pictures do not make a benchmark clean."
         )
     if not _rises(images) and not _holds_expected(images):
         side = "above" if images.effect.low > images.details["alpha"] else "below"
         return (
-            f"{rate} lie above τ, {expected:.1f} are expected: no significant difference, but the interval "
-            f"lies {side} the expected {percent(images.details['alpha'])}: it is not shown that there is none."
+            f"{rate} are above the similarity threshold, {expected:.1f} were expected: no significant "
+            f"difference, but the interval lies {side} the expected {percent(images.details['alpha'])}, so "
+            f"that a difference is not excluded."
         )
     if not _rises(images):
         blind = (
             "" if status == "clean" else " But lightly edited copies would not be above it, either."
         )
         return (
-            f"The images of {benchmark} are no nearer to {corpus} than different pictures are: "
-            f"{flagged:,} of {images.n:,} lie above τ, {expected:.1f} are expected.{blind}"
+            f"The images of {benchmark} are no more similar to {corpus} than unrelated pictures are: "
+            f"{flagged:,} of {images.n:,} are above the threshold, {expected:.1f} were expected.{blind}"
         )
     # p is about pictures like the null's: without a control of the benchmark's kind it would attribute to these
     # pictures what may hold for their whole kind.
     p = f", {_p(images)}" if controlled else ""
     message = (
-        f"{rate} lie nearer to {corpus} than different pictures do (α = "
-        f"{images.details['alpha']:.2g}, {expected:.1f} expected by chance{p}); they "
+        f"{rate} are more similar to a picture of {corpus} than unrelated pictures are; {expected:.1f} "
+        f"were expected by chance (α = {images.details['alpha']:.2g}{p}). They "
         f"carry {int(questions.statistic.value):,} of {questions.n:,} questions."
     )
     if status == "re-attributed":
         return f"{message} Proven copies explain it: {_rest(rest, controlled)}."
     left = _rest(rest, controlled)
-    return f"{message} {left[0].upper()}{left[1:]}; that is nearness, not a leak."
+    return f"{message} {left[0].upper()}{left[1:]}. Similar is not leaked."
 
 
 def _rest(rest: Finding, controlled: bool) -> str:
     flagged = int(rest.statistic.value)
-    words = f"of {rest.n:,} images without a copy, {flagged:,} are flagged"
+    verb = "is" if flagged == 1 else "are"
+    words = f"of {rest.n:,} images without a proven copy, {flagged:,} {verb} that similar"
     return f"{words} ({_p(rest)})" if controlled else words
 
 
@@ -240,36 +242,37 @@ def _why(
     assert calibration.tau is not None and calibration.null is not None
     low, high = calibration.tau.interval.low, calibration.tau.interval.high
     measured = (
-        f"τ = {calibration.tau.value:.4f} [{low:.4f}, {high:.4f}] of {calibration.encoder.split(' |')[0]} from "
-        f"{len(calibration.null):,} pictures ({calibration.null.source})"
+        f"similar means a similarity by {calibration.encoder.split(' |')[0]} above "
+        f"{calibration.tau.value:.4f} [{low:.4f}, {high:.4f}], which a share α of {len(calibration.null):,} "
+        f"comparison pictures exceed ({calibration.null.source})"
     )
     trail = [measured, *calibration.notes]
     if status == "clean":
         trail.append(
-            f"a flag rate of {percent(images.minimum_detectable_effect)} would have been detected 19 times out of 20"
+            f"a share of {percent(images.minimum_detectable_effect)} would have been detected 19 times out of 20"
         )
     elif status == "survives":
-        trail.append("pictures of the same kind that are not in the corpus are not flagged")
+        trail.append("pictures of the same kind that are not in the corpus are not that similar")
     elif status != "re-attributed":
         trail += [control.reason for control in controls[1:] if control.outcome != "passed"]
     at_hubs = int(images.details["flagged_at_hubs"])
     if at_hubs and status != "clean":
         trail.append(
-            f"{at_hubs:,} of {int(images.statistic.value):,} flagged pictures have as nearest a corpus "
-            f"picture that is the nearest of several: a common kind of picture, not a copy"
+            f"{at_hubs:,} of the {int(images.statistic.value):,} have a nearest corpus picture that is also "
+            f"the nearest of others: a typical view, not a copy"
         )
     return "; ".join(trail)
 
 
 _NEXT: dict[Status, str] = {
-    "clean": "nothing; nearness does not detect cropped or rotated copies",
+    "clean": "nothing; similarity does not detect cropped or rotated copies",
     "re-attributed": "act on the claim about copies",
-    "collapses": "give a null of the benchmark's own kind (heldout overlap … --null SOURCE; in "
-    "an audit file: clean_references.pictures): this one is of another",
+    "collapses": "give comparison pictures of the benchmark's own kind (heldout overlap … --null SOURCE; in "
+    "an audit file: clean_references.pictures): these are of another",
     "qualified": "give pictures of the same kind that cannot be in the corpus (heldout "
-    "overlap … --control NAME=SOURCE:in-domain; in an audit file: controls), and look at the flagged pairs",
-    "survives": "look at the flagged pairs: copies that could not be aligned may be among them, "
-    "and scores on near pictures may not carry over",
+    "overlap … --control NAME=SOURCE:in-domain; in an audit file: controls), and look at the similar pairs",
+    "survives": "look at the similar pairs: copies that could not be aligned may be among them, "
+    "and scores on similar pictures may not carry over to others",
 }
 
 
@@ -277,7 +280,7 @@ def _not_testable(cell: Cell, calibration: Calibration) -> Claim:
     return Claim(
         id=f"nearness/{calibration.name}",
         cell=cell,
-        sentence=f"Whether {cell.benchmark} is nearer to {cell.corpus} than different pictures are "
+        sentence=f"Whether {cell.benchmark} is more similar to {cell.corpus} than unrelated pictures are "
         f"could not be tested.",
         status="not testable",
         why=calibration.problem or "nothing could be measured",

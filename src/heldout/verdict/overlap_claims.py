@@ -100,7 +100,7 @@ def _corpus_coverage(scanned: Mapping[str, Any]) -> Control:
         )
         message += " in whole or in part"
     if failed:
-        message += f"; {len(failed)} of {counted(scanned['shards'], 'shard', 'shards')} failed"
+        message += f"; {len(failed)} of {counted(scanned['shards'], 'piece', 'pieces')} of the corpus failed"
     unverified = counts.get("unverified_pairs", 0)
     if unverified:
         message += (

@@ -132,7 +132,7 @@ def _reach(together: Mapping[str, Any]) -> Control:
     )
     others = {why: n for why, n in together.get("untestable", {}).items() if why != NO_WORDS}
     if others:
-        message += f" (the others: {'; '.join(f'{n:,} {why}' for why, n in others.items())})"
+        message += f"; of the others, {', '.join(f'{n:,} {why}' for why, n in others.items())}"
     bad = inside < REACH * items or not items
     return Control(name=WITHIN_REACH, outcome="failed" if bad else "passed", reason=message)
 
@@ -190,7 +190,7 @@ def text_coverage(scanned: Mapping[str, Any]) -> Control:
         )
         message += " in whole or in part"
     if failed:
-        message += f"; {counted(len(failed), 'shard', 'shards')} failed"
+        message += f"; {counted(len(failed), 'piece', 'pieces')} of the corpus failed"
     bad = bool(failed or archives or share > UNREAD)
     return Control(name="corpus coverage", outcome="failed" if bad else "passed", reason=message)
 

@@ -249,7 +249,7 @@ def test_a_small_null_is_said_with_the_alpha_it_resolves(tmp_path: Path) -> None
     assert one.tau is not None and one.tau.alpha > 0.001
     assert findings
     assert one.resolves is not None and one.tau.alpha >= one.resolves
-    assert "α = 0.001 needs" in one.notes[0]
+    assert "α = 0.001 would need" in one.notes[0]
     tiny, none, _ = calibrated(tmp_path / "b", drawn(12, rng), drawn(5, rng))
     assert tiny.tau is None and not none
     assert "resolves no α below" in tiny.problem

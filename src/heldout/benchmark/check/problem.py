@@ -244,21 +244,26 @@ def order_rules(benchmark: Benchmark, facts: list[OrderFact]) -> Iterator[Proble
     if not strong:
         return
     strong.sort(key=lambda fact: -abs(fact.strength))
-    message = "; ".join(f"{f.property} ({f.kind}, strength {f.strength:+.2f})" for f in strong)
+    kinds = {"grouping": "grouped by", "trend": "rising or falling with"}
+    message = "; ".join(
+        f"{words} {', '.join(f'{f.property} {f.strength:+.2f}' for f in strong if f.kind == kind)}"
+        for kind, words in kinds.items()
+        if any(f.kind == kind for f in strong)
+    )
     blocks = [f.property for f in strong if f.kind == "grouping"]
     trends = [f.property for f in strong if f.kind == "trend"]
     advice = []
     if blocks:
         advice.append(
-            f"order tests must permute whole blocks or within blocks of {', '.join(blocks)}"
+            f"order tests must shuffle whole groups, or within groups, of equal {', '.join(blocks)}"
         )
     if trends:
-        advice.append(f"positional tests must be stratified by {', '.join(trends)}")
+        advice.append(f"tests of position must compare items of similar {', '.join(trends)}")
     yield problem(
         "structured-order",
         "note",
-        f"the release order is not random: {message}",
-        "; ".join(advice) + "; a free permutation would call this structure memorisation",
+        f"the release order is not random (strength from -1 to +1): {message}",
+        "; ".join(advice) + "; shuffling freely would mistake this order for memory",
         [f.property for f in strong],
         len(facts),
         "properties",

@@ -158,7 +158,8 @@ def open_tables(
         raise InputError(
             f"{parsed} comes from the hub, where there is no file to write again: download it with "
             f"'hf download --repo-type dataset {settings.hub if settings else parsed.location} "
-            f"--local-dir DIR' and give that folder"
+            f"--local-dir DIR' and give that folder. If it is a folder on this machine: it is not below "
+            f"{Path.cwd()}, give the command where it is"
         )
     benchmark = read_benchmark(parsed, preset=preset, mapping=mapping, images=images, reader=reader)
     tables = []

@@ -33,7 +33,7 @@ PROBE = Probe(
 
 DETECTOR = probe_detector(
     PROBE,
-    "wrong options that are right elsewhere",
+    "do right answers of other items, as wrong options, make it harder?",
     variants=(ORIGINAL, CONFUSED),
     asks=CONFUSED,
     citations=(YAO,),

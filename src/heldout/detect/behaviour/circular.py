@@ -80,7 +80,7 @@ PROBE = Probe(
 
 DETECTOR = probe_detector(
     PROBE,
-    "vanilla beside circular accuracy",
+    "does accuracy drop if every rotation of the options has to be right?",
     variants=(ORIGINAL, "rotation-[!0]*"),
     citations=(LIU,),
 )

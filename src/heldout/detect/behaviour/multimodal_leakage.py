@@ -105,7 +105,7 @@ def _published(tables: ScoreTables, model: str, settings: DetectSettings) -> dic
 
 DETECTOR = probe_detector(
     PROBE,
-    "right without the image, and the base is not",
+    "is it right without the image where its base model is not?",
     variants=(NO_IMAGE,),
     asks=NO_IMAGE,
     requires={Need.BASE},

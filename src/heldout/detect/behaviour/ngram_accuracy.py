@@ -50,7 +50,7 @@ PROBE = Probe(
 
 DETECTOR = probe_detector(
     PROBE,
-    "the next words of a question, released wording or paraphrase",
+    "are the next words of a question guessed better than in a paraphrase?",
     variants=(NGRAM, f"{NGRAM}-*"),
     asks=NGRAM,
     citations=(XU,),

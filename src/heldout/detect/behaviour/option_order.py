@@ -248,7 +248,7 @@ def _shuffled(tables: ScoreTables, model: str) -> bool:
 
 DETECTOR = probe_detector(
     PROBE,
-    "right as released, wrong reordered (CR, PCR)",
+    "does accuracy drop when the options are reordered?",
     variants=(ORIGINAL, "shuffle-*|rotation-[!0]*"),
     asks="shuffle-1..3",
     find=find,

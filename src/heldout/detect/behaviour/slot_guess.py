@@ -64,7 +64,7 @@ PROBE = Probe(
 
 DETECTOR = probe_detector(
     PROBE,
-    "masked words, released wording or paraphrase",
+    "are masked words of a question guessed better than in a paraphrase?",
     variants=(SLOT, f"{SLOT}-*"),
     asks=SLOT,
     citations=(

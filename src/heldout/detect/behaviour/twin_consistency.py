@@ -124,7 +124,7 @@ def _consistency(
 DETECTOR = Detector(
     NAME,
     "consistency",
-    "do drops grow with known degrees?",
+    "does the drop grow with how often models saw the benchmark?",
     find,
     needs="answers",
     variants=("original", f"{TWIN}|{TWIN}-*"),

@@ -301,15 +301,15 @@ def _notes(
         return notes
     if studies := counts.get("null_studies", 0):
         notes.append(
-            f"pictures of one study, patient or volume count once: the null has one of each "
+            f"pictures of one study, patient or volume count once: the comparison has one of each "
             f"({studies:,} are named)"
         )
     if tau is not None and tau.alpha != asked:
         needed = draws_needed(asked, null.design_effect)
         notes.append(
-            f"α = {asked:g} needs a null of {needed:,} pictures and this one has {len(null):,} (related "
-            f"pictures, {null.design_effect:.1f} on average, count as one): α = {tau.alpha:.2g} is used, the "
-            f"smallest that so many pictures allow"
+            f"α = {tau.alpha:.2g} is the smallest that {len(null):,} comparison pictures allow; "
+            f"α = {asked:g} would need {needed:,} (related pictures, {null.design_effect:.1f} on average, "
+            f"count as one)"
         )
     known = degrees_of(null.encoder)
     if known is not None and tau is not None and tau.value >= known.soft:

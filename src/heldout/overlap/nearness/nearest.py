@@ -325,7 +325,7 @@ def mean_group(labels: Sequence[str] | Sequence[int]) -> float:
 
 
 SAMPLE = 5000
-ITSELF = "corpus against itself, leave-one-out, copies taken out"
+ITSELF = "corpus against itself: each picture and the others, copies left out"
 _TAIL = 0.1  # thresholds are taken from the closest tenth, so that is where dependence matters
 
 

@@ -298,11 +298,11 @@ def match_row(
 # ``settle_degrees``, asked before there is a match.
 
 
-NO_WORDS = "no words"
-GENERIC = "the benchmark asks it several times, numbers aside"
-COMMON = "the corpus mostly answers it otherwise"
-SHORT = "too few or too common words"
-LENGTH = f"fewer than {SHORTEST} or more than {LONGEST:,} characters"
+NO_WORDS = "have no words"
+GENERIC = "ask what the benchmark asks of several pictures, numbers aside"
+COMMON = "ask what the corpus mostly answers otherwise"
+SHORT = "have too few or too common words"
+LENGTH = f"have fewer than {SHORTEST} or more than {LONGEST:,} characters"
 _ORDER = (LENGTH, SHORT, GENERIC)  # of several texts of an item, the one that came nearest
 
 

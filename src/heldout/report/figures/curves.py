@@ -247,7 +247,7 @@ class Series(NamedTuple):
 
 
 def flag_fraction_chart(
-    series: Sequence[Series], *, title: str = "Share flagged as near, by level α"
+    series: Sequence[Series], *, title: str = "Share above the similarity threshold, by α"
 ) -> Markup:
     """A rate of 0 has no place on a logarithmic axis: it is drawn hollow on the floor."""
     alphas = [alpha for curve in series for alpha in curve.alphas] or [0.001, 0.1]
@@ -261,11 +261,11 @@ def flag_fraction_chart(
         top=ABOVE + LEGEND_LINE * len(series),
         percent=("y",),
     )
-    marks = axes.frame(title, "α: share of different pictures that τ(α) flags", "share flagged")
+    marks = axes.frame(title, "α: share of comparison pictures above it", "share above it")
     ends = [axes.x_scale.low, axes.x_scale.high]
     marks.append(path(axes.points(ends, ends), stroke=SOFT, width=1.5, dash="3 4"))
     _, last = axes.points(ends, ends)
-    aside = text(last[0] - 6, last[1] + 56, "rate = α: chance", anchor="end", fill=SOFT, halo=True)
+    aside = text(last[0] - 6, last[1] + 56, "chance: share = α", anchor="end", fill=SOFT, halo=True)
     entries = []
     for index, plotted in enumerate(series):
         colour, dash = SERIES[index % len(SERIES)], DASHES[index % len(DASHES)]
@@ -285,7 +285,7 @@ def flag_fraction_chart(
             plotted.alphas, plotted.rates, plotted.lows, plotted.highs, strict=True
         ):
             interval = f"[{percent(low, 2)}, {percent(high, 2)}]"
-            tip = f"{plotted.name}: {percent(rate, 2)} {interval} flagged at α = {alpha:.2g}"
+            tip = f"{plotted.name}: {percent(rate, 2)} {interval} above the threshold at α = {alpha:.2g}"
             fill = colour if rate > 0 else CARD
             marks.append(
                 circle(axes.x(alpha), axes.y(rate), 3.2, fill=fill, stroke=colour, tip=tip)
@@ -293,7 +293,7 @@ def flag_fraction_chart(
         entries.append((plotted.name, colour, dash))
     if any(rate == 0 for curve in series for rate in curve.rates):
         x, y = axes.x(ends[1]) - 6, axes.height - axes.bottom - 8
-        marks.append(text(x, y, "hollow: none flagged", anchor="end", fill=SOFT, halo=True))
+        marks.append(text(x, y, "hollow: none above", anchor="end", fill=SOFT, halo=True))
     marks.append(aside)
     marks += legend(entries, axes.left, ABOVE + 8)
     return figure(title, axes.width, axes.height, marks)

@@ -78,7 +78,7 @@ def distance_histogram(
                     height,
                     fill=SOFT,
                     opacity=0.38,
-                    tip=f"{edges[index]:.3f} – {edges[index + 1]:.3f}: {percent(share)} of the null, "
+                    tip=f"{edges[index]:.3f} – {edges[index + 1]:.3f}: {percent(share)} of the comparison, "
                     f"{percent(shares[0][index])} of {name}",
                 )
             )
@@ -86,7 +86,7 @@ def distance_histogram(
         marks.append(path(outline, stroke=SERIES[0], fill=SERIES[0], opacity=0.22))
     marks.append(line(axes.x(tau), axes.top, axes.x(tau), floor, stroke=ALARM, width=2))
     flagged = f"{int((near < tau).sum()):,} of {len(near):,} closer"
-    label = f"1 − τ({alpha:.2g}) = {tau:.4f}" if alpha is not None else f"1 − τ = {tau:.4f}"
+    label = f"threshold {tau:.4f}" + (f" (α = {alpha:.2g})" if alpha is not None else "")
     side = "start" if axes.x(tau) < axes.width * 0.6 else "end"
     at = axes.x(tau) + (7 if side == "start" else -7)
     marks.append(text(at, axes.top + 14, label, fill=ALARM, anchor=side, weight=600, halo=True))

@@ -61,7 +61,8 @@ def outside_spread(
     quantile = float(special.stdtrit(independent - 1, 1 - ALPHA / 2))
     high = mean + quantile * spread * float(np.sqrt(1 + 1 / independent))
     message = (
-        f"its value is {own:.3g}; by their spread, another {kind} would have at most {high:.3g}"
+        f"its own value is {own:.3g}, references not subtracted; by how far these differ, another {kind} "
+        f"would have at most {high:.3g}"
     )
     return Control(name=name, outcome="passed" if own > high else "failed", reason=message)
 

@@ -8,11 +8,12 @@ with the run's own baselines.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 from heldout.detect import Finding, Need, detectors
 from heldout.errors import counted, percent
 from heldout.verdict._model_claims import BASELINE, LAB, strongest_of
-from heldout.verdict.claim import Control
+from heldout.verdict.claim import Control, FalseAlarms
 from heldout.verdict.measured import RAW, REFERENCES, FiringCount, MeasuredRate, MeasuredRates, Way
 
 _WORDS = {RAW: "by itself", REFERENCES: "compared with references"}
@@ -73,7 +74,9 @@ def on_clean_models(detector: str, way: Way, rates: MeasuredRates) -> list[Contr
     message = f"{_counted(rate)}, {_WORDS[way]}"
     if rate.off:
         message += ": more than its level allows"
-    return [Control(name=LAB, outcome="failed" if rate.off else "passed", reason=message)]
+    alarms = FalseAlarms(detector=detector, clean=rate.clean)
+    outcome: Literal["passed", "failed"] = "failed" if rate.off else "passed"
+    return [Control(name=LAB, outcome=outcome, reason=message, false_alarms=alarms)]
 
 
 def power_note(
