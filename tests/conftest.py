@@ -23,6 +23,13 @@ from skips import SkipSummary
 
 ROOT = Path(__file__).resolve().parents[1]
 DEFAULT_ENCODER = settings.DEFAULT_ENCODER
+# Chromium starts two hidden pages of its address bar beside every page: more than a second of CPU each time.
+# The switch counts once, so what Playwright turns off is named again.
+NO_ADDRESS_BAR = "--disable-features=" + ",".join(
+    ["WebUIOmniboxPopup", "WebUIOmniboxAimPopup", "AvoidUnnecessaryBeforeUnloadCheckSync"]
+    + ["DestroyProfileOnBrowserClose", "HttpsUpgrades", "LensOverlay", "MediaRouter", "PaintHolding"]
+    + ["OptimizationHints", "ThirdPartyStoragePartitioning"]
+)
 sys.path.append(str(ROOT / "bench"))  # replications of published studies are tested like the rest
 
 
@@ -75,7 +82,8 @@ def browser() -> Iterator[Any]:
     if program is None:
         pytest.skip("no Chromium on this system: pages are tested in a real browser or not at all")
     with playwright.sync_playwright() as started:
-        chromium = started.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        arguments = ["--no-sandbox", NO_ADDRESS_BAR]
+        chromium = started.chromium.launch(executable_path=program, args=arguments)
         yield chromium
         chromium.close()
 
