@@ -19,16 +19,17 @@ from PIL import Image, ImageOps
 
 from heldout.model.endpoint import connection as pace
 from heldout.overlap import settings
+from rewriting import rewrite_tests
 from skips import SkipSummary
 
 ROOT = Path(__file__).resolve().parents[1]
 DEFAULT_ENCODER = settings.DEFAULT_ENCODER
 # Chromium starts two hidden pages of its address bar beside every page: more than a second of CPU each time.
 # The switch counts once, so what Playwright turns off is named again.
-NO_ADDRESS_BAR = "--disable-features=" + ",".join(
-    ["WebUIOmniboxPopup", "WebUIOmniboxAimPopup", "AvoidUnnecessaryBeforeUnloadCheckSync"]
-    + ["DestroyProfileOnBrowserClose", "HttpsUpgrades", "LensOverlay", "MediaRouter", "PaintHolding"]
-    + ["OptimizationHints", "ThirdPartyStoragePartitioning"]
+NO_ADDRESS_BAR = (
+    "--disable-features=WebUIOmniboxPopup,WebUIOmniboxAimPopup,AvoidUnnecessaryBeforeUnloadCheckSync,"
+    "DestroyProfileOnBrowserClose,HttpsUpgrades,LensOverlay,MediaRouter,OptimizationHints,PaintHolding,"
+    "ThirdPartyStoragePartitioning"
 )
 sys.path.append(str(ROOT / "bench"))  # replications of published studies are tested like the rest
 
@@ -44,6 +45,8 @@ def pytest_configure(config: pytest.Config) -> None:
     os.fsync = _no_wait
     if not hasattr(config, "workerinput"):  # with xdist, the controller alone sees every report
         config.pluginmanager.register(SkipSummary())
+    elif [Path(name).resolve() for name in config.args] == [ROOT / "tests"]:
+        rewrite_tests(config, ROOT / "tests")
 
 
 def _no_wait(file: int) -> None:
