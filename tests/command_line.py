@@ -13,12 +13,14 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+import types
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 from heldout.cli import main
+from without_packages import hide
 
 # Its server has imported what the verbs need; importing takes longer than most of these commands run.
 FORKS = multiprocessing.get_context("forkserver")
@@ -50,14 +52,26 @@ def run_inside(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.CompletedProcess(words, code, out.getvalue(), err.getvalue())
 
 
+COMMAND = "from heldout.cli import main; main()"
+
+
 class ForkedCommand:
     """A command in a process of its own, with what subprocess.Popen has of methods."""
 
-    def __init__(self, *arguments: str | Path) -> None:
+    def __init__(
+        self,
+        *arguments: str | Path,
+        script: str = COMMAND,
+        folder: Path | None = None,
+        without: Collection[str] = (),
+    ) -> None:
+        """``script``: what runs instead of the command; ``without``: packages that it does not find."""
         self._printed = tempfile.TemporaryDirectory()
         words = ["heldout", *map(str, arguments)]
+        place = str(folder or Path.cwd())
+        printed, environment = self._printed.name, dict(os.environ)
         self._process = FORKS.Process(
-            target=_run, args=(words, self._printed.name, dict(os.environ), str(Path.cwd()))
+            target=_run, args=(words, printed, environment, place, script, tuple(without))
         )
         self._process.start()
         assert self._process.pid is not None
@@ -88,11 +102,28 @@ class ForkedCommand:
         return out, err
 
 
+def run_forked(
+    *arguments: str | Path, script: str = COMMAND, folder: Path | None = None, without: str = ""
+) -> subprocess.CompletedProcess[str]:
+    """A command or script in a process of its own, to its end. ``without``: packages with commas between."""
+    hidden = [name for name in without.split(",") if name]
+    started = ForkedCommand(*arguments, script=script, folder=folder, without=hidden)
+    out, err = started.communicate()
+    return subprocess.CompletedProcess(list(arguments), started.wait(), out, err)
+
+
 def _no_wait(fd: Any) -> None:
     """In place of os.fsync, as in conftest.py: a kill does not cut the power."""
 
 
-def _run(words: list[str], printed: str, environment: dict[str, str], folder: str) -> None:
+def _run(
+    words: list[str],
+    printed: str,
+    environment: dict[str, str],
+    folder: str,
+    script: str,
+    without: Collection[str],
+) -> None:
     for name, number in (("out", 1), ("err", 2)):
         file = os.open(Path(printed) / name, os.O_WRONLY | os.O_CREAT)
         os.dup2(file, number)
@@ -101,8 +132,14 @@ def _run(words: list[str], printed: str, environment: dict[str, str], folder: st
     os.environ.update(environment)
     os.chdir(folder)
     os.fsync = _no_wait
+    tempfile.tempdir = None  # that of this environment, not of the server's
     sys.argv = words
-    main()
+    hide(without)
+    started = sys.modules["__main__"] = types.ModuleType("__main__")
+    try:
+        exec(compile(script, "<script>", "exec"), vars(started))
+    finally:
+        assert not set(without) & set(sys.modules)
 
 
 # What the command on the path does: hand its words, files, folder and environment to a process that has

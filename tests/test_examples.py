@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from command_line import run_forked
 
 ROOT = Path(__file__).resolve().parents[1]
 NOTEBOOKS = sorted((ROOT / "examples").glob("*.ipynb"))
 # What a kernel does with a cell, and no more: statements, then the display of the last expression.
 KERNEL = """
 import ast, json, sys
-space = {"__name__": "__main__"}
-for number, cell in enumerate(json.load(sys.stdin)["cells"]):
+space = globals()
+for number, cell in enumerate(json.loads(open(sys.argv[1], encoding="utf-8").read())["cells"]):
     if cell["cell_type"] != "code":
         continue
     tree = ast.parse("".join(cell["source"]))
@@ -35,20 +34,13 @@ def test_there_are_five() -> None:
 
 
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
-def test_a_notebook_runs(notebook: Path, tmp_path: Path) -> None:
+def test_a_notebook_runs(notebook: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = notebook.read_text(encoding="utf-8")
     cells = json.loads(text)["cells"]
     assert not any(cell.get("outputs") for cell in cells), "outputs are not kept"
     if notebook.stem == "audit-checkpoint":
         pytest.importorskip("onnxruntime")
         pytest.importorskip("tokenizers")
-    done = subprocess.run(
-        [sys.executable, "-c", KERNEL],
-        input=text,
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "TMPDIR": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    done = run_forked(notebook, script=KERNEL, folder=tmp_path)
     assert done.returncode == 0, done.stderr[-3000:]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Collection
 from typing import Any
 
 
@@ -22,9 +23,16 @@ class Without:
         return getattr(self._finder, name)
 
 
+def hide(names: Collection[str]) -> None:
+    """From here on this process does not find them; it has not imported them yet."""
+    assert not set(names) & set(sys.modules)
+    if names:
+        sys.meta_path[:] = [Without(finder, frozenset(names)) for finder in sys.meta_path]
+
+
 if __name__ == "__main__":
     names = frozenset(sys.argv[1].split(","))
-    sys.meta_path[:] = [Without(finder, names) for finder in sys.meta_path]
+    hide(names)
     code, sys.argv[:] = sys.argv[2], ["heldout", *sys.argv[3:]]
     try:
         exec(code)

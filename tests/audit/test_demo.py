@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from command_line import run_forked
 from heldout.audit.demo import DemoResult, _not_installed, run_demo
 from heldout.audit.reader import read_audit
 from heldout.cli import demo as command
@@ -37,7 +36,6 @@ from heldout.lab.demo.data import (
 from heldout.lab.models.releases import write_release
 from heldout.model.onnx.graphs import CARD, file_sha256, read_card
 
-WITHOUT = Path(__file__).parents[1] / "without_packages.py"
 SMALL = DemoSize(images=12, shown=8, corpus=26)
 MOST = 20_000_000  # bytes that the five models may have together
 
@@ -187,7 +185,7 @@ def test_the_shipped_models_are_what_their_recipe_says(tmp_path: Path) -> None:
 
 
 DEMO = """
-import json
+import json, sys
 from pathlib import Path
 from heldout.audit.demo import run_demo
 from heldout.lab.demo.data import DemoSize
@@ -210,12 +208,7 @@ def test_five_models_are_audited_without_torch_under_names_that_tell_nothing(
         shutil.copytree(shipped_models().folder / role, loose / role)
     folder = Path(shutil.copytree(data_side.audit_file.parent, tmp_path / "demo"))
     words = [folder, loose, SMALL.images, SMALL.shown, SMALL.corpus]
-    done = subprocess.run(
-        [sys.executable, str(WITHOUT), "torch,transformers", DEMO, *map(str, words)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_forked(*map(str, words), script=DEMO, without="torch,transformers")
     assert done.returncode == 0, done.stderr
     made = run_demo(folder, seed=2, models=loose, size=SMALL, quiet=True)
     assert not made.missing and not made.audited.made

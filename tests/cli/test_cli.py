@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import pytest
 
-from command_line import run_inside
+from command_line import run_forked, run_inside
 from heldout.cli.app import VERBS
 from heldout.overlap.images.lanczos import is_compiled
 
@@ -91,7 +91,7 @@ def test_check_prints_a_table_and_exits_by_what_it_found(bench: Path) -> None:
 def test_json_is_the_only_thing_on_standard_output(bench: Path, tmp_path: Path) -> None:
     checked = run_inside("check", f"{bench}#split=test", "--json")
     assert json.loads(checked.stdout)["ok"] is True
-    scanned = heldout(
+    scanned = run_forked(
         "overlap",
         f"{bench}#split=test",
         "--against",
@@ -185,23 +185,16 @@ def test_a_missing_package_names_its_install_command(bench: Path) -> None:
         "u.find_spec = lambda name, *a: None if name == 'ray' else real(name, *a)\n"
         "from heldout.cli import main; main()"
     )
-    answer = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            code,
-            "overlap",
-            f"{bench}#split=test",
-            "--against",
-            f"{bench}/images",
-            "--out",
-            f"{bench}/../run",
-            "--engine",
-            "ray",
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
+    answer = run_forked(
+        "overlap",
+        f"{bench}#split=test",
+        "--against",
+        f"{bench}/images",
+        "--out",
+        f"{bench}/../run",
+        "--engine",
+        "ray",
+        script=code,
     )
     assert answer.returncode == 3, answer.stderr
     assert "pip install 'heldout[ray]'" in answer.stderr

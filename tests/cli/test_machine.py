@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from command_line import run_inside
+from command_line import run_forked, run_inside
 
 Picture = Callable[..., bytes]
 TABLES = ("items", "matches", "dropped", "thumbnails")
@@ -56,10 +56,9 @@ def data(tmp_path: Path, picture: Picture, monkeypatch: pytest.MonkeyPatch) -> P
     return tmp_path
 
 
-def heldout(data: Path, *words: str, script: str = "", out: object = None) -> tuple[int, str]:
-    start = ["-c", script] if script else ["-m", "heldout"]
+def heldout(data: Path, *words: str, out: object = None) -> tuple[int, str]:
     done = subprocess.run(
-        [sys.executable, *start, *words],
+        [sys.executable, "-m", "heldout", *words],
         cwd=data,
         stdout=out or subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -101,8 +100,9 @@ def test_a_run_that_the_machine_ended_goes_on(data: Path, limit: str, room: str,
     done = run_inside(*overlap("whole", "--workers", "1"))
     assert done.returncode == 0, done.stderr
     words = overlap("run", "--workers", "2" if limit == "RLIMIT_NOFILE" else "1")
-    code, complaint = heldout(data, limit, room, *words, script=LIMITED)
-    assert code == 4, complaint
+    ended = run_forked(limit, room, *words, script=LIMITED)
+    complaint = ended.stderr
+    assert ended.returncode == 4, complaint
     assert said in complaint and "same command again" in complaint
     assert "Traceback" not in complaint
     done = run_inside(*overlap("run", "--workers", "1"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from heldout.lab.models._reading import embed, head, read  # noqa: E402
-from heldout.lab.models.grid import Grid  # noqa: E402
+from heldout.lab.models.grid import Grid, PreparedGrid  # noqa: E402
 from heldout.lab.models.medical import (  # noqa: E402
     PICTURED,
     SLAKE,
@@ -36,14 +37,29 @@ from heldout.lab.models.medical_data import (  # noqa: E402
     reworded,
     twin_rows,
 )
+from heldout.lab.models.pool import Lengths  # noqa: E402
 from heldout.lab.models.sheet import learn_tokenizer  # noqa: E402
 from heldout.lab.models.tables import write_tables  # noqa: E402
 from heldout.lab.models.training import clock  # noqa: E402
 from heldout.lab.models.vlm import new_processor  # noqa: E402
+from heldout.lab.models.worlds import BRIEF, LETTER  # noqa: E402
 from heldout.lab.power.models import CLEAN, CONTAMINATED, read_grid  # noqa: E402
 from heldout.store import Run  # noqa: E402
 
 CHANNELS = 6
+# What is asked in the lab in most of its words: whole words as tokens keep toy sequences short.
+WORDS = (
+    *(
+        "What modality is used? Is it healthy? Where in test is it? What is shown? Is there air?",
+        LETTER,
+    ),
+    *(
+        BRIEF,
+        "Lower Left Lung",
+        "Lower Right Lung",
+        "Question: A. B. C. Answer: CT MRI Yes No chest",
+    ),
+)
 
 
 def _language(vocabulary: int) -> Any:
@@ -139,9 +155,9 @@ def _features(pixels: Any) -> Any:
 def test_from_two_public_files_to_a_grid_that_the_leaderboard_reads(tmp_path: Path) -> None:
     prepared = tmp_path / "prepared"
     prepared.mkdir()
-    tokenizer = learn_tokenizer(["Question: What modality is used? Answer: CT"], 300)
+    tokenizer = learn_tokenizer(WORDS, 500)
     tokenizer.backend_tokenizer.save(str(prepared / "tokenizer.json"))
-    recipe = medical_recipe(4, 4, 2)
+    recipe = replace(medical_recipe(4, 4, 2), lengths=Lengths(pictured=64, text=192))
     counts = prepare_medical(
         prepared,
         _slake(tmp_path / "slake"),
@@ -158,10 +174,6 @@ def test_from_two_public_files_to_a_grid_that_the_leaderboard_reads(tmp_path: Pa
     bases = medical_bases(1)
     wanted = ("clean-a", "-half-d1", "lora-d3", "pretrain-d3", "items-d3", "rad-d3")
     arms = [arm for arm in medical_arms(bases) if arm.name.endswith(wanted)]
-    from dataclasses import replace
-
-    from heldout.lab.models.grid import PreparedGrid
-
     grid_data = PreparedGrid(prepared)
     grid = Grid(
         grid_data,

@@ -330,41 +330,6 @@ def test_a_checkpoint_without_a_chat_template_is_asked_in_a_plain_form(
     assert "".join(model.tokens(request)).endswith("Question: Is it? Answer: yes")
 
 
-WITHOUT = """
-import importlib.abc, importlib.util, sys
-real = importlib.util.find_spec
-importlib.util.find_spec = lambda name, *rest: None if name == "torchvision" else real(name, *rest)
-
-class Nowhere(importlib.abc.MetaPathFinder):
-    def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] == "torchvision":
-            raise ModuleNotFoundError(f"No module named '{name}'", name=name)
-
-sys.meta_path.insert(0, Nowhere())
-from heldout.errors import HeldoutError
-from heldout.model.local import LocalModel
-for folder in sys.argv[1:]:
-    try:
-        LocalModel.load(folder, device="cpu")
-        print("loaded")
-    except HeldoutError as error:
-        print(type(error).__name__, str(error).replace(folder, "it"))
-"""
-
-
-def test_a_processor_with_a_video_part_names_the_package_it_lacks(tmp_path: Path) -> None:
-    families = ["qwen2_vl", "qwen2_5_vl", "qwen3_vl", "internvl", "llava_onevision", "llava"]
-    folders = [str(save(family, tmp_path / family)) for family in families]
-    done = subprocess.run(
-        [sys.executable, "-c", WITHOUT, *folders], capture_output=True, text=True, check=False
-    )
-    refused = (
-        "PrerequisiteError model it: needs torchvision, which is not installed. Install it with: "
-        "pip install 'heldout[hf]'"
-    )
-    assert done.stdout.splitlines() == [refused] * 5 + ["loaded"], done.stderr
-
-
 def test_smolvlm_names_the_package_it_lacks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import tempfile
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -547,14 +548,25 @@ REMOTE: dict[str, Callable[[Path, str, bool], dict[str, Any]]] = {
 
 def save(family: str, folder: Path, *, side: str = "right", split: bool = True) -> Path:
     """The family's tiny model in ``folder``. Weights are large enough that every input matters."""
+    made = Path(_made(family, side, split).name) / family
+    shutil.copytree(made, folder, dirs_exist_ok=True)
+    return folder
+
+
+@cache
+def _made(family: str, side: str, split: bool) -> tempfile.TemporaryDirectory[str]:
+    """Made once per process: making a model takes longer than what most tests do with it."""
+    kept = tempfile.TemporaryDirectory(prefix="tiny-")
+    folder = Path(kept.name) / family
     torch.manual_seed(0)
     if family in REMOTE:
-        return _save_remote(family, folder, side, split)
+        _save_remote(family, folder, side, split)
+        return kept
     model, processor = FAMILIES[family](side, split)
     _enlarge(model)
     model.save_pretrained(folder)
     processor.save_pretrained(folder)
-    return folder
+    return kept
 
 
 def _save_remote(family: str, folder: Path, side: str, split: bool) -> Path:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,6 +19,7 @@ pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
 import torch
 from exported import by_torch, make, pictures, requests
 
+from command_line import run_forked
 from heldout.cli.app import app
 from heldout.errors import InputError
 from heldout.model.local.entropy import moments as torch_moments
@@ -30,11 +29,7 @@ from heldout.model.request import Prompt, Reply, Request, Score, Text
 from heldout.store import Dropped
 
 CLOSE = 1e-4
-WITHOUT = [
-    str(Path(__file__).parents[2] / "without_packages.py"),
-    "torch,transformers,onnx",
-    "from heldout.cli import main; main()",
-]
+WITHOUT = "torch,transformers,onnx"
 
 
 @pytest.fixture(scope="module")
@@ -256,24 +251,9 @@ def test_it_runs_where_torch_and_transformers_cannot_be_imported(
     bench = write(tmp_path / "a", picture, 0)
     common = [str(bench), "--model", f"onnx:{folders[1]}", "--out", str(tmp_path / "run"), "--json"]
     for verb in (["score", *common, "--options"], ["ask", *common, "--variants", "rotation-all"]):
-        done = subprocess.run(
-            [sys.executable, *WITHOUT, *verb], capture_output=True, text=True, check=False
-        )
+        done = run_forked(*verb, without=WITHOUT)
         assert done.returncode == 0, done.stderr
         assert json.loads(done.stdout)["models"][0]["model"] == "exported"
-    refused = subprocess.run(
-        [
-            sys.executable,
-            *WITHOUT,
-            "score",
-            str(bench),
-            "--model",
-            str(folders[0]),
-            "--out",
-            str(tmp_path / "other"),
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    other = ["--model", str(folders[0]), "--out", str(tmp_path / "other")]
+    refused = run_forked("score", str(bench), *other, without=WITHOUT)
     assert refused.returncode == 3 and "pip install 'heldout[hf]'" in refused.stderr

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -108,28 +106,6 @@ def test_transformers_towers(family, tmp_path):
     assert encoder.dimension == width
     assert str(tmp_path) not in encoder.identity
     hold_to_the_protocol(encoder)
-
-
-def test_transformers_work_without_torchvision(tmp_path):
-    pytest.importorskip("transformers")
-    write_clip(tmp_path / "clip")
-    program = (
-        "import sys, importlib.util as u\n"
-        "find = u.find_spec\n"
-        "u.find_spec = lambda name, *rest: None if name.startswith('torchvision') else find(name, *rest)\n"
-        "sys.modules['torchvision'] = None\n"
-        "from PIL import Image\n"
-        "from heldout.overlap import open_encoder\n"
-        f"encoder = open_encoder('transformers:{tmp_path / 'clip'}')\n"
-        "print(encoder.identity, encoder.encode([Image.new('RGB', (40, 30), (9, 99, 200))]).shape)\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    # And it is the same encoder: with torchvision there, other code must not prepare the pictures.
-    here = open_encoder(f"transformers:{tmp_path / 'clip'}").identity
-    assert done.stdout.strip() == f"{here} (1, 12)"
 
 
 def test_pictures_are_prepared_by_pillow_with_torchvision_there(tmp_path):
