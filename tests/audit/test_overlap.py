@@ -13,6 +13,7 @@ import polars as pl
 import pytest
 
 import heldout
+from command_line import run_inside
 from heldout.audit import audit_overlap
 from heldout.benchmark import read_benchmark
 from heldout.corpus import open_corpus
@@ -362,3 +363,22 @@ def test_words_that_were_not_compared_have_no_rate(
     kept = json.loads((result.run.path / "findings.json").read_text())["findings"]
     assert not [finding for finding in kept if finding["detector"] == "text-overlap"]
     assert "could have" not in (result.run.path / "report.md").read_text().partition("words")[2]
+
+
+def test_a_limit_reads_the_first_items_of_every_corpus(
+    bench: Path, tmp_path: Path, picture: Picture
+) -> None:
+    words = ["overlap", bench, "--against", f"web={bench / 'images'}", "--exact", "--no-text"]
+    done = run_inside(*words, "--limit", "2", "--out", tmp_path / "run")
+    assert done.returncode == 0, done.stderr
+    matches = Run.open(tmp_path / "run").read_table("matches")
+    assert sorted(set(matches["corpus_id"].to_pylist())) == ["0.png", "1.png"]
+    strangers = tmp_path / "strangers"
+    strangers.mkdir()
+    for number in range(20, 24):
+        (strangers / f"{number}.png").write_bytes(picture(number))
+    # What lies behind the limit was not read: nothing is called clean of it.
+    assert audit(bench, tmp_path / "whole", f"web={strangers}") == [("web", "clean")]
+    assert audit(bench, tmp_path / "first", f"web={strangers}#limit=2") == [("web", "qualified")]
+    refused = run_inside(*words, "--limit", "2", "--gate", "--out", tmp_path / "gate")
+    assert refused.returncode == 2 and "limit" in refused.stderr

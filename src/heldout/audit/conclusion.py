@@ -174,7 +174,9 @@ def _words(
     kinds = text_kinds(text_matches, matches)
     findings: list[Finding] = []
     claims: list[Claim] = []
-    for corpus, scanned in texts.items():
+    sources = {stage["corpus"]: stage["source"] for stage in manifest["stages"].values()}
+    for corpus, text_scan in texts.items():
+        scanned = {"source": sources.get(corpus, ""), **text_scan}
         per_method = text_overlap(
             items,
             text_matches,

@@ -105,6 +105,15 @@ def overlap_command(
         Path,
         typer.Option("--out", metavar="RUN", help="Run folder; an unfinished one is continued."),
     ],
+    limit: Annotated[
+        int | None,
+        typer.Option(
+            "--limit",
+            min=1,
+            metavar="N",
+            help="Read only the first N items of every corpus, for a first look: as CORPUS#limit=N.",
+        ),
+    ] = None,
     gate: Annotated[
         bool,
         typer.Option(
@@ -159,12 +168,14 @@ def overlap_command(
     """
     if gate and settings.part is not None:
         raise InputError("gate: of a whole search: merge the parts, then call heldout gate")
+    if gate and limit is not None:
+        raise InputError("gate: the rows after the limit would pass unseen: leave the limit out")
     use_cache(settings.cache, settings.cache_gb)
     result = audit_overlap(
         read_benchmark(
             bench, preset=preset, mapping=parse_map(mapping), images=images, reader=reader
         ),
-        against,
+        against if limit is None else [_limited(source, limit) for source in against],
         out,
         engine,
         settings=settings,
@@ -182,6 +193,10 @@ def overlap_command(
         return
     gate_result = write_gate(result.run, result.run.path / "gate") if gate else None
     show_overlap(result, gate_result, verbose=verbose, as_json=as_json, annotate=annotate)
+
+
+def _limited(source: str, limit: int) -> str:
+    return f"{source}{',' if '#' in source else '#'}limit={limit}"
 
 
 def show_part(result: PartResult, *, as_json: bool) -> None:

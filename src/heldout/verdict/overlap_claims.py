@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from heldout.benchmark import parse_source
 from heldout.detect import POSSIBLE_IMAGES, Finding
 from heldout.errors import counted, percent
 from heldout.evidence import BY_DIGEST, TOO_PLAIN, TOO_SMALL, UNDECIDED_WORDS, Relation
@@ -106,8 +107,15 @@ def _corpus_coverage(scanned: Mapping[str, Any]) -> Control:
         message += (
             f"; {unverified:,} pairs that look alike could not be verified (see the dropped table)"
         )
-    bad = bool(failed or archives or share > UNREAD or unverified)
+    first = read_limit(scanned)
+    message += f"; only the first {first:,} items of the corpus were read" if first else ""
+    bad = bool(failed or archives or share > UNREAD or unverified or first)
     return Control(name="corpus coverage", outcome="failed" if bad else "passed", reason=message)
+
+
+def read_limit(scanned: Mapping[str, Any]) -> int | None:
+    """How many first items of the corpus were read, where its source or ``--limit`` says so."""
+    return parse_source(scanned.get("source", "")).limit
 
 
 def _undecided(images: Finding) -> int:

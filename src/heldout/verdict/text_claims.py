@@ -16,7 +16,7 @@ from heldout.errors import counted, percent
 from heldout.evidence import QUESTION_OTHER_IMAGE, Modality
 from heldout.overlap import NO_WORDS
 from heldout.verdict.claim import NOTHING_TO_COMPARE, Claim, Control, Status
-from heldout.verdict.overlap_claims import UNREAD
+from heldout.verdict.overlap_claims import UNREAD, read_limit
 from heldout.verdict.rules import SOURCES, WORDS, Rule, decide, rule_id
 
 REWORDINGS = "rewordings"  # the control that asks whether anybody looked for them
@@ -191,7 +191,9 @@ def text_coverage(scanned: Mapping[str, Any]) -> Control:
         message += " in whole or in part"
     if failed:
         message += f"; {counted(len(failed), 'piece', 'pieces')} of the corpus failed"
-    bad = bool(failed or archives or share > UNREAD)
+    first = read_limit(scanned)
+    message += f"; only the first {first:,} items of the corpus were read" if first else ""
+    bad = bool(failed or archives or share > UNREAD or first)
     return Control(name="corpus coverage", outcome="failed" if bad else "passed", reason=message)
 
 

@@ -274,10 +274,8 @@ def scanned_before(result: CorpusScan) -> str:
     if not result.reused:
         return ""
     if result.reused < result.shards:
-        return f"{result.reused:,} of them scanned before"
-    if result.shards == 1:
-        return "the only shard was scanned before"
-    return f"all {result.shards:,} shards were scanned before"
+        return "some of it was scanned before"
+    return "all of it was scanned before"
 
 
 def _scan_corpus(
