@@ -289,7 +289,7 @@ def is_img2dataset(folder: Path) -> bool:
 
 
 def _logs(folder: Path) -> Iterator[Path]:
-    found = entries(folder) if folder.is_dir() else iter(())
-    for path in sorted(path for path in found if path.name.endswith(".parquet")):
+    beside = entries(folder) if folder.is_dir() else iter(())
+    for path in sorted(path for path in beside if path.name.endswith(".parquet")):
         if path.with_suffix(".tar").is_file() or path.with_suffix("").is_dir():
             yield path

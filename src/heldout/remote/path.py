@@ -424,8 +424,8 @@ def entries(folder: Path) -> Iterator[Path]:
     if isinstance(folder, RemotePath):
         yield from folder.iterdir()
         return
-    with os.scandir(folder) as found:
-        for entry in found:
+    with os.scandir(folder) as inside:
+        for entry in inside:
             yield Path(entry.path)
 
 

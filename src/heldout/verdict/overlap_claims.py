@@ -114,8 +114,9 @@ def _corpus_coverage(scanned: Mapping[str, Any]) -> Control:
 
 
 def read_limit(scanned: Mapping[str, Any]) -> int | None:
-    """How many first items of the corpus were read, where its source or ``--limit`` says so."""
-    return parse_source(scanned.get("source", "")).limit
+    """How many first items of the corpus were read, where its source has a limit."""
+    source = scanned.get("source")
+    return parse_source(source).limit if source else None
 
 
 def _undecided(images: Finding) -> int:
