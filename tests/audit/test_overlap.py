@@ -380,5 +380,7 @@ def test_a_limit_reads_the_first_items_of_every_corpus(
     # What lies behind the limit was not read: nothing is called clean of it.
     assert audit(bench, tmp_path / "whole", f"web={strangers}") == [("web", "clean")]
     assert audit(bench, tmp_path / "first", f"web={strangers}#limit=2") == [("web", "qualified")]
+    (claim,) = json.loads((tmp_path / "first/claims.json").read_text())["claims"]
+    assert "first 2 items of web" in claim["sentence"] and "limit" in claim["next_step"]
     refused = run_inside(*words, "--limit", "2", "--gate", "--out", tmp_path / "gate")
     assert refused.returncode == 2 and "limit" in refused.stderr

@@ -33,18 +33,20 @@ def overlap_claims(
     coverage = [_benchmark_coverage(images), _corpus_coverage(scanned)]
     rule = _rule(images, coverage)
     controls = [*_undecided_pairs(images), *_what_pictures_allow(images), *coverage]
-    status = rule.status
+    status, first = rule.status, read_limit(scanned)
     return [
         Claim(
             id=f"overlap/{images.cell.corpus}",
             cell=images.cell,
-            sentence=_sentence(status, images, possible, items, answers, coverage),
+            sentence=_sentence(status, images, possible, items, answers, coverage, first),
             status=status,
             why=_why(status, images, controls),
             rule=rule_id(COPIES, rule),
             findings=[finding.id for finding in findings],
             controls=controls,
-            next_step=_next_step(status, images, answers),
+            next_step=_next_step(status, images, answers)
+            if first is None or status != "qualified"
+            else "search the whole corpus: leave the limit out, and use another run folder",
         )
     ]
 
@@ -209,6 +211,7 @@ def _sentence(
     items: Finding,
     answers: Finding | None,
     coverage: Sequence[Control],
+    first: int | None,
 ) -> str:
     benchmark, corpus = images.cell.benchmark, images.cell.corpus
     compared = int(images.details["corpus_images_compared"])
@@ -220,7 +223,10 @@ def _sentence(
             f"No {_kind(images)} was {'proven' if _undecided(images) else 'found'} among the "
             f"{images.n:,} images of {benchmark} and the {compared:,} of {corpus}"
         )
-        message += "" if read else " that could be read; parts of them could not"
+        if first is not None:
+            message += f"; only the first {first:,} items of {corpus} were read"
+        elif not read:
+            message += " that could be read; parts of them could not"
         return f"{message}." + _if_copies(images, possible) + _similar(images)
     if status == "clean":
         return f"No image of {benchmark} is in {corpus} as {_an(_kind(images))}." + _similar(images)
