@@ -132,15 +132,19 @@ def write_tar(folder: Path, side: int, number: int) -> int:
     return PER_TAR
 
 
-class InHalfPrecision(Encoder):
-    """Another encoder under torch's autocast: matrix products in bfloat16, the rest as it was."""
+class PreparedAs(Encoder):
+    """Pictures are read, decoded and resized as for another encoder."""
 
     def __init__(self, inner: Encoder) -> None:
         self._inner, self.dimension = inner, inner.dimension
-        self.identity = f"{inner.identity} | bfloat16"
+        self.identity = f"{inner.identity} | {type(self).__name__}"
 
     def prepare(self, image: Image.Image) -> Floats:
         return self._inner.prepare(image)
+
+
+class InHalfPrecision(PreparedAs):
+    """Under torch's autocast: matrix products in bfloat16, the rest as it was."""
 
     def _forward(self, batch: Floats) -> Floats:
         import torch
@@ -150,15 +154,8 @@ class InHalfPrecision(Encoder):
             return self._inner._forward(batch)
 
 
-class OnlyPrepared(Encoder):
-    """The pictures are read, decoded and resized as for another encoder; their rows are all the same."""
-
-    def __init__(self, inner: Encoder) -> None:
-        self._inner, self.dimension = inner, inner.dimension
-        self.identity = f"{inner.identity} | not run"
-
-    def prepare(self, image: Image.Image) -> Floats:
-        return self._inner.prepare(image)
+class OnlyPrepared(PreparedAs):
+    """The encoder does not run; all rows are the same."""
 
     def _forward(self, batch: Floats) -> Floats:
         return np.ones((len(batch), self.dimension), np.float32)

@@ -176,7 +176,7 @@ def test_shards_hold_bounded_work_and_grow(tmp_path: Path) -> None:
 
 
 def test_opening_a_corpus_lists_no_folder_whole(tmp_path, picture, monkeypatch):
-    """Path.iterdir and Path.glob hold every name: a million files took 300 MB before the first was read."""
+    """Path.iterdir and Path.glob hold every name, of a million files too."""
     for number in range(3):
         (tmp_path / f"{number}.png").write_bytes(picture(number))
 

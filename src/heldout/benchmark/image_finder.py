@@ -19,7 +19,7 @@ from heldout.image import (
     Nowhere,
     split_list,
 )
-from heldout.remote import RemoteError, RemotePath, files_below
+from heldout.remote import RemoteError, RemotePath, entries, files_below
 
 _FOLDERS = (
     "images",
@@ -272,7 +272,7 @@ def _image_folders_beside(root: Path) -> list[Path]:
     try:
         # Names first: there may be 100,000 folders beside it, and asking each what it is costs a call.
         called_like_it = [
-            place for place in root.parent.iterdir() if _names_images_of(place.name, own)
+            place for place in entries(root.parent) if _names_images_of(place.name, own)
         ]
         return sorted(place for place in called_like_it if place != root and place.is_dir())
     except OSError:

@@ -37,6 +37,7 @@ from heldout.cli.show import (
     print_outline,
     print_sources,
 )
+from heldout.corpus import is_recipe
 from heldout.cure import GateResult, write_gate
 from heldout.errors import InputError, counted
 from heldout.overlap import OverlapSettings
@@ -196,6 +197,8 @@ def overlap_command(
 
 
 def _limited(source: str, limit: int) -> str:
+    if is_recipe(source):
+        raise InputError(f"limit: {source} is a recipe: write #limit={limit} behind its sources")
     return f"{source}{',' if '#' in source else '#'}limit={limit}"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import tarfile
 from collections.abc import Collection
 from pathlib import Path
@@ -30,11 +31,14 @@ def tars_without(corpus: Corpus, ids: Collection[str], folder: Path) -> WrittenT
     inner = corpus.inner if isinstance(corpus, Img2DatasetCorpus) else corpus
     if not isinstance(inner, WebDatasetCorpus):
         return None
-    wanted, known = set(ids), set[str]()
+    wanted, known = sorted(set(ids)), set[str]()
     kept = removed = 0
     for shard in inner.shards():
         prefix = f"{shard.id}/"
-        mine = {entry.removeprefix(prefix) for entry in wanted if entry.startswith(prefix)}
+        first, end = (
+            bisect.bisect_left(wanted, text) for text in (prefix, f"{shard.id}0")
+        )  # "0" follows "/"
+        mine = {entry.removeprefix(prefix) for entry in wanted[first:end]}
         # The second picture of a sample has its member's name as id.
         keys = mine | {sample_key(name) for name in mine}
         samples: dict[str, bool] = {}
@@ -58,4 +62,4 @@ def tars_without(corpus: Corpus, ids: Collection[str], folder: Path) -> WrittenT
             raise InputError(f"{shard.payload} cannot be read as a whole: {error}") from error
         removed += sum(samples.values())
         kept += len(samples) - sum(samples.values())
-    return WrittenTars(kept, removed, tuple(sorted(wanted - known)))
+    return WrittenTars(kept, removed, tuple(entry for entry in wanted if entry not in known))

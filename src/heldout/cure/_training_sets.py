@@ -88,8 +88,10 @@ def _tars(name: str, source: str, ids: Collection[str], folder: Path) -> Cleaned
         return None
     if written.missing or not written.kept:
         shutil.rmtree(target, ignore_errors=True)
-        reason = f"{len(written.missing):,} samples cannot be found by their ids, such as {written.missing[:1]}"
-        return CleanedSet(name, reason=reason if written.missing else "every sample would go")
+        reason = "every sample would go"
+        if lost := written.missing:
+            reason = f"{len(lost):,} samples cannot be found by their ids, such as {lost[0]!r}"
+        return CleanedSet(name, reason=reason)
     return CleanedSet(name, target, written.kept, written.removed)
 
 

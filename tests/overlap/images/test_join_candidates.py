@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import sys
 
 import numpy as np
 import pytest
@@ -58,6 +59,13 @@ def test_a_threshold_alone_keeps_what_reaches_it() -> None:
     found = candidates.settle(queries, block, 0)
     pairs = set(zip(found.query.tolist(), found.position.tolist(), strict=True))
     assert pairs == {(0, 0), (0, 1), (1, 1)}
+
+
+def test_torch_is_loaded_when_cores_have_worked_as_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+    blocks = near._LargeBlocks()
+    assert not blocks.add(near._WORTH_LOADING // 2)
+    assert blocks.add(near._WORTH_LOADING // 2)
 
 
 @pytest.mark.parametrize("where", ["cores", "torch"])
