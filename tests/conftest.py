@@ -19,7 +19,7 @@ from PIL import Image, ImageOps
 
 from heldout.model.endpoint import connection as pace
 from heldout.overlap import settings
-from rewriting import rewrite_tests
+from rewriting import compile_libraries, rewrite_tests
 from skips import SkipSummary
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -46,6 +46,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):  # with xdist, the controller alone sees every report
         config.pluginmanager.register(SkipSummary())
     elif [Path(name).resolve() for name in config.args] == [ROOT / "tests"]:
+        compile_libraries(config)
         rewrite_tests(config, ROOT / "tests")
 
 
