@@ -271,7 +271,10 @@ _LACKING = {
     Need.BUDGET: "needs budget.order_tokens",
     Need.COHORT: "a cohort needs three models with scores",
     Need.BASE: "no base model: name it under base",
-    Need.ENTROPIES: "needs a local checkpoint and the detector's name under detectors: entropies are read on request",
+    Need.ENTROPIES: (
+        "needs a local checkpoint or an ONNX folder, and the detector's name under detectors: entropies are read "
+        "on request"
+    ),
     Need.CHOICES: "log-probabilities of options are recorded for detectors that are named: detectors",
 }
 

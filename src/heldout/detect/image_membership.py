@@ -24,7 +24,8 @@ from heldout.stats import area
 NAME = "image-membership"
 ORDER, SHARE = ORDERS[0], SHARES[1]  # one half, and a tenth of the places
 LACKING = NotRecorded(
-    "needs the entropies over picture, question and answer: heldout score --entropies, with a local checkpoint"
+    "needs the entropies over picture, question and answer: heldout score --entropies, with a local "
+    "checkpoint or an ONNX folder"
 )
 
 

@@ -67,7 +67,7 @@ def score_entropies(
     if not isinstance(scorer, EntropyReader):
         raise InputError(
             "entropies: needs the logits at every place of a prompt, which this backend does not give; use a "
-            "local checkpoint (the setting model)"
+            "local checkpoint or an ONNX folder (the setting model)"
         )
     kept, _ = answerable(examples)
     answers = score_requests(

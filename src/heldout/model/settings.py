@@ -139,7 +139,7 @@ class ScoreSettings(OneModel):
     options: bool = False
     """Score every option in the answer's place, too."""
     entropies: bool = False
-    """Read the entropies over picture, question and answer, too; needs a local checkpoint."""
+    """Read the entropies over picture, question and answer, too; needs a local checkpoint or an ONNX folder."""
     order_joint: bool = False
     """Score shards in released and shuffled order; needs a budget."""
     budget: Annotated[int, Field(ge=1)] | None = None

@@ -113,6 +113,22 @@ def test_a_prompt_of_one_token_is_answered_like_a_longer_one(folders: tuple[Path
     assert whole == tokens[: len(whole)] and passes.likeliest(first[None]) == tokens[:1]
 
 
+def test_entropies_are_those_of_the_torch_backend(
+    folders: tuple[Path, Path], picture: Callable[..., bytes]
+) -> None:
+    asked = requests(pictures(picture))
+    ours, theirs = (
+        {r.id if isinstance(r, Dropped) else r[0]: r for r in model.entropies(asked)}
+        for model in (OnnxModel.load(folders[1], device="cpu"), by_torch(folders[0]))
+    )
+    read = [name for name, result in theirs.items() if not isinstance(result, Dropped)]
+    assert len(read) >= 24 and {"none", "long", "document"} <= theirs.keys() - set(read)
+    for name in read:
+        assert np.allclose(ours[name][1], theirs[name][1], atol=1e-4), name
+    for name in theirs.keys() - set(read):
+        assert isinstance(ours[name], Dropped) and ours[name].reason == theirs[name].reason
+
+
 def test_moments_are_those_of_the_torch_backend() -> None:
     rng = np.random.default_rng(0)
     logits = (rng.normal(size=(6, 50)) * 4).astype(np.float32)

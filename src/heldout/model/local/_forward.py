@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from heldout.model.local.entropy import moments
+from heldout.model.local.entropy import moments, renyi
 from heldout.model.local.layout import PictureInputs, Row
 from heldout.model.local.load import Family
 
@@ -69,6 +69,12 @@ class Passes(Protocol):
 
     def lines(self, logits: Any, targets: Sequence[int]) -> list[list[float]]:
         """log p of each target, and the mean and standard deviation of log p over the vocabulary."""
+        ...
+
+    def entropies(
+        self, row: Row, features: PictureInputs, places: Sequence[int]
+    ) -> NDArray[np.float64]:
+        """(places, orders): Rényi entropies of what follows each of these places."""
         ...
 
     def likeliest(self, logits: Any) -> list[int]:
@@ -303,6 +309,14 @@ class Forward:
         sums = moments(logits, torch.tensor(targets, device=self._model.device))
         lines: list[list[float]] = torch.stack(sums, 1).tolist()
         return lines
+
+    def entropies(
+        self, row: Row, features: PictureInputs, places: Sequence[int]
+    ) -> NDArray[np.float64]:
+        values: NDArray[np.float64] = (
+            renyi(self.whole([row], features, places=[places])).cpu().numpy()
+        )
+        return values
 
     def likeliest(self, logits: Any) -> list[int]:
         chosen: list[int] = logits.argmax(-1).tolist()

@@ -21,7 +21,7 @@ from heldout.model.local._forward import (
     common_prefix,
     halving,
 )
-from heldout.model.local.entropy import largest_means, renyi
+from heldout.model.local.entropy import largest_means
 from heldout.model.local.layout import STAGE, Group, Layout, PictureInputs, Row, groups
 from heldout.model.local.load import LoadedModel, family_of, image_token_id, load, text_config
 from heldout.model.local.writing import UnwritableError, Writer, WrittenPrompt
@@ -201,6 +201,45 @@ class RunningModel:
             logprobs, mu, sigma = (tuple(column) for column in zip(*mine, strict=True))
             yield Score(identifier, row.tokens, logprobs, mu, sigma, span_ok=row.span_ok)
 
+    def entropies(
+        self, requests: Iterable[Request]
+    ) -> Iterator[tuple[str, NDArray[np.float64]] | Dropped]:
+        """By request (slices, orders, shares): the largest entropies at the picture's places, at the text between
+        the first picture and the answer, and where the answer's tokens are predicted."""
+        for group in groups(requests):
+            for ready in [group] if isinstance(group, Dropped) else self._prepare(group):
+                if isinstance(ready, Dropped):
+                    yield ready
+                    continue
+                for request, row in zip(ready.requests, ready.rows, strict=True):
+                    values = self._entropies_of(row, ready.features)
+                    if isinstance(values, str):
+                        yield Dropped("entropies", request.id, values, "")
+                    else:
+                        yield request.id, values
+
+    def _entropies_of(self, row: Row, features: PictureInputs) -> NDArray[np.float64] | str:
+        parts, passes = self._parts, self._forward
+        if row.reply or parts.image_id is None or parts.image_id not in row.ids or not row.scored:
+            return "the picture has no places of its own in what the model reads"
+        if parts.context is not None and row.length > parts.context:
+            return "prompt too long"
+        first = row.ids.index(parts.image_id)
+        answer = [place - 1 for place in row.scored]
+        before = range(first, answer[0])
+        slices = (
+            [place for place in before if row.ids[place] == parts.image_id],
+            [place for place in before if row.ids[place] != parts.image_id],
+            answer,
+        )
+        wanted = [place for places in slices for place in places]
+        read = passes.fitting(lambda: passes.entropies(row, features, wanted))
+        if read is None:
+            return "out of memory"
+        ends = np.cumsum([len(places) for places in slices])[:-1]
+        means = [largest_means(part) for part in np.split(read, ends)]
+        return np.stack(means)
+
 
 class LocalModel(RunningModel):
     """A Scorer. ``batch_tokens`` bounds rows × tokens of one forward pass; ``sharing`` off reads every
@@ -242,14 +281,13 @@ class LocalModel(RunningModel):
             "processor": type(processor.image_processor).__name__,
             **({"remote_code": code} if code else {}),
         }
-        self._passes = Forward(model, family, 0 if pad is None else pad)
         super().__init__(
             Parts(
                 identity=identity,
                 family=family,
                 writer=writer,
                 layout=layout,
-                passes=self._passes,
+                passes=Forward(model, family, 0 if pad is None else pad),
                 tokenizer=tokenizer,
                 image_id=image_id,
                 context=context,
@@ -258,47 +296,6 @@ class LocalModel(RunningModel):
                 replies=replies,
             )
         )
-
-    def entropies(
-        self, requests: Iterable[Request]
-    ) -> Iterator[tuple[str, NDArray[np.float64]] | Dropped]:
-        """By request (slices, orders, shares): the largest entropies at the picture's places, at the text between
-        the first picture and the answer, and where the answer's tokens are predicted."""
-        for group in groups(requests):
-            for ready in [group] if isinstance(group, Dropped) else self._prepare(group):
-                if isinstance(ready, Dropped):
-                    yield ready
-                    continue
-                for request, row in zip(ready.requests, ready.rows, strict=True):
-                    values = self._entropies_of(row, ready.features)
-                    if isinstance(values, str):
-                        yield Dropped("entropies", request.id, values, "")
-                    else:
-                        yield request.id, values
-
-    def _entropies_of(self, row: Row, features: PictureInputs) -> NDArray[np.float64] | str:
-        parts, passes = self._parts, self._passes
-        if row.reply or parts.image_id is None or parts.image_id not in row.ids or not row.scored:
-            return "the picture has no places of its own in what the model reads"
-        if parts.context is not None and row.length > parts.context:
-            return "prompt too long"
-        first = row.ids.index(parts.image_id)
-        answer = [place - 1 for place in row.scored]
-        before = range(first, answer[0])
-        slices = (
-            [place for place in before if row.ids[place] == parts.image_id],
-            [place for place in before if row.ids[place] != parts.image_id],
-            answer,
-        )
-        wanted = [[place for places in slices for place in places]]
-        read = passes.fitting(
-            lambda: renyi(passes.whole([row], features, share=parts.sharing, places=wanted))
-        )
-        if read is None:
-            return "out of memory"
-        ends = np.cumsum([len(places) for places in slices])[:-1]
-        means = [largest_means(part) for part in np.split(read.cpu().numpy(), ends)]
-        return np.stack(means)
 
     @classmethod
     def load(

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from heldout.engine import usable_cores
 from heldout.errors import InputError
+from heldout.model.local.entropy import ORDERS
 
 # ``onnx.json``: what lies in a folder of ONNX graphs, and from which checkpoint it came.
 
@@ -245,7 +246,7 @@ def _within(wanted: tuple[int, ...], shape: tuple[int, ...]) -> bool:
     return all(size in left for size in wanted)
 
 
-# log p of a token, mean and standard deviation of log p over the vocabulary: local/moments.py in NumPy.
+# local/entropy.py in NumPy: log p of a token, mean and standard deviation of log p over the vocabulary; entropies.
 
 
 _MOST = 1 << 23  # numbers of a copy: 32 MB
@@ -275,3 +276,26 @@ def _moments(logits: NDArray[np.float32], targets: NDArray[np.int64]) -> NDArray
     chosen = np.take_along_axis(logits, targets[:, None], -1).astype(np.float64) - top
     whole = np.log(total)
     return np.stack([chosen[:, 0] - whole, mean - whole, np.sqrt(spread)], 1)
+
+
+def renyi(logits: NDArray[np.float32]) -> NDArray[np.float64]:
+    """``logits`` of shape (positions, vocabulary) → (positions, orders)."""
+    step = max(1, _MOST // max(1, logits.shape[-1]))
+    parts = [_renyi(logits[at : at + step]) for at in range(0, len(logits), step)]
+    return np.concatenate(parts) if parts else np.zeros((0, len(ORDERS)))
+
+
+def _renyi(logits: NDArray[np.float32]) -> NDArray[np.float64]:
+    x = np.maximum(logits - logits.max(-1, keepdims=True), _LOWEST)
+    root = np.exp(x / 2)
+    weight = root * root
+    total = weight.sum(-1, dtype=np.float64)
+    whole = np.log(total)
+    orders = [
+        2 * np.log(root.sum(-1, dtype=np.float64)) - whole,
+        whole - (weight * x).sum(-1, dtype=np.float64) / total,
+        2 * whole - np.log((weight * weight).sum(-1, dtype=np.float64)),
+        whole,
+    ]
+    values: NDArray[np.float64] = np.maximum(np.stack(orders, 1), 0)
+    return values

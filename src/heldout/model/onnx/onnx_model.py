@@ -40,6 +40,7 @@ from heldout.model.onnx.graphs import (
     past_names,
     present_names,
     read_card,
+    renyi,
 )
 from heldout.model.request import TEMPLATE
 
@@ -297,6 +298,12 @@ class OnnxPasses:
     def lines(self, logits: Any, targets: Sequence[int]) -> list[list[float]]:
         rows: list[list[float]] = moments(logits, targets).tolist()
         return rows
+
+    def entropies(
+        self, row: Row, features: PictureInputs, places: Sequence[int]
+    ) -> NDArray[np.float64]:
+        wanted = [(0, place) for place in places]
+        return renyi(self._decode([row.ids], self._none(), wanted, features)[0])
 
     def likeliest(self, logits: Any) -> list[int]:
         places: list[int] = logits.argmax(-1).tolist()
