@@ -317,7 +317,7 @@ def decode_together(files: list[Path], workers: int) -> float:
     ]
     for process in processes:
         process.start()
-    rate = sum(len(files) / spent.get() for _ in processes)
+    rate: float = sum(len(files) / spent.get() for _ in processes)
     for process in processes:
         process.join()
     return rate
