@@ -1,10 +1,17 @@
 """Fingerprints per second against imagehash's pHash, on the same real files and the same machine.
 
     python bench/fingerprints.py [--count 200] [--rounds 5] [--workers 2]
+    python bench/fingerprints.py --cores 1 2 4 8 16    # images/s of a scan with so many worker processes
 
 Contestants take turns and each one's best round counts: the machine may be shared. "core ms" is what
 one picture costs one core; it moves less than the clock on the wall does. Everything runs in worker
 processes that were started, and had their imports, before the clock.
+
+``--cores`` puts tars of real JPEG pictures through the scan of a search for VQA-RAD: reading, digests, hashes,
+comparison, and the run folder. Every worker has the same number of pictures to do, however many workers there
+are; one worker is the process that also writes the run folder. Cores that share caches, memory or a physical
+core slow each other down whatever runs on them, so the same pictures are also decoded by processes that do
+nothing else.
 """
 
 from __future__ import annotations
@@ -16,11 +23,15 @@ import json
 import multiprocessing
 import os
 import random
+import sys
+import tarfile
+import tempfile
 import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from heldout.overlap.images.hashes import PDQ, PHASH, SLACK, HashedShard, Waiting, build_hash_index
 
@@ -259,13 +270,175 @@ def pair(row: dict[str, object]) -> tuple[object, object, object]:
     return row["method"], row["picture"], row["corpus_id"]
 
 
+# Scans with more and more worker processes.
+
+
+TAR_PICTURES = 64
+DECODED = 256  # pictures that every process decodes for comparison
+
+
+@dataclass(frozen=True)
+class ScanRate:
+    workers: int
+    pictures: int
+    seconds: float
+    linear: float  # share of ``workers`` times the rate of the first row
+    decoding_linear: float  # the same of processes that decode the pictures with Pillow
+
+
+def jpegs() -> list[Path]:
+    """Real JPEG files that are not VQA-RAD's, the smallest first."""
+    files = [path for path in real_files(10**6) if path.suffix == ".jpg"]
+    return sorted(
+        (path for path in files if path.parent.parent.name != "vqa_rad"),
+        key=lambda path: (path.stat().st_size, path),
+    )
+
+
+def write_tars(files: list[Path], folder: Path) -> list[Path]:
+    """Tars with as much work in each: files are dealt to them by size."""
+    folder.mkdir()
+    count = max(1, round(len(files) / TAR_PICTURES))
+    written = []
+    for number in range(count):
+        written.append(folder / f"{number}.tar")
+        with tarfile.open(written[-1], "w") as tar:
+            for index, path in enumerate(files[number::count]):
+                tar.add(path, f"{index:04d}.jpg")
+    return written
+
+
+def decode_together(files: list[Path], workers: int) -> float:
+    """Pictures per second of ``workers`` processes that decode all of ``files`` each, at the same time."""
+    context = multiprocessing.get_context("spawn")
+    barrier, spent = context.Barrier(workers), context.SimpleQueue()
+    processes = [
+        context.Process(target=_decode_all, args=(files, barrier, spent)) for _ in range(workers)
+    ]
+    for process in processes:
+        process.start()
+    rate: float = sum(len(files) / spent.get() for _ in processes)
+    for process in processes:
+        process.join()
+    return rate
+
+
+def _decode_all(files: list[Path], barrier: Any, spent: Any) -> None:
+    from PIL import Image
+
+    pictures = [path.read_bytes() for path in files]
+    barrier.wait()
+    start = time.perf_counter()
+    for data in pictures:
+        Image.open(io.BytesIO(data)).load()
+    spent.put(time.perf_counter() - start)
+
+
+def with_one_thread() -> None:
+    """Start again with one thread for each process: libraries read these variables when they are loaded."""
+    from heldout.engine.engine import CORES, THREAD_VARIABLES
+
+    one = {name: "1" for name in THREAD_VARIABLES if name != CORES}
+    if any(os.environ.get(name) != value for name, value in one.items()):
+        os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, **one})
+
+
+def scans(counts: list[int], *, times: int, rounds: int) -> list[ScanRate]:
+    """A scan with each number of workers, each of which has all pictures ``times`` times to do."""
+    from heldout.benchmark import read_benchmark
+    from heldout.corpus import open_corpus
+    from heldout.engine import LocalEngine
+    from heldout.overlap.images.scan import _ShardSearch
+    from heldout.store import Run
+
+    files = jpegs()
+    data = Path(os.environ.get("HELDOUT_SHARED", ROOT.parent / "shared")) / "data"
+    benchmark = read_benchmark(data / "vqa_rad" / "vqa_rad_public.json")
+    best = {count: (float("inf"), 0.0) for count in counts}
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        tars = write_tars(files, folder / "tars")
+        run = Run.create(folder / "warm", command=["bench/fingerprints.py"])
+        search = _ShardSearch.of(benchmark, run, LocalEngine(1), None, True, True)
+        for number in range(rounds):
+            for count in counts:
+                place = folder / f"{number}-{count}"
+                (place / "corpus").mkdir(parents=True)
+                for copy in range(times * count):
+                    for (
+                        tar
+                    ) in tars:  # a file that comes again in one tar would not be decoded again
+                        os.link(tar, place / "corpus" / f"{copy:03d}-{tar.name}")
+                (place / "first").mkdir()
+                for copy in range(2 * count):
+                    os.link(tars[copy % len(tars)], place / "first" / f"{copy:03d}.tar")
+                with LocalEngine(count) as engine:
+                    search.engine = engine
+                    search.run = run
+                    search.compare(open_corpus(place / "first", name=f"first-{number}-{count}"))
+                    search.run = Run.create(place / "run", command=["bench/fingerprints.py"])
+                    corpus = open_corpus(place / "corpus")
+                    start = time.perf_counter()
+                    result, _ = search.compare(corpus)
+                    seconds = time.perf_counter() - start
+                pictures = times * count * len(files)
+                if result.failed or result.counts["images"] != pictures:
+                    raise SystemExit(f"{result.counts} of {pictures} pictures; {result.failed}")
+                decoded = decode_together(files[:: max(1, len(files) // DECODED)], count)
+                spent = f"{pictures:,} pictures in {seconds:.1f} s"
+                print(f"{count} workers: {spent}; Pillow alone {decoded:,.0f} /s", flush=True)
+                best[count] = (min(seconds, best[count][0]), max(decoded, best[count][1]))
+    done = {count: times * count * len(files) for count in counts}
+    first = counts[0]
+    rate, decoding_rate = done[first] / best[first][0] / first, best[first][1] / first
+    return [
+        ScanRate(
+            workers=count,
+            pictures=done[count],
+            seconds=best[count][0],
+            linear=done[count] / best[count][0] / count / rate,
+            decoding_linear=best[count][1] / count / decoding_rate,
+        )
+        for count in counts
+    ]
+
+
+def print_scans(rows: list[ScanRate]) -> None:
+    from heldout.engine import usable_cores
+
+    siblings = Path("/sys/devices/system/cpu/cpu0/topology/thread_siblings_list")
+    together = siblings.read_text().strip() if siblings.exists() else "not known"
+    print(f"{usable_cores()} cores; threads of the first physical core: {together}")
+    print(
+        "| workers | pictures | s | pictures/s | … per worker | of linear | Pillow alone, of linear |"
+    )
+    print("|---|---|---|---|---|---|---|")
+    for row in rows:
+        rate = row.pictures / row.seconds
+        print(
+            f"| {row.workers} | {row.pictures:,} | {row.seconds:.1f} | {rate:,.0f} | {rate / row.workers:.0f} | "
+            f"{row.linear:.2f} | {row.decoding_linear:.2f} |"
+        )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--copies", type=int, default=100)
+    parser.add_argument("--cores", type=int, nargs="+", help="scan with so many worker processes")
+    parser.add_argument(
+        "--times", type=int, default=2, help="with --cores: how often each worker has all"
+    )
     arguments = parser.parse_args()
+    if arguments.cores:
+        with_one_thread()
+        scanned = scans(arguments.cores, times=arguments.times, rounds=arguments.rounds)
+        print_scans(scanned)
+        OUT.parent.mkdir(parents=True, exist_ok=True)
+        OUT.with_name("cores.json").write_text(json.dumps([asdict(row) for row in scanned]) + "\n")
+        return
     files = real_files(arguments.count)
     rows = measure(files, rounds=arguments.rounds, workers=arguments.workers)
     print(f"{'':52}{'processes':>10}{'pictures/s':>12}{'x loop':>8}{'x same':>8}{'core ms':>9}")

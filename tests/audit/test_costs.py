@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import json
+import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import heldout
 from command_line import run_inside
 from heldout.audit import MachineSpec, StageRates, read_machines
-from heldout.audit.costs import costs_of
+from heldout.audit.costs import _measured, costs_of
+from heldout.corpus import open_corpus
 from heldout.errors import InputError
 from heldout.overlap import SearchSample
 
@@ -112,3 +116,11 @@ def test_a_search_is_measured_and_planned(near_data: Path, tmp_path: Path) -> No
     assert "compare" in shown.stdout and "embed" not in shown.stdout and "30 items" in shown.stdout
     result = heldout.plan(near_data / "bench", near_data / "corpus", seconds=1, exact=True)
     assert result.frame.height == 2 and result.dollars is None
+
+
+def test_what_is_measured_has_the_one_thread_of_a_worker(
+    near_data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
+    look: Any = functools.partial(os.getenv, "OPENBLAS_NUM_THREADS")
+    assert _measured(look, open_corpus(near_data / "corpus")) == "1"

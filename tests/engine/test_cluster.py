@@ -14,6 +14,7 @@ import heldout
 from command_line import run_inside
 from heldout.engine import RayEngine, check_cluster
 from heldout.engine.cluster import ClusterNode, _problems
+from heldout.engine.ray_engine import RayMap
 from heldout.errors import InputError
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(900)]
@@ -53,12 +54,14 @@ def test_a_task_that_asks_for_a_gpu_has_one_where_there_is_one(
         (plain,) = engine.map(engine_tasks.visible_gpus, [0], on_gpu=True)
         assert plain.value in ("", None)  # no node has one: it runs all the same
         node = ray_connection.cluster.add_node(
-            num_cpus=1, num_gpus=1, object_store_memory=STORE_BYTES
+            num_cpus=2, num_gpus=1, object_store_memory=STORE_BYTES
         )
         ray_connection.cluster.wait_for_nodes()
         try:
             outcomes = list(engine.map(engine_tasks.visible_gpus, range(3), on_gpu=True))
             assert [outcome.value for outcome in outcomes] == ["0"] * 3
+            both = RayMap[int, str](b"", [], ordered=False, workers=None, tries=1, on_gpu=True)
+            assert both._gpus() == 0.5  # one task for each core of that node
             (without,) = engine.map(engine_tasks.visible_gpus, [0])
             assert without.value != "0"
         finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 import time
 from pathlib import Path
@@ -13,6 +14,7 @@ from heldout.audit import audit_overlap
 from heldout.benchmark import read_benchmark
 from heldout.corpus import open_corpus
 from heldout.engine import Engine, LocalEngine, RayEngine
+from heldout.store import Run, saved_shards
 
 pytest.importorskip("cv2", reason="registration needs heldout[vision]")
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(900)]
@@ -51,6 +53,19 @@ def test_a_near_search_survives_the_death_of_a_node(
     assert killed and killed[0] < 15, "the node was to die while the corpus was being embedded"
     with LocalEngine(1) as serial:
         search(near_data, tmp_path / "local", serial)
+        assert_same(tmp_path / "ray", tmp_path / "local")
+        # Interrupted on the cluster, it is finished here.
+        log = tmp_path / "ray/stages/overlap/corpus/shards.log"
+        kept = sorted(saved_shards(log.parent).values())
+        log.write_bytes(log.read_bytes()[: kept[len(kept) // 2] + 9])
+        shutil.rmtree(tmp_path / "ray/tables")
+        search(near_data, tmp_path / "ray", serial)
+    assert_same(tmp_path / "ray", tmp_path / "local")
+    (stage,) = Run.open(tmp_path / "ray").manifest()["stages"].values()
+    assert stage["reused"] == len(kept) // 2
+
+
+def assert_same(*runs: Path) -> None:
     for name in TABLES:
-        ours, theirs = (tmp_path / run / f"tables/{name}.parquet" for run in ("ray", "local"))
+        ours, theirs = (run / f"tables/{name}.parquet" for run in runs)
         assert ours.read_bytes() == theirs.read_bytes(), name

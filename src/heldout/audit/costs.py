@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,7 +12,8 @@ from pydantic import Field
 
 from heldout.audit.overlap import CorpusSource, near_search, opened_corpus, text_search
 from heldout.benchmark import Benchmark, read_benchmark
-from heldout.engine import usable_cores
+from heldout.corpus import Corpus
+from heldout.engine import LocalEngine, usable_cores
 from heldout.errors import InputError
 from heldout.overlap import OverlapSettings, SearchSample, sample_search
 from heldout.settings import Settings
@@ -165,12 +167,23 @@ def plan_search(
     samples = {}
     for source in several:
         corpus = opened_corpus(source)
-        sample = sample_search(
-            benchmark, corpus, near=near, hashes=not chosen.exact, text=text, seconds=seconds
+        look = functools.partial(
+            sample_search, benchmark, near=near, hashes=not chosen.exact, text=text, seconds=seconds
         )
+        sample = _measured(look, corpus)
         samples[corpus.name] = sample
         stages += costs_of(corpus.name, sample, machines)
     return CostPlan(benchmark.name, machines, tuple(stages), samples)
+
+
+def _measured(look: Callable[[Corpus], SearchSample], corpus: Corpus) -> SearchSample:
+    """What ``look`` returns in a worker process: there libraries have one thread, as in a search. Threads of this
+    process would wait for each other by spinning, and count that as work."""
+    with LocalEngine(max(2, usable_cores())) as engine:
+        (outcome,) = engine.map(look, [corpus], tries=1)
+    if outcome.value is None:
+        raise InputError(f"{corpus.source}: {outcome.error}")
+    return outcome.value
 
 
 def read_machines(on: MachineSpec | Mapping[str, Any] | str | Path | None) -> MachineSpec:

@@ -135,6 +135,7 @@ def _check_reachable(address: str) -> None:
 
 
 _SUBMISSIONS = 3  # retries by heldout, when Ray gave up a task for a reason that is not the task's
+_PER_GPU = 8  # tasks at most: so many kept a large encoder busy (docs/performance.md)
 _PER_CORE = 2  # tasks in flight: one runs, one waits on its node
 _RESOURCES_SECONDS = 10.0  # clusters grow and shrink; how often to look
 _WAIT_SECONDS = 1.0
@@ -205,9 +206,17 @@ class RayMap(Generic[Task, Result]):
         finally:
             self._cancel()
 
-    def _gpus(self) -> int:
-        """GPUs of a task: without one of its own it sees none, and a model would run on its core."""
-        return int(self._on_gpu and self._ray.cluster_resources().get("GPU", 0) >= 1)
+    def _gpus(self) -> float:
+        """A task's share of a GPU: without one it sees none, and a model would run on its core.
+
+        A core decodes fewer pictures than a GPU encodes, so as many tasks share a GPU as the nodes with GPUs have
+        cores for each, up to _PER_GPU.
+        """
+        if not self._on_gpu:
+            return 0
+        alive = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
+        cores = [has.get("CPU", 0) // has["GPU"] for has in alive if has.get("GPU", 0) >= 1]
+        return 1 / min(_PER_GPU, max(1, min(cores))) if cores else 0
 
     def _room(self) -> int:
         """How many tasks may be in flight, for the cluster as it is now."""

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from heldout.benchmark import Benchmark
 from heldout.corpus import Corpus, CorpusItem, EmbeddingCorpus, Shard, read_items
 from heldout.image import ImageError
-from heldout.overlap.images._salvage import by_shard, nearest_overall, verify_tasks
+from heldout.overlap.images._pairs import by_shard, nearest_overall, verify_tasks
 from heldout.overlap.images.embed import RowOrigins, ShardEmbeddings, numbered_rows
 from heldout.overlap.images.embedding_rows import Queries, pictures_of
 from heldout.overlap.images.embeddings import embed_with_parts
@@ -242,7 +242,7 @@ class _Stages:
         pictures = {key: (ref, self.index.by_key[key]) for key, ref in self.refs.items()}
         shards = {shard.index: shard for shard in listed}
         done = 0
-        for task in verify_tasks(shards, by_shard(kept)):
+        for task in verify_tasks(shards, sorted(by_shard(kept).items())):
             if done >= _PAIRS:
                 break
             done += len(task.candidates)

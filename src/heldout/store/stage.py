@@ -157,6 +157,15 @@ class Stage:
                     file.seek(place[0])
                     yield index, pa.ipc.open_stream(file.read(place[1])).read_all()
 
+    def part(self, table_name: str, index: int) -> pa.Table | None:
+        """That of one finished shard, if it has rows of it."""
+        place = self._tables.get(table_name, {}).get(self._planned.get(index, ""))
+        if place is None:
+            return None
+        with self._log.open("rb") as file:
+            file.seek(place[0])
+            return pa.ipc.open_stream(file.read(place[1])).read_all()
+
     @staticmethod
     def merge_all(
         stages: Sequence[Stage],

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
 from typing import Any
 
+import polars as pl
 import pytest
 
 from heldout.corpus import Shard
-from heldout.overlap.images._salvage import (
+from heldout.overlap.images._pairs import (
     HUB,
     PAIRS,
+    PairsByShard,
     WithoutTemplates,
     by_shard,
     crowded,
@@ -35,7 +38,7 @@ def test_the_nearest_are_counted_by_picture_not_by_item() -> None:
 
 
 def test_the_order_of_shards_and_rows_decides_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("heldout.overlap.images._salvage._HELD", 7)
+    monkeypatch.setattr("heldout.overlap.images._pairs._HELD", 7)
     rows = [
         row(f"p{n % 3}", f"i{n}", round(0.5 + n % 5 / 10, 1), sure=n % 9 == 0) for n in range(40)
     ]
@@ -64,7 +67,7 @@ def test_tasks_hold_every_pair_once_and_never_tear_a_picture() -> None:
     ]
     pairs = by_shard(rows)
     shards = {number: Shard(number, str(number), str(number)) for number in pairs}
-    tasks = list(verify_tasks(shards, pairs))
+    tasks = list(verify_tasks(shards, sorted(pairs.items())))
     assert [task.index for task in tasks] == list(range(len(tasks)))
     assert sorted(c.corpus_id for t in tasks for c in t.candidates) == sorted(
         r["corpus_id"] for r in rows
@@ -112,25 +115,100 @@ def templates(count: int) -> list[dict[str, Any]]:
     ]
 
 
+def chosen(*shards: list[dict[str, Any]]) -> WithoutTemplates:
+    numbered = (
+        [{**entry, "shard": number} for entry in rows] for number, rows in enumerate(shards)
+    )
+    return WithoutTemplates.of([(n, pl.DataFrame(rows)) for n, rows in enumerate(numbered)])
+
+
+def held(rows: Iterable[tuple[int, list[dict[str, Any]]]] | None) -> list[tuple[str, str]]:
+    return [(r["picture"], r["corpus_id"]) for _, some in rows or () for r in some]
+
+
 def test_of_pictures_that_are_near_to_many_only_the_nearest_are_verified() -> None:
-    few = WithoutTemplates.of(templates(HUB))
-    assert len(few.kept) == HUB * HUB and not few.passed_over and not few.templates
+    few = chosen(templates(HUB))
+    assert len(held(few.kept)) == HUB * HUB and not held(few.passed_over)
+    assert "p0" not in few and "c0" not in few
     count = 3 * HUB
     copy = row("p5", "c7", 0.99, method="pdq")
-    many = WithoutTemplates.of([*templates(count), copy])
-    assert len(many.kept) <= 3 * count and copy in many.kept
-    assert {"p0", "c0"} <= many.templates
-    assert not many.to_verify({("p5", "c7")})  # one copy among look-alikes
-    (candidate,) = by_shard([copy], templates=many.templates)[0]
+    many = chosen([*templates(count), copy])
+    assert len(held(many.kept)) <= 3 * count and ("p5", "c7") in held(many.kept)
+    assert "p0" in many and "c0" in many and "another" not in many
+    assert many.to_verify(lambda _: {("p5", "c7")}) is None  # one copy among look-alikes
+    (candidate,) = by_shard([copy], templates=(many,))[0]
     assert candidate.template
 
 
 def test_a_picture_that_a_corpus_holds_many_times_is_verified_throughout() -> None:
     copies = [row("p", f"c{n:02d}", 1 - n / 1000, method="pdq") for n in range(3 * HUB)]
-    many = WithoutTemplates.of(copies)
-    proven = {("p", r["corpus_id"]) for r in many.kept}
-    assert len(many.kept) < len(copies)
-    assert many.to_verify(proven) == many.passed_over
+    many = chosen(copies[: 2 * HUB], copies[2 * HUB :])
+    proven = set(held(many.kept))
+    assert len(proven) < len(copies)
+    assert held(many.to_verify(lambda _: proven)) == held(many.passed_over)
+
+
+def near_to_many(rows: list[dict[str, Any]]) -> dict[str, set[str]]:
+    """Of the pictures of both sides with too many neighbours the nearest ones, from all rows at once."""
+    near: dict[str, dict[str, list[float]]] = {}
+    for each in rows:
+        for side, other in (("picture", "digest"), ("digest", "picture")):
+            scores = near.setdefault(each[side], {}).setdefault(each[other], [-1.0, -1.0])
+            place = int(each["method"] != "pdq")
+            scores[place] = max(scores[place], each["similarity"])
+    return {
+        side: set(sorted(values, key=lambda other: (values[other], other))[-3:])
+        for side, values in near.items()
+        if len(values) > HUB
+    }
+
+
+def test_pairs_on_disk_are_chosen_as_all_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("heldout.store.partitions._HELD", 50)
+    draw = random.Random(4)
+    shards = []
+    for _ in range(12):
+        drawn = {
+            (f"p{draw.randrange(30)}", f"c{draw.randrange(40)}", draw.choice(("pdq", "phash")))
+            for _ in range(60)
+        }
+        # The same file is as near wherever it lies.
+        shards.append(
+            [
+                row(
+                    p,
+                    f"{draw.random()}",
+                    random.Random(p + c + m).randrange(7) / 64,
+                    digest=c,
+                    method=m,
+                )
+                for p, c, m in sorted(drawn)
+            ]
+        )
+    nearest = near_to_many([each for rows in shards for each in rows])
+    many = chosen(*shards)
+    assert {name for name in nearest if name in many} == set(nearest)
+    assert {f"p{n}" for n in range(30)} & set(nearest) and {f"c{n}" for n in range(40)} - set(
+        nearest
+    )
+    for rows, (_, frame) in zip(shards, many.shards, strict=True):
+        expected = [
+            each["digest"] in nearest.get(each["picture"], [each["digest"]])
+            and each["picture"] in nearest.get(each["digest"], [each["picture"]])
+            for each in rows
+        ]
+        assert many._stay(frame).tolist() == expected
+
+
+def test_pairs_of_a_shard_come_together_in_its_order() -> None:
+    near = [row("p", "z", 0.5, shard=4), row("p", "a", 0.9, shard=1)]
+    hashed = [
+        (1, [row("q", "b", 0.9, shard=1), row("p", "a", 0.9, shard=1)]),
+        (3, [row("q", "c", 0.9, shard=3)]),
+    ]
+    pairs = list(PairsByShard(near, hashed))
+    assert dict(pairs) == by_shard(near, [entry for _, rows in hashed for entry in rows])
+    assert [shard for shard, _ in pairs] == [1, 3, 4]
 
 
 def test_what_is_surely_alike_needs_no_place_unless_it_is_a_template() -> None:

@@ -118,17 +118,24 @@ def test_a_corpus_that_grew_is_embedded_only_where_it_grew(
     for number in (1, 3):
         write_tar(folder / f"{number}.tar", picture(number, (90, 70)))
     (tmp_path / "q.png").write_bytes(picture(1, (90, 70)))
-    benchmark, near = bench(tmp_path, "q.png"), NearSearch("pixels", 1)
-    assert embedded_shards(search(benchmark, folder, tmp_path / "run", near)) == 2
+    Image.open(folder.parent / "q.png").resize((80, 62)).save(tmp_path / "r.png")
+    write_tar(folder / "4.tar", (tmp_path / "q.png").read_bytes())
+    benchmark, near = bench(tmp_path, "r.png"), NearSearch("pixels", 1)
+    run = search(benchmark, folder, tmp_path / "run", near)
+    assert embedded_shards(run) == 3
+    verified = [(r["corpus_id"], r["relation"]) for r in run.read_table("matches").to_pylist()]
+    assert {name.partition(".")[0] for name, relation in verified} >= {"1", "4"}
     write_tar(folder / "2.tar", picture(2, (90, 70)))  # in between: the last shard has a new place
     run = search(benchmark, folder, tmp_path / "run", near)
     assert embedded_shards(run) == 1
     names = [name.partition(".")[0] for name in whole_pictures(run, "web").ids]
-    assert names == ["1", "2", "3"]
+    assert names == ["1", "2", "3", "4"]
+    again = [(r["corpus_id"], r["relation"]) for r in run.read_table("matches").to_pylist()]
+    assert again == verified  # pairs are looked for in the shard's new place
     (folder / "1.tar").unlink()
     run = search(benchmark, folder, tmp_path / "run", near)
     assert embedded_shards(run) == 1  # what speaks first for the corpus is read anew
-    assert len(list((tmp_path / "run/embeddings").rglob("*.npy"))) == 2  # nothing stale is kept
+    assert len(list((tmp_path / "run/embeddings").rglob("*.npy"))) == 3  # nothing stale is kept
 
 
 def test_embeddings_of_another_encoder_are_refused(corpus: Path, tmp_path: Path) -> None:

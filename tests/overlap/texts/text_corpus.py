@@ -14,7 +14,7 @@ from heldout.corpus import Corpus, open_corpus
 from heldout.overlap.texts._reading import settle_rewordings
 from heldout.overlap.texts._rewordings import OwnPictures
 from heldout.overlap.texts.index import TextSearch, build_text_index
-from heldout.overlap.texts.scan import scan_text_shard
+from heldout.overlap.texts.scan import TextShard, scan_text_shard
 from heldout.store import SCHEMAS, ShardResult, make_table
 
 _NO_MATCH = {
@@ -54,7 +54,7 @@ def scan_all(
     """One shard, read and settled; ``own``: corpus items that show an item's picture."""
     index, _ = build_text_index(benchmark, search)
     (shard,) = source.shards()
-    result = scan_text_shard(index, source, shard, own=None if own is None else {shard.index: own})
+    result = scan_text_shard(index, source, TextShard.of(shard, own or OwnPictures()))
     if index.search.uses("embedding"):
         pictures = [
             {**_NO_MATCH, "benchmark_id": index.ids[item], "corpus_id": there}

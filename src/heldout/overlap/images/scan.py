@@ -6,7 +6,6 @@ import dataclasses
 import functools
 import hashlib
 import json
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,21 +20,25 @@ from heldout.engine import Engine, map_salvaged, progress
 from heldout.errors import InputError
 from heldout.image import PIXEL_DIGEST, Digests, ImageRef
 from heldout.overlap.condensed import evidence_field
-from heldout.overlap.images._salvage import (
+from heldout.overlap.images._pairs import (
     Candidate,
-    PairSalvage,
-    ShardSalvage,
+    PairsByShard,
+    Row,
+    StagedCandidates,
     VerifyTask,
     WithoutTemplates,
-    by_shard,
     candidate_rows,
     crowded,
     in_series,
-    joined_results,
-    lost_result,
     nearest_overall,
     nearest_so_far,
     verify_tasks,
+)
+from heldout.overlap.images._salvage import (
+    PairSalvage,
+    ShardSalvage,
+    joined_results,
+    lost_result,
 )
 from heldout.overlap.images.embedding_rows import pictures_of
 from heldout.overlap.images.embeddings import corpus_folder
@@ -62,7 +65,28 @@ from heldout.store import Dropped, Run, Stage, dropped_table, make_table
 _RENEWED = ("read", "benchmark", "corpus", STAGE, "text", "judge", "calibration")
 
 
-ShardCopies = dict[int, set[tuple[str, str]]]
+@dataclass(frozen=True)
+class StagedCopies:
+    """The copies that a stage found, by shard of the corpus; read when they are asked for."""
+
+    stage: Stage
+    tasks: Mapping[int, range] | None = (
+        None  # of each shard; None: the stage has the corpus' shards
+    )
+
+    def rows(self, shard: int) -> Iterator[dict[str, Any]]:
+        for index in [shard] if self.tasks is None else self.tasks.get(shard, ()):
+            table = self.stage.part("matches", index)
+            if table is not None:
+                rows = table.select(["relation", "corpus_id", "benchmark_id", "evidence"])
+                yield from (row for row in rows.to_pylist() if row["relation"] in COPIES)
+
+    def pictures(self, shard: int) -> set[tuple[str, str]]:
+        """(picture, corpus item)."""
+        return {
+            (json.loads(row["evidence"])["benchmark_pixels"], row["corpus_id"])
+            for row in self.rows(shard)
+        }
 
 
 @dataclass
@@ -80,8 +104,12 @@ class CorpusScan:
     hashes: bool = False  # perceptual hashes were compared, too
     encoder: str | None = None  # identity of the encoder whose neighbours were verified
     nearest: int = 0
-    #: by shard, (corpus item, benchmark item) of the copies in it; for the search of texts alone
-    copies: ShardCopies = field(default_factory=lambda: defaultdict(set), repr=False)
+    copies: list[StagedCopies] = field(default_factory=list, repr=False)
+
+    def copies_in(self, shard: int) -> set[tuple[str, str]]:
+        """(Corpus item, benchmark item) of the copies in one shard."""
+        rows = (row for staged in self.copies for row in staged.rows(shard))
+        return {(row["corpus_id"], row["benchmark_id"]) for row in rows}
 
     def record(self) -> dict[str, Any]:
         """What the manifest says."""
@@ -114,10 +142,10 @@ def scan(
         folder, settings = corpus_folder(corpus.name), stage_settings(benchmark, corpus)
         result, stage = shards.compare(corpus)
         stages.append(stage)
-        _add_copies(result.copies, stage)
-        hashed_pairs = WithoutTemplates.of(candidate_rows(stage))
-        candidates: list[Iterable[Mapping[str, Any]]] = [hashed_pairs.kept]
-        templates, series = hashed_pairs.templates, frozenset[str]()
+        result.copies.append(StagedCopies(stage))
+        hashed_pairs = WithoutTemplates.of(StagedCandidates(stage))
+        nearest: list[Row] = []
+        templates, series = frozenset[str](), frozenset[str]()
         match = shards.neighbours(corpus)
         if searcher is not None and match is not None:
             neighbours = nearest_so_far(candidate_rows(match.stage), searcher.near.nearest)
@@ -126,8 +154,7 @@ def scan(
                 each.name: (each.outstanding, each.worth) for each in aspects if each.outstanding
             }
             nearest = nearest_overall(neighbours, searcher.near.nearest, outstanding)
-            candidates.insert(0, nearest)
-            templates |= crowded(neighbours)
+            templates = crowded(neighbours)
             series = in_series(neighbours)
             result.encoder, result.nearest = searcher.encoder.identity, searcher.near.nearest
             result.counts |= match.counts
@@ -140,15 +167,15 @@ def scan(
             every = near is None or near.named
             way = {**settings, "register": can_register(), "rules": RULES, "every": every}
             verified = run.stage(f"verified/{folder}", way)
-            pairs = by_shard(*candidates, templates=templates, series=series)
-            _verify(pictures, corpus, pairs, verified, result, engine, quiet, every)
+            pairs = PairsByShard(nearest, hashed_pairs.kept, (hashed_pairs, templates), series)
+            copies = _verify(pictures, corpus, pairs, verified, result, engine, quiet, every)
             stages.append(verified)
-            if passed_over := hashed_pairs.to_verify(_copies(verified)):
+            passed_over = hashed_pairs.to_verify(copies.pictures)
+            if passed_over is not None and any(passed_over):
                 # What looked like a template is a picture that the corpus holds many times.
                 again = run.stage(f"verified-series/{folder}", way)
-                _verify(
-                    pictures, corpus, by_shard(passed_over), again, result, engine, quiet, every
-                )
+                more = PairsByShard((), passed_over)
+                _verify(pictures, corpus, more, again, result, engine, quiet, every)
                 stages.append(again)
             unusable += _unverified(result)
         scanned.append(result)
@@ -319,22 +346,24 @@ def _scan_corpus(
 def _verify(
     pictures: Mapping[str, tuple[ImageRef, list[Place]]],
     corpus: Corpus,
-    candidates: Mapping[int, list[Candidate]],
+    candidates: Iterable[tuple[int, list[Candidate]]],
     stage: Stage,
     result: CorpusScan,
     engine: Engine,
     quiet: bool,
     every: bool,
-) -> None:
+) -> StagedCopies:
     """Judge every candidate pair; the shards that hold one are read once more."""
-    shards = {shard.index: shard for shard in corpus.shards() if shard.index in candidates}
-    pairs = sum(len(candidate) for candidate in candidates.values())
-    shard_of: dict[int, int] = {}
+    counts = {shard: len(some) for shard, some in candidates}
+    shards = {shard.index: shard for shard in corpus.shards() if shard.index in counts}
+    pairs = sum(counts.values())
+    tasks: dict[int, range] = {}
     with progress(f"verifying pairs of {corpus.name}", pairs, "pairs", disabled=quiet) as step:
 
         def to_do() -> Iterator[VerifyTask]:
             for task in verify_tasks(shards, candidates):
-                shard_of[task.index] = task.shard.index
+                first = tasks.get(task.shard.index, range(task.index, task.index)).start
+                tasks[task.shard.index] = range(first, task.index + 1)
                 key = _hash([task.shard.key, repr(task.candidates)])
                 if stage.plan(task.index, key):
                     yield task
@@ -350,28 +379,9 @@ def _verify(
             step(len(outcome.task.candidates))
     for name, count in stage.counts().items():
         result.counts[name] = result.counts.get(name, 0) + count
-    _add_copies(result.copies, stage, shard_of)
-
-
-def _add_copies(
-    copies: ShardCopies, stage: Stage, shard_of: Mapping[int, int] | None = None
-) -> None:
-    """Note the copies that ``stage`` found; ``shard_of`` where its shards are not those of the corpus."""
-    for index, table in stage.indexed_parts("matches"):
-        columns = (table.column(name) for name in ("relation", "corpus_id", "benchmark_id"))
-        for relation, theirs, ours in zip(*(column.to_pylist() for column in columns), strict=True):
-            if relation in COPIES:
-                copies[index if shard_of is None else shard_of[index]].add((theirs, ours))
-
-
-def _copies(stage: Stage) -> set[tuple[str, str]]:
-    """(picture, corpus item) of the pairs that were found to be copies."""
-    pairs: set[tuple[str, str]] = set()
-    for table in stage.parts("matches"):
-        for row in table.select(["relation", "corpus_id", "evidence"]).to_pylist():
-            if row["relation"] in COPIES:
-                pairs.add((json.loads(row["evidence"])["benchmark_pixels"], row["corpus_id"]))
-    return pairs
+    copies = StagedCopies(stage, tasks)
+    result.copies.append(copies)
+    return copies
 
 
 def _lost_by_encoder(dropped: list[Dropped], stage: Stage) -> list[Dropped]:

@@ -17,8 +17,8 @@ from heldout.corpus import Corpus, CorpusItem
 from heldout.engine import moved
 from heldout.image import ImageRef, byte_digest, decode, image_error, to_rgb
 from heldout.overlap.images._hues import SIDE, in_words, laid, turned_back, turned_hue
+from heldout.overlap.images._pairs import Candidate, VerifyTask
 from heldout.overlap.images._registration import Registration
-from heldout.overlap.images._salvage import Candidate, VerifyTask
 from heldout.overlap.images._small import SMALL_SIDE, is_recoloured
 from heldout.overlap.images._transform_words import WATERMARKED
 from heldout.overlap.images.exact import Place, thumbnail

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -88,18 +88,20 @@ def lost_text(dropped: Dropped) -> ShardResult:
     return ShardResult({"dropped": dropped_table(listed)}, counts)
 
 
-def scan_text_shard(
-    index: TextIndex,
-    corpus: Corpus,
-    shard: Shard,
-    *,
-    own: Mapping[int, OwnPictures] | None = None,
-) -> ShardResult:
-    """Every text match in one shard, with the tables ``text_matches``, ``text_queries``, ``dropped``.
+@dataclass(frozen=True, slots=True)
+class TextShard(Shard):
+    """A shard, and which of its items show which pictures of the benchmark."""
 
-    ``own``: by shard, which items of the benchmark a corpus item shows the picture of.
-    """
-    scan = _Scan(index, (own or {}).get(shard.index, OwnPictures()))
+    own: OwnPictures = field(default_factory=OwnPictures)
+
+    @classmethod
+    def of(cls, shard: Shard, own: OwnPictures) -> TextShard:
+        return cls(shard.index, shard.id, shard.key, shard.payload, shard.span, own)
+
+
+def scan_text_shard(index: TextIndex, corpus: Corpus, shard: Shard) -> ShardResult:
+    """Every text match in one shard, with the tables ``text_matches``, ``text_queries``, ``dropped``."""
+    scan = _Scan(index, shard.own if isinstance(shard, TextShard) else OwnPictures())
     for item in underway(read_items(corpus, shard)):
         scan.read(item)
     scan.finish(shard)
@@ -280,14 +282,14 @@ def search_text(
     settings: Mapping[str, Any],
     engine: Engine,
     quiet: bool,
-    own: Mapping[int, OwnPictures] | None = None,
+    own: Callable[[int], OwnPictures] | None = None,
     part: Part = WHOLE,
 ) -> TextResult:
     """Scan what is not scanned yet. ``settings`` name the benchmark and how the corpus is read.
 
-    ``own``: by shard, its items that show pictures of the benchmark; rewordings are looked for beside them.
+    ``own``: of a shard, its items that show pictures of the benchmark; rewordings are looked for beside them.
     """
-    own = (own or {}) if index.search.uses("embedding") else {}
+    beside = own if own is not None and index.search.uses("embedding") else lambda _: OwnPictures()
     how = {
         "methods": index.search.methods,
         "nearest": index.search.nearest,
@@ -301,17 +303,16 @@ def search_text(
     title = f"texts of {corpus.name}"
     with progress(title, part.count_shards(corpus), "shards", disabled=quiet) as step:
 
-        def to_do() -> Iterator[Shard]:
-            for shard in part.shards(corpus):
-                beside = own.get(shard.index)
-                if stage.plan(
-                    shard.index, f"{shard.key}\n{beside.digest}" if beside else shard.key
-                ):
+        def to_do() -> Iterator[TextShard]:
+            for each in part.shards(corpus):
+                shard = TextShard.of(each, beside(each.index))
+                digest = shard.own.digest
+                if stage.plan(shard.index, f"{shard.key}\n{digest}" if digest else shard.key):
                     yield shard
                 else:
                     step()
 
-        look = functools.partial(scan_text_shard, index, corpus, own=own)
+        look = functools.partial(scan_text_shard, index, corpus)
         salvage = ShardSalvage(corpus, lost_text, joined_results)
         for outcome in map_salvaged(engine, look, to_do(), salvage):
             if outcome.value is None:
@@ -353,14 +354,18 @@ def scan_texts(
     inside run.writing()."""
     index, dropped = build_text_index(benchmark, search)
     place = {identifier: number for number, identifier in enumerate(index.ids)}
-    copies = {result.corpus: result.copies for result in scanned}
+    pictures_of = {result.corpus: result.copies_in for result in scanned}
     methods = [method for method in search.methods if search.uses(method)]
     results: list[CorpusTextScan] = []
     stages: list[Stage] = []
     for corpus in corpora:
         settings = stage_settings(benchmark, corpus)
         folder = corpus_folder(corpus.name)
-        own = {shard: OwnPictures.of(pairs, place) for shard, pairs in copies[corpus.name].items()}
+        copies_in = pictures_of[corpus.name]
+
+        def own(shard: int, copies_in: Any = copies_in) -> OwnPictures:
+            return OwnPictures.of(copies_in(shard), place)
+
         text_result = search_text(index, corpus, run, folder, settings, engine, quiet, own)
         stages.append(text_result.stage)
         dropped += [
