@@ -12,7 +12,7 @@ from heldout.errors import counted
 from heldout.evidence import OPEN, Rung
 from heldout.settings import command_line
 from heldout.store import MATCH, Run, current
-from heldout.verdict import ACTIONS, REPLACE, Claim
+from heldout.verdict import ACTIONS, REPLACE, WHOLE_CORPUS, Claim
 
 LISTED = "; they are listed in actions.jsonl."
 _REMOVED = (ACTIONS[Rung.FULL], ACTIONS[Rung.COPY], ACTIONS[Rung.TEXT])
@@ -38,13 +38,17 @@ def further(
 ) -> list[Mapping[str, Any]]:
     """Recommendations that none of the ``steps`` is about: each thing is advised once."""
     covered = {record for step in steps for record in step["covers"]}
-    judged = any("review" in step["covers"] for step in steps)
+    settled = [
+        words
+        for mark, words in (("review", "heldout review"), (WHOLE_CORPUS, f"({WHOLE_CORPUS})"))
+        if mark in covered
+    ]
     return [
         record
         for record in advice
         if record["sentence"] not in {step["sentence"] for step in steps}
         and (record.get("benchmark"), record.get("action")) not in covered
-        and not (judged and record["kind"] == "control" and "heldout review" in record["sentence"])
+        and not (record["kind"] == "control" and any(s in record["sentence"] for s in settled))
     ]
 
 
@@ -186,8 +190,14 @@ def rebuild_command(run: Run) -> str:
 
 
 def _not_done_yet(run: Run) -> Iterator[dict[str, Any]]:
-    """What this run holds nothing of: verdicts on recorded models, a searched corpus."""
+    """What this run holds nothing of: the rest of a corpus, verdicts on recorded models, a searched corpus."""
     manifest = run.manifest()
+    if first := _read_in_part(run):
+        yield {
+            "sentence": f"Search all of {' and '.join(first)}: {next(iter(first.values()))}.",
+            "commands": _whole_search(run),
+            "covers": [WHOLE_CORPUS],
+        }
     if manifest.get("models") and not (run.path / "detections.json").exists():
         yield {
             "sentence": "Test what the recorded answers and scores say about the models.",
@@ -200,6 +210,28 @@ def _not_done_yet(run: Run) -> Iterator[dict[str, Any]]:
             "commands": [_reading(run, "overlap", against="CORPUS", out=str(run.path))],
             "covers": [],
         }
+
+
+def _read_in_part(run: Run) -> dict[str, str]:
+    """Corpora of which only the first items were read, each with the sentence that says how many."""
+    claims = run.read_json("claims.json")["claims"] if (run.path / "claims.json").exists() else []
+    return {
+        claim["cell"]["corpus"]: control["reason"]
+        for claim in claims
+        for control in claim["controls"]
+        if control["name"] == WHOLE_CORPUS
+    }
+
+
+def _whole_search(run: Run) -> list[str]:
+    """The search again without its --limit, in a folder of its own; nothing where the limit stands elsewhere."""
+    for command in reversed(run.manifest()["commands"]):
+        if command[1:2] == ["overlap"] and "--limit" in command and "--out" in command:
+            at = command.index("--limit")
+            words = [*command[:at], *command[at + 2 :]]
+            words[words.index("--out") + 1] = f"{run.path}-whole"
+            return [shlex.join(words)]
+    return []
 
 
 def _gated(runs: Sequence[Run]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from markupsafe import Markup
 
 from heldout.errors import InputError
 from heldout.overlap import KINDS
+from heldout.report._answer import headline
 from heldout.report._first_screen import first_screen, shown_figure
 from heldout.report._gallery import strongest_pairs
 from heldout.report._models import model_figures
@@ -30,12 +31,6 @@ from heldout.report._summary_page import write_summary
 from heldout.report.figures import heat_map, standalone
 from heldout.report.settings import ReportSettings
 from heldout.store import Run, write_atomic, write_json
-
-_ANSWERS = {
-    "survives": "No.",
-    "qualified": "It could not be settled.",
-    "clean": "As far as these methods see, yes.",
-}
 
 
 def write_audit_report(output: Path, settings: ReportSettings | None = None) -> Path:
@@ -65,7 +60,7 @@ def write_audit_report(output: Path, settings: ReportSettings | None = None) -> 
     )
     figures = [figure for run in runs.values() for figure in model_figures(run)]
     first = {
-        "answer": _answer(verdict["cells"], len(names)),
+        "answer": headline(verdict["cells"], list(runs.values()), len(names)),
         "screen": screen,
         "steps": steps,
         "commands_folder": commands_folder(list(runs.values())),
@@ -86,7 +81,13 @@ def write_audit_report(output: Path, settings: ReportSettings | None = None) -> 
         .get_template("audit.html.j2")
         .render(
             first,
-            benchmarks=[{"name": name, "answer": _answer(_of(verdict, name))} for name in names],
+            benchmarks=[
+                {
+                    "name": name,
+                    "answer": headline(_of(verdict, name), [runs[name]] if name in runs else []),
+                }
+                for name in names
+            ],
             scores=[
                 {**row, "benchmark": name}
                 for name, corrected in verdict["corrected"].items()
@@ -137,17 +138,6 @@ def _worst(cells: Sequence[Mapping[str, Any]]) -> str:
 
 def _of(verdict: dict[str, Any], name: str) -> list[dict[str, Any]]:
     return [cell for cell in verdict["cells"] if cell["benchmark"] == name]
-
-
-def _answer(cells: list[dict[str, Any]], benchmarks: int = 1) -> tuple[str, str]:
-    """The most pressing status of all cells; not testable alone settles nothing."""
-    statuses = {cell["status"] for cell in cells if " & " not in (cell["model"] or "")}
-    if "survives" in statuses:
-        return "Not all." if benchmarks > 1 else _ANSWERS["survives"], "survives"
-    tested = statuses - {"not testable"}
-    clean = bool(tested) and tested <= {"clean", "re-attributed", "collapses"}
-    status = "clean" if clean else "qualified"
-    return _ANSWERS[status], status
 
 
 def _folders(output: Path) -> dict[str, str]:

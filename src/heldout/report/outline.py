@@ -8,13 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from heldout.errors import percent
-from heldout.report._first_screen import (
-    cell_summary,
-    in_words,
-    is_pair,
-    speaking_claims,
-    target,
-)
+from heldout.report._cell_words import in_words, is_pair, speaking_claims, target
+from heldout.report._first_screen import cell_summary
 from heldout.report._models import tried_models
 from heldout.report._next_steps import next_steps
 from heldout.report._scores_owed import corrected_of
