@@ -40,9 +40,8 @@ def write_audit_report(output: Path, settings: ReportSettings | None = None) -> 
     if not source.exists():
         raise InputError(f"{source} does not exist: has this audit finished?")
     verdict = json.loads(source.read_text())
-    # The folder of a benchmark that the audit file no longer names may still exist.
     names = list(verdict["corrected"])
-    folders = {name: folder for name, folder in _folders(output).items() if name in names}
+    folders = run_folders(output, verdict)
     runs = {name: Run.open(output / folder) for name, folder in folders.items()}
 
     def filled(sentence: str) -> str:
@@ -140,12 +139,13 @@ def _of(verdict: dict[str, Any], name: str) -> list[dict[str, Any]]:
     return [cell for cell in verdict["cells"] if cell["benchmark"] == name]
 
 
-def _folders(output: Path) -> dict[str, str]:
-    """Run folders below, by the benchmark they are about."""
+def run_folders(output: Path, verdict: Mapping[str, Any]) -> dict[str, str]:
+    """Run folders below, by the benchmark they are about; that of a benchmark which the audit file no longer names
+    may still exist."""
     folders = {}
     for path in sorted(output.glob("*/manifest.json")):
         named = json.loads(path.read_text()).get("inputs", {}).get("benchmark")
-        if named:
+        if named and named["name"] in verdict["corrected"]:
             folders[named["name"]] = path.parent.name
     return folders
 

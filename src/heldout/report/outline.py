@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from heldout.errors import percent
@@ -14,6 +16,7 @@ from heldout.report._models import tried_models
 from heldout.report._next_steps import next_steps
 from heldout.report._scores_owed import corrected_of
 from heldout.report._statuses import DetectableEffect, detectable, plain_status
+from heldout.report.audit_page import run_folders
 from heldout.store import Run
 from heldout.verdict import benchmark_verdict, recommend
 
@@ -42,6 +45,13 @@ def outline_of(run: Run) -> Outline:
     name = run.manifest()["inputs"]["benchmark"]["name"]
     verdict = benchmark_verdict(run, name, corrected_of(run), tried_models(run))
     return outline([cell.as_json() for cell in verdict.cells], [run], recommend([verdict]))
+
+
+def outline_of_audit(output: Path) -> Outline:
+    """Of the output folder of a finished audit."""
+    verdict = json.loads((output / "verdict.json").read_text())
+    runs = [Run.open(output / folder) for folder in run_folders(output, verdict).values()]
+    return outline(verdict["cells"], runs, verdict["recommendations"])
 
 
 def outline(

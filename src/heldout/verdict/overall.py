@@ -111,8 +111,8 @@ def _models(verdict: BenchmarkVerdict) -> Iterator[Advice]:
         if stood:
             tests = ", ".join(claim.id.partition("/")[0] for claim in stood)
             message = (
-                f"Wherever you report {cell.cell.model} on {verdict.benchmark}, say that tests found it to have "
-                f"seen it: {counted(len(stood), 'test', 'tests')} passed every control ({tests}). A score that "
+                f"Wherever you report {cell.cell.model} on {verdict.benchmark}, say that it has seen "
+                f"the benchmark: {counted(len(stood), 'test', 'tests')} passed every control ({tests}). A score that "
                 f"counts needs perturbed twins (heldout twin) or another benchmark."
             )
             yield _advice("model", message, [claim.id for claim in stood], verdict.benchmark)
