@@ -169,6 +169,10 @@ def _show_summary(study: Study) -> None:
     out.print(table)
     if any(impact.owed for impact in study.impacts):
         message = "difference: score on all items minus score on items that did not leak; an association, not a cause"
+        if any(line.leakage == "undecided" for impact in study.impacts for line in impact.lines):
+            message += (
+                "; undecided items count as not leaked here, and the report leaves them out of both"
+            )
         out.print(Text(message, "dim"), soft_wrap=True)
 
 

@@ -119,7 +119,7 @@ def cell_summary(cell: Cell, least: Mapping[str, DetectableEffect]) -> dict[str,
         if proven
         else "",
         "rungs": rungs_in_words(cell),
-        "why": "" if proven else why,
+        "why": "" if proven or nothing_found(cell) else why,
         "claim": speaking[0]["id"] if speaking else None,
         "benchmark": cell["benchmark"],
     }
@@ -295,8 +295,16 @@ def _numbers(
         numbers.insert(0, {"value": f"{near:,}", "words": words})
     if not numbers:
         single = [cell for cell in cells if not is_pair(cell)]
-        numbers = [{"value": target(cell)[1], "words": in_words(cell)} for cell in single]
+        numbers = [_number(cell) for cell in single]
     return numbers[:most]
+
+
+def _number(cell: Cell) -> dict[str, str]:
+    if why := nothing_found(cell):
+        rate = cell["leak_rate"]
+        words = f"items were found in {cell['corpus']}; {why}"
+        return {"value": f"0 of {rate['items']:,}", "words": words}
+    return {"value": target(cell)[1], "words": in_words(cell)}
 
 
 def shown_figure(figures: Sequence[Figure], top: Sequence[Mapping[str, Any]]) -> Figure | None:

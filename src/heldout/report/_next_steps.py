@@ -218,7 +218,7 @@ def _read_in_part(run: Run) -> dict[str, str]:
     return {
         claim["cell"]["corpus"]: control["reason"]
         for claim in claims
-        for control in claim["controls"]
+        for control in claim.get("controls", ())
         if control["name"] == WHOLE_CORPUS
     }
 

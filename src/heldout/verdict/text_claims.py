@@ -131,7 +131,7 @@ def _reach(together: Mapping[str, Any]) -> Control:
     """Could the items have been found if they had been there?"""
     items, inside = int(together["items"]), int(together["eligible_inside_longer_texts"])
     message = (
-        f"of {items:,} items with words, {int(together['eligible']):,} have words specific enough to be "
+        f"{int(together['eligible']):,} of {items:,} items with words have words specific enough to be "
         f"recognised, {inside:,} of them also inside a longer text"
     )
     others = {why: n for why, n in together.get("untestable", {}).items() if why != NO_WORDS}
