@@ -14,6 +14,7 @@ from heldout.settings import command_line
 from heldout.store import MATCH, Run, current
 from heldout.verdict import ACTIONS, REPLACE, WHOLE_CORPUS, Claim
 
+SAMPLE = 30  # pairs that people look at in a few minutes
 LISTED = "; they are listed in actions.jsonl."
 _REMOVED = (ACTIONS[Rung.FULL], ACTIONS[Rung.COPY], ACTIONS[Rung.TEXT])
 _OPENED = re.compile(r"\bheldout (review|detect|report)(?: RUN\b|(?=[).,;:]|$))")
@@ -145,7 +146,7 @@ def next_steps(runs: Sequence[Run], advice: Sequence[Mapping[str, Any]]) -> list
             steps.append(_judged(run, f"the undecided pairs of pictures of {items}"))
             steps[-1]["covers"] = ["review", (name, ACTIONS[Rung.UNDECIDED])]
         elif not leaked and (near := counts.get(ACTIONS[Rung.LOOK_ALIKE], 0)):
-            steps.append(_judged(run, f"the look-alikes of {_items(near)}{of}"))
+            steps.append(_judged(run, f"the look-alikes of {_items(near)}{of}", near))
             steps[-1]["covers"] = ["review", (name, ACTIONS[Rung.LOOK_ALIKE])]
         if leaked or undecided:
             leaky.append(run)
@@ -160,8 +161,14 @@ def _items(count: int) -> str:
     return counted(count, "item", "items")
 
 
-def _judged(run: Run, what: str) -> dict[str, Any]:
+def _judged(run: Run, what: str, look_alikes: int = 0) -> dict[str, Any]:
     raters = {rater for _, rater in current(run.path, MATCH)}
+    if look_alikes > SAMPLE and not raters:
+        sentence = (
+            f"Look at {SAMPLE} of {what}: a copy that could not be aligned may be among them."
+        )
+        sample = command_line("review", str(run.path), sample=str(SAMPLE))
+        return {"sentence": sentence, "commands": [sample], "covers": []}
     if not raters:
         sentence = f"Judge {what} in the browser, then build this report again with the judgements."
         return {

@@ -107,7 +107,11 @@ def _of_corpus(cell: Mapping[str, Any]) -> tuple[str, str]:
             return number, "synth"  # a split without them would be empty
         return number, "sanitize, review" if undecided else "sanitize"
     steps = (claim["next_step"] for claim in cell["claims"] if claim["status"] == cell["status"])
-    return in_words(cell), next(iter(_verbs(steps)), "")
+    # The status says already that nothing was found.
+    number = (
+        f"0 of {rate['items']:,} items" if rate and cell["status"] == "clean" else in_words(cell)
+    )
+    return number, next(iter(_verbs(steps)), "")
 
 
 def _effect(finding: Mapping[str, Any]) -> str:

@@ -92,7 +92,7 @@ def test_vanilla_and_circular_are_told_together_and_known_replies_cost_nothing(
     shown = " ".join(done.output.split())
     assert "left out: 8; " in shown
     assert "released order 100.0 %" in shown and "every rotation 100.0 %" in shown
-    assert "same 22 items in 11 clusters" in shown
+    assert "same 22 items in 11 groups" in shown
     found = answers(run)
     counts = dict(found.group_by("variant").len().iter_rows())
     assert counts == {
