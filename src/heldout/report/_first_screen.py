@@ -369,7 +369,10 @@ def _sure(cells: Sequence[Cell], recommendations: Sequence[Mapping[str, Any]]) -
             ),
             "",
         )
-        messages.append(f"Not settled: {counted(len(open_), 'claim', 'claims')}. {asks}".strip())
+        claimed = counted(len(open_), "claim", "claims")
+        asks = asks.removeprefix(f"To settle {claimed} ")  # all of them: their number is said once
+        between = " " if asks.startswith("(") else ". "
+        messages.append(f"Not settled: {claimed}{between}{asks}".strip())
     fallen = len(by_status.get("re-attributed", [])) + len(by_status.get("collapses", []))
     if fallen:
         messages.append(f"{counted(fallen, 'suspicion', 'suspicions')} failed a control.")

@@ -10,7 +10,7 @@ from typing import Any
 
 from heldout.errors import counted
 from heldout.evidence import OPEN, Rung
-from heldout.settings import command_line
+from heldout.settings import changed_command, command_line
 from heldout.store import MATCH, Run, current
 from heldout.verdict import ACTIONS, REPLACE, WHOLE_CORPUS, Claim
 
@@ -231,14 +231,10 @@ def _read_in_part(run: Run) -> dict[str, str]:
 
 
 def _whole_search(run: Run) -> list[str]:
-    """The search again without its --limit, in a folder of its own; nothing where the limit stands elsewhere."""
-    for command in reversed(run.manifest()["commands"]):
-        if command[1:2] == ["overlap"] and "--limit" in command and "--out" in command:
-            at = command.index("--limit")
-            words = [*command[:at], *command[at + 2 :]]
-            words[words.index("--out") + 1] = f"{run.path}-whole"
-            return [shlex.join(words)]
-    return []
+    """The search again without its limit, in a folder of its own; nothing where the limit stands elsewhere."""
+    searches = [command for command in run.manifest()["commands"] if command[1:2] == ["overlap"]]
+    again = changed_command(searches[-1], "limit", out=f"{run.path}-whole") if searches else ""
+    return [again] if again else []
 
 
 def _gated(runs: Sequence[Run]) -> dict[str, Any]:

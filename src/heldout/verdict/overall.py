@@ -200,7 +200,7 @@ def _difference(model: Mapping[str, Any]) -> str:
     if owed["p_adjusted"] is None:
         return "; too few clusters to say whether they differ"
     sure = "they differ" if owed["p_adjusted"] <= 0.05 else "the difference may be chance"
-    points = f"{100 * owed['value']:+.1f} points with leaks"
+    points = f"{100 * owed['value']:+.1f} points with leaks".replace("-", "\N{MINUS SIGN}")
     full = _lines(model)["original"]["items"]
     # Undecided items are in the full score and on neither side of the test: its difference is another.
     if owed["compared"] < full:
