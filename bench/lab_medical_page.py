@@ -228,10 +228,10 @@ def _present(rows: pl.DataFrame) -> list[str]:
 
 def _fires(rows: pl.DataFrame, facts: dict[str, Any]) -> Iterator[str]:
     yield (
-        "Models on which the test fires towards memory at .05, of those tested. *other seeds*: less clean arms of "
-        "other bases of the same training (0 to 7, and later 8 on), two of each; more than in every one of them for "
-        "scores. Clean: bases and clean arms, with an interval that counts models of one base as hardly more than one; "
-        "membership tests clean models on every half."
+        "Models on which the test fires towards memory at .05, of those tested. *other seeds*: compared with clean "
+        "arms of other bases of the same training (0 to 7, and later 8 on), two of each; more than in every one of "
+        "them for scores. Clean: bases and clean arms, with an interval that counts models of one base as hardly "
+        "more than one; membership tests clean models on every half."
     )
     yield ""
     tested = rows.filter(pl.col("role").is_in([CLEAN, CONTAMINATED]))

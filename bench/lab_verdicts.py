@@ -117,7 +117,7 @@ def main() -> None:
     with ProcessPoolExecutor(chosen.workers, mp_context=fresh) as cores:
         rows = list(cores.map(verdict, jobs(grid, chosen), chunksize=4))
     print(
-        f"{chosen.detector}, less clean models of other bases, at most {chosen.permutations} permutations\n"
+        f"{chosen.detector}, compared with clean models of other bases, at most {chosen.permutations} permutations\n"
     )
     print("| benchmark | models | of | bases | fires | survives | qualified | clean | else |")
     print("|---|---|--:|--:|--:|--:|--:|--:|---|")

@@ -74,13 +74,29 @@ def command_line(verb: str, *arguments: str, **settings: str | Sequence[str] | b
     """The command that calls a verb with these settings, for people to copy; of a list, one option each."""
     words = ["heldout", verb, *arguments]
     for name, value in settings.items():
-        option = f"--{name.replace('_', '-')}"
+        option = _option(name)
         if isinstance(value, bool):
             words += [option] if value else []
             continue
         for text in [value] if isinstance(value, str) else value:
             words += [option, text]
     return shlex.join(words)
+
+
+def changed_command(command: Sequence[str], without: str, **changed: str) -> str:
+    """A recorded command less one setting and with others changed; "" where it does not name them all."""
+    words = list(command)
+    if not {_option(name) for name in (without, *changed)} <= set(words):
+        return ""
+    at = words.index(_option(without))
+    del words[at : at + 2]
+    for name, value in changed.items():
+        words[words.index(_option(name)) + 1] = value
+    return shlex.join(words)
+
+
+def _option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
 
 
 def plain_words(message: str) -> str:

@@ -20,6 +20,7 @@ from heldout.corpus import open_corpus
 from heldout.engine import LocalEngine
 from heldout.errors import InputError
 from heldout.evidence import COPIES
+from heldout.report import ExportSettings, export, outline_of
 from heldout.store import Run
 from heldout.verdict import benchmark_verdict, recommend, rung_words
 
@@ -381,6 +382,14 @@ def test_a_limit_reads_the_first_items_of_every_corpus(
     assert audit(bench, tmp_path / "whole", f"web={strangers}") == [("web", "clean")]
     assert audit(bench, tmp_path / "first", f"web={strangers}#limit=2") == [("web", "qualified")]
     (claim,) = json.loads((tmp_path / "first/claims.json").read_text())["claims"]
-    assert "first 2 items of web" in claim["sentence"] and "limit" in claim["next_step"]
+    assert "first 2 items" in claim["sentence"] and "limit" in claim["next_step"]
+    title, _, lead, *_ = (tmp_path / "first/report.md").read_text().splitlines()
+    assert title.endswith("Nothing found in the part that was read.") and "first 2 items" in lead
+    first = Run.open(tmp_path / "first")
+    (row,), (step,) = outline_of(first).rows, outline_of(first).steps
+    assert row.number.startswith("nothing found; only the first 2") and "web" in step["sentence"]
+    assert "nothing found" in export(first.path, settings=ExportSettings(to="badge")).text
+    # A corpus that ends before the limit was read whole.
+    assert audit(bench, tmp_path / "all", f"web={strangers}#limit=9") == [("web", "clean")]
     refused = run_inside(*words, "--limit", "2", "--gate", "--out", tmp_path / "gate")
     assert refused.returncode == 2 and "limit" in refused.stderr

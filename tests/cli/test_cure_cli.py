@@ -120,6 +120,12 @@ def test_impact_prints_the_table_and_keeps_it(scanned: Path, heldout: Callable[.
     (scanned / "m.csv").write_text("\n".join([*rows, "nobody,1"]))
     done = heldout("impact", scanned / "m.csv", "--run", scanned / "run")
     assert done.returncode == 0, done.stderr
+    summary = next(line.split() for line in done.stdout.splitlines() if line.startswith("m "))
+    assert summary[:5] == ["m", "copies", "50.0", "of", "12"]
+    assert (
+        summary[-3:] == ["+25.0", "too", "few"] and "random" not in done.stdout.partition("all ")[0]
+    )
+    done = heldout("impact", scanned / "m.csv", "--run", scanned / "run", "--verbose")
     lines = [line.split() for line in done.stdout.splitlines()]
     leaked = next(line for line in lines if line[:1] == ["leaked"])
     assert leaked[1:5] == ["copy", "4", "2", "100.0"]

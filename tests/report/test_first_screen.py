@@ -152,7 +152,7 @@ def test_what_a_score_owes_is_one_number_wherever_it_stands() -> None:
     cells = _verdict([_claim("twin-drop", "n", "clean")]).cells
     verdict = BenchmarkVerdict("b", "run", cells, NO_LEAKS, corrected)
     (advice,) = [record for record in recommend([verdict]) if record["kind"] == "score"]
-    assert "-3.1 points" in advice["sentence"]
+    assert "−3.1 points" in advice["sentence"]
     (row,) = score_rows(corrected)
     assert row["owed"]["value"] == "−3.1 points"
     searched = [{**cell.as_json(), "corpus": "web", "model": None} for cell in cells]

@@ -14,7 +14,7 @@ from heldout.errors import InputError
 from heldout.lab.power.board import measured_rates
 from heldout.lab.power.planted_answers import BASELINE, REFERENCE, planted_answers
 from heldout.lab.power.planted_scores import PLANTED, planted_scores
-from heldout.report._first_screen import in_words
+from heldout.report._cell_words import in_words
 from heldout.verdict import Claim, MeasuredRates, examine, read_rates, shipped_rates
 from heldout.verdict.measured import BenchmarkRate, FiringCount, MeasuredRate
 from heldout.verdict.published_map import read_map

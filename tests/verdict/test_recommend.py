@@ -15,9 +15,9 @@ def test_a_difference_names_the_items_it_stands_on() -> None:
     lines = [{"subset": "original", "items": 198}]
     owed = {"value": -0.01, "p_adjusted": 1.0, "compared": 188}
     told = _difference({"lines": lines, "owed": [owed]})
-    assert told.startswith(" (-1.0 points ") and " 188 items " in told
+    assert told.startswith(" (−1.0 points ") and " 188 items " in told
     whole = _difference({"lines": lines, "owed": [{**owed, "compared": 198}]})
-    assert whole.startswith(" (-1.0 points ") and "items" not in whole
+    assert whole.startswith(" (−1.0 points ") and "items" not in whole
 
 
 def _leaked(leaked: int) -> BenchmarkVerdict:

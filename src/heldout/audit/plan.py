@@ -188,7 +188,8 @@ def _steps(case: AuditCase, file: AuditFile, tests: Sequence[Test]) -> list[Plan
     for corpus in case.corpora:
         count, message = corpus_size(corpus)
         ways = ["bytes", "pixels", *([] if file.search.exact else ["hashes"])]
-        ways += [file.search.near_encoder] if file.search.near_encoder else []
+        near = file.search.near_encoder
+        ways += [f"the encoder {near}"] if near else []
         ways += ["words"] if file.search.text else []
         ways += ["a judge of paraphrases"] if file.search.judge is not None else []
         steps.append(

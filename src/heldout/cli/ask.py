@@ -29,7 +29,7 @@ from heldout.cli.options import (
     shared_server,
 )
 from heldout.cli.show import console, plain, print_dropped, print_json, with_cure
-from heldout.errors import InputError, percent
+from heldout.errors import InputError, counted, percent
 from heldout.model import Accuracy, Asking, AskSettings, ask
 from heldout.store import Run
 
@@ -148,8 +148,9 @@ def _show(asking: Asking, cost: float | None, out: Path) -> None:
         return  # rotations were not asked for
     screen.print(
         Text(
-            f"vanilla {_rate(vanilla)}, circular {_rate(circular)} on the same {vanilla.n:,} items in "
-            f"{vanilla.clusters:,} clusters"
+            f"right in the released order {_rate(vanilla)}, right in every rotation {_rate(circular)}, on the same "
+            f"{counted(vanilla.n, 'item', 'items')} in {counted(vanilla.clusters, 'group', 'groups')} that share a "
+            f"picture"
             + (
                 f"; {asking.summary.without_rotations:,} items were not asked in all rotations"
                 if asking.summary.without_rotations

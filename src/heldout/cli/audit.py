@@ -46,6 +46,16 @@ from heldout.verdict import ONE_FORM, PLAIN, CellVerdict, is_leak, required, rul
 def show_plan(plan: Plan, audit: Audit) -> None:
     out = console()
     out.print(Text(plain(f"{audit.path} → {audit.output}"), "bold"), soft_wrap=True)
+    out.print(
+        f"in all: {plan.total('pictures'):,} pictures to read, {plan.total('requests'):,} requests, "
+        f"{_about(plan.total('forward_tokens')) or '0'} tokens (estimates)"
+    )
+    out.print(plain(_time_and_price(plan)), soft_wrap=True, markup=False)
+    for sentence in plan.warnings:
+        out.print(Text(plain(f"warning: {sentence}"), "yellow"), soft_wrap=True)
+    for sentence in plan.over:
+        out.print(Text(f"over budget: {sentence}", "bold red"))
+    out.print()
     table = _table("benchmark", "stage", "on", "items", "pictures", "requests", "tokens", "how")
     for step in plan.steps:
         table.add_row(
@@ -59,19 +69,10 @@ def show_plan(plan: Plan, audit: Audit) -> None:
             Text(plain(step.note), "dim"),
         )
     out.print(table)
-    out.print(
-        f"in all: {plan.total('pictures'):,} pictures to read, {plan.total('requests'):,} requests, "
-        f"{_about(plan.total('forward_tokens')) or '0'} tokens (estimates)"
-    )
-    out.print(plain(_time_and_price(plan)), soft_wrap=True, markup=False)
     if plan.tests:
         _show_family(plan)
     if plan.nearness:
         out.print(f"nearness: up to {plan.nearness:,} tests, corrected together by Holm")
-    for sentence in plan.warnings:
-        out.print(Text(plain(f"warning: {sentence}"), "yellow"), soft_wrap=True)
-    for sentence in plan.over:
-        out.print(Text(f"over budget: {sentence}", "bold red"))
 
 
 def _time_and_price(plan: Plan) -> str:
@@ -133,7 +134,8 @@ def _show_resolution(plan: Plan) -> None:
 
 
 def show_verdict(done: AuditResult, *, verbose: bool = False) -> None:
-    """A row per corpus and model, scores and what to do; ``verbose``: every claim with its reasons."""
+    """A row per corpus and model, and what to do; ``verbose``: every claim with its reasons, and scores with and
+    without leaks."""
     out = console()
     runs = [Run.open(path) for path in done.runs.values()]
     advice = done.overall.recommendations
@@ -146,15 +148,16 @@ def show_verdict(done: AuditResult, *, verbose: bool = False) -> None:
     if verbose:
         _show_grid(done)
         _show_claims(done)
-    _show_scores(done)
+        _show_scores(done)
     if verbose and advice:
         out.print(Text("\nwhat to do", "bold"))
         table = _bare()
         for record in advice:
             table.add_row("→", Text(plain(record["sentence"])))
         out.print(table)
-    elif advice:
-        out.print(Text("\nevery claim and all recommendations: --verbose, or the report", "dim"))
+    elif not verbose:
+        message = "scores with and without leaks, every claim, all recommendations: --verbose, or the report"
+        out.print(Text(f"\n{message}", "dim"), soft_wrap=True)
     out.print(f"\nverdict: {plain(str(done.verdict))}", soft_wrap=True, markup=False)
     page = done.verdict.with_name("report.html")
     out.print(f"report: {plain(str(page))}", soft_wrap=True, markup=False)

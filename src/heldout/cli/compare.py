@@ -14,6 +14,7 @@ from heldout.cli.options import Json, Quiet
 from heldout.cli.show import COLOURS, console, plain, print_json
 from heldout.engine import progress
 from heldout.report import CompareSettings, compare, is_empty
+from heldout.verdict import PLAIN
 
 EXAMPLE = "Example: heldout compare runs/slake-v1 runs/slake-v2"
 _WAYS = {
@@ -97,20 +98,22 @@ def _show_claims(claims: dict[str, Any]) -> None:
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     for claim in claims["changed"]:
-        status = Text(claim["before"], COLOURS.get(claim["before"], "dim"))
-        status.append(" → ", "dim").append(claim["after"], COLOURS.get(claim["after"], "dim"))
+        status = _status(claim["before"])
+        status.append(" → ", "dim").append(_status(claim["after"]))
         table.add_row(status, Text(plain(f"{claim['sentence']} ({claim['why']})")))
     for kind in ("appeared", "gone"):
         for claim in claims[kind]:
-            status = Text(f"{kind}: ", "dim").append(
-                claim["status"], COLOURS.get(claim["status"], "dim")
-            )
+            status = Text(f"{kind}: ", "dim").append(_status(claim["status"]))
             table.add_row(status, Text(plain(claim["sentence"])))
     if table.row_count:
         console().print(Text("\nclaims", "bold"))
         console().print(table)
     else:
         console().print("\nno claim changed its status")
+
+
+def _status(status: str) -> Text:
+    return Text(PLAIN.get(status, status), COLOURS.get(status, "dim"))
 
 
 def _show_matches(matches: dict[str, Any]) -> None:

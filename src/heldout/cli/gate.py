@@ -38,7 +38,7 @@ def gate_command(
 def show_gate(gate: GateResult, *, quiet: bool, annotate: bool = False) -> None:
     """Print what the gate found; exit with 1 unless it passed."""
     if not quiet:
-        console().print(f"\n{gate.sentence()}", soft_wrap=True, highlight=False, markup=False)
+        console().print(gate.sentence(), soft_wrap=True, highlight=False, markup=False)
     if annotate:
         annotate_gate(gate)
     if not gate.passed:

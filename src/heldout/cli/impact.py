@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from heldout.cli.from_settings import Shown, command, panel
-from heldout.cli.options import EngineName, Json, Quiet, Workers
+from heldout.cli.options import EngineName, Json, Quiet, Verbose, Workers
 from heldout.cli.show import console, plain, print_json
 from heldout.detect import (
     COPY,
@@ -92,6 +92,7 @@ def impact_command(
     engine: EngineName = "local",
     workers: Workers = 1,
     quiet: Quiet = False,
+    verbose: Verbose = False,
     as_json: Json = False,
 ) -> None:
     """Score leaked, non-leaked and size-matched random items apart, with intervals by cluster.
@@ -125,8 +126,14 @@ def impact_command(
             console().print(
                 Text(plain(f"{evaluation.name}: no {task}: {why}"), "yellow"), soft_wrap=True
             )
+    _show_summary(study)
     for impact in study.impacts:
-        _show(impact, study)
+        if verbose:
+            _show(impact, study)
+        _show_remarks(impact, study)
+    if not verbose:
+        message = "other kinds of leaks, intervals, random subsets of the same size: --verbose"
+        console().print(Text(message, "dim"), soft_wrap=True)
     message = (
         f"all figures: {plain(str(study.path))}"
         if study.path is not None
@@ -137,8 +144,73 @@ def impact_command(
         console().print(f"every item: {plain(str(study.items_path))}", soft_wrap=True, markup=False)
 
 
+def _show_summary(study: Study) -> None:
+    """A row per model and measure: the score with and without the gravest leaks, and whether they differ."""
+    out = console()
+    measures = {line.measure for impact in study.impacts for line in impact.lines}
+    several = len(measures) > 1
+    title = study.benchmark if several else f"{study.benchmark}: {''.join(measures)}"
+    out.print(Text(plain(title), "bold"), soft_wrap=True)
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    kinds = ("model", *(("measure",) if several else ()), "leaks")
+    for name in (*kinds, "all items", "not leaked", "leaked", "difference", "p"):
+        table.add_column(name, justify="left" if name in kinds else "right", overflow="fold")
+    for impact in study.impacts:
+        lines = {(line.measure, line.subset, line.leakage): line for line in impact.lines}
+        for measure in dict.fromkeys(line.measure for line in impact.lines):
+            of = (impact.model, *((measure,) if several else ()))
+            whole = _of_items(lines[measure, "original", ""])
+            row: tuple[str, ...] = ("none", whole)
+            if owed := next((owed for owed in impact.owed if owed.measure == measure), None):
+                without = _of_items(lines[measure, "non-leaked", owed.leakage])
+                leaked = _of_items(lines[measure, "leaked", owed.leakage])
+                row = (_kind(owed.leakage), whole, without, leaked, *_tested(owed))
+            table.add_row(*(Text(plain(part)) for part in (*of, *row)))
+    out.print(table)
+    if any(impact.owed for impact in study.impacts):
+        message = "difference: score on all items minus score on items that did not leak; an association, not a cause"
+        if any(line.leakage == "undecided" for impact in study.impacts for line in impact.lines):
+            message += (
+                "; undecided items count as not leaked here, and the report leaves them out of both"
+            )
+        out.print(Text(message, "dim"), soft_wrap=True)
+
+
+def _of_items(line: Line) -> str:
+    return (
+        "none" if line.value is None else f"{_number(line.value, line.measure)} of {line.items:,}"
+    )
+
+
+def _tested(owed: ScoreDifference) -> tuple[str, str]:
+    value = _number(owed.value, owed.measure, signed=True)
+    p = owed.p if owed.p_adjusted is None else owed.p_adjusted
+    if p is None:
+        return value, "no spread" if owed.error is not None else "too few"
+    return f"{value} {_interval(owed.interval, owed.measure, signed=True)}", _p(p)
+
+
+def _p(p: float) -> str:
+    return "< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def _kind(leakage: str) -> str:
+    return _KINDS.get(leakage) or f"items labelled '{leakage.partition(': ')[2]}'"
+
+
+def _show_remarks(impact: Impact, study: Study) -> None:
+    out = console()
+    for sentence in study.remarks(impact.model):
+        out.print(Text(plain(sentence), "yellow"), soft_wrap=True)
+    left = Counter(drop.reason for drop in study.dropped[impact.model])
+    if left:
+        message = ", ".join(f"{reason} {count:,}" for reason, count in sorted(left.items()))
+        out.print(Text(plain(f"{impact.model}: left out: {message}"), "yellow"))
+
+
 def _show(impact: Impact, study: Study) -> None:
     out = console()
+    out.print()
     measures = list(dict.fromkeys(line.measure for line in impact.lines))
     out.print(f"[bold]{_escaped(impact.model)}[/] on {_escaped(study.benchmark)}", soft_wrap=True)
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
@@ -173,13 +245,6 @@ def _show(impact: Impact, study: Study) -> None:
     for owed in impact.owed:
         style = "" if owed.interval is None else "bold"
         out.print(Text(_sentence(owed, family), style), soft_wrap=True)
-    for sentence in study.remarks(impact.model):
-        out.print(Text(plain(sentence), "yellow"), soft_wrap=True)
-    left = Counter(drop.reason for drop in study.dropped[impact.model])
-    if left:
-        message = ", ".join(f"{reason} {count:,}" for reason, count in sorted(left.items()))
-        out.print(Text(f"left out: {message}", "yellow"))
-    out.print()
 
 
 def _show_draws(impact: Impact, measures: list[str]) -> None:
@@ -215,7 +280,7 @@ _KINDS = {
 
 
 def _sentence(owed: ScoreDifference, family: int) -> str:
-    kind = _KINDS.get(owed.leakage) or f"items labelled '{owed.leakage.partition(': ')[2]}'"
+    kind = _kind(owed.leakage)
     text = _number(owed.value, owed.measure, signed=True)
     if owed.interval is not None:
         text += f" {_interval(owed.interval, owed.measure, signed=True)}"
@@ -230,7 +295,7 @@ def _sentence(owed: ScoreDifference, family: int) -> str:
         return f"{head}; all clusters agree, which leaves no spread to make an interval of"
     if p is None:
         return f"{head}; too few clusters leaked ({owed.leaked_clusters}) for an interval"
-    shown = "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
+    shown = "p < 0.001" if p < 0.001 else f"p = {_p(p)}"
     among = f" (Holm over {family})" if family > 1 else ""
     return f"{head}, {shown}{among}; association, not cause"
 

@@ -12,13 +12,14 @@ import polars as pl
 import typer
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from heldout.audit import MatrixSettings, leak_rates
 from heldout.cli.from_settings import Shown, command
 from heldout.cli.options import Json, Quiet
 from heldout.cli.show import console, plain, print_json
 from heldout.engine import progress
-from heldout.errors import InputError, percent
+from heldout.errors import InputError
 from heldout.report import matrix_record, write_matrix
 
 EXAMPLE = "Example: heldout matrix runs/slake runs/vqa-rad --out matrix"
@@ -69,7 +70,7 @@ def matrix_command(
 
 def _print(matrix: pl.DataFrame) -> None:
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
-    for heading in ("benchmark", "corpus", ""):
+    for heading in ("benchmark", "corpus", "data sets"):
         table.add_column(heading, overflow="fold")
     for heading in ("images", "same image", "transformed", "hard", "soft"):
         table.add_column(heading, justify="right")
@@ -80,12 +81,14 @@ def _print(matrix: pl.DataFrame) -> None:
         rates = [
             _rate(by_kind[kind]) for kind in ("same image", "transformed copy", "hard", "soft")
         ]
-        names = [escape(plain(str(value))) for value in values[:3]]
+        names = [escape(plain(str(value))) for value in values[:2]]
+        names.append("the same" if values[2] == "intra" else "different")
         table.add_row(*names, f"{by_kind['copy']['n']:,}", *rates)
     console().print(table)
+    console().print(Text("in brackets: 95 % interval of the share of images, in per cent", "dim"))
 
 
 def _rate(cell: dict[str, Any]) -> str:
     if not cell["n"]:
         return "–"
-    return f"{cell['leaked']} [{percent(cell['low'])}, {percent(cell['high'])}]"
+    return f"{cell['leaked']} [{100 * cell['low']:.1f}, {100 * cell['high']:.1f}]"

@@ -41,7 +41,7 @@ Json = Annotated[
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress on standard error.")]
 Verbose = Annotated[
-    bool, typer.Option("--verbose", help="Print every claim with its reasons, too.")
+    bool, typer.Option("--verbose", help="Print the details behind the summary, too.")
 ]
 Seed = Annotated[int, typer.Option("--seed", help="Seed of every random draw.")]
 Bench = Annotated[

@@ -241,4 +241,6 @@ def show_overlap(
             print_claims(claims_with_paths(result.conclusion.claims, result.run))
         console().print(f"\nreport: {result.report}", soft_wrap=True)
     if gate_result is not None:
+        if not as_json:
+            console().print()
         show_gate(gate_result, quiet=as_json, annotate=annotate and not as_json)

@@ -66,7 +66,7 @@ def _show(plan: CostPlan) -> None:
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
     for title in ("corpus", "stage"):
         table.add_column(title)
-    for title in ("work", "read", "core hours", "hours", *(["dollars"] if priced else [])):
+    for title in ("work", "read", "core time", "time", *(["dollars"] if priced else [])):
         table.add_column(title, justify="right")
     table.add_column("limited by")
     for stage in plan.stages:
@@ -76,14 +76,14 @@ def _show(plan: CostPlan) -> None:
             stage.stage,
             f"{stage.units:,.0f} {stage.unit}",
             _bytes(stage.bytes),
-            _hours(stage.core_hours),
-            _hours(stage.hours),
+            _time(stage.core_hours),
+            _time(stage.hours),
             *price,
             stage.limited_by,
         )
     price = [f"{plan.dollars:,.2f}"] if plan.dollars is not None else []
     core_hours = sum(stage.core_hours for stage in plan.stages)
-    table.add_row("", "all", "", _bytes(plan.bytes), _hours(core_hours), _hours(plan.hours), *price)
+    table.add_row("", "all", "", _bytes(plan.bytes), _time(core_hours), _time(plan.hours), *price)
     out = console()
     out.print(table)
     for name, sample in plan.samples.items():
@@ -103,5 +103,7 @@ def _bytes(size: float) -> str:
     return f"{size / 1e3:,.0f} kB" if size else ""
 
 
-def _hours(hours: float) -> str:
-    return f"{hours:,.2f}" if hours >= 0.1 else f"{hours:.4f}"
+def _time(hours: float) -> str:
+    if hours < 1 / 60:
+        return f"{3600 * hours:,.1f} s"
+    return f"{60 * hours:,.0f} min" if hours < 2 else f"{hours:,.1f} h"

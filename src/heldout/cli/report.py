@@ -11,7 +11,7 @@ from heldout.audit import report_run
 from heldout.cli.from_settings import Shown, command
 from heldout.cli.options import Json, Quiet, Verbose
 from heldout.cli.show import console, print_claims, print_json, print_outline
-from heldout.report import ReportSettings, claims_with_paths, outline_of
+from heldout.report import ReportSettings, claims_with_paths, outline_of, outline_of_audit
 
 EXAMPLE = "Example: heldout report runs/slake"
 
@@ -46,6 +46,9 @@ def report_command(
         if verbose:
             print_claims(claims_with_paths(report.conclusion.claims, report.run))
             console().print()
+    elif report.run is None:
+        print_outline(outline_of_audit(run))
+        console().print()
     console().print(f"report: {report.page}", soft_wrap=True)
     if settings.summary:
         summary = report.page.with_name("summary.pdf")

@@ -19,10 +19,12 @@ from heldout.cli.options import (
     Preset,
     Quiet,
     Reader,
+    Verbose,
     parse_map_beside,
     shared_server,
 )
 from heldout.cli.show import complain, console, plain, print_dropped, print_json
+from heldout.errors import counted
 from heldout.model import ScoreSettings, Scoring, score
 from heldout.store import Run
 
@@ -58,6 +60,7 @@ def score_command(
     preset: Preset = None,
     reader: Reader = None,
     quiet: Quiet = False,
+    verbose: Verbose = False,
     as_json: Json = False,
 ) -> None:
     """Score every answer of a benchmark with one model; several models go into one run folder.
@@ -77,11 +80,11 @@ def score_command(
     if as_json:
         return print_json(result.as_json())
     for scoring in result.models:
-        _show(scoring, out)
+        _show(scoring, out, verbose=verbose)
     return None
 
 
-def _show(scoring: Scoring, out: Path) -> None:
+def _show(scoring: Scoring, out: Path, *, verbose: bool) -> None:
     screen = console()
     message = ", ".join(f"{count:,} {table}" for table, count in scoring.rows.items())
     screen.print(
@@ -91,7 +94,11 @@ def _show(scoring: Scoring, out: Path) -> None:
     )
     if scoring.dropped:
         print_dropped(Run.open(out), ("benchmark", "score"))
-    for check in scoring.checks:
+    passed = [check for check in scoring.checks if check.outcome == "passed"]
+    if passed and not verbose:
+        checks = counted(len(passed), "self-check", "self-checks")
+        screen.print(Text(f"{checks} passed; each with its numbers: --verbose", "dim"))
+    for check in scoring.checks if verbose else (c for c in scoring.checks if c not in passed):
         word = check.outcome.upper() if check.failed else check.outcome
         reason = Text(f"{check.name}: {plain(check.reason)}", "dim")
         screen.print(Text(word, _COLOURS[check.outcome]), reason)

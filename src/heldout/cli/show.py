@@ -212,20 +212,27 @@ def print_outline(outline: Outline, *, next_steps: bool = True) -> None:
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
     for name in (*(("benchmark",) if several else ()), "subject", "status", "number", "next"):
         table.add_column(name, overflow="fold")
+    # Too wide a table breaks lines anywhere, also within a number: then its parts have a line each.
+    cells = [(row.subject, row.words, row.number, row.verb) for row in outline.rows]
+    narrow = sum(max(map(len, column)) + 2 for column in zip(*cells, strict=True)) > out.width
     for row in outline.rows:
+        words, number = (
+            cell.replace("; ", ";\n").replace("), ", "),\n") if narrow else cell
+            for cell in (row.words, plain(row.number))
+        )
         table.add_row(
             *((Text(plain(row.benchmark)),) if several else ()),
             Text(plain(row.subject), "bold"),
-            Text(row.words, COLOURS.get(row.status, "dim")),
-            Text(plain(row.number)),
+            Text(words, COLOURS.get(row.status, "dim")),
+            Text(number),
             Text(row.verb, "cyan"),
         )
     if outline.rows:
         out.print(table)
     if next_steps and outline.steps:
         out.print(Text("\nwhat to do", "bold"))
-        for number, step in enumerate(outline.steps, 1):
-            out.print(Text(plain(f"{number}. {step['sentence']}")), soft_wrap=True)
+        for place, step in enumerate(outline.steps, 1):
+            out.print(Text(plain(f"{place}. {step['sentence']}")), soft_wrap=True)
             for command in step["commands"]:
                 out.print(Text(plain(f"   {command}"), "cyan"), soft_wrap=True)
 

@@ -113,7 +113,7 @@ class PowerSettings(Settings):
         "other seeds",
         "same base",
     )
-    """Detectors by themselves, less clean models of other seeds, or less those of the same base."""
+    """Detectors by themselves, compared with clean models of other seeds, or with those of the same base."""
     permutations: Annotated[int, Field(ge=99)] = 999
     """Most permutations of a test."""
     seed: int = 0

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
         read_sources,
         worst_first,
     )
-    from heldout.report.outline import Outline, outline, outline_of
+    from heldout.report.outline import Outline, outline, outline_of, outline_of_audit
     from heldout.report.page import write_report
     from heldout.report.robustness import ROBUSTNESS_FILE, Recall, Robustness, RobustnessFile, Share
     from heldout.report.runs_page import ListedRun, RunsServer, list_runs, serve
@@ -85,6 +85,7 @@ __all__ = [
     "note_sources",
     "outline",
     "outline_of",
+    "outline_of_audit",
     "power_chart",
     "rate_chart",
     "read_sources",

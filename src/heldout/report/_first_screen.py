@@ -10,7 +10,22 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from heldout.errors import counted, percent
-from heldout.evidence import OPEN, PROVEN, Rung
+from heldout.evidence import Rung
+from heldout.report._cell_words import (
+    Cell,
+    believed,
+    idle,
+    in_words,
+    is_pair,
+    nothing_found,
+    rungs_in_words,
+    speaking_claims,
+    speaks_of_leaks,
+    target,
+    uncompared,
+    undecided_items,
+    up_to,
+)
 from heldout.report._models import Figure
 from heldout.report._scores_owed import owed_sentences
 from heldout.report._statuses import DetectableEffect, least_of, tests_in_words
@@ -20,36 +35,9 @@ from heldout.report.certainty import (
     false_alarms_in_brief,
     kinds_of_proof,
 )
-from heldout.verdict import (
-    COPIES,
-    LAB,
-    NEARNESS,
-    NOTHING_TO_COMPARE,
-    ONE_FORM,
-    PRESSING,
-    Claim,
-    is_leak,
-    rung_words,
-)
+from heldout.verdict import COPIES, LAB, ONE_FORM, PRESSING
 
-Cell = Mapping[str, Any]
 TOP = 3
-_CORPUS = {
-    "survives": "leaked",
-    "qualified": "may have leaked; not settled",
-    "re-attributed": "explained by something else",
-    "collapses": "no evidence: controls show it, too",
-    "clean": "nothing found",
-    "not testable": "could not be tested",
-}
-_MODEL = {
-    "survives": "tests say that it has seen it",
-    "qualified": "may have seen it; not settled",
-    "re-attributed": "an effect, but not memory",
-    "collapses": "no evidence: clean models show it, too",
-    "clean": "no sign that it has seen it",
-    "not testable": "could not be tested",
-}
 
 
 def first_screen(
@@ -100,70 +88,6 @@ def _statuses(top: Sequence[Mapping[str, Any]], rows: Mapping[str, Any]) -> list
     return [status for status in PRESSING if status in met]
 
 
-def _rungs(cell: Cell) -> dict[str, str]:
-    """Items by the highest rung they reach: those that make up the rate, and those that do not."""
-
-    compared = cell.get("answers_compared", True)
-
-    def words(rung: str, count: int) -> str:
-        name = rung_words(rung, answers_compared=compared)
-        if not cell.get("asked", True):
-            name = name.replace("answer", "label")
-        # Items here; claims count pictures, too.
-        return f"{counted(count, 'item', 'items')}: {name}"
-
-    return {
-        kind: " · ".join(
-            words(rung, count)
-            for rung, count in cell["evidence"].items()
-            if (rung in PROVEN) is (kind == "proven")
-        )
-        for kind in ("proven", "open")
-    }
-
-
-def target(cell: Cell) -> tuple[str, str]:
-    """("corpus" or "model", its name)."""
-    return ("corpus", cell["corpus"]) if cell["corpus"] is not None else ("model", cell["model"])
-
-
-def is_pair(cell: Cell) -> bool:
-    return cell["model"] is not None and " & " in cell["model"]
-
-
-def in_words(cell: Cell) -> str:
-    kind, _ = target(cell)
-    rate = cell["leak_rate"]
-    if kind == "corpus" and rate and rate["leaked"]:
-        message = f"{rate['leaked']:,} of {counted(rate['items'], 'item', 'items')} leaked"
-        return message + _believed(cell.get("by_people", 0)) + _up_to(cell)
-    if kind == "corpus" and (near := _undecided([cell])):
-        return f"none proven; {counted(near, 'item is', 'items are')} undecided"
-    if kind == "model" and _only_off(cell):
-        return "no sign that counts: the tests that fire do so on clean models, too"
-    return (_CORPUS if kind == "corpus" else _MODEL)[cell["status"]]
-
-
-def _only_off(cell: Cell) -> bool:
-    """Whether a model is in doubt for nothing but detectors that fire on clean models of the lab."""
-    doubted = [c["rule"] for c in speaking_claims(cell) if c["status"] == "qualified"]
-    fires = all(str(rule).endswith("/fires-on-clean") for rule in doubted)
-    return cell["status"] == "qualified" and bool(doubted) and fires
-
-
-def _up_to(cell: Cell) -> str:
-    """The upper end where items are undecided: the same quantity, items, as the lower one."""
-    rate = cell["leak_rate"]
-    possible = rate.get("possible")
-    if not possible:
-        return ""
-    undecided = possible["leaked"] - rate["leaked"]
-    others = "the undecided item" if undecided == 1 else f"the {undecided:,} undecided items"
-    return (
-        f"; up to {possible['leaked']:,} ({percent(possible['value'])}) if {others} leaked as well"
-    )
-
-
 def grid(cells: Sequence[Cell], least: Mapping[str, DetectableEffect]) -> dict[str, Any]:
     """Corpora and models down, benchmarks across: there are more of the former, and phones are narrow."""
     single = [cell for cell in cells if not is_pair(cell)]
@@ -194,8 +118,8 @@ def cell_summary(cell: Cell, least: Mapping[str, DetectableEffect]) -> dict[str,
         "rate": f"{percent(rate['value'])}, 95 % interval {_interval(rate['interval'])}"
         if proven
         else "",
-        "rungs": _rungs(cell),
-        "why": "" if proven else why,
+        "rungs": rungs_in_words(cell),
+        "why": "" if proven or nothing_found(cell) else why,
         "claim": speaking[0]["id"] if speaking else None,
         "benchmark": cell["benchmark"],
     }
@@ -206,20 +130,6 @@ def _interval(bounds: Mapping[str, float]) -> str:
     return f"{percent(bounds['low'])} – {percent(bounds['high'])}".replace(
         " ", "\N{NO-BREAK SPACE}"
     )
-
-
-def speaking_claims(cell: Cell) -> list[Mapping[str, Any]]:
-    """Claims that decide their cell: not nearness, nor claims that had nothing to compare."""
-    claims = cell["claims"]
-    return [c for c in claims if _speaks_of_leaks(c) and not _idle(c)] or list(claims)
-
-
-def _speaks_of_leaks(claim: Mapping[str, Any]) -> bool:
-    return not claim["id"].startswith(NEARNESS)
-
-
-def _idle(claim: Mapping[str, Any]) -> bool:
-    return any(control["name"] == NOTHING_TO_COMPARE for control in claim["controls"])
 
 
 def top_claims(cells: Sequence[Cell], count: int = TOP) -> list[dict[str, Any]]:
@@ -240,13 +150,11 @@ def top_claims(cells: Sequence[Cell], count: int = TOP) -> list[dict[str, Any]]:
             "benchmark": cell["benchmark"],
             "on": target(cell)[1],
             "nth": _nth(cell, claim),
-            "share": (cell["leak_rate"] or {}).get("value", 0.0)
-            if _speaks_of_leaks(claim)
-            else 0.0,
+            "share": (cell["leak_rate"] or {}).get("value", 0.0) if speaks_of_leaks(claim) else 0.0,
         }
         for cell in cells
         for claim in cell["claims"]
-        if not _idle(claim)
+        if not idle(claim)
     ]
     return [claim for _, claim in sorted(enumerate(every), key=order)][:count]
 
@@ -290,10 +198,6 @@ def _lab_controls(cell: Cell) -> list[Mapping[str, Any]]:
     ]
 
 
-def _undecided(cells: Sequence[Cell]) -> int:
-    return sum(cell["evidence"].get(rung, 0) for cell in cells for rung in OPEN)
-
-
 def _sentence(cells: Sequence[Cell]) -> str:
     """The answer in one or two sentences: the worst leak, and the models that have seen the benchmark."""
     several = len({cell["benchmark"] for cell in cells}) > 1
@@ -306,7 +210,7 @@ def _sentence(cells: Sequence[Cell]) -> str:
         if answers:
             label = "answer" if cell.get("asked", True) else "label"
             message += f", {answers:,} of them with their {label}"
-        messages.append(message + _up_to(cell) + ".")
+        messages.append(message + up_to(cell) + ".")
     if len(hit) > 1:
         others = counted(len(hit) - 1, "other comparison", "other comparisons")
         messages.append(f"Leaks were found in {others} as well.")
@@ -320,9 +224,14 @@ def _sentence(cells: Sequence[Cell]) -> str:
         messages.append(f"So they say of {others}.")
     if messages:
         return " ".join(messages)
-    if near := _undecided(cells):
+    if near := undecided_items(cells):
         return f"No leak is proven; {counted(near, 'item is', 'items are')} undecided, and people have to look."
     open_ = [cell for cell in cells if cell["status"] == "qualified" and not is_pair(cell)]
+    if open_ and all(nothing_found(cell) for cell in open_):
+        messages = [
+            f"Nothing was found in {cell['corpus']}; {nothing_found(cell)}." for cell in open_
+        ]
+        return " ".join(messages[:TOP])
     if open_:
         names = ", ".join(dict.fromkeys(target(cell)[1] for cell in open_[:TOP]))
         return f"Nothing is confirmed, and {names} could not be cleared: the claims below say what would settle it."
@@ -333,6 +242,7 @@ def _sentence(cells: Sequence[Cell]) -> str:
     )
     if corpora:
         messages.append(f"None of its items was found in {corpora}.")
+        messages += [sentence for cell in clean for sentence in uncompared(cell)][:TOP]
     if models:
         messages.append(f"No sign was found that {models} saw it in training.")
     if clean:
@@ -376,7 +286,7 @@ def _numbers(
         words = f"difference that leaked items make to the score of {record['model']}: {record['sentence']}"
         words = f"{words}; {record['sure']}".rstrip("; ")
         numbers.append({"value": record["points"], "words": words})
-    if not hit and (near := _undecided(cells)):
+    if not hit and (near := undecided_items(cells)):
         words = (
             "item undecided: people have to look"
             if near == 1
@@ -385,8 +295,16 @@ def _numbers(
         numbers.insert(0, {"value": f"{near:,}", "words": words})
     if not numbers:
         single = [cell for cell in cells if not is_pair(cell)]
-        numbers = [{"value": target(cell)[1], "words": in_words(cell)} for cell in single]
+        numbers = [_number(cell) for cell in single]
     return numbers[:most]
+
+
+def _number(cell: Cell) -> dict[str, str]:
+    if why := nothing_found(cell):
+        rate = cell["leak_rate"]
+        words = f"items were found in {cell['corpus']}; {why}"
+        return {"value": f"0 of {rate['items']:,}", "words": words}
+    return {"value": target(cell)[1], "words": in_words(cell)}
 
 
 def shown_figure(figures: Sequence[Figure], top: Sequence[Mapping[str, Any]]) -> Figure | None:
@@ -411,8 +329,8 @@ def _leaked(cells: Sequence[Cell]) -> dict[str, Any]:
             "words": f"{cell['leak_rate']['leaked']:,} of "
             f"{counted(cell['leak_rate']['items'], 'item', 'items')}"
             f"{' of ' + cell['benchmark'] if several else ''} into {cell['corpus']}"
-            f"{_believed(cell.get('by_people', 0))}{_up_to(cell)}",
-            "rungs": _rungs(cell),
+            f"{believed(cell.get('by_people', 0))}{up_to(cell)}",
+            "rungs": rungs_in_words(cell),
             "conflicts": cell.get("label_conflicts", 0),
             "asked": cell.get("asked", True),
         }
@@ -421,14 +339,10 @@ def _leaked(cells: Sequence[Cell]) -> dict[str, Any]:
     return {"lines": lines, "more": len(hit) - len(lines)}
 
 
-def _believed(by_people: int) -> str:
-    return f", {by_people:,} of them by people's word" if by_people else ""
-
-
 def _sure(cells: Sequence[Cell], recommendations: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """How sure the result is, in at most three sentences; the measured precision, in small print."""
-    claims = [c for cell in cells for c in cell["claims"] if not _idle(c)]
-    leaks = [claim for claim in claims if _speaks_of_leaks(claim)]
+    claims = [c for cell in cells for c in cell["claims"] if not idle(c)]
+    leaks = [claim for claim in claims if speaks_of_leaks(claim)]
     by_status: dict[str, list[Mapping[str, Any]]] = {}
     for claim in leaks:
         by_status.setdefault(claim["status"], []).append(claim)
@@ -455,7 +369,10 @@ def _sure(cells: Sequence[Cell], recommendations: Sequence[Mapping[str, Any]]) -
             ),
             "",
         )
-        messages.append(f"Not settled: {counted(len(open_), 'claim', 'claims')}. {asks}".strip())
+        claimed = counted(len(open_), "claim", "claims")
+        asks = asks.removeprefix(f"To settle {claimed} ")  # all of them: their number is said once
+        between = " " if asks.startswith("(") else ". "
+        messages.append(f"Not settled: {claimed}{between}{asks}".strip())
     fallen = len(by_status.get("re-attributed", [])) + len(by_status.get("collapses", []))
     if fallen:
         messages.append(f"{counted(fallen, 'suspicion', 'suspicions')} failed a control.")
@@ -468,25 +385,3 @@ def _sure(cells: Sequence[Cell], recommendations: Sequence[Mapping[str, Any]]) -
         why = "; each claim says why" if claims else f": {ONE_FORM}" if untold else ""
         messages.append(f"Nothing could be tested{why}.")
     return {"sure": messages[:TOP], "measured": measured}
-
-
-# The answer to the question in the title, and the status that colours it.
-
-
-def headline(claims: Sequence[Claim], searched: bool) -> tuple[str, str]:
-    """``searched``: whether transformed copies were searched for, not only equal files."""
-    # Nearness is not a leak and never answers the question, however strong it is.
-    # A corpus of texts has no copies, and one of pictures no texts: that is not an open question.
-    leaks = [claim for claim in claims if is_leak(claim) and not claim.idle]
-    statuses = {claim.status for claim in leaks}
-    if "survives" in statuses:
-        return "No.", "survives"
-    corpora = [claim for claim in leaks if claim.cell.corpus is not None]
-    if corpora and statuses == {"clean"}:
-        copies = "copies" if searched else "exact copies"
-        kinds = {claim.id.partition("/")[0] for claim in corpora}
-        messages = [
-            what for kind, what in (("overlap", copies), ("text", "words")) if kind in kinds
-        ]
-        return f"As far as {' and '.join(messages or [copies])} go, yes.", "clean"
-    return "It could not be settled.", "qualified"

@@ -10,10 +10,11 @@ from typing import Any
 
 from heldout.errors import counted
 from heldout.evidence import OPEN, Rung
-from heldout.settings import command_line
+from heldout.settings import changed_command, command_line
 from heldout.store import MATCH, Run, current
-from heldout.verdict import ACTIONS, REPLACE, Claim
+from heldout.verdict import ACTIONS, REPLACE, WHOLE_CORPUS, Claim
 
+SAMPLE = 30  # pairs that people look at in a few minutes
 LISTED = "; they are listed in actions.jsonl."
 _REMOVED = (ACTIONS[Rung.FULL], ACTIONS[Rung.COPY], ACTIONS[Rung.TEXT])
 _OPENED = re.compile(r"\bheldout (review|detect|report)(?: RUN\b|(?=[).,;:]|$))")
@@ -38,13 +39,17 @@ def further(
 ) -> list[Mapping[str, Any]]:
     """Recommendations that none of the ``steps`` is about: each thing is advised once."""
     covered = {record for step in steps for record in step["covers"]}
-    judged = any("review" in step["covers"] for step in steps)
+    settled = [
+        words
+        for mark, words in (("review", "heldout review"), (WHOLE_CORPUS, f"({WHOLE_CORPUS})"))
+        if mark in covered
+    ]
     return [
         record
         for record in advice
         if record["sentence"] not in {step["sentence"] for step in steps}
         and (record.get("benchmark"), record.get("action")) not in covered
-        and not (judged and record["kind"] == "control" and "heldout review" in record["sentence"])
+        and not (record["kind"] == "control" and any(s in record["sentence"] for s in settled))
     ]
 
 
@@ -141,7 +146,7 @@ def next_steps(runs: Sequence[Run], advice: Sequence[Mapping[str, Any]]) -> list
             steps.append(_judged(run, f"the undecided pairs of pictures of {items}"))
             steps[-1]["covers"] = ["review", (name, ACTIONS[Rung.UNDECIDED])]
         elif not leaked and (near := counts.get(ACTIONS[Rung.LOOK_ALIKE], 0)):
-            steps.append(_judged(run, f"the look-alikes of {_items(near)}{of}"))
+            steps.append(_judged(run, f"the look-alikes of {_items(near)}{of}", near))
             steps[-1]["covers"] = ["review", (name, ACTIONS[Rung.LOOK_ALIKE])]
         if leaked or undecided:
             leaky.append(run)
@@ -156,8 +161,14 @@ def _items(count: int) -> str:
     return counted(count, "item", "items")
 
 
-def _judged(run: Run, what: str) -> dict[str, Any]:
+def _judged(run: Run, what: str, look_alikes: int = 0) -> dict[str, Any]:
     raters = {rater for _, rater in current(run.path, MATCH)}
+    if look_alikes > SAMPLE and not raters:
+        sentence = (
+            f"Look at {SAMPLE} of {what}: a copy that could not be aligned may be among them."
+        )
+        sample = command_line("review", str(run.path), sample=str(SAMPLE))
+        return {"sentence": sentence, "commands": [sample], "covers": []}
     if not raters:
         sentence = f"Judge {what} in the browser, then build this report again with the judgements."
         return {
@@ -186,8 +197,14 @@ def rebuild_command(run: Run) -> str:
 
 
 def _not_done_yet(run: Run) -> Iterator[dict[str, Any]]:
-    """What this run holds nothing of: verdicts on recorded models, a searched corpus."""
+    """What this run holds nothing of: the rest of a corpus, verdicts on recorded models, a searched corpus."""
     manifest = run.manifest()
+    if first := _read_in_part(run):
+        yield {
+            "sentence": f"Search all of {' and '.join(first)}: {next(iter(first.values()))}.",
+            "commands": _whole_search(run),
+            "covers": [WHOLE_CORPUS],
+        }
     if manifest.get("models") and not (run.path / "detections.json").exists():
         yield {
             "sentence": "Test what the recorded answers and scores say about the models.",
@@ -200,6 +217,24 @@ def _not_done_yet(run: Run) -> Iterator[dict[str, Any]]:
             "commands": [_reading(run, "overlap", against="CORPUS", out=str(run.path))],
             "covers": [],
         }
+
+
+def _read_in_part(run: Run) -> dict[str, str]:
+    """Corpora of which only the first items were read, each with the sentence that says how many."""
+    claims = run.read_json("claims.json")["claims"] if (run.path / "claims.json").exists() else []
+    return {
+        claim["cell"]["corpus"]: control["reason"]
+        for claim in claims
+        for control in claim.get("controls", ())
+        if control["name"] == WHOLE_CORPUS
+    }
+
+
+def _whole_search(run: Run) -> list[str]:
+    """The search again without its limit, in a folder of its own; nothing where the limit stands elsewhere."""
+    searches = [command for command in run.manifest()["commands"] if command[1:2] == ["overlap"]]
+    again = changed_command(searches[-1], "limit", out=f"{run.path}-whole") if searches else ""
+    return [again] if again else []
 
 
 def _gated(runs: Sequence[Run]) -> dict[str, Any]:

@@ -173,13 +173,13 @@ def _sure(model: Mapping[str, Any]) -> str:
         return ""
     p = model["owed"][0]["p_adjusted"]
     if p is None:
-        return "too few clusters to say whether leaked items are easier for it"
+        return "too few groups of items that share a picture to say whether leaked ones are easier for it"
     return (
         "leaked items are easier for it than clean ones, beyond chance"
         if p <= 0.05 and model["owed"][0]["value"] > 0
         else "leaked items are harder for it than clean ones, beyond chance"
         if p <= 0.05
-        else "leaked and clean items may differ by chance"
+        else "the difference may be chance"
     )
 
 
@@ -197,17 +197,19 @@ def _owed(model: Mapping[str, Any]) -> dict[str, Any] | None:
     if not model["owed"]:
         return None
     owed = model["owed"][0]
-    rate = model["metric"] == ACCURACY
+    value, around = _difference(owed, rate=model["metric"] == ACCURACY)
+    return {"value": value, "around": around, "p": owed["p_adjusted"]}
+
+
+def _difference(owed: Mapping[str, Any], *, rate: bool) -> tuple[str, str]:
+    """A difference and its interval, "" where there is none; rates in points."""
 
     def tell(value: float) -> str:
         return signed(100 * value) if rate else signed(value, 3)
 
     interval = owed["interval"]
-    return {
-        "value": tell(owed["value"]) + (" points" if rate else ""),
-        "around": f"{tell(interval['low'])} – {tell(interval['high'])}" if interval else "",
-        "p": owed["p_adjusted"],
-    }
+    around = f"{tell(interval['low'])} – {tell(interval['high'])}" if interval else ""
+    return tell(owed["value"]) + (" points" if rate else ""), around
 
 
 def signed(value: float, digits: int = 1) -> str:
@@ -224,12 +226,16 @@ def _plain(value: float) -> str:
 
 def impact_rows(run: Run) -> list[dict[str, Any]]:
     """One per difference, with the file that holds it."""
-    return [
+    rows = [
         {"file": name, "model": impact["model"], **owed}
         for name, study in kept_studies(run)
         for impact in study["impacts"]
         for owed in impact["owed"]
     ]
+    for row in rows:
+        rate = row["measure"] == ACCURACY or row["measure"].startswith(("R@", "top-"))
+        row["shown"], row["around"] = _difference(row, rate=rate)
+    return rows
 
 
 def impact_remarks(run: Run) -> list[dict[str, Any]]:

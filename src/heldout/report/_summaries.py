@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from heldout.cure import JunitCase, junit
-from heldout.report._first_screen import is_pair, target
+from heldout.report._cell_words import is_pair, target
 from heldout.report._reproduce import visible, without_home
 from heldout.report._statuses import status_words
 from heldout.verdict import Claim, is_leak

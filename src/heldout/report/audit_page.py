@@ -13,6 +13,7 @@ from markupsafe import Markup
 
 from heldout.errors import InputError
 from heldout.overlap import KINDS
+from heldout.report._answer import headline
 from heldout.report._first_screen import first_screen, shown_figure
 from heldout.report._gallery import strongest_pairs
 from heldout.report._models import model_figures
@@ -31,12 +32,6 @@ from heldout.report.figures import heat_map, standalone
 from heldout.report.settings import ReportSettings
 from heldout.store import Run, write_atomic, write_json
 
-_ANSWERS = {
-    "survives": "No.",
-    "qualified": "It could not be settled.",
-    "clean": "As far as these methods see, yes.",
-}
-
 
 def write_audit_report(output: Path, settings: ReportSettings | None = None) -> Path:
     """``output`` holds verdict.json and one run folder per benchmark."""
@@ -45,9 +40,8 @@ def write_audit_report(output: Path, settings: ReportSettings | None = None) -> 
     if not source.exists():
         raise InputError(f"{source} does not exist: has this audit finished?")
     verdict = json.loads(source.read_text())
-    # The folder of a benchmark that the audit file no longer names may still exist.
     names = list(verdict["corrected"])
-    folders = {name: folder for name, folder in _folders(output).items() if name in names}
+    folders = run_folders(output, verdict)
     runs = {name: Run.open(output / folder) for name, folder in folders.items()}
 
     def filled(sentence: str) -> str:
@@ -65,7 +59,7 @@ def write_audit_report(output: Path, settings: ReportSettings | None = None) -> 
     )
     figures = [figure for run in runs.values() for figure in model_figures(run)]
     first = {
-        "answer": _answer(verdict["cells"], len(names)),
+        "answer": headline(verdict["cells"], list(runs.values()), len(names)),
         "screen": screen,
         "steps": steps,
         "commands_folder": commands_folder(list(runs.values())),
@@ -86,7 +80,13 @@ def write_audit_report(output: Path, settings: ReportSettings | None = None) -> 
         .get_template("audit.html.j2")
         .render(
             first,
-            benchmarks=[{"name": name, "answer": _answer(_of(verdict, name))} for name in names],
+            benchmarks=[
+                {
+                    "name": name,
+                    "answer": headline(_of(verdict, name), [runs[name]] if name in runs else []),
+                }
+                for name in names
+            ],
             scores=[
                 {**row, "benchmark": name}
                 for name, corrected in verdict["corrected"].items()
@@ -139,23 +139,13 @@ def _of(verdict: dict[str, Any], name: str) -> list[dict[str, Any]]:
     return [cell for cell in verdict["cells"] if cell["benchmark"] == name]
 
 
-def _answer(cells: list[dict[str, Any]], benchmarks: int = 1) -> tuple[str, str]:
-    """The most pressing status of all cells; not testable alone settles nothing."""
-    statuses = {cell["status"] for cell in cells if " & " not in (cell["model"] or "")}
-    if "survives" in statuses:
-        return "Not all." if benchmarks > 1 else _ANSWERS["survives"], "survives"
-    tested = statuses - {"not testable"}
-    clean = bool(tested) and tested <= {"clean", "re-attributed", "collapses"}
-    status = "clean" if clean else "qualified"
-    return _ANSWERS[status], status
-
-
-def _folders(output: Path) -> dict[str, str]:
-    """Run folders below, by the benchmark they are about."""
+def run_folders(output: Path, verdict: Mapping[str, Any]) -> dict[str, str]:
+    """Run folders below, by the benchmark they are about; that of a benchmark which the audit file no longer names
+    may still exist."""
     folders = {}
     for path in sorted(output.glob("*/manifest.json")):
         named = json.loads(path.read_text()).get("inputs", {}).get("benchmark")
-        if named:
+        if named and named["name"] in verdict["corrected"]:
             folders[named["name"]] = path.parent.name
     return folders
 

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from heldout.errors import percent
-from heldout.report._first_screen import (
-    cell_summary,
-    in_words,
-    is_pair,
-    speaking_claims,
-    target,
-)
+from heldout.report._cell_words import in_words, is_pair, speaking_claims, target
+from heldout.report._first_screen import cell_summary
 from heldout.report._models import tried_models
 from heldout.report._next_steps import next_steps
 from heldout.report._scores_owed import corrected_of
 from heldout.report._statuses import DetectableEffect, detectable, plain_status
+from heldout.report.audit_page import run_folders
 from heldout.store import Run
 from heldout.verdict import benchmark_verdict, recommend
 
@@ -47,6 +45,13 @@ def outline_of(run: Run) -> Outline:
     name = run.manifest()["inputs"]["benchmark"]["name"]
     verdict = benchmark_verdict(run, name, corrected_of(run), tried_models(run))
     return outline([cell.as_json() for cell in verdict.cells], [run], recommend([verdict]))
+
+
+def outline_of_audit(output: Path) -> Outline:
+    """Of the output folder of a finished audit."""
+    verdict = json.loads((output / "verdict.json").read_text())
+    runs = [Run.open(output / folder) for folder in run_folders(output, verdict).values()]
+    return outline(verdict["cells"], runs, verdict["recommendations"])
 
 
 def outline(
@@ -102,7 +107,11 @@ def _of_corpus(cell: Mapping[str, Any]) -> tuple[str, str]:
             return number, "synth"  # a split without them would be empty
         return number, "sanitize, review" if undecided else "sanitize"
     steps = (claim["next_step"] for claim in cell["claims"] if claim["status"] == cell["status"])
-    return in_words(cell), next(iter(_verbs(steps)), "")
+    # The status says already that nothing was found.
+    number = (
+        f"0 of {rate['items']:,} items" if rate and cell["status"] == "clean" else in_words(cell)
+    )
+    return number, next(iter(_verbs(steps)), "")
 
 
 def _effect(finding: Mapping[str, Any]) -> str:

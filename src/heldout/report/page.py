@@ -11,7 +11,8 @@ import polars as pl
 
 from heldout.detect import Finding
 from heldout.overlap import Calibration, CondensedMatches, condensed_matches, read_text_matches
-from heldout.report._first_screen import first_screen, headline, shown_figure
+from heldout.report._answer import headline
+from heldout.report._first_screen import first_screen, shown_figure
 from heldout.report._gallery import SMALL, Gallery, make_gallery
 from heldout.report._item_table import SHOWN_MODELS, make_item_table
 from heldout.report._models import (
@@ -95,7 +96,7 @@ def write_report(
     seen = have_seen(cells, name)
     record = {
         "benchmark": manifest["inputs"]["benchmark"],
-        "answer": headline(every, bool(near)),
+        "answer": headline(cells, [run]),
         "screen": screen,
         "steps": steps,
         "commands_folder": commands_folder([run]),

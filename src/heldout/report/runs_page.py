@@ -136,13 +136,15 @@ def _single(name: str, path: Path) -> ListedRun:
     if (path / "claims.json").is_file():
         rows = outline_of(run).rows
         kind = "search" if manifest.get("stages") else "models"
+        trouble = "" if rows else "recorded, not tested yet: heldout detect tests it"
     else:
         kind = kinds[0] if kinds else "run"
         if not _has_report(path):
             trouble = "has no page of its own" if kind == "twins" else "not finished"
-    return ListedRun(
-        name, path, kind, created, names, known.get("items"), rows, trouble, _has_report(path)
-    )
+    items = known.get("items")
+    if items is None and (path / "synth/funnel.json").is_file():
+        items = json.loads((path / "synth/funnel.json").read_text())["steps"][-1]["left"]
+    return ListedRun(name, path, kind, created, names, items, rows, trouble, _has_report(path))
 
 
 def runs_page(listed: Sequence[ListedRun], title: str) -> str:

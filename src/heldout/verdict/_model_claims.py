@@ -209,8 +209,7 @@ def _sentence(
     if status == "re-attributed":
         return f"{benchmark} shows an order effect for {model} that its own structure makes ({message})."
     if status == "survives":
-        tests = f"{what.capitalize()} tests"
-        return f"{tests} say that {model} {have} seen {benchmark}: {message}; every control was passed."
+        return f"{model} {have} seen {benchmark}, {what} tests say: {message}; every control was passed."
     if alone:
         return f"Baseline {alone} fires in {what} tests of {benchmark}, and {model} does not ({message})."
     if finding.direction == "not seen":

@@ -24,8 +24,8 @@ Way = Literal["raw", "with references"]
 RAW: Way = "raw"
 REFERENCES: Way = "with references"
 SHIPPED = "measured_rates.json"
-# How alike two models of one base are: the median intra-class correlation of effects of clean models, less clean
-# models of other seeds, over the detectors and benchmarks of the published rows (bench/lab_bases.py).
+# How alike two models of one base are: the median intra-class correlation of effects of clean models, compared with
+# clean models of other seeds, over the detectors and benchmarks of the published rows (bench/lab_bases.py).
 INTRACLASS = 0.8
 
 

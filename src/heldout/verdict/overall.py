@@ -111,8 +111,8 @@ def _models(verdict: BenchmarkVerdict) -> Iterator[Advice]:
         if stood:
             tests = ", ".join(claim.id.partition("/")[0] for claim in stood)
             message = (
-                f"Wherever you report {cell.cell.model} on {verdict.benchmark}, say that tests found it to have "
-                f"seen it: {counted(len(stood), 'test', 'tests')} passed every control ({tests}). A score that "
+                f"Wherever you report {cell.cell.model} on {verdict.benchmark}, say that it has seen "
+                f"the benchmark: {counted(len(stood), 'test', 'tests')} passed every control ({tests}). A score that "
                 f"counts needs perturbed twins (heldout twin) or another benchmark."
             )
             yield _advice("model", message, [claim.id for claim in stood], verdict.benchmark)
@@ -200,7 +200,7 @@ def _difference(model: Mapping[str, Any]) -> str:
     if owed["p_adjusted"] is None:
         return "; too few clusters to say whether they differ"
     sure = "they differ" if owed["p_adjusted"] <= 0.05 else "the difference may be chance"
-    points = f"{100 * owed['value']:+.1f} points with leaks"
+    points = f"{100 * owed['value']:+.1f} points with leaks".replace("-", "\N{MINUS SIGN}")
     full = _lines(model)["original"]["items"]
     # Undecided items are in the full score and on neither side of the test: its difference is another.
     if owed["compared"] < full:

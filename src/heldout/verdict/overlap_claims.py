@@ -9,12 +9,15 @@ from heldout.benchmark import parse_source
 from heldout.detect import POSSIBLE_IMAGES, Finding
 from heldout.errors import counted, percent
 from heldout.evidence import BY_DIGEST, TOO_PLAIN, TOO_SMALL, UNDECIDED_WORDS, Relation
-from heldout.verdict.claim import NOTHING_TO_COMPARE, Claim, Control, Status
+from heldout.verdict.claim import NOTHING_TO_COMPARE, WHOLE_CORPUS, Claim, Control, Status
 from heldout.verdict.rules import COPIES, Rule, decide, rule_id
 
 # Above this share of unread images, "none found" is a statement about the readable part only.
 UNREAD = 0.01
 SIZE, CONTENT = "size of the pictures", "content of the pictures"  # controls
+SEARCH_THE_REST = (
+    "search the whole corpus: heldout overlap without the limit, in another run folder"
+)
 
 
 def overlap_claims(
@@ -30,23 +33,21 @@ def overlap_claims(
     answers = by_unit.get("questions with their answer") or by_unit.get("items with their label")
     if imageless := _imageless(images, scanned["counts"]):
         return [_nothing_to_compare(images, imageless, worded)]
-    coverage = [_benchmark_coverage(images), _corpus_coverage(scanned)]
+    coverage = [_benchmark_coverage(images), _corpus_coverage(scanned), *read_in_part(scanned)]
     rule = _rule(images, coverage)
     controls = [*_undecided_pairs(images), *_what_pictures_allow(images), *coverage]
-    status, first = rule.status, read_limit(scanned)
+    status = rule.status
     return [
         Claim(
             id=f"overlap/{images.cell.corpus}",
             cell=images.cell,
-            sentence=_sentence(status, images, possible, items, answers, coverage, first),
+            sentence=_sentence(status, images, possible, items, answers, coverage),
             status=status,
             why=_why(status, images, controls),
             rule=rule_id(COPIES, rule),
             findings=[finding.id for finding in findings],
             controls=controls,
-            next_step=_next_step(status, images, answers)
-            if first is None or status != "qualified"
-            else "search the whole corpus: leave the limit out, and use another run folder",
+            next_step=_next_step(status, images, answers, coverage),
         )
     ]
 
@@ -94,7 +95,7 @@ def _corpus_coverage(scanned: Mapping[str, Any]) -> Control:
     compared, lost, archives = counts["images"], counts["lost_items"], counts["lost_containers"]
     share = lost / (lost + compared) if lost + compared else 1.0
     of = counted(compared, "corpus item was", "corpus items were")
-    message = f"pictures of {of} compared, {lost:,} items were lost" + (
+    message = f"pictures of {of} compared, {counted(lost, 'item was', 'items were')} lost" + (
         f" ({percent(share, 2)})" if lost + compared else ""
     )
     if archives:
@@ -109,16 +110,27 @@ def _corpus_coverage(scanned: Mapping[str, Any]) -> Control:
         message += (
             f"; {unverified:,} pairs that look alike could not be verified (see the dropped table)"
         )
-    first = read_limit(scanned)
-    message += f"; only the first {first:,} items of the corpus were read" if first else ""
-    bad = bool(failed or archives or share > UNREAD or unverified or first)
+    bad = bool(failed or archives or share > UNREAD or unverified)
     return Control(name="corpus coverage", outcome="failed" if bad else "passed", reason=message)
 
 
-def read_limit(scanned: Mapping[str, Any]) -> int | None:
-    """How many first items of the corpus were read, where its source has a limit."""
+def read_in_part(scanned: Mapping[str, Any]) -> list[Control]:
+    """The control that fails where only the first items of the corpus were read; a corpus that ended before the
+    limit was read whole."""
     source = scanned.get("source")
-    return parse_source(source).limit if source else None
+    first = parse_source(source).limit if source else None
+    counts = scanned["counts"]
+    texts = counts.get("text_items", 0) + counts.get("text_lost_items", 0)
+    if first is None or max(counts.get("items", 0), texts) < first:
+        return []
+    items = "item of the corpus was" if first == 1 else f"{first:,} items of the corpus were"
+    return [
+        Control(
+            name=WHOLE_CORPUS,
+            outcome="failed",
+            reason=f"only the first {items} read",
+        )
+    ]
 
 
 def _undecided(images: Finding) -> int:
@@ -211,22 +223,22 @@ def _sentence(
     items: Finding,
     answers: Finding | None,
     coverage: Sequence[Control],
-    first: int | None,
 ) -> str:
     benchmark, corpus = images.cell.benchmark, images.cell.corpus
     compared = int(images.details["corpus_images_compared"])
     if status == "not testable":
         return f"{benchmark} and {corpus} could not be compared."
     if status == "qualified":
-        read = all(control.outcome == "passed" for control in coverage)
+        unread = [control for control in coverage if control.outcome != "passed"]
         message = (
             f"No {_kind(images)} was {'proven' if _undecided(images) else 'found'} among the "
             f"{images.n:,} images of {benchmark} and the {compared:,} of {corpus}"
         )
-        if first is not None:
-            message += f"; only the first {first:,} items of {corpus} were read"
-        elif not read:
+        if any(control.name != WHOLE_CORPUS for control in unread):
             message += " that could be read; parts of them could not"
+        message += "".join(
+            f"; {control.reason}" for control in unread if control.name == WHOLE_CORPUS
+        )
         return f"{message}." + _if_copies(images, possible) + _similar(images)
     if status == "clean":
         return f"No image of {benchmark} is in {corpus} as {_an(_kind(images))}." + _similar(images)
@@ -335,7 +347,9 @@ def _similar(images: Finding) -> str:
     )
 
 
-def _next_step(status: Status, images: Finding, answers: Finding | None) -> str:
+def _next_step(
+    status: Status, images: Finding, answers: Finding | None, coverage: Sequence[Control]
+) -> str:
     if status == "survives":
         step = "report the score with and without the leaked images"
         if answers is not None and answers.statistic.value > 0:
@@ -348,6 +362,8 @@ def _next_step(status: Status, images: Finding, answers: Finding | None) -> str:
         return step
     if status == "qualified" and _undecided(images):
         return "have people judge the undecided pairs (heldout review RUN)"
+    if status == "qualified" and coverage[-1].name == WHOLE_CORPUS:
+        return SEARCH_THE_REST
     if status == "qualified":
         return "make readable what was lost (see the dropped table) and run the same command again"
     if status == "not testable" and images.n:

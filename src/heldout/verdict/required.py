@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from heldout.verdict._model_claims import FIRES_ALONE
-from heldout.verdict.claim import Claim, Control
+from heldout.verdict.claim import WHOLE_CORPUS, Claim, Control
 from heldout.verdict.rules import (
     ANSWERS,
     COHORT,
@@ -45,6 +45,13 @@ REQUIRED: tuple[RequiredControl, ...] = (
         "was the corpus read?",
         "make readable what the dropped table lists, and run the audit again",
         "make readable what the dropped table lists, and give the same command again",
+    ),
+    RequiredControl(
+        WHOLE_CORPUS,
+        (COPIES, WORDS, SOURCES),
+        "was all of the corpus read, not its first items alone?",
+        "search all of it: take limit= out of the corpus in the audit file",
+        "search all of it: the same heldout overlap without --limit, in another run folder",
     ),
     RequiredControl(
         "people",

@@ -16,7 +16,7 @@ from heldout.errors import counted, percent
 from heldout.evidence import QUESTION_OTHER_IMAGE, Modality
 from heldout.overlap import NO_WORDS
 from heldout.verdict.claim import NOTHING_TO_COMPARE, Claim, Control, Status
-from heldout.verdict.overlap_claims import UNREAD, read_limit
+from heldout.verdict.overlap_claims import SEARCH_THE_REST, UNREAD, read_in_part
 from heldout.verdict.rules import SOURCES, WORDS, Rule, decide, rule_id
 
 REWORDINGS = "rewordings"  # the control that asks whether anybody looked for them
@@ -39,7 +39,7 @@ def text_claim(
     ``pictured``: the corpus has pictures, which may show what texts cannot.
     """
     cell = joined.cell
-    control = text_coverage(scanned)
+    control, partly = text_coverage(scanned), read_in_part(scanned)
     documents = int(scanned["counts"].get("text_documents", 0))
     # A shared source only says where to look: names of files and articles repeat.
     words = [finding for finding in findings if not finding.id.endswith("/provenance")]
@@ -48,7 +48,7 @@ def text_claim(
     reach = _reach(together)
     rewordings = _rewordings(scanned, int(together["items"]))
     whole = int(joined.details["by_modality"][Modality.FULL])
-    rule = _rule(together, documents, control, reach, rewordings, whole)
+    rule = _rule(together, documents, [control, *partly], reach, rewordings, whole)
     status = rule.status
     return Claim(
         id=f"text/{cell.corpus}",
@@ -57,11 +57,15 @@ def text_claim(
             status, findings, joined, kinds, documents, together, (reach, rewordings)
         ),
         status=status,
-        why=_why(status, together, documents, (control, reach, rewordings), words, whole),
+        why=_why(
+            status, together, documents, [control, *partly], (reach, rewordings), words, whole
+        ),
         rule=rule_id(WORDS, rule),
         findings=[*(finding.id for finding in evidence), joined.id] if evidence else [],
-        controls=[control, reach, rewordings, *_wordless(together, documents, control)],
-        next_step=_next_step(status, together, documents, reach, control, rewordings, pictured),
+        controls=[control, *partly, reach, rewordings, *_wordless(together, documents, control)],
+        next_step=SEARCH_THE_REST
+        if partly and rule.name == "parts-unread"
+        else _next_step(status, together, documents, reach, control, rewordings, pictured),
     )
 
 
@@ -127,12 +131,12 @@ def _reach(together: Mapping[str, Any]) -> Control:
     """Could the items have been found if they had been there?"""
     items, inside = int(together["items"]), int(together["eligible_inside_longer_texts"])
     message = (
-        f"of {items:,} items with words, {int(together['eligible']):,} have words specific enough to be "
+        f"{int(together['eligible']):,} of {items:,} items with words have words specific enough to be "
         f"recognised, {inside:,} of them also inside a longer text"
     )
     others = {why: n for why, n in together.get("untestable", {}).items() if why != NO_WORDS}
     if others:
-        message += f"; of the others, {', '.join(f'{n:,} {why}' for why, n in others.items())}"
+        message += f"; the others {' or '.join(f'{why} ({n:,})' for why, n in others.items())}"
     bad = inside < REACH * items or not items
     return Control(name=WITHIN_REACH, outcome="failed" if bad else "passed", reason=message)
 
@@ -191,16 +195,14 @@ def text_coverage(scanned: Mapping[str, Any]) -> Control:
         message += " in whole or in part"
     if failed:
         message += f"; {counted(len(failed), 'piece', 'pieces')} of the corpus failed"
-    first = read_limit(scanned)
-    message += f"; only the first {first:,} items of the corpus were read" if first else ""
-    bad = bool(failed or archives or share > UNREAD or first)
+    bad = bool(failed or archives or share > UNREAD)
     return Control(name="corpus coverage", outcome="failed" if bad else "passed", reason=message)
 
 
 def _rule(
     together: Mapping[str, Any],
     documents: int,
-    control: Control,
+    coverage: Sequence[Control],
     reach: Control,
     rewordings: Control,
     whole: int,
@@ -211,7 +213,7 @@ def _rule(
         "some item can be identified by its words": bool(together["eligible"]),
         "question and answer are in the corpus": bool(together["hard"]),
         "similar words are in the corpus": bool(together["evident"]),
-        "all was read": control.outcome != "failed",
+        "all was read": all(control.outcome != "failed" for control in coverage),
         "most items can be found": reach.outcome != "failed",
         "rewordings were looked for": rewordings.outcome == "passed",
     }
@@ -256,7 +258,7 @@ def _sentence(
     source = f" {names} the same file, article or address as {corpus}." if named else ""
     modality = joined.details["by_modality"]
     if not message and not modality[Modality.FULL]:
-        read = f"No item of {benchmark} was found by its words in what could be read of {corpus}."
+        read = f"No item of {benchmark} was found by its words in {searched}."
         return f"{read}{limits}{source}{_common(kinds, together)}"
     own = f"Items of {benchmark} found by their words in {corpus}: {message}." if message else ""
     return (
@@ -340,13 +342,14 @@ def _why(
     status: Status,
     together: Mapping[str, Any],
     documents: int,
-    controls: tuple[Control, Control, Control],
+    coverage: Sequence[Control],
+    controls: tuple[Control, Control],
     words: Sequence[Finding],
     whole: int,
 ) -> str:
-    control, reach, rewordings = controls
-    failed = "; ".join(entry.reason for entry in (control, reach) if entry.outcome == "failed")
-    unread = control.reason if control.outcome == "failed" else ""
+    reach, rewordings = controls
+    failed = "; ".join(entry.reason for entry in (*coverage, reach) if entry.outcome == "failed")
+    unread = "; ".join(entry.reason for entry in coverage if entry.outcome == "failed")
     if status == "not testable":
         compared = together["items"] and documents
         return unread or (reach.reason if compared else "one side has no text")
@@ -366,7 +369,9 @@ def _why(
         parts = (similar if together["evident"] else "", failed, unsearched)
         return "; ".join(part for part in parts if part)
     unseen = sorted({text for word in words for text in word.blind_to})
-    return f"{control.reason}; {reach.reason}; not seen by the methods used: {'; '.join(unseen)}"
+    return (
+        f"{coverage[0].reason}; {reach.reason}; not seen by the methods used: {'; '.join(unseen)}"
+    )
 
 
 # Claims about provenance: items from a source that the corpus names as well.
@@ -421,6 +426,6 @@ def source_claim(
         why=rule.reason,
         rule=rule_id(SOURCES, rule),
         findings=[finding.id],
-        controls=[text_coverage(scanned)],
+        controls=[text_coverage(scanned), *read_in_part(scanned)],
         next_step=_ADVICE if article else _FILES,
     )

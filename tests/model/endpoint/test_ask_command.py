@@ -91,8 +91,8 @@ def test_vanilla_and_circular_are_told_together_and_known_replies_cost_nothing(
     assert server.posted("plain") - before == 3 * 22
     shown = " ".join(done.output.split())
     assert "left out: 8; " in shown
-    assert "vanilla 100.0 %" in shown and "circular 100.0 %" in shown
-    assert "same 22 items in 11 clusters" in shown
+    assert "released order 100.0 %" in shown and "every rotation 100.0 %" in shown
+    assert "same 22 items in 11 groups" in shown
     found = answers(run)
     counts = dict(found.group_by("variant").len().iter_rows())
     assert counts == {

@@ -298,7 +298,7 @@ def _paraphrased(rows: pl.DataFrame) -> Iterator[str]:
                 survive.append(f"{name} ({_short(ten)} at dose 10, {clean} clean)")
     yield ""
     yield (
-        "Less clean models of other seeds, and with a false-positive rate that is not off, most "
+        "Compared with clean models of other seeds, and with a false-positive rate that is not off, most "
         f"paraphrased arms are still found by: {', '.join(survive) or 'none'}."
     )
     yield ""

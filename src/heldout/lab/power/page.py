@@ -31,8 +31,8 @@ from heldout.verdict import INTRACLASS
 
 TOLD = {
     RAW: "the detector by itself",
-    OTHER_SEEDS: "less clean models of other seeds, which is what a user may have",
-    SAME_BASE: "less clean arms of the same base, which only a lab has",
+    OTHER_SEEDS: "compared with clean models of other seeds, which is what a user may have",
+    SAME_BASE: "compared with clean arms of the same base, which only a lab has",
 }
 
 
@@ -364,7 +364,7 @@ def _head(rows: pl.DataFrame, command: str, earlier: Sequence[str]) -> Iterator[
 def _arms(rows: pl.DataFrame) -> Iterator[str]:
     yield "## Arm by arm"
     yield ""
-    yield f"Models that fire less clean models of other seeds; the other ways are in `data/{DATA}`."
+    yield f"Models that fire compared with clean models of other seeds; the other ways are in `data/{DATA}`."
     yield ""
     for benchmark in rows["benchmark"].unique(maintain_order=True):
         lines = by_arm(rows, benchmark, OTHER_SEEDS)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
 from heldout.errors import InputError, blame_the_machine, percent
-from heldout.report._first_screen import is_pair
+from heldout.report._cell_words import is_pair, nothing_found
 from heldout.report._pdf import figures_to_pdf
 from heldout.report.export._case import ExportCase, open_case
 from heldout.report.export.bibtex import bibtex
@@ -78,7 +78,10 @@ def summarized(case: ExportCase) -> tuple[str, str]:
     if parts:
         return ", ".join(parts), "leaked"
     statuses = {cell["status"] for cell in single}
-    if "qualified" in statuses:
+    open_ = [cell for cell in single if cell["status"] == "qualified"]
+    if open_ and all(nothing_found(cell) for cell in open_):
+        return "nothing found, search incomplete", "open"
+    if open_:
         return "not settled", "open"
     if "clean" in statuses:
         return "no leak found", "clean"

@@ -184,7 +184,8 @@ def composition_chart(
 ) -> Markup:
     """False-positive probability and mean tail rate against low-gain models in the cohort."""
     last = max(*outliers, 3)  # fewer, and the axis would be marked in halves of a model
-    axes = Axes(Scale(-0.3, last + 0.3), Scale(0.0, 1.08), height=340, percent=("y",))
+    top = ABOVE + 3 * LEGEND_LINE  # the legend stands above the frame: lines fill all of it
+    axes = Axes(Scale(-0.3, last + 0.3), Scale(0.0, 1.08), height=380, top=top, percent=("y",))
     marks = axes.frame(title, "low-gain models in the cohort", "share")
     xs = [float(count) for count in outliers]
     series = (
@@ -197,8 +198,8 @@ def composition_chart(
         marks.append(path(axes.points(xs, list(values)), stroke=colour, dash=dash))
         for (x, y), value in zip(axes.points(xs, list(values)), values, strict=True):
             marks.append(circle(x, y, 4, fill=colour))
-            label = f"{value:.2g}"
+            label = percent(value, 0)
             marks.append(text(x, y - 9, label, anchor="middle", size=11, fill=colour, halo=True))
         entries.append((name, colour, dash))
-    marks += legend(entries, axes.left + 14, axes.top + 40)
+    marks += legend(entries, axes.left, ABOVE + 8)
     return figure(title, axes.width, axes.height, marks)
