@@ -170,9 +170,7 @@ def _show_summary(study: Study) -> None:
     if any(impact.owed for impact in study.impacts):
         message = "difference: score on all items minus score on items that did not leak; an association, not a cause"
         if any(line.leakage == "undecided" for impact in study.impacts for line in impact.lines):
-            message += (
-                "; undecided items count as not leaked here, and the report leaves them out of both"
-            )
+            message += "; undecided items left out of both"
         out.print(Text(message, "dim"), soft_wrap=True)
 
 
@@ -244,7 +242,7 @@ def _show(impact: Impact, study: Study) -> None:
     family = sum(owed.p is not None for impact in study.impacts for owed in impact.owed)
     for owed in impact.owed:
         style = "" if owed.interval is None else "bold"
-        out.print(Text(_sentence(owed, family), style), soft_wrap=True)
+        out.print(Text(_sentence(owed, impact.items, family), style), soft_wrap=True)
 
 
 def _show_draws(impact: Impact, measures: list[str]) -> None:
@@ -279,7 +277,7 @@ _KINDS = {
 }
 
 
-def _sentence(owed: ScoreDifference, family: int) -> str:
+def _sentence(owed: ScoreDifference, items: int, family: int) -> str:
     kind = _kind(owed.leakage)
     text = _number(owed.value, owed.measure, signed=True)
     if owed.interval is not None:
@@ -289,6 +287,8 @@ def _sentence(owed: ScoreDifference, family: int) -> str:
         apart += "; items with other kinds of leaks left out of both"
     elif owed.leakage not in (COPY, LABELLED):
         apart += "; items with graver leaks left out of both"
+    elif owed.leakage == COPY and owed.compared < items:
+        apart += "; undecided items left out of both"
     head = f"{owed.measure} differs by {text} with {kind} ({apart})"
     p = owed.p if owed.p_adjusted is None else owed.p_adjusted
     if p is None and owed.error is not None:

@@ -96,6 +96,7 @@ def test_kinds_are_told_by_one_word_each(tmp_path: Path) -> None:
         ("hard", [2]),
         ("soft", [3]),
     ]
+    assert np.flatnonzero(found[0].clean).tolist() == [2, 3, 4, 5]  # what is undecided is not clean
     assert np.flatnonzero(found[-1].clean).tolist() == [4, 5]
     assert np.flatnonzero(found[1].compared).tolist() == [1, 2, 3, 4, 5]  # the copy in neither
 
@@ -118,7 +119,7 @@ def test_graver_leaks_are_not_counted_twice(tmp_path: Path) -> None:
     assert (owed["copy"].compared, owed["soft"].compared) == (1000, 700)
     assert owed["soft"].value == pytest.approx(0.0, abs=0.001)
     assert (owed["soft"].interval, owed["soft"].p, owed["soft"].leaked_clusters) == (None, None, 2)
-    told = _sentence(owed["soft"], 1)
+    told = _sentence(owed["soft"], 1000, 1)
     assert "graver leaks" in told and "clusters leaked (2)" in told
 
 

@@ -37,7 +37,8 @@ class Subset(NamedTuple):
 
 
 class Block(NamedTuple):
-    """One kind of leakage: the items that have it, and those that have neither it nor a graver kind."""
+    """One kind of leakage: the items that have it, and those that have neither it nor a graver kind and are not
+    undecided."""
 
     leakage: str  # one of LEAKAGES
     leaked: Mask
@@ -51,7 +52,8 @@ class Block(NamedTuple):
 
 
 def blocks(ids: Sequence[str], leaks: Mapping[str, ItemLeaks]) -> list[Block]:
-    """Copies always; the other kinds, each without the graver ones, where there are any."""
+    """Copies always; the other kinds, each without the graver ones, where there are any. What is undecided is
+    clean in none of them, as in the scores of an audit."""
     kinds = np.array([leakage(leaks[text]) if text in leaks else "" for text in ids], dtype=object)
     labels = np.array([leaks[text].label if text in leaks else "" for text in ids], dtype=object)
 
@@ -69,7 +71,7 @@ def blocks(ids: Sequence[str], leaks: Mapping[str, ItemLeaks]) -> list[Block]:
         )
 
     listed: list[Block] = []
-    clean = np.ones(len(ids), dtype=bool)
+    clean: Mask = kinds != UNDECIDED
     for kind in LEAKAGES:
         mask = kinds == kind
         clean = clean & ~mask
