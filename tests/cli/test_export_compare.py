@@ -110,7 +110,7 @@ def test_a_card_section_says_what_leaked_and_what_to_do(runs: Path) -> None:
     assert card.startswith("## Contamination\n")
     (line,) = (line for line in card.splitlines() if line.startswith("| corpus web"))
     assert "survives" in line and "3 of 12 items leaked" in line and "%" in line
-    assert "Down-weight 3 items" in card
+    assert "Leave out 3 items" in card
     assert "actions.jsonl" not in card and str(runs) not in card  # its readers have no run folder
 
 

@@ -73,7 +73,7 @@ def test_the_first_screen_says_what_leaked_into_what_how_sure_and_what_to_do(
     shown = "\n".join(line for line in lines if line).replace(str(tmp_path), "TMP")
     wording(re.sub(r"revision\n\w{12}", "revision …", shown))
     assert "5 of 5 items leaked" in first and "2 of them with" in first
-    assert "100.0 % of the items" in first and "Use another benchmark" in first
+    assert "100.0 % of the items" in first and "Use new items" in first
     assert "corpus c confirmed (survives) 5 of 5" in first
     assert first.count("evidence and controls") == 1  # one claim, and it is linked to
     (link,) = re.findall(r'<a href="#(claim-[^"]+)">evidence', html)

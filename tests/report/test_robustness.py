@@ -48,7 +48,9 @@ def test_a_run_with_the_measured_encoder_shows_the_published_rates_and_says_on_w
     run = _searched(tmp_path / "run", published().studies[0].encoder, nearest=2)
     html = conclude(run).report.read_text()
     method = html.partition('<section class="robustness">')[2]
-    assert "100 pictures of <code>vqa_rad_public</code> (not your data)" in method
+    assert (
+        "100 pictures of <code>vqa_rad_public</code> (measured once, and part of heldout)" in method
+    )
     assert "hidden among 1,270" in method
     assert "histogram equalised 84.0" in method
     assert "the 5 most similar of" in method and "this run at 2" in method

@@ -445,23 +445,22 @@ def opened_corpora(source: CorpusSource) -> list[Corpus]:
     """The corpora at a source: one, or all that a recipe names."""
     if isinstance(source, Corpus) or not is_recipe(source):
         return [opened_corpus(source)]
-    named = re.fullmatch(r"([A-Za-z0-9_.-]+)=(.+)", str(source))
-    if named is None or Path(source).exists():
-        return open_recipe(source)
-    return open_recipe(named[2], f"{named[1]}-")
+    name, location = _name_and_location(source)
+    return open_recipe(location, f"{name}-" if name else "")
 
 
 def opened_corpus(source: CorpusSource) -> Corpus:
-    """An opened corpus as it is, or the one at ``NAME=SOURCE`` or ``SOURCE``; an existing path is never split
-    at "="."""
+    """An opened corpus as it is, or the one at ``NAME=SOURCE`` or ``SOURCE``."""
     if isinstance(source, Corpus):
         return source
-    if not isinstance(source, str):
-        return open_corpus(source)
-    named = re.fullmatch(r"([A-Za-z0-9_.-]+)=(.+)", str(source))
-    if named is None or Path(source).exists():
-        return open_corpus(source)
-    return open_corpus(named[2], name=named[1])
+    name, location = _name_and_location(source)
+    return open_corpus(location, name=name)
+
+
+def _name_and_location(source: str | Path) -> tuple[str | None, str | Path]:
+    """An existing path is never split at "="; a name may be of any language and has no slash."""
+    named = re.fullmatch(r"([\w. -]+)=(.+)", str(source)) if isinstance(source, str) else None
+    return (None, source) if named is None or Path(source).exists() else (named[1], named[2])
 
 
 def replaced_by(run: Run, corpora: Sequence[Corpus]) -> list[str]:

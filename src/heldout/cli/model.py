@@ -73,7 +73,7 @@ def inspect_command(settings: ProbedServer, quiet: Quiet = False, as_json: Json 
     out.print(Text(f"\n{plain(command)}", "cyan"), soft_wrap=True)
     out.print(Text("with twins (heldout twin): add twin=TWINS to the variants", "dim"))
     wordings = "add slot,slot-paraphrase,ngram,ngram-paraphrase to the variants"
-    out.print(Text(f"with a model that rewords (--paraphraser-url URL): {wordings}", "dim"))
+    out.print(Text(f"with a model that rewords (--paraphraser URL): {wordings}", "dim"))
 
 
 def _what_to_ask(title: str, entries: Sequence[DetectorSupport]) -> None:

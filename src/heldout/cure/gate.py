@@ -103,7 +103,7 @@ class GateSettings(Settings):
     strict: bool = False
     """Undecided matches and questions without their answer count as leaks."""
     clean: bool = False
-    """Also write the training sets without these rows, in their own format (tables and folders of images)."""
+    """Also write the training sets without these rows, in their own format (tables, folders of images, tars)."""
 
 
 @dataclass(frozen=True)

@@ -283,7 +283,9 @@ def _numbers(
         words = f"has seen {cell['benchmark']}: {tests} passed every control; {alarms}"
         numbers.append({"value": cell["model"], "words": words})
     for record in [record for record in owed if record["points"]][:1]:
-        words = f"difference that leaked items make to the score of {record['model']}: {record['sentence']}"
+        words = (
+            f"score of {record['model']} with leaked items minus that without: {record['sentence']}"
+        )
         words = f"{words}; {record['sure']}".rstrip("; ")
         numbers.append({"value": record["points"], "words": words})
     if not hit and (near := undecided_items(cells)):

@@ -156,6 +156,8 @@ def _sentence(
     points = 100 * (together - clean["value"])
     clean_items = counted(clean["items"], "clean item", "clean items")
     message = f"{percent(together)} on {where_from}, {percent(clean['value'])} on the {clean_items}"
+    if model["owed"] and (around := _difference(model["owed"][0], rate=True)[1]):
+        message += f"; 95 % interval of the difference {around}"
     if leaked.get("leakage") == LABELLED:
         message += " (leaked by labels made elsewhere, not verified)"
     elif LABELLED in leaked.get("leakage", ""):

@@ -31,8 +31,8 @@ TERMS = {
     "another one, or a copy that could not be aligned",
     "unrelated": "a candidate of the search that shows something else",
     "no candidate": "no corpus picture is similar enough to be aligned with it",
-    "group": "items that share a picture (or patient, where the benchmark names one). They are not independent, so "
-    "intervals count groups",
+    "group": "items that share a picture (or patient, where the benchmark names one). They are not independent, and "
+    "intervals allow for that",
     "references": "models named as not having seen the benchmark; the model is compared with them",
     "twin": "the same question about a changed picture, with another right answer",
     "pixels-3": "heldout's own comparison of pictures, by which candidates are found: layout, edges and local detail",

@@ -87,7 +87,7 @@ _TOLD = {
 #: from the highest rung down; the others prove too little to act on, and ``heldout sanitize`` lists them
 ACTIONS: dict[Rung, str] = {
     Rung.FULL: "remove",
-    Rung.COPY: "down-weight, or report with and without",
+    Rung.COPY: "leave out, or report with and without",
     Rung.TEXT: "remove",
     Rung.UNDECIDED: "have people judge it",
     Rung.UNCOMPARED: "make its pictures readable, and compare them",

@@ -59,7 +59,7 @@ def _items(verdict: BenchmarkVerdict) -> Iterator[Advice]:
     record = {
         Rung.FULL: "Remove {} of {} that leaked with picture and answer",
         Rung.TEXT: "Remove {} of {} whose question and answer leaked without the picture",
-        Rung.COPY: f"Down-weight {{}} of {{}} whose picture leaked{_without_answer(verdict)}, or report "
+        Rung.COPY: f"Leave out {{}} of {{}} whose picture leaked{_without_answer(verdict)}, or report "
         "scores with and without them",
         Rung.UNDECIDED: "Have people judge the undecided pairs of {} of {} (heldout review)",
         Rung.UNCOMPARED: "Make the pictures of {} of {} readable, here and in the corpus, and audit "
@@ -76,8 +76,9 @@ def _items(verdict: BenchmarkVerdict) -> Iterator[Advice]:
         (cell.leak.items for cell in verdict.cells if cell.leak), default=0
     ):
         left = (
-            f"All {proven:,} items of {verdict.benchmark} leaked: a split without them would be empty. Use "
-            f"another benchmark, or perturbed twins (heldout twin). Where the corpus is another split of the same "
+            f"{'The only item' if proven == 1 else f'All {proven:,} items'} of {verdict.benchmark} leaked: a split "
+            f"without leaked items would be empty. Use new items (heldout synth), perturbed twins (heldout twin), or "
+            f"another benchmark. Where the corpus is another split of the same "
             f"data, heldout sanitize --resplit makes splits that share no picture."
         )
         told_all = _advice("items", left, claims, verdict.benchmark)

@@ -351,7 +351,7 @@ def _next_step(
     status: Status, images: Finding, answers: Finding | None, coverage: Sequence[Control]
 ) -> str:
     if status == "survives":
-        step = "report the score with and without the leaked images"
+        step = "leave out the items whose picture leaked, or report scores with and without them"
         if answers is not None and answers.statistic.value > 0:
             what = "answer" if answers.unit.startswith("questions") else "label"
             step = (

@@ -102,16 +102,23 @@ def _asked(run: Run) -> pl.DataFrame:
 
 
 def _leaks(case: ExportCase) -> Iterator[pl.DataFrame]:
-    rungs = {rung.value: str(rung_words(rung)) for rung in Rung}
+    # Whether a corpus has answers to compare is known of each corpus.
+    compared = {cell["corpus"]: cell.get("answers_compared", True) for cell in case.cells}
+    words = [
+        (corpus, rung.value, str(rung_words(rung, answers_compared=compared.get(corpus, True))))
+        for corpus in leaks(case.run)["corpus"].unique()
+        for rung in Rung
+    ]
+    told = pl.DataFrame(
+        words, schema=dict.fromkeys(("corpus", "rung", "in words"), pl.String), orient="row"
+    )
     todo = {rung.value: ACTIONS.get(rung, "") for rung in Rung}
     positions = case.run.frame("items").select("benchmark_id", "position")
     rung = pl.col("rung")
     yield (
         leaks(case.run)
-        .with_columns(
-            rung.replace_strict(rungs, return_dtype=pl.String).alias("in words"),
-            rung.replace_strict(todo, return_dtype=pl.String).alias("what to do"),
-        )
+        .join(told, on=["corpus", "rung"], how="left", maintain_order="left")
+        .with_columns(rung.replace_strict(todo, return_dtype=pl.String).alias("what to do"))
         .join(_asked(case.run), on="benchmark_id", how="left", maintain_order="left")
         .join(positions, on="benchmark_id", how="left", maintain_order="left")
         .sort("position", "corpus")
