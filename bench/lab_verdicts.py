@@ -6,7 +6,8 @@
 RUNS is what `bench/lab_grid.py tables` wrote, RATES.json the detector-rates.json of `heldout lab power` over it
 (default: the shipped ones). Prints a Markdown table by benchmark and kind of arm: on how many models the test itself
 fires (p ≤ .05, towards memory), and what the claim is called; then the same over all benchmarks. ``--drawn``: every
-base has references of its own, as `heldout lab power --drawn`. ``--rows``: one row a model as CSV.
+base has references of its own, as `heldout lab power --drawn`. ``--rows``: one row a model as CSV,
+which may be given as RUNS to count it again.
 ``--earlier``: confirmed, fired, tests and bases of clean models that were counted before, to add to these.
 """
 
@@ -161,11 +162,14 @@ def main() -> None:
     )
     parser.add_argument("--workers", type=int, default=2)
     chosen = parser.parse_args()
-    grid = read_grid(chosen.runs)
-    # Polars has threads by now, which a forked process would wait for without end.
-    fresh = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(chosen.workers, mp_context=fresh) as cores:
-        rows = list(cores.map(verdict, jobs(grid, chosen), chunksize=4))
+    if chosen.runs.suffix == ".csv":
+        rows = [Called(*row) for row in pl.read_csv(chosen.runs).iter_rows()]
+    else:
+        # Polars has threads by now, which a forked process would wait for without end.
+        fresh = multiprocessing.get_context("spawn")
+        with ProcessPoolExecutor(chosen.workers, mp_context=fresh) as cores:
+            work = jobs(read_grid(chosen.runs), chosen)
+            rows = list(cores.map(verdict, work, chunksize=4))
     if chosen.rows is not None:
         pl.DataFrame(rows, schema=list(Called._fields), orient="row").write_csv(chosen.rows)
     print(
@@ -173,7 +177,7 @@ def main() -> None:
     )
     print("| benchmark | models | of | bases | fires | survives | qualified | clean | else |")
     print("|---|---|--:|--:|--:|--:|--:|--:|---|")
-    for benchmark in (*grid.benchmarks, "all"):
+    for benchmark in (*dict.fromkeys(row.benchmark for row in rows), "all"):
         for kind in KINDS:
             own = [row for row in rows if row.kind == kind and benchmark in (row.benchmark, "all")]
             if own and any(row.status != "not testable" for row in own):
