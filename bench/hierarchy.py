@@ -2,6 +2,7 @@
 
     python bench/hierarchy.py [--replicates 200] [--only TEXT]
     python bench/hierarchy.py --lab RUNS [--drawn]      # the lab's trained models instead of recipes
+    python bench/hierarchy.py --lab RUNS --spread       # how far their clean families differ
 
 A drop from original to twin is the sum of what all models share on an item, what its family adds, and chance.
 Items and families are both samples: the drops of model and references have a joint covariance over items (they
@@ -24,12 +25,12 @@ from numpy.typing import NDArray
 from scipy import special
 
 from heldout.detect import DetectSettings, ScoreTables
-from heldout.lab.power.models import read_grid
+from heldout.lab.power.models import CLEAN, narrowed, read_grid
 from heldout.stats import binomial_interval
 from heldout.verdict import Claim
 from heldout.verdict._model_claims import BASELINE
 from heldout.verdict.controls.behaviour import SPREAD
-from lab_verdicts import KINDS, claimed, jobs, kind_of, looked
+from lab_verdicts import KINDS, answers_of, claimed, jobs, kind_of, looked
 from verdict_recipes import (
     MODEL,
     Recipe,
@@ -76,7 +77,12 @@ def drops(
         value=(pl.col("outcome") == "right").cast(pl.Float64)
         * pl.when(pl.col("variant") == "original").then(1.0).otherwise(-1.0)
     )
-    by_item = right.group_by("benchmark_id", "model").agg(pl.col("value").sum())
+    by_item = (
+        right.group_by("benchmark_id", "model")
+        .agg(pl.col("value").sum(), forms=pl.col("variant").n_unique())
+        .filter(pl.col("forms") == 2)  # an item without a twin has no drop
+        .drop("forms")
+    )
     wide = by_item.pivot(on="model", index="benchmark_id", values="value").drop_nulls()
     wide = wide.join(tables.items.select("benchmark_id", "cluster"), on="benchmark_id")
     columns = [wide.select(pl.mean_horizontal(names)).to_series() for names in families.values()]
@@ -132,10 +138,14 @@ def main() -> None:
     parser.add_argument("--replicates", type=int, default=200)
     parser.add_argument("--only", default="", help="recipes whose name holds this text")
     parser.add_argument("--lab", type=Path, help="what bench/lab_grid.py tables wrote")
+    parser.add_argument("--spread", action="store_true", help="of clean families, beside chance")
     parser.add_argument("--drawn", action="store_true", help="every base has its own references")
     chosen = parser.parse_args()
     heads = [f"analysis alone, prior {scale:g}" for scale in SCALES]
     heads += [f"and the other controls, prior {scale:g}" for scale in SCALES]
+    if chosen.spread:
+        spreads(chosen.lab)
+        return
     if chosen.lab is not None:
         on_lab(chosen.lab, chosen.drawn, heads)
         return
@@ -147,6 +157,26 @@ def main() -> None:
     for recipe in RECIPES:
         if chosen.only in recipe.name:
             print(_row(recipe, chosen.replicates), flush=True)
+
+
+def spreads(runs: Path) -> None:
+    """How far the drops of clean arms of other bases differ, less what the items they answered explain."""
+    grid = read_grid(runs)
+    for benchmark in grid.benchmarks:
+        arms = [m for m in grid.models.values() if m.planted and m.role(benchmark) == CLEAN]
+        names = [model.name for model in arms]
+        settings = DetectSettings(
+            baselines=tuple(names[1:]), families=tuple((m.name, m.base) for m in arms)
+        )
+        tables = narrowed(answers_of(runs, benchmark), set(names))
+        values, covariance = drops(tables, settings, names[0])
+        count = len(values)
+        chance = (np.trace(covariance) - covariance.sum() / count) / (count - 1)
+        seen = float(values.var(ddof=1))
+        print(
+            f"{benchmark}: {count} families, SD of drops {seen**0.5:.3f}, by chance {chance**0.5:.3f}, "
+            f"beyond it {max(0.0, seen - chance) ** 0.5:.3f}; from {values.min():.3f} to {values.max():.3f}"
+        )
 
 
 def on_lab(runs: Path, drawn: bool, heads: list[str]) -> None:

@@ -2,11 +2,12 @@
 
     python bench/lab_bases.py                   # intra-class correlation of clean models' effects
     python bench/lab_bases.py --publish docs    # the page, its figures and the rates, counted again
-    python bench/lab_bases.py --clean BOARD --grid RUNS --publish docs
+    python bench/lab_bases.py --clean BOARD [--shared OTHER] --grid RUNS --publish docs
 
 `heldout lab power` counts the rows; a change in how rates are counted needs no model to be asked again. ``--clean``
 takes what `heldout lab power RUNS --drawn --out BOARD` counted on bases of further seeds: the rows are stored beside
-the page, which has a section for them. ``--grid`` is what `bench/lab_grid.py tables` wrote.
+the page, which has a section for them. ``--shared`` is the same without --drawn; ``--grid`` is what
+`bench/lab_grid.py tables` wrote.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from heldout.lab import requirements, standings, write_power
-from heldout.lab.power._clean_bases import REACHED, clean_bases
+from heldout.lab.power._clean_bases import REACHED, SHARED, clean_bases
 from heldout.lab.power.board import CLEAN_DATA
 from heldout.lab.power.models import OTHER_SEEDS, WAYS, About
 from heldout.lab.power.page import DATA, PAGE
@@ -68,6 +69,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--publish", type=Path)
     parser.add_argument("--clean", type=Path, nargs="+", help="of heldout lab power --drawn")
+    parser.add_argument("--shared", type=Path, nargs="+", default=[], help="without --drawn")
     parser.add_argument("--grid", type=Path, help="the runs that it read")
     chosen = parser.parse_args()
     rows = pl.read_parquet(ROOT / "docs" / "data" / DATA)
@@ -91,19 +93,20 @@ def main() -> None:
     if chosen.clean:
         store = (chosen.publish or ROOT / "bench/out") / "data" / CLEAN_DATA
         store.parent.mkdir(parents=True, exist_ok=True)
-        further = clean_rows(chosen.clean, chosen.grid)
+        further = clean_rows(chosen.clean, chosen.shared, chosen.grid)
         further.write_parquet(store, compression="zstd", compression_level=19)
         print("", *clean_bases(rows, further), sep="\n")
     if chosen.publish is not None:
         publish(rows, chosen.publish)
 
 
-def clean_rows(boards: list[Path], grid: Path) -> pl.DataFrame:
+def clean_rows(drawn: list[Path], shared: list[Path], grid: Path) -> pl.DataFrame:
     """What the boards counted, and how many originals each model's base answers."""
-    cells = [
-        pl.read_parquet(path)
-        for board in boards
-        for path in sorted(board.glob("cells/*/*.parquet"))
+    cells = [cell for board in drawn for cell in _cells(board)]
+    cells += [
+        cell.filter(pl.col("way") == OTHER_SEEDS).with_columns(way=pl.lit(SHARED))
+        for board in shared
+        for cell in _cells(board)
     ]
     known = json.loads((grid / "models.json").read_text())
     reached = {
@@ -115,6 +118,10 @@ def clean_rows(boards: list[Path], grid: Path) -> pl.DataFrame:
     column = pl.col("base").replace_strict(reached, return_dtype=pl.Float64, default=None)
     order = ["benchmark", "detector", "way", "split", "model"]
     return pl.concat(cells).with_columns(column.alias(REACHED)).sort(order)
+
+
+def _cells(board: Path) -> list[pl.DataFrame]:
+    return [pl.read_parquet(path) for path in sorted(board.glob("cells/*/*.parquet"))]
 
 
 def publish(rows: pl.DataFrame, folder: Path) -> None:

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from heldout.lab.power._answers import dose_trend, requirements
-from heldout.lab.power._clean_bases import clean_bases
+from heldout.lab.power._clean_bases import SHARED, clean_bases
 from heldout.lab.power.board import CLEAN_DATA, FiringShare, fired, measured_rates, standings
 from heldout.lab.power.models import CLEAN, CONTAMINATED, OTHER_SEEDS
 from heldout.lab.power.run import SCHEMA
@@ -148,18 +148,15 @@ def test_clean_bases_of_further_seeds_have_a_section_and_count_in_the_rates(tmp_
         base="further" + pl.col("base"),
         base_original=pl.when(pl.col("base") == "base2").then(0.5).otherwise(0.8),
     )
+    same = further.with_columns(way=pl.lit(SHARED), direction=pl.lit("seen"))
+    further = pl.concat([further, same])
     told = list(clean_bases(own, further))
     row = next(line for line in told if line.startswith("| twin-drop |")).split(" | ")
-    # scenes, together, one arm of each base, without the base that did not learn, with the grid's own
-    assert [cell.split(" [")[0] for cell in row[1:6]] == [
-        "2 of 6",
-        "2 of 6",
-        "2 of 3",
-        "1 of 4",
-        "2 of 9",
-    ]
-    assert row[6] == "1 of 2 |"
-    assert "**off**" in row[3] and "**off**" not in row[1] + row[5]
+    # scenes, together, one arm of each base, without the base that did not learn, shared references, the grid's own
+    shares = ["2 of 6", "2 of 6", "2 of 3", "1 of 4", "6 of 6", "2 of 9"]
+    assert [cell.split(" [")[0] for cell in row[1:7]] == shares
+    assert row[7] == "1 of 2 |"
+    assert "**off**" in row[3] and "**off**" not in row[1] + row[6]
     assert any("furtherbase2 (0.500)" in line for line in told)
     assert any(line.startswith("**off** as above: none") for line in told)
 

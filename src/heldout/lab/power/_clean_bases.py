@@ -11,12 +11,14 @@ from heldout.lab.power.models import CLEAN, CONTAMINATED, MOST_BASES, OTHER_SEED
 from heldout.verdict import independent_models
 
 LEARNT = 0.6  # of the originals: a base below it is named; fixed before a detector was run on any
+SHARED = "other seeds, the same for all"  # a way: references are the first by name
 REACHED = "base_original"  # a column: how many originals the model's base answers
 
 
 def clean_bases(rows: pl.DataFrame, further: pl.DataFrame) -> Iterator[str]:
     """The section: ``rows`` are the grid's, ``further`` those of the bases that it lacks."""
-    tested = further.filter(pl.col("p").is_not_null() & (pl.col("way") == OTHER_SEEDS))
+    found = further.filter(pl.col("p").is_not_null())
+    tested, shared = (found.filter(pl.col("way") == way) for way in (OTHER_SEEDS, SHARED))
     clean = tested.filter(pl.col("role") == CLEAN)
     names = list(clean["benchmark"].unique(maintain_order=True))
     earlier = rows.filter(
@@ -28,15 +30,19 @@ def clean_bases(rows: pl.DataFrame, further: pl.DataFrame) -> Iterator[str]:
     yield "## Clean bases alone"
     yield ""
     yield from _about(clean, earlier, names)
-    heads = (*names, "together", "one arm of each base", "without those that did not learn")
-    yield f"| detector | {' | '.join(heads)} | with the grid's own | contaminated arms |"
-    yield "|---" * (4 + len(heads) - 1) + "|"
-    found = clean["detector"].unique(maintain_order=True).to_list()
-    for detector in sorted(found, key=lambda name: (_place(name), found.index(name))):
-        yield f"| {' | '.join(_row(detector, tested, earlier, names))} |"
+    heads = (
+        *("detector", *names, "together", "one arm of each base"),
+        *("without those that did not learn", "the same references for all"),
+        *("with the grid's own", "contaminated arms"),
+    )
+    detectors = sorted(clean["detector"].unique(), key=lambda name: (_place(name), name))
+    yield f"| {' | '.join(heads)} |"
+    yield f"|---{'|--:' * (len(heads) - 1)}|"
+    for detector in detectors:
+        yield f"| {' | '.join(_row(detector, tested, shared, earlier, names))} |"
     yield ""
-    shared = [name for name in earlier.columns if name in clean.columns]
-    whole = pl.concat([earlier.select(shared), clean.select(shared)])
+    columns = [name for name in earlier.columns if name in clean.columns]
+    whole = pl.concat([earlier.select(columns), clean.select(columns)])
     yield (
         f"**off** as above: {_off(clean, names)}; with the grid's own models: {_off(whole, names)}. The verdict reads "
         "the counts with the grid's own. All bases of a world read the same pictures, in another order and from other "
@@ -61,7 +67,8 @@ def _about(clean: pl.DataFrame, earlier: pl.DataFrame, names: list[str]) -> Iter
         "often a clean model is accused ([lab.md](lab.md#what-the-models-reach)); rows in "
         f"`data/{CLEAN_DATA}`, stored by `bench/lab_bases.py --clean`. Each is compared with clean arms of at most "
         f"{MOST_BASES} other bases, **drawn for each base anew** (`heldout lab power --drawn`). In the tables above "
-        "all models of a benchmark share their references, and where these happen to lie high nobody fires."
+        "all models of a benchmark share their references, and where these happen to lie high nobody fires; detectors "
+        "of answers were run that way here, too."
     )
     yield ""
     yield (
@@ -88,18 +95,25 @@ def _parts(frame: pl.DataFrame, names: list[str]) -> list[pl.DataFrame]:
     return [*(frame.filter(pl.col("benchmark") == name) for name in names), frame]
 
 
-def _row(detector: str, tested: pl.DataFrame, earlier: pl.DataFrame, names: list[str]) -> list[str]:
-    own = tested.filter(pl.col("detector") == detector)
+def _row(
+    detector: str,
+    tested: pl.DataFrame,
+    shared: pl.DataFrame,
+    earlier: pl.DataFrame,
+    names: list[str],
+) -> list[str]:
+    own, same, before = (
+        f.filter(pl.col("detector") == detector) for f in (tested, shared, earlier)
+    )
     clean = own.filter(pl.col("role") == CLEAN)
     arms = clean.filter(pl.col("arm") != "base")
     learnt = clean.filter(pl.col(REACHED) >= LEARNT)
-    both = [*_parts(clean, names), arms, learnt]
-    before = earlier.filter(pl.col("detector") == detector)
-    shared = [name for name in before.columns if name in clean.columns]
+    parts = [*_parts(clean, names), arms, learnt, same.filter(pl.col("role") == CLEAN)]
+    columns = [name for name in before.columns if name in clean.columns]
     return [
         detector,
-        *(_share(fired(part)) for part in both),
-        _share(fired(pl.concat([before.select(shared), clean.select(shared)]))),
+        *(_share(fired(part)) for part in parts),
+        _share(fired(pl.concat([before.select(columns), clean.select(columns)]))),
         _plain(fired(own.filter(pl.col("role") == CONTAMINATED))),
     ]
 
