@@ -17,8 +17,8 @@ REACHED = "base_original"  # a column: how many originals the model's base answe
 
 def clean_bases(rows: pl.DataFrame, further: pl.DataFrame) -> Iterator[str]:
     """The section: ``rows`` are the grid's, ``further`` those of the bases that it lacks."""
-    found = further.filter(pl.col("p").is_not_null())
-    tested, shared = (found.filter(pl.col("way") == way) for way in (OTHER_SEEDS, SHARED))
+    compared = further.filter(pl.col("p").is_not_null())
+    tested, shared = (compared.filter(pl.col("way") == way) for way in (OTHER_SEEDS, SHARED))
     clean = tested.filter(pl.col("role") == CLEAN)
     names = list(clean["benchmark"].unique(maintain_order=True))
     earlier = rows.filter(
@@ -65,10 +65,10 @@ def _about(clean: pl.DataFrame, earlier: pl.DataFrame, names: list[str]) -> Iter
     yield (
         f"{len(bases)} bases of further seeds ({counts}), each with one clean arm, were trained only to count how "
         "often a clean model is accused ([lab.md](lab.md#what-the-models-reach)); rows in "
-        f"`data/{CLEAN_DATA}`, stored by `bench/lab_bases.py --clean`. Each is compared with clean arms of at most "
-        f"{MOST_BASES} other bases, **drawn for each base anew** (`heldout lab power --drawn`). In the tables above "
-        "all models of a benchmark share their references, and where these happen to lie high nobody fires; detectors "
-        "of answers were run that way here, too."
+        f"`data/{CLEAN_DATA}`, stored by `bench/lab_bases.py`. Each is compared with clean arms of at most "
+        f"{MOST_BASES} other bases, **drawn for each base anew** (the setting `drawn` of `heldout lab power`). "
+        "In the tables above all models of a benchmark share their references, and where these happen to lie high "
+        "nobody fires; detectors of answers were run that way here, too."
     )
     yield ""
     yield (
@@ -82,12 +82,12 @@ def _about(clean: pl.DataFrame, earlier: pl.DataFrame, names: list[str]) -> Iter
 
 def _off(frame: pl.DataFrame, names: list[str]) -> str:
     """Detectors that fire too often on clean models of a benchmark, or over all."""
-    told = []
+    entries = []
     for (detector,), part in frame.group_by(["detector"], maintain_order=True):
         parts = zip((*names, "together"), _parts(part, names), strict=True)
         if places := [name for name, rows in parts if fired(rows).off]:
-            told.append(f"{detector} ({', '.join(places)})")
-    return ", ".join(told) or "none"
+            entries.append(f"{detector} ({', '.join(places)})")
+    return ", ".join(entries) or "none"
 
 
 def _parts(frame: pl.DataFrame, names: list[str]) -> list[pl.DataFrame]:
