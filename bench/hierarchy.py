@@ -1,6 +1,8 @@
 """One model × item analysis of twins beside the verdict's own rule: where would a new clean model lie?
 
     python bench/hierarchy.py [--replicates 200] [--only TEXT]
+    python bench/hierarchy.py --lab RUNS [--drawn]      # the lab's trained models instead of recipes
+    python bench/hierarchy.py --lab RUNS --spread       # how far their clean families differ
 
 A drop from original to twin is the sum of what all models share on an item, what its family adds, and chance.
 Items and families are both samples: the drops of model and references have a joint covariance over items (they
@@ -15,20 +17,23 @@ from __future__ import annotations
 import argparse
 from collections import Counter
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 from scipy import special
 
+from heldout.detect import DetectSettings, ScoreTables
+from heldout.lab.power.models import CLEAN, narrowed, read_grid
 from heldout.stats import binomial_interval
 from heldout.verdict import Claim
 from heldout.verdict._model_claims import BASELINE
 from heldout.verdict.controls.behaviour import SPREAD
+from lab_verdicts import KINDS, answers_of, claimed, jobs, kind_of, looked
 from verdict_recipes import (
     MODEL,
     Recipe,
-    Recording,
     alike,
     harder,
     published,
@@ -40,6 +45,7 @@ from verdicts import counted_claims, examined
 Floats = NDArray[np.float64]
 LEVEL = 0.025  # of one side, as the prediction interval of the verdict
 SCALES = (0.02, 0.05, 0.1)  # of the prior: half of it lies below, in accuracy
+KEYS = ("rule", *(f"{kind} {scale}" for kind in ("alone", "beside") for scale in SCALES))
 GRID = np.concatenate([[0.0], np.geomspace(1e-3, 2.0, 200)])
 BY_FAMILIES = (
     ("harder by an SD of .37", harder, False),
@@ -58,21 +64,27 @@ RECIPES = (
 )
 
 
-def drops(recording: Recording) -> tuple[Floats, Floats]:
+def drops(
+    tables: ScoreTables, settings: DetectSettings, model: str = MODEL
+) -> tuple[Floats, Floats]:
     """Mean drops of the model and of each family, and their covariance over images."""
-    answers = recording.tables.answers
+    answers = tables.answers
     assert answers is not None
-    ((_, settings),) = recording.looks
-    families: dict[str, list[str]] = {MODEL: [MODEL]}
+    families: dict[str, list[str]] = {model: [model]}
     for name in settings.baselines:
         families.setdefault(settings.family_of(name), []).append(name)
     right = answers.filter(pl.col("variant").is_in(["original", "twin"])).with_columns(
         value=(pl.col("outcome") == "right").cast(pl.Float64)
         * pl.when(pl.col("variant") == "original").then(1.0).otherwise(-1.0)
     )
-    by_item = right.group_by("benchmark_id", "model").agg(pl.col("value").sum())
+    by_item = (
+        right.group_by("benchmark_id", "model")
+        .agg(pl.col("value").sum(), forms=pl.col("variant").n_unique())
+        .filter(pl.col("forms") == 2)  # an item without a twin has no drop
+        .drop("forms")
+    )
     wide = by_item.pivot(on="model", index="benchmark_id", values="value").drop_nulls()
-    wide = wide.join(recording.tables.items.select("benchmark_id", "cluster"), on="benchmark_id")
+    wide = wide.join(tables.items.select("benchmark_id", "cluster"), on="benchmark_id")
     columns = [wide.select(pl.mean_horizontal(names)).to_series() for names in families.values()]
     values = np.stack([column.to_numpy() for column in columns], axis=1)
     codes = np.unique(wide["cluster"].to_numpy(), return_inverse=True)[1]
@@ -125,9 +137,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--replicates", type=int, default=200)
     parser.add_argument("--only", default="", help="recipes whose name holds this text")
+    parser.add_argument("--lab", type=Path, help="what bench/lab_grid.py tables wrote")
+    parser.add_argument("--spread", action="store_true", help="of clean families, beside chance")
+    parser.add_argument("--drawn", action="store_true", help="every base has its own references")
     chosen = parser.parse_args()
     heads = [f"analysis alone, prior {scale:g}" for scale in SCALES]
     heads += [f"and the other controls, prior {scale:g}" for scale in SCALES]
+    if chosen.spread:
+        spreads(chosen.lab)
+        return
+    if chosen.lab is not None:
+        on_lab(chosen.lab, chosen.drawn, heads)
+        return
     print(
         f"{chosen.replicates} replicates; *survives*, in brackets the upper end of a one-sided 95 % interval\n"
     )
@@ -138,21 +159,69 @@ def main() -> None:
             print(_row(recipe, chosen.replicates), flush=True)
 
 
+def spreads(runs: Path) -> None:
+    """How far the drops of clean arms of other bases differ, less what the items they answered explain."""
+    grid = read_grid(runs)
+    for benchmark in grid.benchmarks:
+        arms = [m for m in grid.models.values() if m.planted and m.role(benchmark) == CLEAN]
+        names = [model.name for model in arms]
+        settings = DetectSettings(
+            baselines=tuple(names[1:]), families=tuple((m.name, m.base) for m in arms)
+        )
+        tables = narrowed(answers_of(runs, benchmark), set(names))
+        values, covariance = drops(tables, settings, names[0])
+        count = len(values)
+        chance = (np.trace(covariance) - covariance.sum() / count) / (count - 1)
+        seen = float(values.var(ddof=1))
+        print(
+            f"{benchmark}: {count} families, SD of drops {seen**0.5:.3f}, by chance {chance**0.5:.3f}, "
+            f"beyond it {max(0.0, seen - chance) ** 0.5:.3f}; from {values.min():.3f} to {values.max():.3f}"
+        )
+
+
+def on_lab(runs: Path, drawn: bool, heads: list[str]) -> None:
+    """How many of the lab's models each rule confirms, by benchmark and kind of arm, and which clean ones."""
+    grid = read_grid(runs)
+    looks = argparse.Namespace(detector="twin-drop", permutations=999, rates=None, drawn=drawn)
+    counts: dict[tuple[str, str], Counter[str]] = {}
+    accused = []
+    for job in jobs(grid, looks):
+        model, tables, settings = looked(job)
+        claim, _ = claimed(job, tables, settings)
+        values, covariance = drops(tables, settings, job.name)
+        kind = kind_of(model, job.benchmark)
+        found = {scale: predictive_p(values, covariance, scale) for scale in SCALES}
+        one = Counter({"models": 1, "rule": int(claim.status == "survives")})
+        for scale, p in found.items():
+            one[f"alone {scale}"] += p <= LEVEL
+            one[f"beside {scale}"] += p <= LEVEL and others_pass(claim)
+        counts.setdefault((job.benchmark, kind), Counter()).update(one)
+        if kind == KINDS[0] and sum(one.values()) > 1:
+            shown = ", ".join(f"{scale:g}: {p:.3f}" for scale, p in found.items())
+            accused.append(f"{job.name} ({claim.status}; p by prior {shown})")
+    print(f"| benchmark | models | of | present rule | {' | '.join(heads)} |")
+    print(f"|---|---|{'--:|' * (2 + len(heads))}")
+    for (benchmark, kind), each in counts.items():
+        cells = " | ".join(str(each[key]) for key in ("models", *KEYS))
+        print(f"| {benchmark} | {kind} | {cells} |")
+    print(f"\nclean models that a rule confirms: {'; '.join(accused) or 'none'}")
+
+
 def _row(recipe: Recipe, replicates: int) -> str:
     counts: Counter[str] = Counter()
     for seed in range(replicates):
         recording = recipe.make(seed)
         (claim,) = counted_claims(recording, examined(recording))
         counts["rule"] += claim.status == "survives"
-        values, covariance = drops(recording)
+        ((_, settings),) = recording.looks
+        values, covariance = drops(recording.tables, settings)
         for scale in SCALES:
             outside = predictive_p(values, covariance, scale) <= LEVEL
             counts[f"alone {scale}"] += outside
             counts[f"beside {scale}"] += outside and others_pass(claim)
-    keys = ["rule", *(f"{kind} {scale}" for kind in ("alone", "beside") for scale in SCALES)]
     cells = [
         f"{counts[key] / replicates:.3f} (≤ {binomial_interval(counts[key], replicates, 0.9).high:.3f})"
-        for key in keys
+        for key in KEYS
     ]
     return f"| {recipe.name} | {'contaminated' if recipe.contaminated else 'clean'} | {' | '.join(cells)} |"
 

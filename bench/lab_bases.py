@@ -2,13 +2,19 @@
 
     python bench/lab_bases.py                   # intra-class correlation of clean models' effects
     python bench/lab_bases.py --publish docs    # the page, its figures and the rates, counted again
+    python bench/lab_bases.py --clean BOARD [--shared OTHER] --grid RUNS --publish docs
 
-`heldout lab power` counts the rows; a change in how rates are counted needs no model to be asked again.
+`heldout lab power` counts the rows; a change in how rates are counted needs no model to be asked again. ``--clean``
+takes what `heldout lab power RUNS --drawn --out BOARD` counted on bases of further seeds: the rows are stored beside
+the page, which has a section for them. ``--shared`` is the same without --drawn; ``--grid`` is what
+`bench/lab_grid.py tables` wrote.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +22,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from heldout.lab import requirements, standings, write_power
+from heldout.lab.power._clean_bases import REACHED, SHARED, clean_bases
+from heldout.lab.power.board import CLEAN_DATA
 from heldout.lab.power.models import OTHER_SEEDS, WAYS, About
 from heldout.lab.power.page import DATA, PAGE
 from heldout.verdict import INTRACLASS, independent_models, shipped_rates
@@ -60,6 +68,9 @@ def correlations(rows: pl.DataFrame, way: str) -> dict[tuple[str, str], float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--publish", type=Path)
+    parser.add_argument("--clean", type=Path, nargs="+", help="of heldout lab power --drawn")
+    parser.add_argument("--shared", type=Path, nargs="+", default=[], help="without --drawn")
+    parser.add_argument("--grid", type=Path, help="the runs that it read")
     chosen = parser.parse_args()
     rows = pl.read_parquet(ROOT / "docs" / "data" / DATA)
     print("| way | cells | median | quartiles | twin-drop (scenes, films) |\n|---|--:|--:|---|---|")
@@ -79,17 +90,49 @@ def main() -> None:
         f"\nat {INTRACLASS:g}, {models} clean models of {bases} bases are worth "
         f"{independent_models(models, bases):.1f} independent ones"
     )
+    if chosen.clean:
+        store = (chosen.publish or ROOT / "bench/out") / "data" / CLEAN_DATA
+        store.parent.mkdir(parents=True, exist_ok=True)
+        further = clean_rows(chosen.clean, chosen.shared, chosen.grid)
+        further.write_parquet(store, compression="zstd", compression_level=19)
+        print("", *clean_bases(rows, further), sep="\n")
     if chosen.publish is not None:
         publish(rows, chosen.publish)
 
 
+def clean_rows(drawn: list[Path], shared: list[Path], grid: Path) -> pl.DataFrame:
+    """What the boards counted, and how many originals each model's base answers."""
+    cells = [cell for board in drawn for cell in _cells(board)]
+    cells += [
+        cell.filter(pl.col("way") == OTHER_SEEDS).with_columns(way=pl.lit(SHARED))
+        for board in shared
+        for cell in _cells(board)
+    ]
+    known = json.loads((grid / "models.json").read_text())
+    reached = {
+        record["name"]: cell["original"]["all"][0]
+        for record in known
+        for cell in record["accuracy"].values()
+        if isinstance(record.get("base"), dict)
+    }
+    column = pl.col("base").replace_strict(reached, return_dtype=pl.Float64, default=None)
+    order = ["benchmark", "detector", "way", "split", "model"]
+    return pl.concat(cells).with_columns(column.alias(REACHED)).sort(order)
+
+
+def _cells(board: Path) -> list[pl.DataFrame]:
+    return [pl.read_parquet(path) for path in sorted(board.glob("cells/*/*.parquet"))]
+
+
 def publish(rows: pl.DataFrame, folder: Path) -> None:
     about, page = shipped_rates().provenance, folder / PAGE
-    note = [line for line in page.read_text().splitlines() if line.startswith(NOTE)]
+    before = page.read_text()
+    note = [line for line in before.splitlines() if line.startswith(NOTE)]
+    kept = re.search(r"Rows of (.+) were not counted anew", before)
+    earlier = tuple(kept[1].split(", ")) if kept else ()
     board = standings(rows)
-    *_, rates = write_power(
-        rows, board, requirements(rows, board), folder, about.command, About(about.weights, True)
-    )
+    known = About(about.weights, True, earlier)
+    *_, rates = write_power(rows, board, requirements(rows, board), folder, about.command, known)
     if note:
         text = page.read_text()
         place = text.index("\n| benchmark |")

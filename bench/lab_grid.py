@@ -7,8 +7,9 @@
 ``prepare`` and ``tables`` need the product; ``train`` needs torch, transformers, NumPy and Pillow, and goes on
 where it was when it is given again with the same ``--state``. Several commands with ``--share`` and one
 ``--state`` divide the work among them, what is needed most first; what one of them left is taken up by
-another. ``--demo`` is for the demo's models: ten releases of scenes, of each a model that saw it and one
-that did not, and four outsiders.
+another. ``--clean-bases N`` is for N bases of either world (``--worlds``), of seeds that the grid does not have,
+each with a clean arm: how often is a clean model accused? ``--demo`` is for the demo's models: ten releases of
+scenes, of each a model that saw it and one that did not, and four outsiders.
 """
 
 from __future__ import annotations
@@ -36,6 +37,9 @@ def main() -> None:
     parser.add_argument("--slake", type=Path, help="SLAKE's folder, for the real tier")
     parser.add_argument("--images", type=int, default=96, help="pictures of each world's benchmark")
     parser.add_argument("--size", choices=("small", "medium", "larger", "toy"), default="medium")
+    parser.add_argument(
+        "--clean-bases", type=int, default=0, help="so many bases of further seeds, not the grid's"
+    )
     parser.add_argument("--demo", action="store_true", help="the demo's models, not the grid's")
     parser.add_argument(
         "--first", type=int, default=0, help="first seed of the demo's ten releases"
@@ -50,10 +54,15 @@ def main() -> None:
     parser.add_argument(
         "--last-base", type=float, help="train: begin no base after so many minutes"
     )
+    parser.add_argument(
+        "--whole",
+        action="store_true",
+        help="train: begin no base that would not be read within --minutes, by the one before",
+    )
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--bases", default="", help="train: only these, by name, with commas")
     parser.add_argument("--arms", default="", help="train: only arms whose names hold one of these")
-    parser.add_argument("--worlds", default="scenes,films", help="paint: which")
+    parser.add_argument("--worlds", default="scenes,films", help="of paint and of --clean-bases")
     parser.add_argument("--pictures", type=int, help="to train on, of each world")
     parser.add_argument("--level", type=int, help="steps of a base's trunk")
     parser.add_argument("--fall", type=int, help="steps of its end")
@@ -156,6 +165,7 @@ def train(args: Any) -> None:
     finished = True
     left = list(enumerate(work))
     first = {base.name: number for number, (base, _) in reversed(left)}
+    last = 0.0
     while left and clock("cpu") < until:
         begun = None
         for number, (base, own) in list(left):
@@ -163,7 +173,8 @@ def train(args: Any) -> None:
             entry = base.name if begins else f"{base.name}-later"
             if fresh and not begins:
                 continue  # its base is being trained elsewhere
-            if fresh and clock("cpu") > last_base:
+            late = clock("cpu") > last_base or clock("cpu") + last > until
+            if fresh and late:
                 left.remove((number, (base, own)))
                 finished = False
             elif claims is None or claims.begun(entry):
@@ -175,7 +186,10 @@ def train(args: Any) -> None:
             time.sleep(1)
             continue
         left.remove(begun)
+        before = clock("cpu")
         ended = attempt(grid, *begun[1], until)
+        if args.whole:
+            last = clock("cpu") - before
         finished = finished and ended
         if claims is not None:
             claims.close(entry, ended)
@@ -213,8 +227,17 @@ def plan_of(args: Any) -> tuple[Any, Any, Any]:
         arms = demo_arms(demo_seeds(args), args.dose)
         return demo_bases(), arms, demo_reads(arms)
     from heldout.lab.models.grid import reads_of
-    from heldout.lab.models.planting import standing_arms, standing_bases
+    from heldout.lab.models.planting import (
+        clean_arms,
+        clean_bases,
+        standing_arms,
+        standing_bases,
+    )
 
+    if args.clean_bases:
+        of_world = [clean_bases(world, args.clean_bases) for world in args.worlds.split(",")]
+        every = [base for bases in of_world for base in bases]
+        return every, clean_arms(every), reads_of(every)
     slake = (args.folder / "slake.json").exists()
     every = standing_bases() if slake else standing_bases(slake=0)
     return every, standing_arms(every), reads_of(every)

@@ -148,6 +148,7 @@ POWER_EXAMPLE = "Example: heldout lab power runs/lab --out runs/power"
 POWER_SHOWN = (
     Shown("detectors", "NAME", flag="--detector"),
     Shown("ways", "WAY", flag="--way"),
+    Shown("drawn"),
     Shown("permutations"),
     Shown("seed"),
 )

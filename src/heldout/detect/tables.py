@@ -48,6 +48,8 @@ class ScoreTables:
     #: by variant, the items that have a twin, and those whose twin is the original: where twins were given
     twin_items: Mapping[str, frozenset[str]] = field(default_factory=dict)
     unchanged: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    #: models that are tested by their answers, the others being references; None: all
+    only: frozenset[str] | None = None
 
     def __post_init__(self) -> None:
         if not self.items["position"].is_sorted():  # the table may be in any order
@@ -137,6 +139,13 @@ class ScoreTables:
     def answering(self) -> list[str]:
         """Models whose answers were recorded, whether or not their scores were."""
         return [] if self.answers is None else sorted(self.answers["model"].unique().to_list())
+
+    @property
+    def tested(self) -> list[str]:
+        """Of the models whose answers were recorded, those that are to be tested: all, unless ``only`` names some."""
+        return (
+            self.answering if self.only is None else [m for m in self.answering if m in self.only]
+        )
 
     def scored(self, model: str) -> ModelScores:
         return ModelScores.join(model, self.items, self.scores)

@@ -114,6 +114,8 @@ class PowerSettings(Settings):
         "same base",
     )
     """Detectors by themselves, compared with clean models of other seeds, or with those of the same base."""
+    drawn: bool = False
+    """Draw the references of other seeds, for each base anew; default: the first ones by name serve all."""
     permutations: Annotated[int, Field(ge=99)] = 999
     """Most permutations of a test."""
     seed: int = 0

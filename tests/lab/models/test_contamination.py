@@ -19,6 +19,8 @@ from heldout.lab.models.planting import (
     PlantedRows,
     ReleasedPicture,
     arm_from_json,
+    clean_arms,
+    clean_bases,
     plant,
     standing_arms,
     standing_bases,
@@ -74,6 +76,21 @@ def test_the_work_begins_with_what_is_needed_most_and_leaves_nothing_out() -> No
     for world in ("scenes", "films"):
         clean = [arm for arm in arms if arm.clean and arm.contamination.benchmark == world]
         assert len({arm.base for arm in clean}) == 14
+
+
+def test_clean_bases_are_of_seeds_that_no_other_base_has_and_each_is_a_reference() -> None:
+    bases = [*clean_bases("scenes", 60), *clean_bases("films", 60)]
+    arms = clean_arms(bases)
+    every = [*bases, *standing_bases(), *demo_bases()]
+    assert len({base.seed for base in every}) == len({base.name for base in every}) == len(every)
+    assert {arm.base for arm in arms if arm.clean} == {base.name for base in bases}
+    assert not {arm.seed for arm in arms} & {arm.seed for arm in standing_arms(standing_bases())}
+    # The clock may stop after any base: a split of either world is there from the first one on.
+    for world in ("scenes", "films"):
+        first = work_order(clean_bases(world, 4), arms)[0]
+        assert first[0].name == f"{world}20"
+        assert [arm.contamination.dose for arm in first[1]] == [0, 3, 10, 10]
+        assert first[1][-1].contamination.share == 0.5
 
 
 def test_what_a_dead_command_began_is_taken_up_and_not_for_ever(tmp_path: Path) -> None:

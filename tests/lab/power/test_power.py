@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -15,6 +16,7 @@ from heldout.lab.power._answers import answers
 from heldout.lab.power.board import standings, with_truth
 from heldout.lab.power.models import (
     MARK,
+    MOST_BASES,
     OTHER_SEEDS,
     RAW,
     SAME_BASE,
@@ -58,6 +60,22 @@ def test_references_are_clean_and_of_the_bases_the_way_says(grid: LabGrid) -> No
     )
     assert grid.references("scenes", "scenes0", SAME_BASE) == ("scenes0-clean-a", "scenes0-clean-b")
     assert len(grid.references("scenes", "films0", OTHER_SEEDS)) == 4
+
+
+def test_drawn_references_are_each_bases_own(grid: LabGrid) -> None:
+    """With the first ones by name all bases of a benchmark would share them."""
+    one = grid.models["scenes0-clean-a"]
+    names = [f"scenes{number}" for number in range(20, 40)]
+    models = {f"{base}-a": replace(one, name=f"{base}-a", base=base) for base in names}
+    whole = LabGrid(grid.folder, models, ["scenes"])
+    many = replace(whole, drawn=True)
+    drawn = {base: many.references("scenes", base, OTHER_SEEDS) for base in names}
+    assert all(len(set(found)) == MOST_BASES for found in drawn.values())
+    assert not any(f"{base}-a" in found for base, found in drawn.items())
+    assert len(set(drawn.values())) == len(names)
+    assert {name for found in drawn.values() for name in found} == set(models)
+    assert drawn["scenes20"] == many.references("scenes", "scenes20", OTHER_SEEDS)
+    assert len({whole.references("scenes", base, OTHER_SEEDS) for base in names[8:]}) == 1
 
 
 def test_a_model_is_never_its_own_reference(cells: tuple[Path, pl.DataFrame]) -> None:

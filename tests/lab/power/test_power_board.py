@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import polars as pl
 import pytest
 
 from heldout.lab.power._answers import dose_trend, requirements
-from heldout.lab.power.board import FiringShare, fired, standings
-from heldout.lab.power.models import CLEAN, CONTAMINATED
+from heldout.lab.power._clean_bases import SHARED, clean_bases
+from heldout.lab.power.board import CLEAN_DATA, FiringShare, fired, measured_rates, standings
+from heldout.lab.power.models import CLEAN, CONTAMINATED, OTHER_SEEDS
 from heldout.lab.power.run import SCHEMA
 
 
@@ -125,6 +128,44 @@ def test_models_of_one_base_are_hardly_more_than_one() -> None:
     )
     assert fired(rows).bases == 2
     assert fired(rows.with_columns(role=pl.lit(CONTAMINATED))).bases is None
+
+
+def test_clean_bases_of_further_seeds_have_a_section_and_count_in_the_rates(tmp_path: Path) -> None:
+    def compared(rows: pl.DataFrame) -> pl.DataFrame:
+        return rows.with_columns(way=pl.lit(OTHER_SEEDS))
+
+    quiet = [0.0] * 3
+    own = compared(_rows({(CLEAN, "clean-a", 0): quiet, (CONTAMINATED, "d3", 3): [2.0]}))
+    further = compared(
+        _rows(
+            {
+                (CLEAN, "clean-b", 0): [2.0, 0.0, 2.0],
+                (CLEAN, "base", 0): quiet,
+                (CONTAMINATED, "d10", 10): [2.0, 0.0],
+            }
+        )
+    ).with_columns(
+        base="further" + pl.col("base"),
+        base_original=pl.when(pl.col("base") == "base2").then(0.5).otherwise(0.8),
+    )
+    same = further.with_columns(way=pl.lit(SHARED), direction=pl.lit("seen"))
+    further = pl.concat([further, same])
+    told = list(clean_bases(own, further))
+    row = next(line for line in told if line.startswith("| twin-drop |")).split(" | ")
+    # scenes, together, one arm of each base, without the base that did not learn, shared references, the grid's own
+    shares = ["2 of 6", "2 of 6", "2 of 3", "1 of 4", "6 of 6", "2 of 9"]
+    assert [cell.split(" [")[0] for cell in row[1:7]] == shares
+    assert row[7] == "1 of 2 |"
+    assert "**off**" in row[3] and "**off**" not in row[1] + row[6]
+    assert any("furtherbase2 (0.500)" in line for line in told)
+    assert any(line.startswith("**off** as above: none") for line in told)
+
+    data = tmp_path / "detector-power.parquet"
+    own.write_parquet(data)
+    further.write_parquet(tmp_path / CLEAN_DATA)
+    (rate,) = measured_rates(data, "by hand", None).rates
+    assert (rate.clean.fired, rate.clean.n, rate.clean.bases) == (2, 9, 6)
+    assert rate.contaminated.n == 1  # arms of these bases are a check, no part of the grid
 
 
 def test_areas_over_other_arms_are_listed_apart() -> None:

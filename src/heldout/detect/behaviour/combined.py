@@ -281,7 +281,7 @@ def _why_unusable(name: str, mine: dict[str, Arms], theirs: dict[str, Arms | str
 
 
 def find(tables: ScoreTables, settings: DetectSettings) -> Iterator[Outcome]:
-    for model in tables.answering:
+    for model in tables.tested:
         yield _outcome(tables, settings, model)
 
 

@@ -254,7 +254,7 @@ def probe_detector(
 
 
 def compare_all(probe: Probe, tables: ScoreTables, settings: DetectSettings) -> Iterator[Outcome]:
-    for model in tables.answering:
+    for model in tables.tested:
         yield compare(probe, tables, settings, model)
 
 

@@ -104,7 +104,7 @@ class _Comparison:
 
 
 def find(tables: ScoreTables, settings: DetectSettings) -> Iterator[Outcome]:
-    for model in tables.answering:
+    for model in tables.tested:
         yield _outcome(tables, settings, model)
 
 

@@ -180,7 +180,7 @@ def probe_for(twin: str = TWIN) -> Probe:
 
 
 def _find_twins(tables: ScoreTables, settings: DetectSettings) -> Iterator[Outcome]:
-    for model in tables.answering:
+    for model in tables.tested:
         for twin in twins_of(tables, model):
             outcome = compare(probe_for(twin), tables, settings, model)
             if isinstance(outcome, Finding):

@@ -69,7 +69,7 @@ def find(tables: ScoreTables, settings: DetectSettings) -> Iterator[Outcome]:
                 f"{', '.join(tables.answering) or 'none'}"
             )
     bases = {base for _, base in settings.bases}
-    for model in tables.answering:
+    for model in tables.tested:
         if model in bases:
             continue
         if settings.base_of(model) is None:

@@ -185,7 +185,7 @@ PROBE = _probe()
 
 
 def find(tables: ScoreTables, settings: DetectSettings) -> Iterator[Outcome]:
-    for model in tables.answering:
+    for model in tables.tested:
         more = {
             **_published(tables, settings, model),
             "natural_order": _natural(tables, settings, model),

@@ -104,7 +104,7 @@ def of_twins(finding: Finding, tables: ScoreTables, twin: str) -> Finding:
 
 
 def find(tables: ScoreTables, settings: DetectSettings) -> Iterator[Outcome]:
-    for model in tables.answering:
+    for model in tables.tested:
         for twin in twins_of(tables, model):
             outcome = compare(probe_for(twin), tables, settings, model)
             text = unchanged_note(tables, twin)

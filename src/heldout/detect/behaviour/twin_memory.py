@@ -365,7 +365,7 @@ def _ahead(
 
 
 def find(tables: ScoreTables, settings: DetectSettings) -> Iterator[Outcome]:
-    for model in tables.answering:
+    for model in tables.tested:
         for twin in twins_of(tables, model):
             yield _outcome(twin, tables, settings, model)
 

@@ -234,6 +234,35 @@ def standing_arms(bases: list[Base]) -> list[Arm]:
     return arms
 
 
+CLEAN_FIRST = 20  # numbers of bases that the standing grid leaves free
+CHECKED = 8  # one of so many clean bases is contaminated too: does a leak show as elsewhere?
+
+
+def clean_bases(world: str, count: int) -> list[Base]:
+    """Bases of seeds that the standing grid does not have: what clean models do, in many of them."""
+    (first,) = [base for base in standing_bases(1, 1, 0) if base.worlds == (world,)]
+    numbers = range(CLEAN_FIRST, CLEAN_FIRST + count)
+    return [Base(f"{world}{number}", (world,), first.seed + number) for number in numbers]
+
+
+def clean_arms(bases: list[Base]) -> list[Arm]:
+    """Of every base an arm that saw nothing, which serves the others as a reference; of some also arms
+    that saw the benchmark, and half of it, which membership needs."""
+    arms: list[Arm] = []
+    for base in bases:
+        world = _world(base)
+        plans = [("clean-a", Contamination(world, 0))]
+        if (_number(base) - CLEAN_FIRST) % CHECKED == 0:
+            plans += [
+                ("d3", Contamination(world, 3)),
+                ("d10", Contamination(world, 10)),
+                ("half-d10", Contamination(world, 10, share=0.5)),
+            ]
+        for number, (name, plan) in enumerate(plans):
+            arms.append(Arm(f"{base.name}-{name}", base.name, 1000 * base.seed + number, plan))
+    return arms
+
+
 def work_order(bases: list[Base], arms: list[Arm]) -> list[tuple[Base, list[Arm]]]:
     """Bases with arms to make, those that are needed most first: the clock may stop the rest. An entry whose
     base occurs before goes on from it."""

@@ -407,9 +407,20 @@ RATES = "detector-rates.json"
 _WAYS = {RAW: measured.RAW, OTHER_SEEDS: measured.REFERENCES}
 
 
+#: beside the grid's rows: those of bases that were trained to count false positives alone
+CLEAN_DATA = "clean-bases.parquet"
+
+
 def measured_rates(data: Path, command: str, weights: int | None) -> MeasuredRates:
-    """From the published rows, so that readers can count again."""
-    rows = pl.read_parquet(data)
+    """From the published rows, so that readers can count again. Clean models of further seeds count, too, where
+    their rows stand beside these."""
+    rows, digest = pl.read_parquet(data), hashlib.sha256(data.read_bytes())
+    more = data.with_name(CLEAN_DATA)
+    if more.is_file():
+        digest.update(more.read_bytes())
+        further = pl.read_parquet(more).filter(pl.col("role") == CLEAN)
+        shared = [name for name in rows.columns if name in further.columns]
+        rows = pl.concat([rows.select(shared), further.select(shared)])
     rates = []
     tested = rows.filter(pl.col("p").is_not_null() & pl.col("role").is_in([CLEAN, CONTAMINATED]))
     for name in detectors():
@@ -435,7 +446,7 @@ def measured_rates(data: Path, command: str, weights: int | None) -> MeasuredRat
             )
     provenance = Provenance(
         command=command,
-        data_sha256=hashlib.sha256(data.read_bytes()).hexdigest(),
+        data_sha256=digest.hexdigest(),
         weights=weights,
         models=models_by_role(rows),
     )

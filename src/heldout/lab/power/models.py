@@ -4,6 +4,7 @@ with."""
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -114,10 +115,14 @@ class About:
 
 @dataclass(frozen=True)
 class LabGrid:
+    """``drawn``: every base has its own references of other seeds. With the first ones by name all tests share a
+    reference mean, and whether they fire is hardly independent, however many bases there are."""
+
     folder: Path
     models: Mapping[str, LabModel]
     benchmarks: Sequence[str]
     about: About = About()
+    drawn: bool = False
 
     def references(self, benchmark: str, base: str, way: str) -> tuple[str, ...]:
         """Clean, fully fine-tuned arms; a model is never its own reference (detectors leave it out)."""
@@ -137,7 +142,10 @@ class LabGrid:
                 seen.setdefault(model.base, []).append(model.name)
         if way == SAME_BASE:
             return tuple(sorted(seen.get(base, [])))
-        others = sorted(name for name in seen if name != base)[:MOST_BASES]
+        others = sorted(name for name in seen if name != base)
+        if self.drawn:
+            random.Random(f"{benchmark} {base}").shuffle(others)
+        others = sorted(others[:MOST_BASES])
         return tuple(name for other in others for name in sorted(seen[other])[:PER_BASE])
 
 

@@ -9,7 +9,9 @@ import polars as pl
 
 from heldout.errors import percent
 from heldout.lab.power._answers import Requirements, answers, area_text, by_arm
+from heldout.lab.power._clean_bases import clean_bases
 from heldout.lab.power.board import (
+    CLEAN_DATA,
     LEVEL,
     RATES,
     Area,
@@ -245,8 +247,11 @@ def write_power(
     command: str,
     about: About = About(),  # noqa: B008 - frozen
 ) -> list[Path]:
-    """Last of the paths: the rates that the verdict reads."""
+    """Last of the paths: the rates that the verdict reads. Clean bases of further seeds, where the folder has rows
+    of them, get their section."""
     page, data, rates = folder / PAGE, folder / "data" / DATA, folder / "data" / RATES
+    more = folder / "data" / CLEAN_DATA
+    further = pl.read_parquet(more) if more.is_file() else None
     with replacing(data) as temporary:
         rows.write_parquet(temporary, compression="zstd", compression_level=19)
     drawn = []
@@ -254,7 +259,7 @@ def write_power(
         drawn.append(folder / "figures" / _figure_name(name))
         write_atomic(drawn[-1], standalone(power_figure(rows, name)))
     write_json(rates, measured_rates(data, command, about.weights).model_dump(mode="json"))
-    write_atomic(page, power_page(rows, board, required, command, about))
+    write_atomic(page, power_page(rows, board, required, command, about, further))
     return [page, *drawn, data, rates]
 
 
@@ -264,12 +269,14 @@ def power_page(
     required: Sequence[Requirements],
     command: str,
     about: About = About(),  # noqa: B008 - frozen
+    further: pl.DataFrame | None = None,
 ) -> str:
     return (
         "\n".join(
             [
                 *_head(rows, command, about.earlier),
                 *boards(rows, board, about),
+                *(clean_bases(rows, further) if further is not None else ()),
                 *required_page(required),
                 "## Power against dose",
                 "",

@@ -120,7 +120,9 @@ class Cells:
         bases = {name: known[name].base for name in wanted if known[name].planted}
         recorded = {*self.tables.models, *self.tables.answering}
         bases = {name: base for name, base in bases.items() if base in recorded}
-        tables = narrowed(self.tables, wanted | set(bases.values()))
+        # References are read and not tested, which would be most of the work.
+        tested = frozenset(member.name for member in members)
+        tables = replace(narrowed(self.tables, wanted | set(bases.values())), only=tested)
         by_detector = detector.needs == "answers" or Need.COHORT in detector.requires
         settings = self.settings.model_copy(
             update={
@@ -168,6 +170,7 @@ class Cells:
             if by_detector:
                 settings = settings.model_copy(update={"baselines": references})
             tables = narrowed(whole, {model.name, *references})
+            tables = replace(tables, only=frozenset([model.name]))
             # A detector that needs no reference is not run on the references.
             own_tables = tables if own_reference or by_detector else narrowed(whole, {model.name})
             outcome = next(
@@ -339,6 +342,7 @@ def run_power(
 ) -> pl.DataFrame:
     """All cells of all benchmarks; ``out/cells`` holds what is finished."""
     chosen = _chosen(settings.detectors)
+    grid = replace(grid, drawn=settings.drawn)
     cells = out / "cells"
     frames: list[pl.DataFrame] = []
     for benchmark in grid.benchmarks:
@@ -436,6 +440,8 @@ def _same_inputs(folder: Path, run: Run, settings: PowerSettings) -> None:
         "permutations": settings.permutations,
         "seed": settings.seed,
     }
+    if settings.drawn:  # named only then: results from before there was a choice stay valid
+        inputs["references"] = "drawn"
     path = folder / "inputs.json"
     if path.exists() and json.loads(path.read_text()) != inputs:
         raise InputError(
