@@ -66,6 +66,8 @@ def test_choice_confusion_is_capped_by_what_it_does_to_clean_models() -> None:
     assert in_words({**cell, **doubted, "claims": [claim.model_dump(), other]}).startswith(
         "may have"
     )
+    quiet = {**claim.model_dump(), "rule": "answers/no-reference"}
+    assert in_words({**cell, **doubted, "claims": [quiet]}).startswith("no effect")
 
 
 def test_order_neighbour_by_itself_is_capped_before_the_missing_baseline_is() -> None:

@@ -36,6 +36,12 @@ _SEARCHED_IN_PART = {
     "words/rewordings-unsearched": "rewordings were not looked for",
 }
 _COVERAGE = {"benchmark coverage", "corpus coverage"}
+#: why a model is not cleared though no test fires, by the end of the row that decided it
+_NO_EFFECT = {
+    "no-reference": "not cleared, because a control is missing",
+    "no-p": "some differences are no test without a clean reference",
+    "doubt": "not cleared, because a control failed",
+}
 
 
 def target(cell: Cell) -> tuple[str, str]:
@@ -59,7 +65,18 @@ def in_words(cell: Cell) -> str:
         return f"nothing found; {why}"
     if kind == "model" and _only_off(cell):
         return "no sign that counts: the tests that fire do so on clean models, too"
+    if kind == "model" and (why := no_effect(cell)):
+        return f"no effect found; {why}"
     return (_CORPUS if kind == "corpus" else _MODEL)[cell["status"]]
+
+
+def no_effect(cell: Cell) -> str:
+    """Of a model of which no test fires, why it is not called clean; "" for every other cell."""
+    open_ = [claim for claim in speaking_claims(cell) if claim["status"] == "qualified"]
+    rules = {str(claim["rule"]).rpartition("/")[2] for claim in open_}
+    if cell["model"] is None or cell["status"] != "qualified" or not rules <= _NO_EFFECT.keys():
+        return ""
+    return "; ".join(words for rule, words in _NO_EFFECT.items() if rule in rules)
 
 
 def nothing_found(cell: Cell) -> str:

@@ -17,6 +17,7 @@ from heldout.report._cell_words import (
     idle,
     in_words,
     is_pair,
+    no_effect,
     nothing_found,
     rungs_in_words,
     speaking_claims,
@@ -234,7 +235,8 @@ def _sentence(cells: Sequence[Cell]) -> str:
         return " ".join(messages[:TOP])
     if open_:
         names = ", ".join(dict.fromkeys(target(cell)[1] for cell in open_[:TOP]))
-        return f"Nothing is confirmed, and {names} could not be cleared: the claims below say what would settle it."
+        beginning = "No effect was found" if all(map(no_effect, open_)) else "Nothing is confirmed"
+        return f"{beginning}, and {names} could not be cleared: the claims below say what would settle it."
     clean = [cell for cell in cells if cell["status"] == "clean" and not is_pair(cell)]
     corpora, models = (
         ", ".join(dict.fromkeys(cell[kind] for cell in clean if cell[kind] is not None))

@@ -153,8 +153,13 @@ def next_steps(runs: Sequence[Run], advice: Sequence[Mapping[str, Any]]) -> list
     if leaky:
         steps.append(_gated(leaky))
     steps += [step for run in runs for step in _not_done_yet(run)]
-    seen = [record["sentence"] for record in advice if record["kind"] == "model"]
-    return [*steps, *({"sentence": sentence, "commands": [], "covers": []} for sentence in seen)]
+    # Where nothing leaked and no model is known to have seen it, what would settle the rest comes first.
+    kinds = (
+        ("model",) if leaky or any(record["kind"] == "model" for record in advice) else ("control",)
+    )
+    sentences = [record["sentence"] for record in advice if record["kind"] in kinds]
+    others = [{"sentence": sentence, "commands": [], "covers": []} for sentence in sentences]
+    return [*steps, *others] if "model" in kinds else [*others, *steps]
 
 
 def _items(count: int) -> str:

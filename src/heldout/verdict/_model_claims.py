@@ -183,7 +183,11 @@ def _sentence(
     named = "" if finding.detector == what else f"{finding.detector}: "
     message = (
         f"{named}{effect.name} = {effect.value:.3g} [{effect.low:.3g}, {effect.high:.3g}]"
-        + (f", corrected p = {q:.2g}" if finding.p is not None else ", no p without a baseline")
+        + (
+            f", corrected p = {q:.2g}"
+            if finding.p is not None
+            else ", no p without a clean reference"
+        )
         + _beside(finding)
     )
     if status == "not testable":
@@ -223,6 +227,8 @@ def _sentence(
         )
     if finding.effect.low > 0 and finding.p is not None and not q <= ALPHA:
         return f"{model} may have seen {benchmark}, which correction leaves open ({message})."
+    if finding.p is None and not finding.details.get("flagged"):
+        return f"Without a clean reference {what} tests do not say whether {model} {have} seen {benchmark} ({message})."
     if not (q <= ALPHA or finding.details.get("flagged")):
         return f"No effect found for {model} on {benchmark} in {what} tests ({message})."
     return f"{model} may have seen {benchmark} ({message})."

@@ -12,7 +12,7 @@ from typing import Any
 import yaml  # type: ignore[import-untyped]
 
 from heldout.errors import percent
-from heldout.report._cell_words import in_words, is_pair, nothing_found, target
+from heldout.report._cell_words import in_words, is_pair, no_effect, nothing_found, target
 from heldout.report._next_steps import LISTED
 from heldout.report._statuses import MEANINGS, status_words
 from heldout.report._summaries import as_row, escaped
@@ -31,7 +31,7 @@ def helm(case: ExportCase) -> str:
     points: list[dict[str, Any]] = []
     for cell in case.cells:
         level = _LEVELS.get(cell["status"])
-        if level is None or is_pair(cell) or nothing_found(cell):
+        if level is None or is_pair(cell) or nothing_found(cell) or no_effect(cell):
             continue
         if cell["model"] is not None:
             claims = [claim for claim in cell["claims"] if claim["status"] == cell["status"]]

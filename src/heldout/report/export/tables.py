@@ -109,7 +109,7 @@ def _leaks(case: ExportCase) -> Iterator[pl.DataFrame]:
         for corpus in leaks(case.run)["corpus"].unique()
         for rung in Rung
     ]
-    told = pl.DataFrame(
+    names = pl.DataFrame(
         words, schema=dict.fromkeys(("corpus", "rung", "in words"), pl.String), orient="row"
     )
     todo = {rung.value: ACTIONS.get(rung, "") for rung in Rung}
@@ -117,7 +117,7 @@ def _leaks(case: ExportCase) -> Iterator[pl.DataFrame]:
     rung = pl.col("rung")
     yield (
         leaks(case.run)
-        .join(told, on=["corpus", "rung"], how="left", maintain_order="left")
+        .join(names, on=["corpus", "rung"], how="left", maintain_order="left")
         .with_columns(rung.replace_strict(todo, return_dtype=pl.String).alias("what to do"))
         .join(_asked(case.run), on="benchmark_id", how="left", maintain_order="left")
         .join(positions, on="benchmark_id", how="left", maintain_order="left")
