@@ -257,8 +257,8 @@ def radiographs(
             # Draws of its own: those of the decoys above stay what they were.
             figures = np.random.default_rng([seed, number])
             decoy = changed_plainly(picture, figures, panels[0])
-            gutter = GUTTERS[list(GUTTERS)[number % len(GUTTERS)]]
-            figure = compounded(decoy, figures, panels, gutter)
+            colours = list(GUTTERS.values())
+            figure = compounded(decoy, figures, panels, colours[number % len(colours)])
             planting.plant(f"{DECOY}object changed, inside a labelled figure", name, figure)
     yield f"radiographs, {kind}", planting
 
