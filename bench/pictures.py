@@ -254,6 +254,12 @@ def radiographs(
                 planting.plant(f"stored again, quality {quality}", name, jpeg(picture, quality))
         else:
             planting.plant(f"{DECOY}object changed", name, changed_object(picture, draw, panels[0]))
+            # Draws of its own: those of the decoys above stay what they were.
+            figures = np.random.default_rng([seed, number])
+            decoy = changed_plainly(picture, figures, panels[0])
+            colours = list(GUTTERS.values())
+            figure = compounded(decoy, figures, panels, colours[number % len(colours)])
+            planting.plant(f"{DECOY}object changed, inside a labelled figure", name, figure)
     yield f"radiographs, {kind}", planting
 
 

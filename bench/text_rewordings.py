@@ -249,17 +249,22 @@ def _linked(folder: Path, given: argparse.Namespace, settings: Row) -> None:
         & (pl.col("evidence").str.json_path_match("$.reading.own_picture") == "true")
     )
     flagged: dict[str, bool] = {}
+    pairs: list[tuple[str, bool]] = []
     for item, evidence in rows.select("benchmark_id", "evidence").iter_rows():
         right = linked(item, json.loads(evidence)["corpus_text"])
         flagged[item] = flagged.get(item, False) or right
-    print("\n| VQA-RAD, own picture and answer | reworded | found | precision |\n|---|--:|--:|--:|")
+        pairs.append((item, right))
+    print("\n| VQA-RAD, own picture and answer | reworded | found | precision | of pairs |")
+    print("|---|--:|--:|--:|--:|")
     parts = (((0,), "settling half of the pictures"), ((1,), "reported half"), ((0, 1), "all"))
     for halves, name in parts:
         here = {item for item, (image, *_) in items.items() if _half(image) in halves}
         true = {item for item, right in flagged.items() if right} & here
         share = _share(len(true & reworded), len(reworded & here))
         precision = _share(len(true), len(flagged.keys() & here))
-        print(f"| {name} | {len(reworded & here):,} | {share} | {precision} |", flush=True)
+        rights = [right for item, right in pairs if item in here]
+        of_pairs = _share(sum(rights), len(rights))
+        print(f"| {name} | {len(reworded & here):,} | {share} | {precision} | {of_pairs} |")
     clean = heldout.sanitize(
         f"{data}#split=test", run=result.run, out=folder / "clean", policy="full", quiet=True
     )
@@ -269,6 +274,31 @@ def _linked(folder: Path, given: argparse.Namespace, settings: Row) -> None:
         f"{clean.manifest['clean']['items']:,} stay on {clean.manifest['clean']['images']:,} images; "
         f"{len(left):,} of {len(reworded):,} reworded ones stay."
     )
+
+
+def _shared(folder: Path, given: argparse.Namespace, settings: Row) -> None:
+    """VQA-RAD's questions beside VQA-Med's copies of their pictures: few are reworded there, so people read them."""
+    data = given.shared
+    for split in ("test", "train"):
+        result = heldout.overlap(
+            f"{data / 'vqa_rad'}#split={split}",
+            against=f"med={data / 'vqa_med_2019'}#split=train",
+            run=folder / f"shared-{split}",
+            exact=True,  # the shared pictures are equal files
+            quiet=True,
+            **settings,
+        )
+        rows = result.run.frame("text_matches").filter(
+            (pl.col("relation") == PARAPHRASE)
+            & (pl.col("degree") != "none")
+            & (pl.col("answer_relation") == "same")
+        )
+        print(f"\nVQA-RAD, {split}, beside VQA-Med's copies of its pictures, with the answer:\n")
+        for evidence in map(json.loads, rows["evidence"]):
+            if evidence["reading"]["own_picture"]:
+                texts = f"{evidence['benchmark_text']} | {evidence['corpus_text']}"
+                answer = " ".join(evidence["corpus_answers"])
+                print(f"- {texts} | {answer} | {evidence['reading']['similarity']:.2f}", flush=True)
 
 
 def _refused(folder: Path, given: argparse.Namespace, settings: Row) -> None:
@@ -321,6 +351,7 @@ PARTS: dict[str, Callable[[Path, argparse.Namespace, Row], None]] = {
     "programs": _programs,
     "questions": _questions,
     "linked": _linked,
+    "shared": _shared,
     "negatives": _negatives,
     "refused": _refused,
     "speed": _speed,

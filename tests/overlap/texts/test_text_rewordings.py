@@ -15,11 +15,9 @@ from text_corpus import bench, corpus, matches, scan_all
 from heldout.errors import InputError
 from heldout.overlap import OverlapSettings
 from heldout.overlap.images.encoder import Floats
+from heldout.overlap.texts._chances import FEW, Chances, ParaphraseCandidate, ParaphraseNull
 from heldout.overlap.texts._fields import final_answer
 from heldout.overlap.texts._questions import (
-    FEW,
-    ParaphraseCandidate,
-    ParaphraseNull,
     amounts,
     prose,
     same_amounts,
@@ -97,10 +95,40 @@ def test_where_every_item_leaked_other_texts_of_an_item_do_not_count_by_the_same
     assert likeliest == {"a": 0.0001, "b": 0.03}
     assert [counts(text, likeliest, cut=0.05) for text in texts] == [True, True, False]
     assert counts(second, likeliest, cut=0.05) and not counts(second, likeliest, cut=0.02)
-    assert counts(beside, likeliest, cut=0.005)
+    assert likeliest_chances([*texts, beside], own=True) == {"a": 0.03}
+    # Beside the own picture, too: the likeliest by a wider bound than what else is asked there.
+    first, other = (replace(beside, p=chance) for chance in (0.06, 0.065))
+    there = likeliest_chances([first, other], own=True)
+    assert [counts(text, there, cut=0.005) for text in (first, other)] == [True, False]
+    assert counts(replace(beside, p=0.02), {"a": 0.001}, cut=0.005)
     impossible = replace(second, possible=False)
     assert likeliest_chances([impossible]) == {"b": 1.0}
     assert not counts(impossible, likeliest, cut=0.05)
+
+
+def test_a_yes_beside_the_own_picture_tells_little_however_seldom_a_corpus_says_yes() -> None:
+    """ "Is this a T1 weighted image?" is no rewording of "Are the ventricles of abnormal size?" for its "no"."""
+    items = [{"question": "Are the ventricles of abnormal size?", "answer": "no"}]
+    items += [{"question": "Which organ is enlarged here?", "answer": "spleen"}]
+    index, _ = build_text_index(bench(*items), None)
+
+    def candidate(item: str, answer: str, *, own: bool) -> ParaphraseCandidate:
+        same = items[int(item)]["answer"] == answer
+        row = {"benchmark_id": item, "answer_relation": "same" if same else "different"}
+        evidence = {
+            "corpus_answers": [answer],
+            "near": True,
+            "benchmark_text": "",
+            "corpus_text": "",
+        }
+        return ParaphraseCandidate(row, evidence, own)
+
+    spoken = [*["axial"] * 90, *["yes"] * 4, *["no"] * 4, "spleen"]
+    for own in (True, False):
+        chances = Chances([candidate("0", answer, own=own) for answer in spoken], index)
+        assert chances.of(candidate("1", "spleen", own=own)) == pytest.approx(2 / 100)
+        expected = 5 / 10 if own else 5 / 100
+        assert chances.of(candidate("0", "no", own=own)) == pytest.approx(expected)
 
 
 def test_a_question_with_one_word_changed_varies_its_own_item_and_rewords_no_other() -> None:

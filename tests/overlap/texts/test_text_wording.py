@@ -58,6 +58,11 @@ def test_the_comparison_misses_synonyms() -> None:
         ("Is the pink ring larger than the star?", "Is the star smaller than the pink ring?"),
         ("How many yellow stars are there?", "Count the yellow stars."),
         ("What is the shape of the green object?", "The green object has which shape?"),
+        ("Where is the star relative to the ring?", "Seen from the ring, where does the star lie?"),
+        (
+            "With respect to the aorta, where is the mass?",
+            "Where is the mass relative to the aorta?",
+        ),
     ],
 )
 def test_questions_with_one_content(text: str, other: str) -> None:
@@ -75,6 +80,11 @@ def test_questions_with_one_content(text: str, other: str) -> None:
             "Where is the green square relative to the green crescent?",
             "Where is the green crescent relative to the square?",
         ),
+        ("Where is the star relative to the ring?", "Seen from the star, where does the ring lie?"),
+        (
+            "Where is the red star relative to the ring?",
+            "Seen from the red ring, where does the star lie?",
+        ),
     ],
 )
 def test_one_attribute_or_order_changed_is_another_question(text: str, other: str) -> None:
@@ -87,6 +97,7 @@ def test_one_attribute_or_order_changed_is_another_question(text: str, other: st
     [
         ("How many green hexagons are there?", "Where are the green hexagons?"),
         ("Is there a green hexagon?", "Is there not a green hexagon?"),
+        ("Where is the star relative to the ring?", "Seen from the ring, where is the cross?"),
         ("Is there a hexagon?", "Does it show a hexagon?"),  # one word tells too little
         ("Is there a green hexagon?", "Is there a green hexagon on the paper?"),
         ("Is the lesion on the left side of the brain?", "On the left of the brain, is a lesion?"),

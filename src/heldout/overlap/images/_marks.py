@@ -23,6 +23,14 @@ from heldout.overlap.images._agreement import (
     without_margin,
 )
 from heldout.overlap.images._edits import EDITED, edited_in_tone, edited_levels
+from heldout.overlap.images._lettering import (
+    ONE_SIDED,
+    REACH,
+    THICK,
+    has_one_ink,
+    is_lettering,
+    is_thin,
+)
 from heldout.overlap.images._shades import is_shaded
 from heldout.overlap.images._tone import in_tone_of, tone_line
 from heldout.overlap.images.features import Floats
@@ -33,7 +41,6 @@ OPAQUE = 0.15  # share of the frame that opaque marks may cover
 VEILED = 0.3  # … and veils: what they cover is still compared
 SHOWN = 6.0  # grey levels a pixel, from which on an edge is something shown
 HIDDEN = 0.5  # share of such edges that opaque marks may cover
-ONE_SIDED = 0.97
 ONE_COLOUR = 0.8
 LARGE_PIECE = 0.1  # of all that differs
 OF_COLOUR = 48.0  # grey levels: compression softens thin strokes
@@ -41,22 +48,11 @@ VEIL = (0.15, 0.9)  # share of the picture that shines through
 VEIL_ERROR = 8.0  # grey levels a veil leaves unexplained
 FAINT = 12.0  # grey levels
 WHITE_OR_BLACK = 32.0  # grey levels a veil's own may be from either
-STROKE = 0.014  # of the longer side of the frame: half the width that a stroke has at most
-THICK = 0.028  # the same of a watermark's large letters
-REACH = 0.25  # of the longer side, that a watermark spans at least
-BLOB = 0.2  # share of a mark that may be wider than a stroke
-LETTERS = 4  # strokes of a word that stand apart
-SHAPED = 30  # pixels, from which on a letter has a shape
-RULED = 0.8  # share of an outline that is upright or level where it is no lettering's
-RULED_EDGE, RULED_SLANT = 0.5, 0.2  # of the strongest edge, of an edge's own height
-FILLED, BOXES = 0.85, 0.6  # share of a piece's frame, and of the ink, from which on they are boxes
 SPECK = 6  # pixels
-IN_A_ROW = 2.2  # times as long as it is high
+SOFT_PIECE = 0.9  # share of a piece that is a softened edge of both pictures, from which on it is no stroke of a mark
 CORNER = 0.16  # of a side: where a letter names a panel
 LABEL = 0.012  # share of the frame that it covers at most
 TINY_LABEL = 0.001  # share of which no shape can be told
-INKS = 33  # greys that are tried for the ink of a mark
-BEYOND_INK = 6.0  # grey levels: compression overshoots
 ALTERED = (
     22.0  # grey levels of detail that compression leaves unexplained at no spot of a dozen pixels
 )
@@ -121,7 +117,10 @@ def _without_letters(
     whole: PixelAgreement,
 ) -> PixelAgreement | None:
     near, core, share = difference.near, difference.core, difference.share
-    lettered = share <= OPAQUE and _is_lettering(cv2, difference)
+    strokes = _own_strokes(cv2, frame, difference, mask)
+    lettered = share <= OPAQUE and is_lettering(
+        cv2, strokes, difference.apart, difference.one_sided
+    )
     if not difference.one_sided and not lettered:
         return None
     directions = (
@@ -130,7 +129,7 @@ def _without_letters(
     )
     # An opacity that was made denser and the dots on a thing look like a veil, too; but the one is no
     # stroke of any pen, and the others lie in one place.
-    stroked = lettered or _is_thin(cv2, difference.strong.astype(np.uint8), THICK)
+    stroked = lettered or is_thin(cv2, difference.strong.astype(np.uint8), THICK)
     stroked = stroked and float(np.ptp(np.argwhere(difference.strong), axis=0).max()) >= (
         REACH * max(difference.strong.shape)
     )
@@ -143,7 +142,7 @@ def _without_letters(
         opaque = float((np.abs(marked[core] - colour) < 16).mean()) >= ONE_COLOUR
         hidden = opaque and share <= OPAQUE and _has_colour(cv2, difference.strong, marked, colour)
         hidden = hidden and not veiled  # under a veil, a thing of one colour still has one colour
-        inked = lettered and _has_one_ink(marked[difference.strong], clean[difference.strong])
+        inked = lettered and has_one_ink(marked[difference.strong], clean[difference.strong])
         if not (hidden or inked or difference.one_sided) or (veiled and veil is None):
             continue  # letters in the place of others; or the veil lies on the other picture
         cleaned = np.where(near, clean, marked).astype(np.float32)
@@ -185,8 +184,29 @@ def _softened(
     if label.untouched:
         return np.zeros(mask.shape, bool)
     cleaned = np.where(label.near, frame.query, label.fitted).astype(np.float32)
-    steep = np.minimum(_steepness(cv2, cleaned), _steepness(cv2, frame.query))
-    return np.asarray((steep >= STRONG) & (_unexplained(cv2, cleaned, frame.query, mask) <= FAINT))
+    return _is_softened(cv2, cleaned, frame.query, mask)
+
+
+def _is_softened(
+    cv2: Any, first: Floats, second: Floats, mask: NDArray[np.bool_]
+) -> NDArray[np.bool_]:
+    steep = np.minimum(_steepness(cv2, first), _steepness(cv2, second))
+    return np.asarray((steep >= STRONG) & (_unexplained(cv2, first, second, mask) <= FAINT))
+
+
+def _own_strokes(
+    cv2: Any, frame: Frame, difference: _Difference, mask: NDArray[np.bool_]
+) -> NDArray[np.bool_]:
+    """What differs, without the pieces that are edges of both and became softer: beside a changed object, they
+    would pass for the letters of a word."""
+    if difference.untouched:
+        return difference.strong
+    softened = _is_softened(cv2, difference.fitted, frame.query, mask)
+    count, labels = cv2.connectedComponents(difference.strong.astype(np.uint8), connectivity=8)
+    sizes = np.bincount(labels.ravel(), minlength=count)
+    own = np.bincount(labels[softened].ravel(), minlength=count) < SOFT_PIECE * sizes
+    own[0] = False
+    return np.asarray(own[labels])
 
 
 def _compared(
@@ -279,62 +299,6 @@ def _has_colour(cv2: Any, strong: NDArray[np.bool_], marked: Floats, colour: flo
     return all(abs(float(np.median(piece)) - colour) <= OF_COLOUR for piece in pieces)
 
 
-def _is_lettering(cv2: Any, difference: _Difference) -> bool:
-    """Several strokes in a row; those of large letters reach far."""
-    strong = difference.strong
-    ink = strong.astype(np.uint8)
-    points = np.argwhere(strong).astype(np.float64)
-    if not _is_thin(cv2, ink):
-        if not difference.one_sided or np.ptp(points, axis=0).max() < REACH * max(strong.shape):
-            return False
-        if not _is_thin(cv2, ink, THICK):
-            return False
-    spread = np.sqrt(np.maximum(np.linalg.eigvalsh(np.cov(points.T)), 1e-6))
-    if spread[1] < IN_A_ROW * spread[0]:
-        return False
-    # The soft rims of small letters touch each other; their cores do not.
-    apart = np.abs(difference.apart)
-    core = strong & (apart > np.percentile(apart[strong], 75) / 2)
-    return any(_has_letters(cv2, part.astype(np.uint8)) for part in (strong, core))
-
-
-def _has_letters(cv2: Any, ink: NDArray[np.uint8]) -> bool:
-    _, labels, statistics, _ = cv2.connectedComponentsWithStats(ink, connectivity=8)
-    areas = statistics[1:, cv2.CC_STAT_AREA]
-    letters = np.flatnonzero(areas >= max(4, 0.01 * int(ink.sum()))) + 1
-    shaped = letters[areas[letters - 1] >= SHAPED]
-    if len(letters) < LETTERS or _is_boxes(statistics[letters]):
-        return False
-    return not len(shaped) or not _is_ruled(cv2, np.isin(labels, shaped).astype(np.uint8))
-
-
-def _is_boxes(statistics: NDArray[np.int32]) -> bool:
-    """Whether most of the ink is in pieces that fill their frame, as the ends of bars do and letters do not."""
-    _, _, width, height, areas = statistics.T
-    boxes = areas >= FILLED * width * height
-    return float(areas[boxes].sum()) > BOXES * float(areas.sum())
-
-
-def _is_ruled(cv2: Any, ink: NDArray[np.uint8]) -> bool:
-    """Whether nearly all of the outline is upright or level, as that of bars in a chart is."""
-    soft = cv2.GaussianBlur(ink.astype(np.float32), (0, 0), 1.0)
-    across, down = (np.abs(cv2.Sobel(soft, cv2.CV_32F, *way)) for way in ((1, 0), (0, 1)))
-    least, most = np.minimum(across, down), np.maximum(across, down)
-    outline = most > RULED_EDGE * most.max()
-    return float((least <= RULED_SLANT * most)[outline].mean()) >= RULED
-
-
-def _has_one_ink(marked: Floats, clean: Floats) -> bool:
-    """Whether all of it was drawn towards one grey, from above and from below, and not beyond it."""
-    moved = marked - clean
-    for ink in np.linspace(0.0, 255.0, INKS):
-        way = ink - clean
-        towards = (moved * way > 0) & (np.abs(moved) <= np.abs(way) + BEYOND_INK)
-        if float(towards.mean()) >= ONE_SIDED:
-            return True
-    return False
-
-
 def _corners(cv2: Any, inside: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """The corners of a frame nearly to its rim: letters are often that close to it."""
     down, across = (np.flatnonzero(inside.any(axis=axis)) for axis in (1, 0))
@@ -366,17 +330,10 @@ def _in_corner(cv2: Any, difference: _Difference, inside: NDArray[np.bool_]) -> 
             if strong.any() and share <= LABEL:
                 apart = np.abs(difference.apart)
                 ink = strong & (apart > apart[strong].max() / 2)
-                if share <= TINY_LABEL or _is_thin(cv2, ink.astype(np.uint8)):
+                if share <= TINY_LABEL or is_thin(cv2, ink.astype(np.uint8)):
                     near = _grown(cv2, strong.astype(np.uint8), apart > WEAK)
                     return replace(difference, strong=strong, near=near, share=share)
     return None
-
-
-def _is_thin(cv2: Any, ink: NDArray[np.uint8], stroke: float = STROKE) -> bool:
-    radius = max(2, round(stroke * max(ink.shape)))
-    disc = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (2 * radius + 1, 2 * radius + 1))
-    wide = int(cv2.morphologyEx(ink, cv2.MORPH_OPEN, disc).sum())
-    return wide <= BLOB * max(1, int(ink.sum()))
 
 
 def is_untouched(cv2: Any, frame: Frame, inverted: bool) -> bool:

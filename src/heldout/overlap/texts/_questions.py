@@ -1,19 +1,13 @@
-"""What a question asks, and how likely a paraphrase candidate agrees with it by chance."""
+"""What a question asks: its words, numbers, things and their places, and whether another asks the same."""
 
 from __future__ import annotations
 
 import functools
 import re
-from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any
 
-import numpy as np
 from rapidfuzz.distance import LCSseq
 
 from heldout.overlap.texts.edits import LITTLE, NEGATIONS
-from heldout.overlap.texts.index import TextIndex
 from heldout.overlap.texts.normalise import loose
 
 
@@ -72,6 +66,13 @@ _RELATION = re.compile(
     r"\b(?:\w+ than|relative to|(?:left|right|front|top) of|(?:medial|lateral|anterior|posterior|superior|inferior) to|"
     r"above|below|behind|under|over|before|after)\b"
 )
+# What a place is told from, in any order: "seen from the ring, where does the star lie?". It ends where the
+# question goes on.
+_REFERENCE = re.compile(
+    r"\b(?:relative to|(?:seen|viewed|starting) from|with (?:respect|regard|reference) to|in relation to|"
+    r"compared (?:to|with)) (?P<reference>.+?)"
+    r"(?= (?:where|what|which|how|is|are|was|were|does|do|did|can|in|on|within) |$)"
+)
 _ONE_SENTENCE = 25  # words up to which the order of things is read
 _TEMPLATE = 0.55  # of the words of the longer text, in the same order, that make a template
 _OF_ITS_OWN = 0.15  # of its telling words that a text has alone if it is about something else
@@ -105,6 +106,9 @@ def same_content(text: str, other: str) -> bool:
         return False
     if max(len(ours), len(theirs)) > _ONE_SENTENCE:
         return False
+    placed, others = _placed(text), _placed(other)
+    if placed and others:
+        return placed == others
     if sorted(ours) != sorted(theirs):
         return _converse(ours, theirs)
     ordered = ours == theirs or not _RELATION.search(loose(text))
@@ -121,7 +125,7 @@ def other_subject(text: str, other: str) -> bool:
     )
     if colours - painted and painted - colours:
         return True
-    if _swapped(text, other):
+    if _swapped(text, other) or _traded(text, other):
         return True
     if _RELATION.search(loose(text)) or _RELATION.search(loose(other)):
         return False
@@ -150,6 +154,17 @@ def _content(text: str) -> list[str]:
     return [word for word in _telling(text) if word not in _SHOWING]
 
 
+def _placed(text: str) -> tuple[list[str], list[str]] | None:
+    """What is placed, and what its place is told from; None where nothing is."""
+    words = loose(text)
+    match = _REFERENCE.search(words)
+    if match is None:
+        return None
+    rest = f"{words[: match.start()]} {words[match.end() :]}"
+    thing, reference = sorted(_content(rest)), sorted(_content(match["reference"]))
+    return (thing, reference) if thing and reference else None
+
+
 def _negated(text: str) -> bool:
     return bool(NEGATIONS.intersection(loose(text).split()))
 
@@ -175,6 +190,16 @@ def _swapped(text: str, other: str) -> bool:
     flipped = {sides[0][word] for word in shared if sides[0][word] != sides[1][word]}
     kept = any(sides[0][word] == sides[1][word] for word in shared)
     return relations[0] == relations[1] and len(flipped) == 2 and not kept
+
+
+def _traded(text: str, other: str) -> bool:
+    """What belongs to the thing in one belongs to what its place is told from in the other."""
+    ours, theirs = _placed(text), _placed(other)
+    if not ours or not theirs:
+        return False
+    thing, reference = set(ours[0]) - set(ours[1]), set(ours[1]) - set(ours[0])
+    things, references = set(theirs[0]) - set(theirs[1]), set(theirs[1]) - set(theirs[0])
+    return bool(thing & references or reference & things)
 
 
 def _converse(ours: list[str], theirs: list[str]) -> bool:
@@ -312,152 +337,3 @@ def _figure(token: str) -> float | None:
         return None
     plain = re.sub(r",(?=\d{3}(?:\D|$))", "", token).replace(",", ".")
     return float(plain) if plain.count(".") <= 1 else None
-
-
-# Paraphrase candidates, and how likely their answers, options, numbers and telling words agree by chance.
-
-
-FEW = 30  # different texts below which a null says nothing
-_FEWEST_IN_TAIL = 10  # texts by which a null's tail is judged
-_BEYOND = 0.05  # of the least chance that a null can show: so far its tail is trusted
-_SURE, _LIKELY = (
-    0.001,
-    0.3,
-)  # taken for granted above the first and the second cosine where there is no null
-_COMMON = 1 / 8  # share of the benchmark's texts from which on a word tells none of them
-
-
-@dataclass
-class ParaphraseCandidate:
-    """One row of text_matches that may be a rewording."""
-
-    row: dict[str, Any]
-    evidence: dict[str, Any]
-    own: bool  # beside a copy of the item's picture
-    similarity: float = 0.0  # cosine
-    score: float = 0.0  # the same with the words that both have
-    p: float = 1.0
-    possible: bool = True
-
-    @property
-    def item(self) -> str:
-        return str(self.row["benchmark_id"])
-
-    @property
-    def document(self) -> tuple[str, str, str]:
-        return str(self.row["corpus"]), str(self.row["corpus_id"]), self.evidence["corpus_text"]
-
-    @property
-    def answer(self) -> str:
-        return str(self.row["answer_relation"])
-
-
-class Chances:
-    """How likely answer, options and numbers agree by chance, from what candidates are like."""
-
-    def __init__(self, candidates: Sequence[ParaphraseCandidate], index: TextIndex) -> None:
-        self._index = index
-        self._place = {identifier: place for place, identifier in enumerate(index.ids)}
-        self._answers: dict[bool, Counter[str]] = {True: Counter(), False: Counter()}
-        self._documents = {True: 0, False: 0}
-        texts = {index.entries[k].text for k in index.whole}
-        having = Counter(word for text in texts for word in telling_words(text))
-        most = max(2.0, _COMMON * len(texts))
-        self._vocabulary = frozenset(word for word, count in having.items() if count <= most)
-        different = {"numbers": 0, "words": 0}
-        agreeing = {"numbers": 0, "words": 0}
-        for entry in candidates:
-            # Chosen for their answer, they say nothing about how common it is.
-            if entry.evidence["near"] and entry.evidence["corpus_answers"]:
-                self._answers[entry.own].update(set(entry.evidence["corpus_answers"]))
-                self._documents[entry.own] += 1
-            if entry.answer == "different" and not entry.own:
-                for name, agrees in self._told(entry).items():
-                    different[name] += agrees is not None
-                    agreeing[name] += bool(agrees)
-        self._by_chance = {
-            name: (1 + agreeing[name]) / (1 + max(FEW, count)) for name, count in different.items()
-        }
-        self._options = Counter(texts.options for texts in index.items if texts.options)
-        self._asked: dict[tuple[str, str, str], set[str]] = {}  # (words, options, answer): clusters
-        for k in index.whole:
-            words = loose(index.entries[k].text)
-            for item in index.entries[k].items if index.entries[k].generic else ():
-                key = words, index.items[item].options, index.items[item].answer
-                self._asked.setdefault(key, set()).add(index.clusters[item])
-
-    def tells(self, entry: ParaphraseCandidate) -> bool:
-        """Of the pictures that a question is asked of, do options and answer, or numbers, tell this one?"""
-        texts = self._index.items[self._place[entry.item]]
-        words = loose(entry.evidence["benchmark_text"])
-        asked = self._asked.get((words, texts.options, texts.answer), set())
-        alone = bool(entry.evidence.get("options")) and len(asked) <= 1
-        return entry.answer == "same" and (alone or bool(told_by_numbers(entry)))
-
-    def of(self, entry: ParaphraseCandidate) -> float:
-        texts = self._index.items[self._place[entry.item]]
-        chance = 1.0
-        if entry.answer == "same":
-            known = self._answers[entry.own][texts.answer]
-            chance *= min(1.0, (1 + known) / (1 + max(FEW, self._documents[entry.own])))
-        if entry.evidence.get("options"):
-            chance *= (1 + self._options[texts.options]) / (2 + self._options.total())
-        for name, agrees in self._told(entry).items():
-            chance *= self._by_chance[name] if agrees and not entry.own else 1.0
-        return chance
-
-    def _told(self, entry: ParaphraseCandidate) -> dict[str, bool | None]:
-        return {"numbers": told_by_numbers(entry), "words": self._told_by_words(entry)}
-
-    def _told_by_words(self, entry: ParaphraseCandidate) -> bool | None:
-        """Are the words that tell items of this benchmark apart the same, two or more? None where a text
-        has fewer."""
-        ours, theirs = (
-            telling_words(entry.evidence[side]) & self._vocabulary
-            for side in ("benchmark_text", "corpus_text")
-        )
-        return ours == theirs if len(ours) > 1 else None
-
-
-def told_by_numbers(entry: ParaphraseCandidate) -> bool | None:
-    """Do both name the same numbers, two or more? None where they do not name so many."""
-    ours, theirs = (amounts(entry.evidence[side]) for side in ("benchmark_text", "corpus_text"))
-    if min(len(ours), len(theirs)) < 2:
-        return None
-    return ours == theirs
-
-
-class ParaphraseNull:
-    """Scores of texts known to be different; too few of them give no chances.
-
-    Beyond the highest of them chances fall as their tail does (exponentially, by the mean excess over its
-    beginning), to a twentieth of what their number can show and no further: of forty programs none is in two
-    hundred, and yet a rewording may stand out four times as far as any of them.
-    """
-
-    def __init__(self, scores: Iterable[float], settled: tuple[float, float]) -> None:
-        self._scores = np.sort(np.fromiter(scores, np.float64))
-        self._settled = settled
-        tail = self._scores[-max(_FEWEST_IN_TAIL, len(self._scores) // 5) :]
-        # Of few excesses the mean is uncertain: two more than there are, as long as the longest.
-        excess = tail - tail[0] if len(tail) else tail
-        self._scale = float((excess.sum() + 2 * excess.max(initial=0.0)) / (len(tail) + 2))
-
-    def __len__(self) -> int:
-        return len(self._scores)
-
-    @property
-    def known(self) -> bool:
-        return len(self) >= FEW
-
-    def p(self, score: float, cosine: float) -> float:
-        """How often a different text scores as high; without a null, by the cosine alone."""
-        if not self.known:
-            likely = _LIKELY if cosine >= self._settled[1] else 1.0
-            return _SURE if cosine >= self._settled[0] else likely
-        above = len(self) - int(np.searchsorted(self._scores, score, side="left"))
-        chance = (1 + above) / (2 + len(self))
-        beyond = float(score - self._scores[-1])
-        if beyond <= 0:
-            return chance
-        return chance * max(_BEYOND, float(np.exp(-beyond / max(self._scale, 1e-6))))

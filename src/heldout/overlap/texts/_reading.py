@@ -23,11 +23,8 @@ from numpy.typing import NDArray
 from heldout.engine import progress
 from heldout.overlap.images.encoder import Floats, unit
 from heldout.overlap.relations import COPIES
+from heldout.overlap.texts._chances import FEW, Chances, ParaphraseCandidate, ParaphraseNull
 from heldout.overlap.texts._questions import (
-    FEW,
-    Chances,
-    ParaphraseCandidate,
-    ParaphraseNull,
     other_subject,
     prose,
     same_amounts,
@@ -50,7 +47,9 @@ from heldout.overlap.texts.normalise import loose
 from heldout.overlap.texts.relation import PARAPHRASE, SHOWN
 
 ALONE_ALPHA = 0.005  # chance from which on a candidate counts whatever else is there
-OWN_ALPHA = 0.04  # chance that another question beside the own picture, with its answer, passes
+# chance that another question beside the own picture, with its answer, passes: for an item's likeliest text
+# there, and for any other
+OWN_ALPHA, OWN_OTHERS = 0.07, 0.03
 _LISTED = 5.0  # candidates are listed up to so many times the chance that counts
 _SAMPLE = 3000  # texts of the benchmark that are compared with each other
 _NEXT = 3  # next-nearest texts of either side, of which the middle one is what a candidate stands out from
@@ -227,10 +226,11 @@ def _settle(
         nearest = among.nearest[entry.evidence["corpus_text"]]
         entry.possible = may_count(entry, best_item, nearest, chances.tells(entry))
     likeliest = likeliest_chances(candidates)
+    beside_own = likeliest_chances(candidates, own=True)
     cut = max(ALONE_ALPHA, _cut(likeliest, search.fdr, min(len(index.ids), documents)))
     for entry in candidates:
         limit = OWN_ALPHA if entry.own else cut
-        counted = counts(entry, likeliest, cut)
+        counted = counts(entry, beside_own if entry.own else likeliest, cut)
         listed = counted or (
             entry.p <= max(_LISTED * limit, search.fdr) and entry.answer != "different"
         )
@@ -274,22 +274,25 @@ def read_together(
 
 
 def counts(entry: ParaphraseCandidate, likeliest: Mapping[str, float], cut: float) -> bool:
-    """Beside the own picture by its chance; else the likeliest text of an item by ``cut``.
+    """The likeliest text of an item by ``cut``, or beside the own picture by its chance there.
 
     An item's other texts are many, and were not counted when the cut was made: in a corpus with a copy of
-    every item it is so wide that some of them pass by chance.
+    every item it is so wide that some of them pass by chance. Nor are all questions about one picture, with a
+    yes or no in common, rewordings of one that is reworded there.
     """
-    if entry.own:
-        return entry.possible and entry.p <= OWN_ALPHA
     first = entry.p <= likeliest.get(entry.item, 0.0)
-    return entry.possible and entry.p <= (cut if first else ALONE_ALPHA)
+    likely, others = (OWN_ALPHA, OWN_OTHERS) if entry.own else (cut, ALONE_ALPHA)
+    return entry.possible and entry.p <= (likely if first else others)
 
 
-def likeliest_chances(candidates: Sequence[ParaphraseCandidate]) -> dict[str, float]:
-    """Per item the smallest chance of a text beside another picture or none; 1 where none may count."""
+def likeliest_chances(
+    candidates: Sequence[ParaphraseCandidate], *, own: bool = False
+) -> dict[str, float]:
+    """Per item the smallest chance of a text beside another picture or none, or beside its ``own``; 1 where
+    none may count."""
     best: dict[str, float] = {}
     for entry in candidates:
-        if not entry.own:
+        if entry.own == own:
             chance = entry.p if entry.possible else 1.0
             best[entry.item] = min(best.get(entry.item, 1.0), chance)
     return best

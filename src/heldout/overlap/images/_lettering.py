@@ -1,0 +1,88 @@
+"""Is what differs between two aligned pictures lettering: thin strokes in a row, drawn in one ink?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heldout.overlap.images.features import Floats
+
+STROKE = 0.014  # of the longer side of the frame: half the width that a stroke has at most
+BLOB = 0.2  # share of a mark that may be wider than a stroke
+LETTERS = 4  # strokes of a word that stand apart
+SHAPED = 30  # pixels, from which on a letter has a shape
+RULED = 0.8  # share of an outline that is upright or level where it is no lettering's
+RULED_EDGE, RULED_SLANT = 0.5, 0.2  # of the strongest edge, of an edge's own height
+FILLED, BOXES = 0.85, 0.6  # share of a piece's frame, and of the ink, from which on they are boxes
+IN_A_ROW = 2.2  # times as long as it is high
+INKS = 33  # greys that are tried for the ink of a mark
+BEYOND_INK = 6.0  # grey levels: compression overshoots
+ONE_SIDED = 0.97
+THICK = 0.028  # the same of a watermark's large letters
+REACH = 0.25  # of the longer side, that a watermark spans at least
+
+
+def is_lettering(cv2: Any, strong: NDArray[np.bool_], difference: Floats, one_sided: bool) -> bool:
+    """Several strokes in a row; those of large letters reach far."""
+    if not strong.any():
+        return False
+    ink = strong.astype(np.uint8)
+    points = np.argwhere(strong).astype(np.float64)
+    if not is_thin(cv2, ink):
+        if not one_sided or np.ptp(points, axis=0).max() < REACH * max(strong.shape):
+            return False
+        if not is_thin(cv2, ink, THICK):
+            return False
+    spread = np.sqrt(np.maximum(np.linalg.eigvalsh(np.cov(points.T)), 1e-6))
+    if spread[1] < IN_A_ROW * spread[0]:
+        return False
+    # The soft rims of small letters touch each other; their cores do not.
+    apart = np.abs(difference)
+    core = strong & (apart > np.percentile(apart[strong], 75) / 2)
+    return any(_has_letters(cv2, part.astype(np.uint8)) for part in (strong, core))
+
+
+def _has_letters(cv2: Any, ink: NDArray[np.uint8]) -> bool:
+    _, labels, statistics, _ = cv2.connectedComponentsWithStats(ink, connectivity=8)
+    areas = statistics[1:, cv2.CC_STAT_AREA]
+    letters = np.flatnonzero(areas >= max(4, 0.01 * int(ink.sum()))) + 1
+    shaped = letters[areas[letters - 1] >= SHAPED]
+    if len(letters) < LETTERS or _is_boxes(statistics[letters]):
+        return False
+    return not len(shaped) or not _is_ruled(cv2, np.isin(labels, shaped).astype(np.uint8))
+
+
+def _is_boxes(statistics: NDArray[np.int32]) -> bool:
+    """Whether most of the ink is in pieces that fill their frame, as the ends of bars do and letters do not."""
+    _, _, width, height, areas = statistics.T
+    boxes = areas >= FILLED * width * height
+    return float(areas[boxes].sum()) > BOXES * float(areas.sum())
+
+
+def _is_ruled(cv2: Any, ink: NDArray[np.uint8]) -> bool:
+    """Whether nearly all of the outline is upright or level, as that of bars in a chart is."""
+    soft = cv2.GaussianBlur(ink.astype(np.float32), (0, 0), 1.0)
+    across, down = (np.abs(cv2.Sobel(soft, cv2.CV_32F, *way)) for way in ((1, 0), (0, 1)))
+    least, most = np.minimum(across, down), np.maximum(across, down)
+    outline = most > RULED_EDGE * most.max()
+    return float((least <= RULED_SLANT * most)[outline].mean()) >= RULED
+
+
+def has_one_ink(marked: Floats, clean: Floats) -> bool:
+    """Whether all of it was drawn towards one grey, from above and from below, and not beyond it."""
+    moved = marked - clean
+    for ink in np.linspace(0.0, 255.0, INKS):
+        way = ink - clean
+        towards = (moved * way > 0) & (np.abs(moved) <= np.abs(way) + BEYOND_INK)
+        if float(towards.mean()) >= ONE_SIDED:
+            return True
+    return False
+
+
+def is_thin(cv2: Any, ink: NDArray[np.uint8], stroke: float = STROKE) -> bool:
+    radius = max(2, round(stroke * max(ink.shape)))
+    disc = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (2 * radius + 1, 2 * radius + 1))
+    wide = int(cv2.morphologyEx(ink, cv2.MORPH_OPEN, disc).sum())
+    return wide <= BLOB * max(1, int(ink.sum()))
