@@ -211,6 +211,8 @@ def _sentence(cells: Sequence[Cell]) -> str:
         if answers:
             label = "answer" if cell.get("asked", True) else "label"
             message += f", {answers:,} of them with their {label}"
+            if any(claim["id"].startswith("text/") for claim in cell["claims"]):
+                message += " (questions in other words included)"
         messages.append(message + up_to(cell) + ".")
     if len(hit) > 1:
         others = counted(len(hit) - 1, "other comparison", "other comparisons")

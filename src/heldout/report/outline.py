@@ -116,7 +116,8 @@ def _of_corpus(cell: Mapping[str, Any]) -> tuple[str, str]:
 
 def _effect(finding: Mapping[str, Any]) -> str:
     effect = finding["effect"]
-    return f"{finding['detector']} {effect['value']:+.2f} [{effect['low']:+.2f}, {effect['high']:+.2f}]"
+    than = " above references" if effect["name"].endswith("minus that of the references") else ""
+    return f"{finding['detector']} {effect['value']:+.2f} [{effect['low']:+.2f}, {effect['high']:+.2f}]{than}"
 
 
 def _verbs(sentences: Iterable[str]) -> list[str]:
