@@ -104,5 +104,5 @@ def test_it_works_from_a_source_tree_that_is_not_installed(tmp_path: Path) -> No
     )
     file, shown, columns = done.stdout.splitlines()
     assert Path(file) == ROOT / "src/heldout/__init__.py"
-    assert shown == "<Benchmark t: 1 items on 0 images> False"
+    assert shown == "<Benchmark t: 1 item on 0 images> False"
     assert columns == "['rule', 'severity']"

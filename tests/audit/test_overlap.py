@@ -94,7 +94,7 @@ def test_a_narrower_search_does_not_replace_a_wider_one_unasked(
         ([leaky, other], {"encoder": "none"}),
         ([leaky, other], {"text": False}),
     ):
-        with pytest.raises(InputError, match="replace: .* would lose"):
+        with pytest.raises(InputError, match="would lose.* setting replace "):
             audit(bench, run, *against, **{**wide, **narrower})
     assert audit(bench, run, leaky, other, **wide) == before
 

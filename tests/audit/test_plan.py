@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from heldout.audit.plan import corpus_size, make_plan
 from heldout.audit.reader import read_audit
 from heldout.audit.runner import run_audit
 from heldout.cli.app import app
+from heldout.cli.audit import show_plan
 from heldout.errors import InputError
 from heldout.stats.contrast import benjamini_yekutieli
 from heldout.store import Run
@@ -88,6 +90,18 @@ def test_an_audit_in_which_nothing_can_be_confirmed_is_warned_about(audit_folder
     assert warning.startswith("no baselines ")
     shown = CliRunner().invoke(app, ["audit", str(path), "--plan"]).stdout
     assert "possible, not confirmed" in " ".join(shown.split())
+
+
+def test_a_plan_with_nothing_to_test_says_what_to_add(
+    audit_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = _plan(audit_folder / "audit.yaml")
+    lacking = [test for test in plan.tests if test.lacks]
+    nothing = replace(plan, tests=lacking, claims={})
+    show_plan(nothing, read_audit(audit_folder / "audit.yaml"))
+    shown = capsys.readouterr().out
+    assert "nothing can be tested" in shown and lacking[0].lacks in shown
+    assert "Benjamini" not in shown
 
 
 def test_a_plan_has_time_and_price_of_endpoints(audit_folder: Path) -> None:

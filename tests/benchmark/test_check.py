@@ -8,6 +8,7 @@ import pytest
 
 from heldout.benchmark import Benchmark, Example, read_benchmark
 from heldout.benchmark.check import CheckReport, Problem, check
+from heldout.cli.show import print_check
 from heldout.image import ImageRef, InlineBytes, Nowhere
 
 Picture = Callable[..., bytes]
@@ -250,12 +251,17 @@ def test_release_order_is_measured_by_image_topic_and_length(picture: Picture) -
     assert "image" in problem.advice and "answer length" in problem.advice
 
 
-def test_dropped_rows_are_part_of_the_report(tmp_path: Path) -> None:
+def test_dropped_rows_are_part_of_the_report(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "test.jsonl").write_text('{"id": 1, "question": "a?", "answer": "b"}\n{oops\n')
     report = check(read_benchmark(tmp_path / "test.jsonl"))
     assert not report.ok
-    assert found(report, "dropped-rows") is not None
+    problem = found(report, "dropped-rows")
+    assert problem is not None and problem.message.startswith("1 thing could")
     assert report.dropped[0]["reason"] == "not JSON"
+    print_check(report)
+    assert "1 item on 0 images" in capsys.readouterr().out
 
 
 def test_splits_share_pictures_byte_for_byte_and_pixel_for_pixel(picture: Picture) -> None:

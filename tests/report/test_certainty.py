@@ -13,6 +13,7 @@ from heldout.lab.leaks.board import LeakBoard
 from heldout.lab.leaks.page import precision
 from heldout.report._first_screen import first_screen
 from heldout.report.certainty import PRECISION_FILE, CopyPrecision, certainty, published
+from heldout.report.outline import outline
 from heldout.stats import binomial_interval
 from heldout.verdict import Claim
 from heldout.verdict.overall import CellVerdict, LeakRate
@@ -75,7 +76,7 @@ def test_undecided_items_are_the_upper_end_wherever_the_rate_stands() -> None:
         Cell(benchmark="b", corpus="web"),
         "survives",
         [],
-        replace(rate, possible=possible),
+        replace(rate, possible=possible, uncompared=1),
         {"same image": 12, "undecided near-duplicate": 45},
     )
     screen = first_screen([cell.as_json()], [], {})
@@ -84,6 +85,14 @@ def test_undecided_items_are_the_upper_end_wherever_the_rate_stands() -> None:
     assert words.startswith("12 of 96 items ")
     for text in (line, words):
         assert "up to 57 (59.4 %)" in text and "45 undecided items" in text
+    # An item that was not compared is said wherever the rate stands: it must not pass for clean.
+    (row,) = outline([cell.as_json()], [], []).rows
+    for text in (line, words, screen["sentence"], row.number):
+        assert "; 1 item could not be compared" in text
+    quiet = replace(cell, status="clean", leak=LeakRate(0, 96, rate.interval, uncompared=2))
+    (row,) = outline([quiet.as_json()], [], []).rows
+    for text in (row.number, first_screen([quiet.as_json()], [], {})["sentence"]):
+        assert "; 2 items could not be compared" in text
 
 
 def test_an_older_verdict_calls_nothing_proven_that_it_does_not_know_to_be() -> None:

@@ -7,7 +7,9 @@ import io
 import json
 import re
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -19,6 +21,7 @@ from heldout.errors import InputError, PrerequisiteError
 from heldout.overlap import match_subject
 from heldout.report import ReportSettings
 from heldout.report import _pdf as pdf
+from heldout.report._summary_page import write_summary
 from heldout.store import ITEM, MATCH, Judgement, Run, append
 from heldout.store.schema import make_table
 
@@ -141,10 +144,16 @@ def test_the_badge_says_what_was_found_and_is_valid_svg(run: Run) -> None:
 
 
 @pytest.mark.skipif(pdf.find_browser() is None, reason="no browser to print with")
-def test_the_summary_is_one_page(run: Run) -> None:
+def test_the_summary_is_one_page(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def with_more_words(folder: Path, record: Mapping[str, Any]) -> None:
+        write_summary(folder, {**record, "footer": record["footer"] * 80})
+
+    monkeypatch.setattr("heldout.report.page.write_summary", with_more_words)
+    monkeypatch.setattr("heldout.report._summary_page.SCALES", (1, 0.5))  # two prints will do
     conclude(run, settings=ReportSettings(summary=True))
     page = (run.path / "summary.html").read_text()
     assert "data:image/webp" in page and "<script" not in page
+    assert "zoom:" in page  # in full size it would be two
     data = (run.path / "summary.pdf").read_bytes()
     assert len(re.findall(rb"/Type\s*/Page\b", data)) == 1
 

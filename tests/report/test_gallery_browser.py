@@ -49,6 +49,11 @@ def first_card(page: Any) -> str:
 def test_thousands_of_matches_stand_on_few_nodes(page: Any, report: Path) -> None:
     assert page.locator(CARDS).count() == PER_PAGE
     shows(page, "1–24 of 2,000")
+    paper = page.locator("#gallery-paper")  # where no page can be turned
+    assert paper.is_hidden()
+    page.emulate_media(media="print")
+    assert paper.inner_text().startswith("24 of 2,000 pairs") and paper.is_visible()
+    page.emulate_media(media="screen")
     nodes = page.evaluate("document.querySelectorAll('*:not(script)').length")
     blocks = page.evaluate("document.querySelectorAll('script[id^=gallery-]').length")
     assert blocks == 1 + -(-PAIRS // PER_PAGE)

@@ -21,6 +21,7 @@ from accessibility import PACKAGE, violations
 from heldout.audit import conclude
 from heldout.errors import InputError
 from heldout.report import RunsServer, list_runs
+from heldout.store import Run
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="the browser's driver is missing")
 CHROMIUM = next(
@@ -37,6 +38,10 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made_up_run(folder / "unfinished", 4)
     (folder / "broken").mkdir()
     (folder / "broken/manifest.json").write_text("{")
+    # A clean split, and what a search leaves that was refused: no runs.
+    Run.create(folder / "refused", command=["heldout", "overlap"])
+    (folder / "clean-b/clean").mkdir(parents=True)
+    (folder / "clean-b/manifest.json").write_text('{"sanitize_version": 1}')
     (folder / "first/secret.txt").write_text("secret")
     (folder / "first/figures").mkdir(exist_ok=True)
     (folder / "first/figures/link.svg").symlink_to(folder.parent / "outside.svg")

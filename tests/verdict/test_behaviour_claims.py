@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import polars as pl
@@ -143,6 +144,9 @@ def test_a_drop_made_of_unreadable_replies_does_not_survive() -> None:
     claim = _claim(replace(tables, answers=broken), BASELINE)
     assert claim.status == "qualified"
     assert _outcome(claim, "unreadable") == "failed"
+    # Another test compares other replies of the model: the sentence says that its count is of these.
+    (reason,) = [one.reason for one in claim.controls if "unreadable" in one.name]
+    assert re.match(r"[\d,]+ of the [\d,]+ replies that this test compares ", reason)
 
 
 def test_twins_without_their_options_leave_the_place_open() -> None:

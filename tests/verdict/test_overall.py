@@ -14,7 +14,13 @@ from heldout.store import Run, empty_table, make_table
 from heldout.verdict import Claim, Control, Status
 from heldout.verdict.claim import actions
 from heldout.verdict.corrected import correct_scores
-from heldout.verdict.overall import BenchmarkVerdict, CellVerdict, cell_status, overall_verdict
+from heldout.verdict.overall import (
+    BenchmarkVerdict,
+    CellVerdict,
+    benchmark_verdict,
+    cell_status,
+    overall_verdict,
+)
 
 
 def _claim(id: str, status: Status, rule: str = "", controls: tuple[Control, ...] = ()) -> Claim:
@@ -214,3 +220,8 @@ def test_an_item_whose_picture_was_not_compared_is_in_no_corrected_score(run: Ru
     ]
     assert made.models[0].lines[0].value == -1.0
     assert made.rankings == []  # one model has no rank
+    found = _claim("overlap/web", "survives", "copies/copy-found")
+    run.write_json("claims.json", {"claims": [found.model_dump(mode="json")]})
+    (cell,) = benchmark_verdict(run, "b", {}).cells
+    assert cell.leak is not None
+    assert (cell.leak.leaked, cell.leak.items, cell.leak.uncompared) == (2, 40, 1)

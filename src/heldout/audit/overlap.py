@@ -230,7 +230,8 @@ def audit_overlap(
         holds = f"{run.path} holds {', '.join(lost)}"
         if not replace:
             raise InputError(
-                f"replace: {holds}, which this search would lose: use another folder, or allow it"
+                f"{holds}, which this search would lose: use another folder, or the setting replace to lose "
+                "them"
             )
         notify(f"{holds}; they will be replaced by the results of this search")
     title = f"reading the images of {benchmark.name}"

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
-from heldout.errors import html_table
+from heldout.errors import counted, html_table
 from heldout.image import Digests, ImageError, ImageRef, byte_digest, dicom_ids, digest_image
 from heldout.store import Dropped
 
@@ -138,7 +138,9 @@ class Benchmark:
 
     def __repr__(self) -> str:
         split = f", split {self.split}" if self.split else ""
-        return f"<Benchmark {self.name}: {len(self):,} items on {len(self.images):,} images{split}>"
+        items = counted(len(self), "item", "items")
+        images = counted(len(self.images), "image", "images")
+        return f"<Benchmark {self.name}: {items} on {images}{split}>"
 
     def _repr_html_(self) -> str:
         rows = (

@@ -19,6 +19,11 @@ DRAWN = "scenes.jsonl"  # beside the table of a rendered benchmark: what its pic
 BYTES_ONLY = "bytes:"  # prefix of the key of a picture that cannot be decoded
 
 
+def is_unread(key: str) -> bool:
+    """Whether a picture of this key could not be compared with others, but for its bytes."""
+    return not key or key.startswith(BYTES_ONLY)
+
+
 def items_table(benchmark: Benchmark) -> Any:
     def digests(refs: Sequence[ImageRef]) -> list[str]:
         return [picture_key(benchmark, ref) for ref in refs]

@@ -102,18 +102,21 @@ def _time_and_price(plan: Plan) -> str:
 def _show_family(plan: Plan) -> None:
     out = console()
     tests = [test for test in plan.tests if not test.lacks]
-    out.print(
-        f"\n[bold]the family[/]: {counted(len(tests), 'test', 'tests')} in "
-        f"{counted(plan.family, 'claim', 'claims')}, fixed now; Holm within a claim, "
-        f"Benjamini–Yekutieli over all {plan.family:,}"
-    )
-    _show_resolution(plan)
-    table = _table("benchmark", "claim", "tests")
-    for benchmark, claims in plan.claims.items():
-        for claim in claims:
-            mine = [t.detector for t in tests if (t.benchmark, t.claim) == (benchmark, claim)]
-            table.add_row(plain(benchmark), plain(claim), ", ".join(mine))
-    out.print(table)
+    if tests:
+        out.print(
+            f"\n[bold]the family[/]: {counted(len(tests), 'test', 'tests')} in "
+            f"{counted(plan.family, 'claim', 'claims')}, fixed now; Holm within a claim, "
+            f"Benjamini–Yekutieli over all {plan.family:,}"
+        )
+        _show_resolution(plan)
+        table = _table("benchmark", "claim", "tests")
+        for benchmark, claims in plan.claims.items():
+            for claim in claims:
+                mine = [t.detector for t in tests if (t.benchmark, t.claim) == (benchmark, claim)]
+                table.add_row(plain(benchmark), plain(claim), ", ".join(mine))
+        out.print(table)
+    else:
+        out.print("\n[bold]nothing can be tested of the models[/]: add what their tests lack")
     lacking: dict[str, list[str]] = {}
     for test in plan.tests:
         if test.lacks:

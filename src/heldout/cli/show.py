@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from heldout.engine import progress
-from heldout.errors import percent
+from heldout.errors import counted, percent
 
 if TYPE_CHECKING:  # only for types: every verb prints, and few need these packages
     from heldout.benchmark import Benchmark, CheckReport
@@ -92,7 +92,7 @@ def print_check(report: CheckReport) -> None:
     title = f"[bold]{escape(plain(report.benchmark))}[/]  {escape(plain(report.source))}"
     out.print(title, soft_wrap=True)
     out.print(
-        f"{facts['items']:,} items on {facts['images']:,} images "
+        f"{counted(facts['items'], 'item', 'items')} on {counted(facts['images'], 'image', 'images')} "
         f"({per['mean']} per image, at most {per['max']})"
         + (f" in {facts['clusters']:,} clusters" if facts["cluster_key"] != "image" else "")
         + f", {_split(facts)}, read as {report.reader}, revision {report.fingerprint[:12]}"

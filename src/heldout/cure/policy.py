@@ -36,7 +36,7 @@ class SanitizeSettings(Settings):
     """Settings of ``heldout sanitize``."""
 
     policy: PolicyName = PolicyName.PROVEN
-    """``proven``: remove what a claim says survives, which is copies of an image, and question with answer
+    """``proven``: remove what is confirmed: items with a copy of their image, or with question and answer
     word for word. ``same-image``: only items whose image leaked. ``soft``: what is proven, look-alikes
     within the encoder's degrees and undecided images. ``full``: only items that leaked with image, question and answer.
     ``down-weight``: remove nothing, write weights."""

@@ -58,16 +58,18 @@ def in_words(cell: Cell) -> str:
     rate = cell["leak_rate"]
     if kind == "corpus" and rate and rate["leaked"]:
         message = f"{rate['leaked']:,} of {counted(rate['items'], 'item', 'items')} leaked"
-        return message + believed(cell.get("by_people", 0)) + up_to(cell)
+        return message + believed(cell.get("by_people", 0)) + up_to(cell) + not_compared(cell)
     if kind == "corpus" and (near := undecided_items([cell])):
-        return f"none proven; {counted(near, 'item is', 'items are')} undecided"
+        return f"none proven; {counted(near, 'item is', 'items are')} undecided{not_compared(cell)}"
     if kind == "corpus" and (why := nothing_found(cell)):
         return f"nothing found; {why}"
+    if kind == "corpus":
+        return _CORPUS[cell["status"]] + not_compared(cell)
     if kind == "model" and _only_off(cell):
         return "no sign that counts: the tests that fire do so on clean models, too"
     if kind == "model" and (why := no_effect(cell)):
         return f"no effect found; {why}"
-    return (_CORPUS if kind == "corpus" else _MODEL)[cell["status"]]
+    return _MODEL[cell["status"]]
 
 
 def no_effect(cell: Cell) -> str:
@@ -133,6 +135,18 @@ def up_to(cell: Cell) -> str:
     return (
         f"; up to {possible['leaked']:,} ({percent(possible['value'])}) if {others} leaked as well"
     )
+
+
+def not_compared(*cells: Cell) -> str:
+    """The items whose pictures could not be compared: counted among all, they must not pass for clean.
+
+    Of several cells the most: it is one benchmark's pictures that cannot be read, whatever they are compared with.
+    """
+    count = max((cell["leak_rate"] or {}).get("uncompared", 0) for cell in cells)
+    if not count:
+        return ""
+    of = "its picture" if count == 1 else "their pictures"
+    return f"; {counted(count, 'item', 'items')} could not be compared by {of}"
 
 
 def speaking_claims(cell: Cell) -> list[Mapping[str, Any]]:

@@ -18,6 +18,7 @@ from heldout.report._cell_words import (
     in_words,
     is_pair,
     no_effect,
+    not_compared,
     nothing_found,
     rungs_in_words,
     speaking_claims,
@@ -213,7 +214,7 @@ def _sentence(cells: Sequence[Cell]) -> str:
             message += f", {answers:,} of them with their {label}"
             if any(claim["id"].startswith("text/") for claim in cell["claims"]):
                 message += " (questions in other words included)"
-        messages.append(message + up_to(cell) + ".")
+        messages.append(message + up_to(cell) + not_compared(cell) + ".")
     if len(hit) > 1:
         others = counted(len(hit) - 1, "other comparison", "other comparisons")
         messages.append(f"Leaks were found in {others} as well.")
@@ -228,7 +229,8 @@ def _sentence(cells: Sequence[Cell]) -> str:
     if messages:
         return " ".join(messages)
     if near := undecided_items(cells):
-        return f"No leak is proven; {counted(near, 'item is', 'items are')} undecided, and people have to look."
+        undecided = f"{counted(near, 'item is', 'items are')} undecided, and people have to look"
+        return f"No leak is proven; {undecided}{not_compared(*cells)}."
     open_ = [cell for cell in cells if cell["status"] == "qualified" and not is_pair(cell)]
     if open_ and all(nothing_found(cell) for cell in open_):
         messages = [
@@ -245,7 +247,7 @@ def _sentence(cells: Sequence[Cell]) -> str:
         for kind in ("corpus", "model")
     )
     if corpora:
-        messages.append(f"None of its items was found in {corpora}.")
+        messages.append(f"None of its items was found in {corpora}{not_compared(*clean)}.")
         messages += [sentence for cell in clean for sentence in uncompared(cell)][:TOP]
     if models:
         messages.append(f"No sign was found that {models} saw it in training.")
@@ -335,7 +337,7 @@ def _leaked(cells: Sequence[Cell]) -> dict[str, Any]:
             "words": f"{cell['leak_rate']['leaked']:,} of "
             f"{counted(cell['leak_rate']['items'], 'item', 'items')}"
             f"{' of ' + cell['benchmark'] if several else ''} into {cell['corpus']}"
-            f"{believed(cell.get('by_people', 0))}{up_to(cell)}",
+            f"{believed(cell.get('by_people', 0))}{up_to(cell)}{not_compared(cell)}",
             "rungs": rungs_in_words(cell),
             "conflicts": cell.get("label_conflicts", 0),
             "asked": cell.get("asked", True),

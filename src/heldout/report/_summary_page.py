@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,9 @@ from heldout.report._pdf import page_to_pdf
 from heldout.report._reproduce import templates
 from heldout.store import write_atomic
 
-ROWS = 6  # of the grid, so that it stays one page
+ROWS = 6  # of the grid, so that it stays readable on one page
+SCALES = (1, 0.92, 0.85, 0.78, 0.7, 0.6, 0.5)  # of the print, until all of it is on one page
+_PAGE = re.compile(rb"/Type */Page\b")
 
 
 def write_summary(folder: Path, record: Mapping[str, Any]) -> None:
@@ -22,10 +25,14 @@ def write_summary(folder: Path, record: Mapping[str, Any]) -> None:
     if more > 0:
         footer = f"{more:,} more corpora and models are in the report. {footer}"
     page = folder / "summary.html"
-    text = (
-        templates()
-        .get_template("summary.html.j2")
-        .render({**record, "footer": footer, "screen": {**screen, "grid": grid}, "scripts": []})
-    )
-    write_atomic(page, text)
-    page_to_pdf(page, page.with_suffix(".pdf"))
+    template = templates().get_template("summary.html.j2")
+    shown = {**record, "footer": footer, "screen": {**screen, "grid": grid}, "scripts": []}
+    for scale in SCALES:
+        write_atomic(page, template.render({**shown, "scale": scale}))
+        if printed_pages(page_to_pdf(page, page.with_suffix(".pdf"))) <= 1:
+            return
+
+
+def printed_pages(pdf: Path) -> int:
+    """Of a PDF that a browser wrote: these name their pages in the clear."""
+    return len(_PAGE.findall(pdf.read_bytes()))

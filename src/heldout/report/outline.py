@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from heldout.errors import percent
-from heldout.report._cell_words import in_words, is_pair, speaking_claims, target
+from heldout.report._cell_words import in_words, is_pair, not_compared, speaking_claims, target
 from heldout.report._first_screen import cell_summary
 from heldout.report._models import tried_models
 from heldout.report._next_steps import next_steps
@@ -103,13 +103,16 @@ def _of_corpus(cell: Mapping[str, Any]) -> tuple[str, str]:
         undecided = rate.get("possible")
         more = f"; up to {undecided['leaked']:,} with undecided ones" if undecided else ""
         number = f"{rate['leaked']:,} of {rate['items']:,} items, {percent(rate['value'])} ({interval}){more}"
+        number += not_compared(cell)
         if rate["leaked"] == rate["items"]:
             return number, "synth"  # a split without them would be empty
         return number, "sanitize, review" if undecided else "sanitize"
     steps = (claim["next_step"] for claim in cell["claims"] if claim["status"] == cell["status"])
     # The status says already that nothing was found.
     number = (
-        f"0 of {rate['items']:,} items" if rate and cell["status"] == "clean" else in_words(cell)
+        f"0 of {rate['items']:,} items{not_compared(cell)}"
+        if rate and cell["status"] == "clean"
+        else in_words(cell)
     )
     return number, next(iter(_verbs(steps)), "")
 

@@ -19,6 +19,7 @@ from heldout.report.outline import OutlineRow, outline, outline_of
 from heldout.report.settings import ServeSettings
 from heldout.store import Run
 
+MANIFEST = "manifest.json"
 DEPTH = 3  # folders below the named ones in which run folders are looked for
 _PAGES = {"report.html", "summary.html", "summary.pdf", "matrix.html", "report.md", "junit.xml"}
 _DATA = {"claims.json", "findings.json", "verdict.json", "matrix.json", "gate.json"}
@@ -78,19 +79,31 @@ def _named(folders: Sequence[Path]) -> dict[str, Path]:
 
 def _stamp(path: Path) -> tuple[int, ...]:
     """Changes when a run is concluded again."""
-    files = [
-        path / name for name in ("manifest.json", "claims.json", "verdict.json", "report.html")
-    ]
+    files = [path / name for name in (MANIFEST, "claims.json", "verdict.json", "report.html")]
     return tuple(file.stat().st_mtime_ns if file.is_file() else 0 for file in files)
 
 
 def _run_folders(folder: Path, depth: int) -> Iterator[Path]:
-    if (folder / "verdict.json").is_file() or (folder / "manifest.json").is_file():
-        yield folder  # runs inside an audit are on its own page
+    if (folder / "verdict.json").is_file() or (folder / MANIFEST).is_file():
+        if not _is_no_run(folder):
+            yield folder  # runs inside an audit are on its own page
         return
     for child in sorted(folder.iterdir()) if depth else ():
         if child.is_dir() and not child.is_symlink() and not child.name.startswith("."):
             yield from _run_folders(child, depth - 1)
+
+
+def _is_no_run(folder: Path) -> bool:
+    """Whether this is a clean split, or what a verb that refused its input left: a manifest, and no results."""
+    try:
+        manifest = json.loads((folder / MANIFEST).read_text())
+    except (OSError, ValueError):
+        return False  # an audit, or a run that is listed with its trouble
+    if not isinstance(manifest, dict):
+        return False
+    # Names that begin with a dot are locks.
+    results = (path for path in folder.iterdir() if path.name[0] != "." and path.name != MANIFEST)
+    return "sanitize_version" in manifest or not any(results)
 
 
 @lru_cache(maxsize=4096)

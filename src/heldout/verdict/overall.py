@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import polars as pl
 
+from heldout.benchmark import is_unread
 from heldout.detect import Cell, rate_interval
 from heldout.errors import counted, percent
 from heldout.evidence import (
@@ -293,6 +294,9 @@ class LeakRate:
     items: int
     interval: Interval
     possible: LeakRate | None = None  # None where nothing is undecided
+    uncompared: int = (
+        0  # of the items, those whose picture could not be compared: nobody knows of them
+    )
 
     @property
     def value(self) -> float:
@@ -305,6 +309,8 @@ class LeakRate:
             "value": self.value,
             "interval": self.interval._asdict(),
         }
+        if self.uncompared:
+            record["uncompared"] = self.uncompared
         return record if self.possible is None else {**record, "possible": self.possible.as_json()}
 
 
@@ -417,6 +423,9 @@ def benchmark_verdict(
     items = run.read_table("items").to_pylist()
     clusters = {row["benchmark_id"]: row["cluster"] for row in items}
     asked = all(row["question"] for row in items)
+    unread = {
+        row["benchmark_id"] for row in items if any(map(is_unread, row["image_digests"] or ()))
+    }
     groups: dict[tuple[str | None, str | None], list[Claim]] = {}
     for claim in claims:
         groups.setdefault((claim.cell.corpus, claim.cell.model), []).append(claim)
@@ -429,7 +438,7 @@ def benchmark_verdict(
         leak, evidence, how, conflicts = None, {}, Counter[str | None](), 0
         if corpus is not None:
             there = leaked.filter(pl.col("corpus") == corpus)
-            leak = _rate(dict(there.select("benchmark_id", "rung").iter_rows()), clusters)
+            leak = _rate(dict(there.select("benchmark_id", "rung").iter_rows()), clusters, unread)
             counts, how = Counter(there["rung"]), Counter(there["shown_by"])
             evidence = {rung.value: counts[rung] for rung in ACTIONS if counts[rung]}
             other = pl.col("label_relation").is_in(LABEL_CONFLICTS) & pl.col("rung").is_in(PICTURED)
@@ -465,11 +474,15 @@ def overall_verdict(benchmarks: Sequence[BenchmarkVerdict], family: Mapping[str,
     return Overall(list(benchmarks), recommend(benchmarks), family)
 
 
-def _rate(there: Mapping[str, Any], clusters: Mapping[str, str]) -> LeakRate:
+def _rate(
+    there: Mapping[str, Any], clusters: Mapping[str, str], unread: Collection[str]
+) -> LeakRate:
     def rate(rungs: frozenset[Rung]) -> LeakRate:
         marks = [float(there.get(item) in rungs) for item in clusters]
         interval = rate_interval(marks, list(clusters.values()))
         return LeakRate(int(sum(marks)), len(marks), interval)
 
     proven, possible = rate(PROVEN), rate(PROVEN | OPEN)
+    lost = sum(there.get(item) not in PROVEN | OPEN for item in unread)
+    proven = replace(proven, uncompared=lost)
     return proven if possible.leaked == proven.leaked else replace(proven, possible=possible)

@@ -264,6 +264,8 @@ def _carried(images: Finding, items: Finding) -> str:
         return ""
     verb = "carry" if items.unit == "questions" else "are shown by"
     of = f"{int(items.statistic.value):,} of {items.n:,} {items.unit}"
+    if images.details["images_not_comparable"]:  # the rate of the benchmark is of all its items
+        of = of.replace(" of ", " of the ") + " whose pictures could be compared"
     return f"; they {verb} {of} ({percent(items.effect.value)})"
 
 

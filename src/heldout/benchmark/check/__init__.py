@@ -23,6 +23,7 @@ from heldout.benchmark.check.problem import (
 )
 from heldout.benchmark.check.splits import split_overlap, split_rules, twin_rules
 from heldout.benchmark.read import read_benchmark
+from heldout.errors import counted
 
 __all__ = ["CheckReport", "CheckSettings", "OrderFact", "Problem", "SplitOverlap", "check"]
 
@@ -98,7 +99,11 @@ def _dropped_rows(benchmark: Benchmark) -> Iterator[Problem]:
     yield problem(
         "dropped-rows",
         "warning" if harmless else "error",
-        f"{len(benchmark.dropped):,} things could not be read and are not part of what was checked",
+        counted(
+            len(benchmark.dropped),
+            "thing could not be read and is not part of what was checked",
+            "things could not be read and are not part of what was checked",
+        ),
         "see the reasons; the benchmark may be shorter than its files",
         [f"{d.id}: {d.reason} ({d.detail})" for d in benchmark.dropped],
         len(benchmark) + len(benchmark.dropped),

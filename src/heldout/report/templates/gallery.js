@@ -33,6 +33,8 @@
     place.textContent = chosen.length
       ? number(from) + "–" + number(to) + " of " + number(chosen.length)
       : "none";
+    const paper = document.getElementById("gallery-paper");
+    if (paper) paper.textContent = number(Math.max(0, to - from + 1)) + " of " + number(rows.length) + " pairs; all are on the page.";
     back.disabled = page === 0;
     next.disabled = to >= chosen.length;
   }

@@ -131,7 +131,7 @@ def _doubts(finding: Finding, references: Sequence[Control]) -> list[Control]:
     if other is not None and ("not_testable" in other or other["direction"] == "seen"):
         doubts += _unread(finding)
     elif (lost := _lost(finding)) > MOST_LOST:
-        reason = f"{percent(lost, 0)} of its replies cannot be read: what it knows does not show in the rest"
+        reason = f"{_unread_replies(finding)} ({percent(lost, 0)}): what it knows does not show in the rest"
         doubts.append(Control(name=UNREAD, outcome="failed", reason=reason))
     if placed is not None and placed["direction"] == "seen":
         doubts += _place(finding)
@@ -142,8 +142,17 @@ def _doubts(finding: Finding, references: Sequence[Control]) -> list[Control]:
 
 
 def _lost(finding: Finding) -> float:
-    count = sum(sum(kinds.values()) for kinds in finding.details["unread"].values())
-    return float(count / max(1, finding.details["replies"]))
+    return float(_unread_count(finding) / max(1, finding.details["replies"]))
+
+
+def _unread_count(finding: Finding) -> int:
+    return sum(sum(kinds.values()) for kinds in finding.details["unread"].values())
+
+
+def _unread_replies(finding: Finding) -> str:
+    """Each test compares other replies of a model: the count is of these alone."""
+    replies = finding.details["replies"]
+    return f"{_unread_count(finding):,} of the {replies:,} replies that this test compares cannot be read"
 
 
 def _failed(control: Control) -> bool:
@@ -262,12 +271,10 @@ def _judged(finding: Finding) -> list[Control]:
 
 
 def _unread(finding: Finding) -> list[Control]:
-    unread: Mapping[str, Mapping[str, int]] = finding.details["unread"]
-    count = sum(sum(kinds.values()) for kinds in unread.values())
     other = finding.details["without_unread"]
     if other is None:
         return []
-    message = f"{count:,} of {finding.details['replies']:,} replies cannot be read"
+    message = _unread_replies(finding)
     if "not_testable" in other:
         reason = f"{message}; without them nothing is testable: {other['not_testable']}"
         return [Control(name=UNREAD, outcome="failed", reason=reason)]
