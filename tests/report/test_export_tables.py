@@ -53,6 +53,7 @@ def test_csv_has_every_leak_with_its_item_and_no_formula(run: Run) -> None:
     assert len(table) == ITEMS
     by_id = {row["benchmark_id"]: row for row in table}
     assert by_id["q0"]["rung"] == "same image" and by_id["q0"]["benchmark"] == "made-up"
+    assert by_id["q0"]["leaked"] == "yes" and by_id["q0"]["what to do"].startswith("leave out")
     for number, text in enumerate(FORMULAS):
         assert by_id[f"q{number}"]["answer"] == "'" + text
     assert by_id[f"q{ITEMS - 1}"]["answer"] == str(ITEMS - 1)  # a number is no formula

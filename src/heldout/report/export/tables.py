@@ -18,7 +18,7 @@ from typing import Any, TextIO
 import polars as pl
 
 from heldout.errors import InputError, require
-from heldout.evidence import Rung, leaks
+from heldout.evidence import OPEN, PROVEN, Rung, leaks
 from heldout.overlap import (
     Pair,
     match_batches,
@@ -113,12 +113,20 @@ def _leaks(case: ExportCase) -> Iterator[pl.DataFrame]:
         words, schema=dict.fromkeys(("corpus", "rung", "in words"), pl.String), orient="row"
     )
     todo = {rung.value: ACTIONS.get(rung, "") for rung in Rung}
+    # The table also has what is no leak, and why it was looked at.
+    leaked = {
+        rung.value: "yes" if rung in PROVEN else "undecided" if rung in OPEN else "no"
+        for rung in Rung
+    }
     positions = case.run.frame("items").select("benchmark_id", "position")
     rung = pl.col("rung")
     yield (
         leaks(case.run)
         .join(names, on=["corpus", "rung"], how="left", maintain_order="left")
-        .with_columns(rung.replace_strict(todo, return_dtype=pl.String).alias("what to do"))
+        .with_columns(
+            rung.replace_strict(todo, return_dtype=pl.String).alias("what to do"),
+            rung.replace_strict(leaked, return_dtype=pl.String).alias("leaked"),
+        )
         .join(_asked(case.run), on="benchmark_id", how="left", maintain_order="left")
         .join(positions, on="benchmark_id", how="left", maintain_order="left")
         .sort("position", "corpus")
