@@ -159,6 +159,12 @@ def hungry(task: tuple[str, int]) -> int:
     return number
 
 
+def ray_node(_: int) -> str:
+    import ray
+
+    return str(ray.get_runtime_context().get_node_id())
+
+
 def visible_gpus(_: int) -> str | None:
     return os.environ.get("CUDA_VISIBLE_DEVICES")
 

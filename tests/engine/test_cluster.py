@@ -46,7 +46,7 @@ def test_nodes_with_another_version_are_named_and_fail_the_check(
     assert done.returncode == 3 and "99.0" in done.stderr
 
 
-def test_a_task_that_asks_for_a_gpu_has_one_where_there_is_one(
+def test_tasks_run_where_the_gpu_is_and_where_the_data_is(
     ray_connection: RayCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)  # a node takes it from this process
@@ -54,7 +54,7 @@ def test_a_task_that_asks_for_a_gpu_has_one_where_there_is_one(
         (plain,) = engine.map(engine_tasks.visible_gpus, [0], on_gpu=True)
         assert plain.value in ("", None)  # no node has one: it runs all the same
         node = ray_connection.cluster.add_node(
-            num_cpus=2, num_gpus=1, object_store_memory=STORE_BYTES
+            num_cpus=2, num_gpus=1, resources={"near": 1}, object_store_memory=STORE_BYTES
         )
         ray_connection.cluster.wait_for_nodes()
         try:
@@ -64,6 +64,12 @@ def test_a_task_that_asks_for_a_gpu_has_one_where_there_is_one(
             assert both._gpus() == 0.5  # one task for each core of that node
             (without,) = engine.map(engine_tasks.visible_gpus, [0])
             assert without.value != "0"
+            monkeypatch.setenv("HELDOUT_RAY_NODES", "near")
+            places = {outcome.value for outcome in engine.map(engine_tasks.ray_node, range(4))}
+            assert places == {node.node_id}
+            monkeypatch.setenv("HELDOUT_RAY_NODES", "nowhere")
+            with pytest.raises(InputError, match="nowhere"):
+                next(iter(engine.map(engine_tasks.ray_node, [0])))
         finally:
             ray_connection.cluster.remove_node(node)
 

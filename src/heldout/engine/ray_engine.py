@@ -135,6 +135,7 @@ def _check_reachable(address: str) -> None:
 
 
 _SUBMISSIONS = 3  # retries by heldout, when Ray gave up a task for a reason that is not the task's
+_SLIVER = 0.0001  # of a node's own resource: the least that Ray counts
 _PER_GPU = 8  # tasks at most: so many kept a large encoder busy (docs/performance.md)
 _PER_CORE = 2  # tasks in flight: one runs, one waits on its node
 _RESOURCES_SECONDS = 10.0  # clusters grow and shrink; how often to look
@@ -175,7 +176,11 @@ class RayMap(Generic[Task, Result]):
     def run(self) -> Generator[Outcome[Task, Result], None, None]:
         function = self._ray.put(self._function)
         remote = self._ray.remote(make_runner(heldout.__version__)).options(
-            num_cpus=1, num_gpus=self._gpus(), max_retries=self._tries - 1, name="heldout"
+            num_cpus=1,
+            num_gpus=self._gpus(),
+            resources=self._near_data(),
+            max_retries=self._tries - 1,
+            name="heldout",
         )
         queue = TaskQueue[Task, Result](
             self._tasks, ordered=self._ordered, ahead=2 * self._room() + 2
@@ -217,6 +222,19 @@ class RayMap(Generic[Task, Result]):
         alive = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
         cores = [has.get("CPU", 0) // has["GPU"] for has in alive if has.get("GPU", 0) >= 1]
         return 1 / min(_PER_GPU, max(1, min(cores))) if cores else 0
+
+    def _near_data(self) -> dict[str, float]:
+        """Ray does not know which nodes are near a corpus. Whoever does gives them a resource of their own, and
+        names it in HELDOUT_RAY_NODES; a sliver of it keeps a task on those nodes and bounds nothing."""
+        name = os.environ.get("HELDOUT_RAY_NODES")
+        if not name:
+            return {}
+        if not self._ray.cluster_resources().get(name):
+            raise InputError(
+                f"HELDOUT_RAY_NODES: no node of the cluster has the resource '{name}'; start those near the "
+                f"data with: ray start --resources='{{\"{name}\": 1}}'"
+            )
+        return {name: _SLIVER}
 
     def _room(self) -> int:
         """How many tasks may be in flight, for the cluster as it is now."""

@@ -153,13 +153,24 @@ def next_steps(runs: Sequence[Run], advice: Sequence[Mapping[str, Any]]) -> list
     if leaky:
         steps.append(_gated(leaky))
     steps += [step for run in runs for step in _not_done_yet(run)]
-    # Where nothing leaked and no model is known to have seen it, what would settle the rest comes first.
-    kinds = (
-        ("model",) if leaky or any(record["kind"] == "model" for record in advice) else ("control",)
+    seen = [record["sentence"] for record in advice if record["kind"] == "model"]
+    # Where nothing leaked and no model is known to have seen it, what would settle the models comes first.
+    settle = (
+        [] if leaky or seen else [record["sentence"] for record in advice if _of_models(record)]
     )
-    sentences = [record["sentence"] for record in advice if record["kind"] in kinds]
-    others = [{"sentence": sentence, "commands": [], "covers": []} for sentence in sentences]
-    return [*steps, *others] if "model" in kinds else [*others, *steps]
+    first, last = (
+        [{"sentence": sentence, "commands": [], "covers": []} for sentence in sentences]
+        for sentences in (settle, seen)
+    )
+    return [*first, *steps, *last]
+
+
+def _of_models(advice: Mapping[str, Any]) -> bool:
+    """Whether it says how claims about models can be settled; steps on corpora have their own."""
+    of_corpora = ("overlap/", "text/", "nearness/")
+    return advice["kind"] == "control" and not any(
+        claim.startswith(of_corpora) for claim in advice["claims"]
+    )
 
 
 def _items(count: int) -> str:

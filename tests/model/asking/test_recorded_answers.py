@@ -291,8 +291,8 @@ def test_recorded_answers_come_in_by_the_command(benchmark: Benchmark, tmp_path:
     done = CliRunner().invoke(app, ["ask", str(bench), "--recorded", str(path), "--out", str(run)])
     assert done.exit_code == 0, done.exception or done.output
     shown = " ".join(done.output.split())
-    assert "vanilla 100.0 %" in shown and "circular 75.0 %" in shown
-    assert "same 4 items in 4 clusters" in shown
+    assert "released order 100.0 %" in shown and "rotation 75.0 %" in shown
+    assert "same 4 items in 4 groups" in shown
     found = pl.read_parquet(run / "tables/answers.parquet")
     assert found.height == 16 and set(found["model"]) == {"Qwen"}
     assert found.filter(pl.col("variant") == "rotation-2")["order"].to_list()[0] == [2, 3, 0, 1]
