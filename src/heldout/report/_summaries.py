@@ -47,7 +47,7 @@ def report_markdown(
     sure = [*screen["sure"], *filter(None, [screen["measured"]])]
     lines += [f"- {escaped(sentence)}" for sentence in sure]
     owed = [
-        f"{': '.join(filter(None, (difference['model'], difference['points'], difference['sentence'])))}"
+        ": ".join(filter(None, (difference[name] for name in ("model", "points", "sentence"))))
         for difference in screen["owed"]
     ]
     lines += [f"- Score: {escaped(line)}" for line in owed or [lacking]]
