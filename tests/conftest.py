@@ -24,12 +24,12 @@ from skips import SkipSummary
 
 ROOT = Path(__file__).resolve().parents[1]
 DEFAULT_ENCODER = settings.DEFAULT_ENCODER
-# Chromium starts two hidden pages of its address bar beside every page: more than a second of CPU each time.
-# The switch counts once, so what Playwright turns off is named again.
-NO_ADDRESS_BAR = (
-    "--disable-features=WebUIOmniboxPopup,WebUIOmniboxAimPopup,AvoidUnnecessaryBeforeUnloadCheckSync,"
-    "DestroyProfileOnBrowserClose,HttpsUpgrades,LensOverlay,MediaRouter,OptimizationHints,PaintHolding,"
-    "ThirdPartyStoragePartitioning"
+# Chromium starts two hidden pages of its address bar beside every page, more than a second of CPU each time, and
+# a process for a page that may come next. The switch counts once, so what Playwright turns off is named again.
+NOTHING_BESIDE = (
+    "--disable-features=WebUIOmniboxPopup,WebUIOmniboxAimPopup,SpareRendererForSitePerProcess,"
+    "AvoidUnnecessaryBeforeUnloadCheckSync,DestroyProfileOnBrowserClose,HttpsUpgrades,LensOverlay,MediaRouter,"
+    "OptimizationHints,PaintHolding,ThirdPartyStoragePartitioning"
 )
 sys.path.append(str(ROOT / "bench"))  # replications of published studies are tested like the rest
 
@@ -86,7 +86,7 @@ def browser() -> Iterator[Any]:
     if program is None:
         pytest.skip("no Chromium on this system: pages are tested in a real browser or not at all")
     with playwright.sync_playwright() as started:
-        arguments = ["--no-sandbox", NO_ADDRESS_BAR]
+        arguments = ["--no-sandbox", NOTHING_BESIDE]
         chromium = started.chromium.launch(executable_path=program, args=arguments)
         yield chromium
         chromium.close()

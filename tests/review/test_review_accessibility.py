@@ -15,14 +15,12 @@ pytestmark = pytest.mark.skipif(PACKAGE is None, reason="no axe-playwright-pytho
 
 @pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), (1200, "light"), (1200, "dark")])
 def test_the_desk_has_no_violation(
-    run: Path, serving: Callable[..., str], page: Any, width: int, scheme: str
+    run: Path, serving: Callable[..., str], browser: Any, width: int, scheme: str
 ) -> None:
-    browser = page.context.browser
     assert violations(browser, serving(run), "body[data-shown]", scheme, width) == []
 
 
 def test_texts_at_the_desk_have_no_violation(
-    texts_run: Path, serving: Callable[..., str], page: Any
+    texts_run: Path, serving: Callable[..., str], browser: Any
 ) -> None:
-    browser = page.context.browser
     assert violations(browser, serving(texts_run), "body[data-shown]", "light") == []

@@ -100,8 +100,11 @@ def normal(text: str | None) -> str:
     """
     if not text:
         return ""
-    composed = unicodedata.normalize("NFC", text).translate(_SAME)
-    if not composed.isascii():
+    composed = text
+    if (
+        not text.isascii()
+    ):  # plain letters, as most texts have them, are what they would be made into
+        composed = unicodedata.normalize("NFC", text).translate(_SAME)
         composed = "".join(
             unicodedata.normalize("NFKC", c) if unicodedata.east_asian_width(c) in "FH" else c
             for c in composed
@@ -184,9 +187,11 @@ class Benchmark:
 
         record: dict[ImageRef, Digests | ImageError] = {}
         identify = functools.partial(_identify, known or {})
-        # Threads: decoding and hashing release the interpreter lock.
-        with ThreadPoolExecutor(usable_cores()) as pool:
-            for ref, digests in zip(self.images, pool.map(identify, self.images), strict=True):
+        cores = usable_cores()
+        # Threads: decoding and hashing release the interpreter lock. One would only wait for another.
+        with ThreadPoolExecutor(cores) as pool:
+            identified = (pool.map if cores > 1 else map)(identify, self.images)
+            for ref, digests in zip(self.images, identified, strict=True):
                 record[ref] = digests
                 step()
         self.__dict__["digests"] = record  # where cached_property keeps it

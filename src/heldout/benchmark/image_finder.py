@@ -51,6 +51,8 @@ _MOST_FILES = 1_000_000  # a folder of more is not searched for names: looking t
 _ID = re.compile(r"\d+|[0-9a-f]{8,}")
 _IMAGE_WORDS = frozenset({"image", "images", "img", "imgs", "picture", "pictures", "figures"})
 
+_ABOUT_IMAGES = re.compile("|".join(_IMAGE_WORDS), re.IGNORECASE)
+
 
 class ImageFinder:
     """Looks below ``root`` (the data file's folder), or only below ``images`` if the user named it.
@@ -82,9 +84,11 @@ class ImageFinder:
                 f"images/{split}",
             ]
         _list_once(self.bases[0])
+        tried = 0
         for _ in range(2):  # images/ and images/val2017/
-            for base in list(self.bases):
-                paths = [base / name for name in names if _is_folder(base / name)]
+            fresh, tried = self.bases[tried:], len(self.bases)
+            for base in fresh:
+                paths = [base / name for name in names if _is_folder(base, name)]
                 self.bases += [place for place in paths if place not in self.bases]
                 for place in paths:
                     _list_once(place)
@@ -159,9 +163,8 @@ class ImageFinder:
         """The file of this name, or of this name with a common extension, in one of the folders."""
         for base in self.bases:
             for extension in _EXTENSIONS:
-                path = base / (name + extension)
-                if _is_file(path):
-                    return path
+                if _is_file(base, name + extension):
+                    return base / (name + extension)
         return None
 
     def _by_suffix(self, name: str) -> Path | Nowhere | None:
@@ -272,14 +275,24 @@ def _image_folders_beside(root: Path) -> list[Path]:
     try:
         # Names first: there may be 100,000 folders beside it, and asking each what it is costs a call.
         called_like_it = [
-            place for place in entries(root.parent) if _names_images_of(place.name, own)
+            root.parent / name for name in _names(root.parent) if _names_images_of(name, own)
         ]
         return sorted(place for place in called_like_it if place != root and place.is_dir())
     except OSError:
         return []
 
 
+def _names(folder: Path) -> Iterator[str]:
+    if isinstance(folder, RemotePath):
+        yield from (place.name for place in entries(folder))
+        return
+    with os.scandir(folder) as inside:
+        yield from (entry.name for entry in inside)
+
+
 def _names_images_of(name: str, own: set[str]) -> bool:
+    if not _ABOUT_IMAGES.search(name):
+        return False
     words = _words(name)
     rest = words - _IMAGE_WORDS
     return rest != words and bool(rest) and rest <= own
@@ -295,15 +308,23 @@ def _list_once(folder: Path) -> None:
         folder.list_names()
 
 
-def _is_folder(path: Path) -> bool:
+# On this machine names are tried as text: a Path for each of hundreds takes longer than asking for the file.
+
+
+def _is_folder(base: Path, name: str) -> bool:
+    if not isinstance(base, RemotePath):
+        return os.path.isdir(os.path.join(base, name))  # noqa: PTH112, PTH118
     try:
-        return path.is_dir()
+        return (base / name).is_dir()
     except RemoteError:  # an address may be open and its neighbours closed
         return False
 
 
-def _is_file(path: Path) -> bool:
+def _is_file(base: Path, name: str) -> bool:
+    """Not where a name is longer than the file system allows."""
+    if not isinstance(base, RemotePath):
+        return os.path.isfile(os.path.join(base, name))  # noqa: PTH113, PTH118
     try:
-        return path.is_file()
-    except OSError:  # a name longer than the file system allows names no file
+        return (base / name).is_file()
+    except OSError:
         return False

@@ -187,12 +187,13 @@ class ScoreTables:
 
 def metadata_column(frame: pl.DataFrame, name: str) -> list[str | None]:
     """One metadata field of every item, as text; None where an item does not have it."""
-    values: list[str | None] = []
-    for text in frame["metadata"]:
+    texts: list[str | None] = frame["metadata"].to_list()
+    known: dict[str | None, str | None] = {}  # many items have the same metadata
+    for text in dict.fromkeys(texts):
         record = json.loads(text) if text else {}
         value = record.get(name) if isinstance(record, dict) else None
-        values.append(None if value is None else str(value))
-    return values
+        known[text] = None if value is None else str(value)
+    return [known[text] for text in texts]
 
 
 def covariate(frame: pl.DataFrame, name: str) -> list[str]:

@@ -264,9 +264,10 @@ def area(values: ArrayLike, first: ArrayLike) -> float:
     count, other = int(chosen.sum()), int((~chosen).sum())
     if not count or not other:
         return 0.5
-    _, inverse, counts = np.unique(numbers, return_inverse=True, return_counts=True)
-    ranks = (np.cumsum(counts) - (counts - 1) / 2.0)[inverse]
-    return float((ranks[chosen].sum() - count * (count + 1) / 2) / (count * other))
+    ordered, mine = np.sort(numbers), numbers[chosen]
+    below, upto = (np.searchsorted(ordered, mine, side) for side in ("left", "right"))
+    ranks = (below + upto + 1) / 2.0  # ties share their mean rank
+    return float((ranks.sum() - count * (count + 1) / 2) / (count * other))
 
 
 def _mean(

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, lru_cache
 from itertools import pairwise
 from typing import Any, Literal
 
@@ -103,13 +103,17 @@ def in_natural_order(options: Sequence[str]) -> bool:
     return False
 
 
+# Many items have the same options: yes and no, the same four places.
+_in_natural_order = lru_cache(maxsize=4096)(in_natural_order)
+
+
 def naturally_ordered(tables: ScoreTables) -> frozenset[str]:
     """Items whose options stood in a natural order as released."""
     key = "items with options in a natural order"
     if key not in tables.memo:
         shown = [] if tables.answers is None else _released(tables.answers)
         tables.memo[key] = frozenset(
-            item for item, options in shown if options and in_natural_order(options)
+            item for item, options in shown if options and _in_natural_order(tuple(options))
         )
     ordered_items: frozenset[str] = tables.memo[key]
     return ordered_items

@@ -33,9 +33,33 @@ def asked(
     """One model's answers in the wanted variants, checked, one row per item, variant and draw."""
     if tables.answers is None:
         return pl.DataFrame()
-    mine = tables.answers.filter(pl.col("model") == model)
-    names = [name for name in mine["variant"].unique().to_list() if wanted(name)]
-    mine = mine.filter(pl.col("variant").is_in(names))
+    variants, everything = _answers_of(tables, model)
+    names = tuple(name for name in variants if wanted(name))
+    known = (
+        "asked",
+        model,
+        names,
+        leave_out,
+    )  # by other probes, and with references by other models
+    if known not in tables.memo:
+        mine = everything.filter(pl.col("variant").is_in(names))
+        tables.memo[known] = _checked(mine, model, leave_out)
+    answers: pl.DataFrame = tables.memo[known]
+    return answers
+
+
+def _answers_of(tables: ScoreTables, model: str) -> tuple[list[str], pl.DataFrame]:
+    """Its variants and its rows, found once: a run has many models, and many probes look at each."""
+    key = ("answers of", model)
+    if key not in tables.memo:
+        assert tables.answers is not None
+        mine = tables.answers.filter(pl.col("model") == model)
+        tables.memo[key] = (mine["variant"].unique(maintain_order=True).to_list(), mine)
+    found: tuple[list[str], pl.DataFrame] = tables.memo[key]
+    return found
+
+
+def _checked(mine: pl.DataFrame, model: str, leave_out: bool) -> pl.DataFrame:
     key = ["benchmark_id", "variant", "draw"]
     if mine.select(key).is_duplicated().any():
         raise InputError(

@@ -40,10 +40,11 @@ def code_that_ran(model: Any, *others: Any) -> str:
     names = {type(part).__module__ for part in (*model.modules(), model.config, *others)}
     packages = {name.rpartition(".")[0] for name in names if name.startswith(_PACKAGE)}
     files: dict[str, str] = {}
-    for name, module in sorted(sys.modules.items()):
-        path = getattr(module, "__file__", None)
-        # A module imports its neighbours: everything in the package has run.
-        if path and name.rpartition(".")[0] in packages:
+    # A module imports its neighbours: everything in the package has run.
+    ran = [name for name in sys.modules if packages and name.rpartition(".")[0] in packages]
+    for name in sorted(ran):
+        path = getattr(sys.modules[name], "__file__", None)
+        if path:
             content = Path(path).read_bytes()
             if content:
                 files[Path(path).name] = hashlib.sha256(content).hexdigest()
