@@ -447,7 +447,7 @@ class QuantisedRows:
         # Exact in float64 in whatever order they are summed: the GPU's rows are the same to the last bit.
         squares = np.einsum("...i,...i->...", chosen, chosen, dtype=np.float64)
         lengths = np.sqrt(squares.astype(np.float32))[..., None]
-        unit = chosen / np.where(lengths > 0, lengths, np.float32(1))
+        unit = np.asarray(chosen / np.where(lengths > 0, lengths, np.float32(1)), np.float32)
         return unit[(..., *columns)] if columns else unit
 
     def among(self, rows: NDArray[np.intp]) -> QuantisedRows:

@@ -60,7 +60,7 @@ def _most_of_row(along: Floats) -> NDArray[np.bool_]:
     if steps[widest] <= GAP * (order[-1] - order[0]):
         return np.ones(len(along), bool)
     first = along <= order[widest]
-    return first if 2 * int(first.sum()) >= len(along) else ~first
+    return np.asarray(first if 2 * int(first.sum()) >= len(along) else ~first)
 
 
 def _has_letters(cv2: Any, ink: NDArray[np.uint8]) -> bool:
