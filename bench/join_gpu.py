@@ -1,7 +1,7 @@
 """Top-5 of 4,096 queries × 4 million rows × 768 on one GPU, against the plain product of that shape.
 
     python bench/join_gpu.py                      # on a machine with a CUDA GPU; torch and triton only
-    python bench/join_gpu.py --shapes             # other widths, numbers of queries, fp16: a line each
+    python bench/join_gpu.py --shapes             # other widths, numbers of queries, fp16, int8: a line each
     python bench/join_gpu.py --rows 20000 --queries 64 --device cpu    # does it run
 
 Prints one JSON document: the rate of the plain product (scores written in half precision, as a selection
@@ -37,6 +37,10 @@ SHAPES = (  # queries, rows, width, kind
     (64, 4_000_000, 768, "bfloat16"),
     (100_000, 400_000, 768, "bfloat16"),
     (4096, 4_000_000, 768, "float16"),
+    (4096, 4_000_000, 768, "int8"),
+    (4096, 4_000_000, 512, "int8"),
+    (4096, 2_000_000, 1536, "int8"),
+    (64, 4_000_000, 768, "int8"),
 )
 
 
@@ -62,7 +66,10 @@ def embeddings(count: int, width: int, device: str, seed: int, kind: str) -> tor
         pick = torch.randint(0, 500, (size,), generator=draw, device=device)
         noise = torch.randn((size, width), generator=draw, device=device) * scale
         rows = 0.7 * mean / mean.norm() + 0.7 * (0.6 * centres[pick] + 0.8 * noise)
-        out[first : first + size] = torch.nn.functional.normalize(rows, dim=1)
+        rows = torch.nn.functional.normalize(rows, dim=1)
+        if kind == "int8":  # as quantised collections have them: the largest number of a row is 127
+            rows = torch.round(rows * (127 / rows.abs().amax(dim=1, keepdim=True)))
+        out[first : first + size] = rows
     return out
 
 
@@ -96,11 +103,20 @@ def product_and_topk(queries: torch.Tensor, rows: torch.Tensor, k: int) -> torch
     return torch.cat(place, dim=1).gather(1, top)
 
 
+def unit_part(rows: torch.Tensor) -> torch.Tensor:
+    """float64 rows as the join defines them: of int8 the unit vectors in single precision."""
+    if rows.dtype != torch.int8:
+        return rows.double()
+    from heldout.overlap.images._join_gpu import unit_rows_of
+
+    return unit_rows_of(rows).double()
+
+
 def brute_force(queries: torch.Tensor, rows: torch.Tensor, k: int) -> torch.Tensor:
     """float64 similarities of the k nearest rows, for a few queries."""
     best = torch.full((len(queries), 0), 0.0, dtype=torch.float64, device=rows.device)
     for first in range(0, len(rows), 100_000):
-        scores = queries.double() @ rows[first : first + 100_000].double().T
+        scores = queries.double() @ unit_part(rows[first : first + 100_000]).T
         best = torch.cat([best, scores], dim=1).topk(min(k, len(rows)), dim=1).values
     return best
 
@@ -110,7 +126,7 @@ def main() -> None:
     parser.add_argument("--queries", type=int, default=4096)
     parser.add_argument("--rows", type=int, default=4_000_000)
     parser.add_argument("--width", type=int, default=768)
-    parser.add_argument("--kind", choices=("bfloat16", "float16"), default="bfloat16")
+    parser.add_argument("--kind", choices=("bfloat16", "float16", "int8"), default="bfloat16")
     parser.add_argument("--shapes", action="store_true")
     parser.add_argument("-k", type=int, default=5)
     parser.add_argument("--repeats", type=int, default=5)
@@ -134,12 +150,13 @@ def main() -> None:
 def measure(
     shape: tuple[int, int, int, str], k: int, device: str, repeats: int, *, every_tile: bool
 ) -> dict[str, Any]:
-    from heldout.overlap.images._join_gpu import GpuJoinIndex
+    from heldout.overlap.images._join_gpu import GpuJoinIndex, scorer_for
     from heldout.overlap.images._join_index import JoinIndex
 
     count, length, width, kind = shape
     rows = embeddings(length, width, device, 1, kind)
-    queries = embeddings(count, width, device, 2, kind)
+    as_numbers = "float16" if kind == "int8" else kind  # what the plain product multiplies
+    queries = embeddings(count, width, device, 2, as_numbers)
     host = queries.float().cpu().numpy()
     operations = 2.0 * count * length * width
     result: dict[str, Any] = {
@@ -156,12 +173,13 @@ def measure(
             "tflops": round(operations / middle / 1e12, 1),
         }
 
-    out = torch.empty((count, STEP), dtype=rows.dtype, device=device)
-    plainly = partial(product, queries, rows, out)
+    numbers = scorer_for(rows).unit_rows(rows) if kind == "int8" else rows
+    out = torch.empty((count, STEP), dtype=numbers.dtype, device=device)
+    plainly = partial(product, queries, numbers, out)
     result["product"] = record(seconds(plainly, device, repeats))
     tiles: list[Any] = [None]
     if every_tile:
-        loop = seconds(lambda: product_and_topk(queries, rows, k), device, 2)
+        loop = seconds(lambda: product_and_topk(queries, numbers, k), device, 2)
         result["product_and_topk"] = record(loop)
         if device == "cuda":
             from heldout.overlap.images._join_kernels import TILES, maxima
@@ -178,8 +196,9 @@ def measure(
             found = hits.similarity.reshape(count, k)[check.cpu().numpy()]
             entry["largest_difference"] = float(np.abs(found - truth).max())
             if tile:  # the kernel alone: what is left of the join is selection
-                quick = torch.from_numpy(index.queries).to(device).to(rows.dtype)
-                entry["kernel"] = record(seconds(partial(maxima, quick, rows, tile), device, 3))
+                quick = torch.from_numpy(index.queries).to(device).to(numbers.dtype)
+                whole = numbers[: length // tile.rows * tile.rows]
+                entry["kernel"] = record(seconds(partial(maxima, quick, whole, tile), device, 3))
             entry["join"] = record(seconds(partial(index.scan, rows), device, repeats))
             entry["of_product"] = round(result["product"]["seconds"] / entry["join"]["seconds"], 3)
         except Exception as error:  # a shape this GPU cannot run must not end the table

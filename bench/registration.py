@@ -304,7 +304,8 @@ $ .venv/bin/python bench/registration.py --images {images} --pairs {pairs}
    differs is told at the level of noise that the two pictures have elsewhere, less what an edge
    leaves that was laid a fraction of a pixel off. The other picture under a veil of black or white
    is compared through it; letters (strokes whose outline is not all upright and level, four or more
-   in a row, all drawn towards one grey, that do not fill their frames as the ends of bars do, and
+   in a row without a gap of two fifths of its length, all drawn towards one grey, that do not fill
+   their frames as the ends of bars do, and
    are no edges of both pictures that one filter for the whole frame explains; or
    one in a corner, to within two pixels of the rim) are set aside: *watermarked*. Anything else is
    *changed in part*, as is a picture with letters that

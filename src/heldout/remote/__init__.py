@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     )
     from heldout.remote.listing import cache_folder, files_below, files_beside, refresh
     from heldout.remote.path import (
+        QuantisedRows,
         RemotePath,
         bare_name,
         entries,
@@ -38,6 +39,7 @@ __all__ = [
     "NO_RANGES",
     "REFUSED",
     "VARIABLE",
+    "QuantisedRows",
     "RemoteError",
     "RemotePath",
     "bare_name",

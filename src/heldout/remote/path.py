@@ -435,7 +435,7 @@ class QuantisedRows:
     dtype = np.dtype(np.float32)
 
     def __init__(self, stored: Any) -> None:
-        self._stored = stored
+        self.stored = stored
         self.shape, self.ndim = stored.shape, stored.ndim
 
     def __len__(self) -> int:
@@ -443,10 +443,16 @@ class QuantisedRows:
 
     def __getitem__(self, rows: Any) -> NDArray[np.float32]:
         which, *columns = rows if isinstance(rows, tuple) else (rows,)
-        chosen = np.asarray(self._stored[which], np.float32)
-        lengths = np.linalg.norm(chosen, axis=-1, keepdims=True)
-        unit = (chosen / np.where(lengths > 0, lengths, 1)).astype(np.float32)
+        chosen = np.asarray(self.stored[which], np.float32)
+        # Exact in float64 in whatever order they are summed: the GPU's rows are the same to the last bit.
+        squares = np.einsum("...i,...i->...", chosen, chosen, dtype=np.float64)
+        lengths = np.sqrt(squares.astype(np.float32))[..., None]
+        unit = np.asarray(chosen / np.where(lengths > 0, lengths, np.float32(1)), np.float32)
         return unit[(..., *columns)] if columns else unit
+
+    def among(self, rows: NDArray[np.intp]) -> QuantisedRows:
+        """Some of them, in memory and still as they are stored."""
+        return QuantisedRows(np.asarray(self.stored[rows]))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         return np.asarray(self[:], dtype)

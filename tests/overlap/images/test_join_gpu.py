@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from heldout.errors import InputError
 from heldout.overlap.images._join import Hits, merge
 from heldout.overlap.images._join_index import JoinIndex
+from heldout.remote import QuantisedRows
 
 torch = pytest.importorskip("torch", reason="the CUDA backend needs torch (heldout[hf])")
 
@@ -76,6 +77,18 @@ def test_bfloat16_tensors_are_scanned_where_they_lie() -> None:
     corpus = torch.from_numpy(embeddings(1000, 2)).to(torch.bfloat16)
     expected = JoinIndex(queries, k=3).scan(corpus.float().numpy())
     assert same(GpuJoinIndex(JoinIndex(queries, k=3), "cpu").scan(corpus), expected)
+
+
+@pytest.mark.parametrize("width", [40, 1536])  # squares of the second add up to more than 2**24
+def test_rows_of_int8_have_the_hits_of_their_unit_vectors(width: int) -> None:
+    queries = embeddings(40, 1, width)
+    corpus = embeddings(700, 2, width)
+    stored = np.rint(corpus / np.abs(corpus).max(1, keepdims=True) * 127).astype(np.int8)
+    stored[5] = 0
+    stored[9] = np.where(np.arange(width) % 2, 127, -127)
+    expected = JoinIndex(queries, k=3).scan(np.asarray(QuantisedRows(stored)), 11)
+    assert expected.unusable.tolist() == [16]
+    assert same(GpuJoinIndex(JoinIndex(queries, k=3), "cpu").scan(stored, 11), expected)
 
 
 def test_group_maxima_are_the_maxima_of_the_scores() -> None:

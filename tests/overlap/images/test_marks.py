@@ -266,6 +266,17 @@ def test_edges_that_became_softer_are_no_letters_beside_a_changed_object() -> No
     assert marked is not None and marked.worst == 0 and marked.veiled > 0
 
 
+def test_a_panels_letter_and_a_thing_far_from_it_are_no_word() -> None:
+    """Any two things lie in a row: a letter in the corner made a word of the vessels of a piece pasted in."""
+    picture, changed = blobs(5), blobs(5)
+    drawn = ImageDraw.Draw(changed)
+    for x, y in ((210, 200), (238, 196), (224, 214), (212, 232), (240, 230)):
+        drawn.arc((x, y, x + 14, y + 14), 20, 200, fill="white", width=3)
+    assert "changed in part" in register(picture, changed).transform
+    drawn.text((10, 10), "A", fill="white", font=ImageFont.load_default(size=24.0))
+    assert "changed in part" in register(picture, changed).transform
+
+
 @pytest.mark.parametrize("quality", [75, 92])
 def test_a_jpeg_that_is_stored_once_more_is_the_same_image(shared_data: Path, quality: int) -> None:
     """Most of its pixels stay the same to the last level; blocks all over the picture do not."""

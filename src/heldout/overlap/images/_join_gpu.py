@@ -28,6 +28,10 @@ class GroupScorer(Protocol):
     group: int  # rows per group
     block: int  # rows that are scored together: a whole number of groups
 
+    def unit_rows(self, stored: torch.Tensor) -> torch.Tensor:
+        """Rows of int8 as unit vectors in half precision; rows of zeros stay so."""
+        ...
+
     def not_unit(self, rows: torch.Tensor) -> torch.Tensor:
         """Which rows are not unit vectors."""
         ...
@@ -48,6 +52,9 @@ class TorchScorer:
 
     def __init__(self, group: int = 128) -> None:
         self.group = self.block = group
+
+    def unit_rows(self, stored: torch.Tensor) -> torch.Tensor:
+        return torch.cat([unit_rows_of(part).half() for part in stored.split(2**16)])
 
     def not_unit(self, rows: torch.Tensor) -> torch.Tensor:
         lengths = torch.linalg.vector_norm(rows, dim=1, dtype=torch.float32)
@@ -82,6 +89,9 @@ class TritonScorer:
         self._kernels = kernels
         self._tile = tile if tile is not None else kernels.default_tile(rows)
         self.group, self.block = self._tile.group, self._tile.rows
+
+    def unit_rows(self, stored: torch.Tensor) -> torch.Tensor:
+        return self._kernels.unit_rows(stored)
 
     def not_unit(self, rows: torch.Tensor) -> torch.Tensor:
         return self._kernels.not_unit(rows, NORM_TOLERANCE)
@@ -148,9 +158,12 @@ class GpuJoinIndex:
             return Hits.empty()
         stored = block if isinstance(block, torch.Tensor) else _tensor(block)
         stored = stored.to(self.device).contiguous()
-        rows = stored if stored.dtype in (torch.float16, torch.bfloat16) else stored.half()
-        scorer = scorer_for(rows, self.tile)
-        bad = scorer.not_unit(stored)
+        scorer = scorer_for(stored, self.tile)
+        if stored.dtype == torch.int8:
+            rows = scorer.unit_rows(stored)
+        else:
+            rows = stored if stored.dtype in (torch.float16, torch.bfloat16) else stored.half()
+        bad = scorer.not_unit(rows if stored.dtype == torch.int8 else stored)
         unusable = torch.nonzero(bad)[:, 0].cpu().numpy() + start
         if len(unusable):
             stored = torch.where(bad[:, None], torch.zeros_like(stored), stored)
@@ -265,8 +278,17 @@ def _similarity(
     parts = [torch.empty(0, dtype=torch.float64, device=rows.device)]
     for first in range(0, len(query), _PAIRS):
         some = slice(first, first + _PAIRS)
-        parts.append(fold(queries[query[some]].double() * rows[row[some]].double()).clone())
+        theirs = rows[row[some]]
+        theirs = unit_rows_of(theirs) if theirs.dtype == torch.int8 else theirs
+        parts.append(fold(queries[query[some]].double() * theirs.double()).clone())
     return torch.cat(parts)
+
+
+def unit_rows_of(stored: torch.Tensor) -> torch.Tensor:
+    """Rows of int8 as the unit vectors that ``remote.QuantisedRows`` makes of them."""
+    numbers = stored.to(torch.int32)
+    lengths = (numbers * numbers).sum(dim=1, dtype=torch.int32).float().sqrt()
+    return numbers.float() / torch.where(lengths > 0, lengths, 1.0)[:, None]
 
 
 _LONGEST = (1 + NORM_TOLERANCE) * 1.01
@@ -282,7 +304,7 @@ def _margin(queries: torch.Tensor, quick: torch.Tensor) -> torch.Tensor:
 
 
 def _tensor(block: NDArray[Any]) -> torch.Tensor:
-    kind = block.dtype if block.dtype in (np.float16, np.float32) else np.float32
+    kind = block.dtype if block.dtype in (np.int8, np.float16, np.float32) else np.float32
     # A copy: memory-mapped pages are read-only, which torch does not know.
     return torch.from_numpy(np.array(block, dtype=kind, order="C"))
 

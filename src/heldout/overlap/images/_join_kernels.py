@@ -166,6 +166,25 @@ def _not_unit(
     tl.store(bad + row, (usable == 0).to(tl.int8), mask=row < count)
 
 
+@kernel
+def _unit_rows(
+    stored: tl.tensor,
+    unit: tl.tensor,
+    count: tl.tensor,
+    width: tl.tensor,
+    row_tile: tl.constexpr,
+    depth_tile: tl.constexpr,
+) -> None:
+    row = tl.program_id(0).to(tl.int64) * row_tile + tl.arange(0, row_tile)
+    depth = tl.arange(0, depth_tile)
+    inside = (row < count)[:, None] & (depth < width)[None, :]
+    offset = row[:, None] * width + depth[None, :]
+    block = tl.load(stored + offset, mask=inside, other=0).to(tl.float32)
+    length = tl.sqrt(tl.sum(block * block, axis=1))
+    block = block / tl.where(length > 0, length, 1.0)[:, None]
+    tl.store(unit + offset, block.to(tl.float16), mask=inside)
+
+
 def default_tile(rows: torch.Tensor) -> Tile:
     """The tile for this GPU; the copy engine needs Hopper and rows of a multiple of 16 bytes."""
     hopper = torch.cuda.get_device_capability(rows.device)[0] >= 9
@@ -241,3 +260,15 @@ def not_unit(rows: torch.Tensor, tolerance: float) -> torch.Tensor:
         num_warps=4,
     )
     return bad != 0
+
+
+def unit_rows(stored: torch.Tensor) -> torch.Tensor:
+    """Rows of int8 as unit vectors in half precision, in one pass."""
+    unit = torch.empty(stored.shape, dtype=torch.float16, device=stored.device)
+    width = stored.shape[1]
+    depth = triton.next_power_of_2(width)
+    tile = max(1, 16384 // depth)
+    _unit_rows[(triton.cdiv(len(stored), tile),)](
+        stored, unit, len(stored), width, row_tile=tile, depth_tile=depth, num_warps=4
+    )
+    return unit

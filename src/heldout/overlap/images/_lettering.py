@@ -17,6 +17,7 @@ RULED = 0.8  # share of an outline that is upright or level where it is no lette
 RULED_EDGE, RULED_SLANT = 0.5, 0.2  # of the strongest edge, of an edge's own height
 FILLED, BOXES = 0.85, 0.6  # share of a piece's frame, and of the ink, from which on they are boxes
 IN_A_ROW = 2.2  # times as long as it is high
+GAP = 0.4  # of its length, across which a row does not go on
 INKS = 33  # greys that are tried for the ink of a mark
 BEYOND_INK = 6.0  # grey levels: compression overshoots
 ONE_SIDED = 0.97
@@ -35,13 +36,31 @@ def is_lettering(cv2: Any, strong: NDArray[np.bool_], difference: Floats, one_si
             return False
         if not is_thin(cv2, ink, THICK):
             return False
-    spread = np.sqrt(np.maximum(np.linalg.eigvalsh(np.cov(points.T)), 1e-6))
+    variances, axes = np.linalg.eigh(np.cov(points.T))
+    spread = np.sqrt(np.maximum(variances, 1e-6))
     if spread[1] < IN_A_ROW * spread[0]:
         return False
+    most = _most_of_row(points @ axes[:, 1])
+    if not most.all():
+        # The letter that names a panel and a thing far from it lie in a row, as any two do.
+        alone = np.zeros_like(strong)
+        alone[tuple(points[most].astype(np.intp).T)] = True
+        return is_lettering(cv2, alone, difference, one_sided)
     # The soft rims of small letters touch each other; their cores do not.
     apart = np.abs(difference)
     core = strong & (apart > np.percentile(apart[strong], 75) / 2)
     return any(_has_letters(cv2, part.astype(np.uint8)) for part in (strong, core))
+
+
+def _most_of_row(along: Floats) -> NDArray[np.bool_]:
+    """Which points lie on the side of the widest gap that has most of them; all where there is no such gap."""
+    order = np.sort(along)
+    steps = np.diff(order)
+    widest = int(np.argmax(steps))
+    if steps[widest] <= GAP * (order[-1] - order[0]):
+        return np.ones(len(along), bool)
+    first = along <= order[widest]
+    return np.asarray(first if 2 * int(first.sum()) >= len(along) else ~first)
 
 
 def _has_letters(cv2: Any, ink: NDArray[np.uint8]) -> bool:

@@ -25,6 +25,7 @@ from heldout.overlap.images.embeddings import embed_corpus
 from heldout.overlap.images.encoder import WHOLE, Aspect, Encoder, open_encoder
 from heldout.overlap.settings import NEAREST, Bounds, Part
 from heldout.overlap.settings import WHOLE as WHOLE_CORPUS
+from heldout.remote import QuantisedRows
 from heldout.store import Dropped, Run, ShardResult, Stage, dropped_table, make_table
 
 # Near neighbours: the benchmark's pictures, in many views, against every saved row of a shard.
@@ -149,7 +150,11 @@ def _scan(
     for start in range(0, len(kept), _ROWS):
         some = kept[start : start + _ROWS]
         all_here = len(some) == len(rows) and isinstance(rows, np.ndarray)
-        block = aspect.of(rows if all_here else rows[some])
+        block: NDArray[Any] | QuantisedRows
+        if isinstance(rows, QuantisedRows) and aspect.is_whole:
+            block = rows.among(some)
+        else:
+            block = aspect.of(rows if all_here else rows[some])
         hits = _hits(join, block, join.floor_of(best_hits), needed.among(some))
         moved = Hits(hits.query, some[hits.position], hits.similarity, some[hits.unusable])
         best_hits = select((best_hits, moved), join.k, join.threshold)
@@ -157,17 +162,21 @@ def _scan(
 
 
 def _hits(
-    join: JoinIndex, block: NDArray[Any], floor: NDArray[np.float64] | None, needed: Needed
+    join: JoinIndex,
+    block: NDArray[Any] | QuantisedRows,
+    floor: NDArray[np.float64] | None,
+    needed: Needed,
 ) -> Hits:
     """The same from the GPU and from a core, but for pairs that nobody needs."""
     products = join.queries.size * len(block)
     if products >= _WORTH_A_GPU and _large.add(products) and has_gpu():
         from heldout.overlap.images._join_gpu import gpu_scan
 
-        hits = gpu_scan(join, block, floor)
+        # Integers go there as they are: a quarter of the bytes.
+        hits = gpu_scan(join, block.stored if isinstance(block, QuantisedRows) else block, floor)
         if hits is not None:
             return hits
-    return join.scan(block, 0, floor, needed)
+    return join.scan(np.asarray(block), 0, floor, needed)
 
 
 @dataclass
