@@ -17,9 +17,11 @@ import numpy as np
 import pytest
 from PIL import Image, ImageOps
 
+from heldout.benchmark import benchmark
+from heldout.image import digest_image
 from heldout.model.endpoint import connection as pace
 from heldout.overlap import settings
-from rewriting import compile_libraries, rewrite_tests
+from rewriting import collect_constants, compile_libraries, rewrite_tests
 from skips import SkipSummary
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -45,9 +47,21 @@ def pytest_configure(config: pytest.Config) -> None:
     os.fsync = _no_wait
     if not hasattr(config, "workerinput"):  # with xdist, the controller alone sees every report
         config.pluginmanager.register(SkipSummary())
-    elif [Path(name).resolve() for name in config.args] == [ROOT / "tests"]:
+    elif _is_whole(config):
         compile_libraries(config)
         rewrite_tests(config, ROOT / "tests")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """When Hypothesis is through with its own beginning: earlier it would warn."""
+    config = session.config
+    if hasattr(config, "workerinput") and _is_whole(config):
+        collect_constants(config, ROOT / "src")
+
+
+def _is_whole(config: pytest.Config) -> bool:
+    return [Path(name).resolve() for name in config.args] == [ROOT / "tests"]
 
 
 def _no_wait(file: int) -> None:
@@ -74,6 +88,26 @@ def _without_encoder() -> Iterator[None]:
     or ask for ``default_encoder``. It takes longer than all the rest of most runs."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(settings, "DEFAULT_ENCODER", None)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _real_pictures_once() -> Iterator[None]:
+    """Real data does not change while tests run, and a dozen of them check the same collections: each of its
+    pictures is decoded once in a process."""
+    data = str(Path(os.environ.get("HELDOUT_SHARED", ROOT.parent / "shared")).resolve() / "data")
+    known: dict[Any, Any] = {}
+
+    def digest(ref: Any) -> Any:
+        place = os.path.realpath(getattr(ref.location, "path", ""))
+        if not place.startswith(data):
+            return digest_image(ref)
+        if place not in known:
+            known[place] = digest_image(ref)
+        return known[place]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(benchmark, "digest_image", digest)
         yield
 
 

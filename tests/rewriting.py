@@ -1,12 +1,15 @@
 """On a fresh checkout nothing is compiled. Each worker compiles its share of the libraries, and rewrites the
-assertions of its share of the test files: all of it takes one longer than importing what it tests."""
+assertions of its share of the test files and finds its share of the constants that Hypothesis tries: all of it
+takes one longer than importing what it tests."""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import importlib
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -35,10 +38,7 @@ def rewrite_tests(config: pytest.Config, folder: Path) -> None:
 
         state = config.stash[assertstate_key]
         files = sorted([*folder.rglob("test_*.py"), *folder.rglob("conftest.py")])
-        workers = int(config.workerinput["workercount"])  # type: ignore[attr-defined]
-        number = int(config.workerinput["workerid"].removeprefix("gw"))  # type: ignore[attr-defined]
-        first = len(files) * number // workers
-        for file in (*files[first:], *files[:first]):
+        for file in _own_first(config, files):
             cached = rewrite.get_cache_dir(file) / (file.name[:-3] + rewrite.PYC_TAIL)
             if rewrite._read_pyc(file, cached) is None:
                 rewrite.try_makedirs(cached.parent)
@@ -46,3 +46,27 @@ def rewrite_tests(config: pytest.Config, folder: Path) -> None:
                 rewrite._write_pyc(state, code, stamp, cached)
     except (ImportError, AttributeError, KeyError, OSError, TypeError, ValueError) as error:
         print(f"test files are rewritten by every worker: {error!r}", file=sys.stderr)
+
+
+def collect_constants(config: pytest.Config, folder: Path) -> None:
+    """Leave in Hypothesis' cache the constants that it looks for in every module before the first test."""
+    try:  # Hypothesis has no public name for this; without it every worker reads everything
+        from hypothesis.configuration import storage_directory
+        from hypothesis.internal.constants_ast import constants_from_module
+
+        cache = storage_directory("constants").path
+        for file in _own_first(config, sorted(folder.rglob("*.py"))):
+            if not (cache / hashlib.sha1(file.read_bytes()).hexdigest()[:16]).exists():
+                module = ModuleType(file.stem)
+                module.__file__ = str(file)
+                constants_from_module(module)
+    except (ImportError, AttributeError, KeyError, OSError, TypeError, ValueError) as error:
+        print(f"every worker looks for constants: {error!r}", file=sys.stderr)
+
+
+def _own_first(config: pytest.Config, files: list[Path]) -> list[Path]:
+    """All of them, beginning with this worker's share."""
+    workers = int(config.workerinput["workercount"])  # type: ignore[attr-defined]
+    number = int(config.workerinput["workerid"].removeprefix("gw"))  # type: ignore[attr-defined]
+    first = len(files) * number // workers
+    return [*files[first:], *files[:first]]

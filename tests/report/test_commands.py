@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shlex
-from pathlib import Path
 
 import pytest
 
@@ -43,7 +42,7 @@ def test_calls_from_python_are_written_as_calls() -> None:
 
 
 def test_a_page_names_no_home_folder(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Path, "home", lambda: Path("/people/ada"))
+    monkeypatch.setenv("HOME", "/people/ada")
     typed = ["heldout", "overlap", "/people/ada/b", "--against", "t=/people/ada/t", "--out", "r"]
     assert commands_shown([typed]) == ["heldout overlap ~/b --against t=$HOME/t --out r"]
     quoted = shlex.join(["heldout", "report", "/people/ada/my run"])

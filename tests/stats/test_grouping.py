@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from heldout.stats import holm, order_grouping, order_trend
+from heldout.stats import grouping, holm, order_grouping, order_trend
 
 
 def test_moments_are_those_of_all_permutations() -> None:
@@ -25,6 +25,18 @@ def test_strength_is_one_when_fully_grouped_and_about_zero_when_shuffled() -> No
     assert order_grouping(labels).strength == 1.0
     shuffled = list(np.random.default_rng(0).permutation(labels))
     assert abs(order_grouping(shuffled).strength) < 0.05
+
+
+def test_orders_are_not_drawn_where_none_could_come_near(monkeypatch: pytest.MonkeyPatch) -> None:
+    labels = [str(i // 8) for i in range(1600)]
+    told = order_grouping(labels, draws=199)
+    monkeypatch.setattr(grouping, "_NEVER", 0.0)
+    assert told == order_grouping(labels, draws=199)  # what drawing them finds
+    drawn: list[float] = []
+    monkeypatch.setattr(grouping, "_permutation_p", lambda *values: drawn.append(1.0) or 1.0)
+    monkeypatch.setattr(grouping, "_NEVER", 1e-12)
+    assert order_grouping(labels).p < 1 and not drawn
+    assert order_grouping(labels[:80]).p == 1 and drawn  # too few to be sure without
 
 
 NULLS = {

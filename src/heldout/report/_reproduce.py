@@ -5,12 +5,13 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import os
 import re
 import shlex
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from importlib import resources
-from pathlib import Path, PurePath
+from pathlib import PurePath
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -97,7 +98,7 @@ def without_home(text: str) -> str:
     A page is sent to others: the name of an account does not belong on it. A path in single quotes stays as it
     is, because no shell looks into them.
     """
-    home = str(Path.home()).rstrip("/")
+    home = os.path.expanduser("~").rstrip("/")  # noqa: PTH111 - asked for every value of a page
     if not home or f"{home}/" not in text:
         return text
     before = rf"(?<![\w.'/~-]){re.escape(home)}(?=/)"
