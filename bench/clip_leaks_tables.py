@@ -321,7 +321,11 @@ def _planted(found: list[dict[str, Any]]) -> Iterator[str]:
 
 def _task(impacts: Mapping[str, Any], task: str) -> Iterator[str]:
     names = list(impacts)
-    yield "| subset | leakage | images | " + " | ".join(f"{_title(name)} | gain" for name in names) + " |"
+    yield (
+        "| subset | leakage | images | "
+        + " | ".join(f"{_title(name)} | gain" for name in names)
+        + " |"
+    )
     yield "|---|---|--:|" + "--:|--:|" * len(names)
     found = [_lines(impacts[name], task) for name in names]
     for key, first in found[0].items():
