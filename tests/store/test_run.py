@@ -6,7 +6,9 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from secrets import token_hex
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -23,6 +25,7 @@ from heldout.store import (
     read_table,
     saved_shards,
 )
+from heldout.store.schema import read_batches
 
 
 def test_a_run_is_created_once_and_continued(tmp_path: Path) -> None:
@@ -282,3 +285,16 @@ def test_a_new_folder_is_announced_once_something_is_in_it(
         Run.create(folder)
         raise InputError("generator: it does not answer")
     assert folder.exists() and capsys.readouterr().err.count(str(folder)) == 1
+
+
+def test_a_table_that_is_read_in_pieces_is_not_held(tmp_path: Path) -> None:
+    words = pa.schema([("words", pa.string())])
+    with pq.ParquetWriter(tmp_path / "other.parquet", words) as file:
+        for _ in range(30):  # row groups
+            file.write_table(pa.table({"words": [token_hex(5000) for _ in range(40)]}))
+    held = [
+        (len(table), pa.total_allocated_bytes())
+        for table in read_batches(tmp_path / "other.parquet", 40)
+    ]
+    assert sum(rows for rows, _ in held) == 1200
+    assert max(size for _, size in held) < 4_000_000  # all of it is 12 MB

@@ -378,9 +378,24 @@ def read_table(path: Path) -> pa.Table:
 def read_batches(path: Path, rows: int) -> Iterator[pa.Table]:
     """``read_table`` in pieces of some ``rows``."""
     with _opened(path) as file:
-        for batch in file.iter_batches(rows):
-            table = pa.Table.from_batches([batch])
-            yield _as_now(path, table.replace_schema_metadata(file.schema_arrow.metadata))
+        for groups in _row_groups(file.metadata, rows):
+            for batch in file.iter_batches(rows, row_groups=groups):
+                table = pa.Table.from_batches([batch])
+                yield _as_now(path, table.replace_schema_metadata(file.schema_arrow.metadata))
+
+
+def _row_groups(about: pq.FileMetaData, rows: int) -> Iterator[list[int]]:
+    """Row groups to read together: a reader keeps what it has read of each until its last row."""
+    groups: list[int] = []
+    held = 0
+    for group in range(about.num_row_groups):
+        groups.append(group)
+        held += about.row_group(group).num_rows
+        if held >= rows:
+            yield groups
+            groups, held = [], 0
+    if groups:
+        yield groups
 
 
 @contextlib.contextmanager
