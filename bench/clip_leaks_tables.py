@@ -321,7 +321,7 @@ def _planted(found: list[dict[str, Any]]) -> Iterator[str]:
 
 def _task(impacts: Mapping[str, Any], task: str) -> Iterator[str]:
     names = list(impacts)
-    yield "| subset | leakage | images | " + " | ".join(f"{name} | gain" for name in names) + " |"
+    yield "| subset | leakage | images | " + " | ".join(f"{_title(name)} | gain" for name in names) + " |"
     yield "|---|---|--:|" + "--:|--:|" * len(names)
     found = [_lines(impacts[name], task) for name in names]
     for key, first in found[0].items():
@@ -338,7 +338,7 @@ def _task(impacts: Mapping[str, Any], task: str) -> Iterator[str]:
             if owed["measure"] == _measure(task) and owed["interval"] is not None:
                 low, high = (100 * owed["interval"][end] for end in ("low", "high"))
                 yield (
-                    f"* {name}, {kind}: all less non-leaked {100 * owed['value']:+.1f} "
+                    f"* {_title(name)}, {kind}: all minus non-leaked {100 * owed['value']:+.1f} "
                     f"[{low:+.1f}, {high:+.1f}], p {_p(owed['p_adjusted'])} (Holm)."
                 )
 
@@ -360,6 +360,11 @@ def _draws(impacts: Mapping[str, Any]) -> Iterator[str]:
 
 def _measure(task: str) -> str:
     return "top-1" if task in ("zero-shot", "probe") else "R@1"
+
+
+def _title(name: str) -> str:
+    """A name of the stored data as the page has it."""
+    return name.replace(" less ", " minus ")
 
 
 def _one(impacts: list[dict[str, Any]], task: str) -> dict[str, Any]:

@@ -58,7 +58,7 @@ def clip_b32(folder: Path, shape: str = "b32") -> str:
     config = transformers.CLIPConfig(
         text_config={**text, "num_attention_heads": 2},
         vision_config=SHAPES[shape],
-        projection_dim=512 if shape == "b32" else 768,
+        projection_dim=768 if shape == "l14" else 512,
     )
     transformers.CLIPModel(config).save_pretrained(folder)
     kind = getattr(transformers, "CLIPImageProcessorPil", None) or transformers.CLIPImageProcessor

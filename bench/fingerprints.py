@@ -375,11 +375,11 @@ def scans(counts: list[int], *, times: int, rounds: int) -> list[ScanRate]:
                 with LocalEngine(count) as engine:
                     search.engine = engine
                     search.run = run
-                    search.compare(open_corpus(place / "first", name=f"first-{number}-{count}"))
+                    search.search(open_corpus(place / "first", name=f"first-{number}-{count}"))
                     search.run = Run.create(place / "run", command=["bench/fingerprints.py"])
                     corpus = open_corpus(place / "corpus")
                     start = time.perf_counter()
-                    result, _ = search.compare(corpus)
+                    result, *_ = search.search(corpus)
                     seconds = time.perf_counter() - start
                 pictures = times * count * len(files)
                 if result.failed or result.counts["images"] != pictures:

@@ -1,21 +1,28 @@
 """Nodes of a Ray cluster killed at random during a search: the tables are those of one process.
 
     python bench/nodes.py --shards 200 --kills 8
+    python bench/nodes.py --shards 200 --kills 4 --autoscale
 
 Starts a real cluster on this machine (a head and three nodes of one core each), writes a corpus of so many
 tars with planted copies, searches it while nodes are killed without warning and replaced, and compares every
-table and claim with those of a search in one process. Prints one line of JSON.
+table and claim with those of a search in one process. With ``--autoscale`` the head has no core and there are no other
+nodes: Ray's autoscaler starts up to three while tasks wait for them, and in the place of those that are killed (its
+provider of nodes is the one for a single machine). Prints one line of JSON.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import io
 import json
 import os
 import random
 import secrets
 import shutil
+import socket
+import subprocess
+import sys
 import tarfile
 import tempfile
 import threading
@@ -24,6 +31,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 from PIL import Image, ImageOps
 
 NODES = 3
@@ -127,7 +135,128 @@ def add_node(cluster: Any, **more: Any) -> Any:
     return cluster.add_node(num_cpus=1, object_store_memory=STORE_BYTES, **more)
 
 
-def rehearse(folder: Path, shards: int, kills: int) -> dict[str, Any]:
+class GrowingCluster:
+    """A head without cores whose autoscaler starts nodes of one core. Ray's AutoscalingCluster would stop every
+    cluster on this machine when it starts and ends."""
+
+    def __init__(self, folder: Path) -> None:
+        self.address = f"{_own_address()}:{_free_port()}"
+        node = {"resources": {"CPU": 1, "object_store_memory": STORE_BYTES}, "node_config": {}}
+        head = {"resources": {"CPU": 0}, "node_config": {}, "max_workers": 0}
+        config = {
+            "cluster_name": "heldout-bench",
+            "max_workers": NODES,
+            "upscaling_speed": 1.0,
+            "idle_timeout_minutes": 1.0,
+            "provider": {
+                "type": "fake_multinode",
+                "use_node_id_as_ip": True,
+                "disable_node_updaters": True,
+                "disable_launch_config_check": True,
+                "gcs_address": self.address,
+            },
+            "head_node_type": "ray.head.default",
+            "available_node_types": {
+                "ray.head.default": head,
+                "core": {**node, "min_workers": 0, "max_workers": NODES},
+            },
+            "auth": {},
+            "docker": {},
+            "file_mounts": {},
+            "file_mounts_sync_continuously": False,
+            **{name: [] for name in _EMPTY},
+        }
+        (folder / "autoscaler.json").write_text(json.dumps(config))
+        command = [
+            *(sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block"),
+            *("--num-cpus=0", f"--port={self.address.rpartition(':')[2]}"),
+            *(f"--object-store-memory={STORE_BYTES}", "--include-dashboard=false"),
+            *(f"--ray-client-server-port={_free_port()}", "--disable-usage-stats"),
+            f"--autoscaling-config={folder / 'autoscaler.json'}",
+            f"--system-config={json.dumps(QUICK_TO_NOTICE)}",
+        ]
+        with (folder / "ray.log").open("wb") as log:
+            self._head = subprocess.Popen(
+                command,
+                stdout=log,
+                stderr=log,
+                env={**os.environ, "RAY_FAKE_CLUSTER": "1", "AUTOSCALER_UPDATE_INTERVAL_S": "1"},
+            )
+        host, _, port = self.address.partition(":")
+        for _ in range(600):
+            with contextlib.suppress(OSError), socket.create_connection((host, int(port)), 1):
+                return
+            if self._head.poll() is not None:
+                break
+            time.sleep(0.1)
+        raise SystemExit((folder / "ray.log").read_text())
+
+    def nodes(self) -> list[Any]:
+        """The processes that are nodes, the head aside."""
+        found = []
+        for process in psutil.Process(self._head.pid).children(recursive=True):
+            with contextlib.suppress(psutil.Error):
+                if process.name() == "raylet" and "--head" not in process.cmdline():
+                    found.append(process)
+        return found
+
+    def shutdown(self) -> None:
+        processes = psutil.Process(self._head.pid).children(recursive=True)
+        for process in processes:
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+        self._head.kill()
+        self._head.wait()
+        psutil.wait_procs(processes, timeout=10)
+
+
+_EMPTY = (
+    "initialization_commands",
+    "setup_commands",
+    "head_setup_commands",
+    "worker_setup_commands",
+    "head_start_ray_commands",
+    "worker_start_ray_commands",
+    "cluster_synced_files",
+    "rsync_exclude",
+    "rsync_filter",
+)
+
+
+class Reclaimer(Killer):
+    """Kills nodes that an autoscaler started; it starts others when it notices."""
+
+    def __init__(self, cluster: GrowingCluster, run: Path, total: int, kills: int) -> None:
+        super().__init__(cluster, [], run, total, kills)
+        self.seen: set[int] = set()
+        self.most = 0
+
+    def watch(self, searching: threading.Thread) -> None:
+        while searching.is_alive():
+            searching.join(0.2)
+            nodes = self.cluster.nodes()
+            self.seen |= {node.pid for node in nodes}
+            self.most = max(self.most, len(nodes))
+            done = self.finished()
+            if self.moments and done >= self.moments[0] and nodes:
+                self.moments.pop(0)
+                self.draw.choice(nodes).kill()
+                self.killed.append(done)
+
+
+def _own_address() -> str:
+    import ray
+
+    return str(ray._private.services.get_node_ip_address())
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("", 0))
+        return int(probe.getsockname()[1])
+
+
+def rehearse(folder: Path, shards: int, kills: int, autoscale: bool = False) -> dict[str, Any]:
     """Search on a cluster of dying nodes, and in one process; what differs, and how many died when."""
     from heldout.engine import LocalEngine, RayEngine
     from heldout.engine.ray_engine import import_ray
@@ -138,12 +267,16 @@ def rehearse(folder: Path, shards: int, kills: int) -> dict[str, Any]:
     from ray.cluster_utils import Cluster
 
     write_data(folder, shards)
-    cluster = Cluster()
+    cluster: Any = GrowingCluster(folder) if autoscale else Cluster()
+    killer: Killer
     try:
-        add_node(cluster, include_dashboard=False, _system_config=QUICK_TO_NOTICE)
-        nodes = [add_node(cluster) for _ in range(NODES)]
-        cluster.wait_for_nodes()
-        killer = Killer(cluster, nodes, folder / "ray", shards, kills)
+        if autoscale:
+            killer = Reclaimer(cluster, folder / "ray", shards, kills)
+        else:
+            add_node(cluster, include_dashboard=False, _system_config=QUICK_TO_NOTICE)
+            nodes = [add_node(cluster) for _ in range(NODES)]
+            cluster.wait_for_nodes()
+            killer = Killer(cluster, nodes, folder / "ray", shards, kills)
         begun = time.perf_counter()
         with RayEngine(cluster.address) as engine:
             searching = threading.Thread(target=search, args=(folder, folder / "ray", engine))
@@ -164,8 +297,14 @@ def rehearse(folder: Path, shards: int, kills: int) -> dict[str, Any]:
     ]
     manifest = json.loads((folder / "ray/manifest.json").read_text())
     (stage,) = manifest["stages"].values()
+    grown = (
+        {"nodes_started": len(killer.seen), "nodes_at_once": killer.most}
+        if isinstance(killer, Reclaimer)
+        else {}
+    )
     return {
         "shards": shards,
+        **grown,
         "killed": len(killer.killed),
         "killed_at": killer.killed,
         "failed_shards": len(stage["failed"]),
@@ -178,10 +317,11 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--shards", type=int, default=200)
     parser.add_argument("--kills", type=int, default=8)
+    parser.add_argument("--autoscale", action="store_true", help="nodes come when they are needed")
     options = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="heldout-nodes-"))
     try:
-        print(json.dumps(rehearse(folder, options.shards, options.kills)))
+        print(json.dumps(rehearse(folder, options.shards, options.kills, options.autoscale)))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

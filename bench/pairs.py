@@ -21,14 +21,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from driver import PICTURES, write_bench
 from heldout.benchmark import Benchmark, read_benchmark
 from heldout.corpus import CorpusItem, Shard
-from heldout.engine import Outcome
+from heldout.engine import Kind, Outcome
 from heldout.image import Digests
 from heldout.overlap.images import scan as scanning
 from heldout.overlap.images.exact import COUNTS, scan_shard
@@ -89,6 +89,13 @@ class MadeEngine:
         for index, task in enumerate(tasks):
             value = answer(task) if answer else ShardResult({}, dict.fromkeys(TEXTS, 0))
             yield Outcome(index, task, value)
+
+    def map_kinds(
+        self, kinds: Sequence[Kind[Any, Any]], **_: Any
+    ) -> Generator[tuple[int, Outcome[Any, Any]], None, None]:
+        for place, kind in enumerate(kinds):
+            for outcome in self.map(kind.function, kind.tasks):
+                yield place, outcome
 
     def scanned(self, shard: Shard) -> ShardResult:
         draw = random.Random(shard.index)

@@ -47,7 +47,7 @@ def main() -> None:
     parser.add_argument("benchmark")
     parser.add_argument("corpus")
     options = parser.parse_args()
-    print("| corpus | stage | work | read | core hours | hours | dollars | limited by |")
+    print("| corpus | stage | work | read | core hours | hours on the clock | dollars | limited by |")
     print("|---|---|---|---|---|---|---|---|")
     row, rows = largest("rows")
     text, texts = largest("texts")

@@ -1,13 +1,17 @@
-"""Remote corpora, measured: python bench/remote.py listing [--objects 1000000] | faults [--data ../shared/data]
+"""Remote corpora, measured: python bench/remote.py listing [--objects 1000000] | faults [--data ../shared/data] |
+stores [--azurite node_modules/.bin/azurite-blob]
 
 ``listing``: names of a bucket of a million objects through s3fs, from a server on this machine that makes up
 its pages; peak memory at a tenth and at all of them, and what is asked for again after a kill in the middle.
 ``faults``: VQA-RAD against VQA-Med 2019 from an S3 server (moto) with injected faults, next to the same from disk.
+``stores``: every format of a corpus, a benchmark and a search, from servers that speak S3 (moto), Google's interface
+(gcp-storage-emulator) and Azure's (Azurite, from ``npm install azurite``), beside the same from disk.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import http.server
 import json
 import os
@@ -20,6 +24,7 @@ import tempfile
 import threading
 import time
 import urllib.parse
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -162,14 +167,129 @@ def faults(data: Path, share: float) -> None:
                 )
 
 
+def stores(azurite: str | None) -> None:
+    sys.path.append(str(ROOT / "tests" / "remote"))
+    import servers
+
+    columns = (
+        "formats as from disk",
+        "benchmark",
+        "search",
+        "changed object",
+        "wrong key",
+        "secrets",
+    )
+    print(f"| store | {' | '.join(columns)} |\n|{'---|' * (len(columns) + 1)}")
+    with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as stack:
+        folder = Path(name)
+        os.environ["HELDOUT_CACHE"] = str(folder / "cache")
+        opened = [
+            servers.Amazon(stack.enter_context(servers.s3_server(folder / "s3.log"))),
+            servers.Google(stack.enter_context(servers.google_server(folder / "gs.log"))),
+        ]
+        if azurite:
+            server = servers.azure_server(folder / "az.log", azurite)
+            opened.append(servers.Azure(stack.enter_context(server)))
+        for store in opened:
+            os.environ.update(store.environment)
+            print(f"| `{store.scheme}` | {' | '.join(_tried(store, folder))} |", flush=True)
+
+
+def _tried(store: Any, folder: Path) -> Iterator[str]:
+    """How a store did, column by column."""
+    import servers
+    import test_remote_corpora as formats  # type: ignore[import-not-found]
+
+    import heldout
+    from heldout.benchmark import read_benchmark
+    from heldout.corpus import open_corpus
+    from heldout.remote import CHANGED, REFUSED, RemoteError
+    from heldout.remote._transfer import facts_of, fetch
+    from heldout.remote.stores import renew_stores
+    from nodes import write_data
+
+    kinds = ("folder_of_images", "tars", "zips", "parquet", "texts", "table")
+    same = 0
+    for kind in kinds:
+        place = folder / kind
+        if not place.exists():
+            place.mkdir()
+            getattr(formats, kind)(place, _picture)
+        bucket = kind.replace("_", "-")
+        servers.fill(store, bucket, place, "some/data/")
+        remote = open_corpus(f"{store.scheme}://{bucket}/some/data/")
+        same += formats.contents(remote) == formats.contents(open_corpus(place))
+    yield f"{same} of {len(kinds)}"
+    address = f"{store.scheme}://table/some/data/train.json"
+    both = read_benchmark(folder / "table/train.json"), read_benchmark(address)
+    seen = [(each.fingerprint, [image.read() for image in each.images]) for each in both]
+    yield "same" if seen[0] == seen[1] else "NOT THE SAME"
+    if not (folder / "set").exists():
+        write_data(folder / "set", 20)
+    servers.fill(store, "set", folder / "set")
+    quick: dict[str, Any] = {"encoder": "none", "text": False, "quiet": True}
+    runs = []
+    for root, run in ((str(folder / "set"), "disk"), (f"{store.scheme}://set", store.scheme)):
+        runs.append(
+            heldout.overlap(f"{root}/bench", f"{root}/corpus", folder / "runs" / run, **quick)
+        )
+    columns = ["benchmark_id", "corpus_id", "method", "similarity", "relation"]
+    tables = [result.matches.select(columns).sort(columns) for result in runs]
+    yield f"{len(tables[1])} matches, {'same' if tables[0].equals(tables[1]) else 'NOT THE SAME'}"
+    facts = facts_of(address)
+    assert facts is not None
+    store.put("table", "some/data/train.json", b"x" * facts.size)
+    try:
+        fetch(address, 0, facts.size, facts)
+        yield "NOT NOTICED"
+    except RemoteError as error:
+        yield "noticed" if error.reason == CHANGED else error.reason
+    secrets = {name: os.environ.get(name, "") for name in store.secrets}
+    written = b"".join(
+        p.read_bytes() for p in folder.glob(f"runs/{store.scheme}/**/*") if p.is_file()
+    )
+    found = sum(store.key.encode() in written for _ in secrets)
+    if not secrets or store.scheme == "s3":  # moto and Google's have no doors
+        yield "not asked for"
+    else:
+        other = store.key.replace("a", "b").replace("1", "2")
+        os.environ.update({n: v.replace(store.key, other) for n, v in secrets.items()})
+        renew_stores()
+        try:
+            facts_of(f"{store.scheme}://set/bench/test.jsonl")
+            yield "ACCEPTED"
+        except RemoteError as error:
+            yield (
+                error.reason if error.reason == REFUSED and other not in str(error) else str(error)
+            )
+        os.environ.update(secrets)
+        renew_stores()
+    yield f"{found} in the run folder" if secrets else "none"
+
+
+def _picture(number: int) -> bytes:
+    import io
+
+    import numpy as np
+    from PIL import Image
+
+    pixels = np.random.default_rng(number).integers(0, 256, (24, 24, 3), np.uint8)
+    buffer = io.BytesIO()
+    Image.fromarray(pixels).save(buffer, "PNG")
+    return buffer.getvalue()
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=("listing", "faults"))
+    parser.add_argument("what", choices=("listing", "faults", "stores"))
+    parser.add_argument("--azurite", help="its program azurite-blob")
     parser.add_argument("--objects", type=int, default=1_000_000)
     parser.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data")
     parser.add_argument("--share", type=float, default=0.05)
     chosen = parser.parse_args()
     if chosen.what == "listing":
         listing(chosen.objects)
+    elif chosen.what == "stores":
+        stores(chosen.azurite)
     else:
         faults(chosen.data, chosen.share)

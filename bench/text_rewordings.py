@@ -14,6 +14,7 @@ import hashlib
 import json
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -27,11 +28,13 @@ from heldout.overlap import PARAPHRASE, open_text_encoder
 from heldout.overlap.texts._questions import other_subject
 from heldout.overlap.texts.index import TextSearch, build_text_index
 from heldout.overlap.texts.scan import scan_text_shard
+from heldout.scenes import write_benchmark
 from heldout.stats import binomial_interval
 from rewording_sets import Program, problems, programs, questions, rewritten_programs
 from text_precision import examples_of
 
 Row = dict[str, Any]
+SIBLING_SEEDS = (201, 202, 203)  # of pictures that settled nothing
 
 
 def main() -> None:
@@ -301,6 +304,47 @@ def _shared(folder: Path, given: argparse.Namespace, settings: Row) -> None:
                 print(f"- {texts} | {answer} | {evidence['reading']['similarity']:.2f}", flush=True)
 
 
+def _siblings(folder: Path, given: argparse.Namespace, settings: Row) -> None:
+    """Rendered scenes: a corpus has one question of every picture, and the picture's others are no rewordings of
+    it, whatever their answer. Every question is in one of six corpora."""
+    print("\n| scenes, seed | questions in the corpora | others that count for one | of pairs |")
+    print("|---|--:|--:|--:|")
+    for seed in SIBLING_SEEDS:
+        place = folder / f"siblings-{seed}"
+        write_benchmark(place / "bench", images=40, seed=seed)
+        rows = [json.loads(line) for line in (place / "bench/test.jsonl").read_text().splitlines()]
+        against = []
+        for turn in range(6):  # of the questions of a picture, which have no more
+            path = place / f"bench/corpus-{turn}.jsonl"
+            mine = [row for row in rows if row["id"].endswith(f"-{turn}")]
+            lines = (
+                json.dumps({name: row[name] for name in ("id", "image", "question", "answer")})
+                for row in mine
+            )
+            path.write_text("\n".join(lines) + "\n")
+            against.append(f"c{turn}={path}")
+        result = heldout.overlap(
+            place / "bench/test.jsonl",
+            against=against,
+            run=place / "run",
+            exact=True,
+            quiet=True,
+            **settings,
+        )
+        counted = result.run.frame("text_matches").filter(
+            (pl.col("relation") == PARAPHRASE)
+            & (pl.col("degree") != "none")
+            & (pl.col("answer_relation") == "same")
+            & (pl.col("evidence").str.json_path_match("$.reading.own_picture") == "true")
+        )
+        by_picture = Counter((row["image"], row["answer"]) for row in rows)
+        pairs = sum(count * (count - 1) for count in by_picture.values())
+        wrong = counted.select("benchmark_id", "corpus_id").n_unique()
+        print(f"| {seed} | {len(rows):,} | {wrong:,} | {_share(wrong, pairs)} |", flush=True)
+        for evidence in map(json.loads, counted["evidence"]):
+            print(f"<!-- {evidence['benchmark_text']} | {evidence['corpus_text']} -->")
+
+
 def _refused(folder: Path, given: argparse.Namespace, settings: Row) -> None:
     """Human rephrasings that the rules for colours, sides and order take for another question."""
     rows = json.loads((given.shared / "vqa_rad" / "vqa_rad_public.json").read_text())
@@ -353,6 +397,7 @@ PARTS: dict[str, Callable[[Path, argparse.Namespace, Row], None]] = {
     "linked": _linked,
     "shared": _shared,
     "negatives": _negatives,
+    "siblings": _siblings,
     "refused": _refused,
     "speed": _speed,
 }

@@ -12,7 +12,7 @@ from engine_cluster import STORE_BYTES, RayCluster
 
 import heldout
 from command_line import run_inside
-from heldout.engine import RayEngine, check_cluster
+from heldout.engine import Kind, RayEngine, check_cluster
 from heldout.engine.cluster import ClusterNode, _problems
 from heldout.engine.ray_engine import RayMap
 from heldout.errors import InputError
@@ -47,7 +47,7 @@ def test_nodes_with_another_version_are_named_and_fail_the_check(
 
 
 def test_tasks_run_where_the_gpu_is_and_where_the_data_is(
-    ray_connection: RayCluster, monkeypatch: pytest.MonkeyPatch
+    ray_connection: RayCluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)  # a node takes it from this process
     with RayEngine(ray_connection.address) as engine:
@@ -60,10 +60,18 @@ def test_tasks_run_where_the_gpu_is_and_where_the_data_is(
         try:
             outcomes = list(engine.map(engine_tasks.visible_gpus, range(3), on_gpu=True))
             assert [outcome.value for outcome in outcomes] == ["0"] * 3
-            both = RayMap[int, str](b"", [], ordered=False, workers=None, tries=1, on_gpu=True)
-            assert both._gpus() == 0.5  # one task for each core of that node
+            both = RayMap[int, str](b"", [], workers=None, tries=1)
+            assert both.share == 0.5  # one task for each core of that node
             (without,) = engine.map(engine_tasks.visible_gpus, [0])
             assert without.value != "0"
+            meet, place = engine_tasks.meet, str(tmp_path)
+            compare = Kind(meet, [(place, "compared", "embedded")] * 4)
+            embed = Kind(meet, [(place, "embedded", "compared")] * 4, on_gpu=True)
+            together = list(engine.map_kinds([compare, embed]))
+            assert [o.error for _, o in together if not o.ok] == []
+            assert sorted((kind, o.value == "0") for kind, o in together) == (
+                [(0, False)] * 4 + [(1, True)] * 4
+            )
             monkeypatch.setenv("HELDOUT_RAY_NODES", "near")
             places = {outcome.value for outcome in engine.map(engine_tasks.ray_node, range(4))}
             assert places == {node.node_id}

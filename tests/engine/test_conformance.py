@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import engine_tasks
 import pytest
 
-from heldout.engine import Engine
+from heldout.engine import Engine, Kind, Outcome
 
 
 def test_every_task_gives_its_value_exactly_once(engine: Engine) -> None:
@@ -59,6 +59,39 @@ def test_tasks_are_drawn_a_bounded_number_ahead(engine: Engine, ordered: bool) -
         next(outcomes)
     outcomes.close()
     assert drawn < 60
+
+
+def test_kinds_of_tasks_take_turns_and_keep_their_own_places(engine: Engine) -> None:
+    drawn = []
+
+    def tasks(name: str, count: int) -> Iterator[int]:
+        for number in range(count):
+            drawn.append(name)
+            yield number
+
+    kinds = [
+        Kind(engine_tasks.square, tasks("squares", 40)),
+        Kind(engine_tasks.fail_on_odd, tasks("even", 10)),
+    ]
+    outcomes: dict[int, dict[int, Outcome[int, int]]] = {0: {}, 1: {}}
+    for kind, outcome in engine.map_kinds(kinds):
+        outcomes[kind][outcome.index] = outcome
+    assert [outcomes[0][n].value for n in range(40)] == [n**2 for n in range(40)]
+    assert [outcomes[1][n].value for n in range(10)] == [
+        0,
+        None,
+        2,
+        None,
+        4,
+        None,
+        6,
+        None,
+        8,
+        None,
+    ]
+    assert outcomes[1][3].task == 3 and outcomes[1][3].error == "ValueError: 3 is odd"
+    # Neither waits until all of the other are drawn.
+    assert drawn.index("even") < 20 and "squares" in drawn[drawn.index("even") :]
 
 
 def test_no_tasks_give_no_outcomes(engine: Engine) -> None:

@@ -23,12 +23,34 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield address
 
 
+@pytest.fixture(scope="session")
+def google(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a server of Google's interface in a process of its own."""
+    pytest.importorskip("gcp_storage_emulator", reason="needs the package gcp-storage-emulator")
+    with servers.google_server(tmp_path_factory.mktemp("google") / "log") as address:
+        yield address
+
+
+@pytest.fixture(params=["s3", "gs"])
+def store(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Each kind of object store that has a server here."""
+    server, kind = {"s3": ("s3", servers.Amazon), "gs": ("google", servers.Google)}[request.param]
+    opened = kind(request.getfixturevalue(server))
+    for name, value in opened.environment.items():
+        monkeypatch.setenv(name, value)
+    return opened
+
+
 @pytest.fixture
-def bucket(s3: str, request: pytest.FixtureRequest) -> str:
+def bucket_name(request: pytest.FixtureRequest) -> str:
+    return f"bucket-{abs(hash(request.node.nodeid)):x}"[:40]
+
+
+@pytest.fixture
+def bucket(s3: str, bucket_name: str) -> str:
     """A new bucket."""
-    name = f"bucket-{abs(hash(request.node.nodeid)):x}"[:40]
-    servers.s3_client(s3).create_bucket(Bucket=name)
-    return name
+    servers.s3_client(s3).create_bucket(Bucket=bucket_name)
+    return bucket_name
 
 
 @pytest.fixture

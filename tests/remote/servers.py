@@ -1,4 +1,5 @@
-"""Servers for tests: S3 (moto, a process of its own), a proxy that injects faults, and a web server with ranges."""
+"""Servers for tests: S3, Google's and Azure's stores (each a process of its own), a proxy that injects faults, and
+a web server with ranges."""
 
 from __future__ import annotations
 
@@ -19,6 +20,7 @@ import sys
 import threading
 import time
 import urllib.parse
+import urllib.request
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -38,16 +40,10 @@ def free_port() -> int:
 
 
 @contextlib.contextmanager
-def s3_server(log: Path) -> Iterator[str]:
-    """The address of moto's server, which runs in a process of its own."""
-    port = free_port()
-    program = "from moto.server import main; main()"
+def running(command: list[str], port: int, log: Path) -> Iterator[str]:
+    """The address of a server that runs in a process of its own."""
     with log.open("wb") as output:
-        process = subprocess.Popen(
-            [sys.executable, "-c", program, "-H", "127.0.0.1", "-p", str(port)],
-            stdout=output,
-            stderr=output,
-        )
+        process = subprocess.Popen(command, stdout=output, stderr=output)
     try:
         for _ in range(600):
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
@@ -58,6 +54,29 @@ def s3_server(log: Path) -> Iterator[str]:
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(20)
+
+
+def s3_server(log: Path) -> contextlib.AbstractContextManager[str]:
+    """moto's server."""
+    port = free_port()
+    program = "from moto.server import main; main()"
+    command = [sys.executable, "-c", program, "-H", "127.0.0.1", "-p", str(port)]
+    return running(command, port, log)
+
+
+def google_server(log: Path) -> contextlib.AbstractContextManager[str]:
+    """The package gcp-storage-emulator."""
+    port = free_port()
+    command = [sys.executable, "-m", "gcp_storage_emulator", "start", "--in-memory"]
+    return running([*command, "--host=127.0.0.1", f"--port={port}"], port, log)
+
+
+def azure_server(log: Path, program: str) -> contextlib.AbstractContextManager[str]:
+    """Azurite, a package for node: ``program`` is its azurite-blob."""
+    port = free_port()
+    options = ["--inMemoryPersistence", "--skipApiVersionCheck", "--disableTelemetry", "--silent"]
+    command = [program, "--blobHost", "127.0.0.1", "--blobPort", str(port), *options]
+    return running(command, port, log)
 
 
 class FaultyProxy(http.server.ThreadingHTTPServer):
@@ -248,6 +267,79 @@ def upload(client: Any, bucket: str, folder: Path, prefix: str = "") -> int:
             Bucket=bucket, Key=prefix + path.relative_to(folder).as_posix(), Body=path.read_bytes()
         )
     return len(names)
+
+
+class Google:
+    """What a test needs of a store of Google's."""
+
+    scheme, key = "gs", ""
+    secrets = ()  # what in the environment holds the key
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self.environment = {"STORAGE_EMULATOR_HOST": address}
+
+    def create(self, bucket: str) -> None:
+        self._post("/storage/v1/b", json.dumps({"name": bucket}).encode())
+
+    def put(self, bucket: str, key: str, data: bytes) -> None:
+        query = urllib.parse.urlencode({"uploadType": "media", "name": key})
+        self._post(f"/upload/storage/v1/b/{bucket}/o?{query}", data)
+
+    def _post(self, path: str, data: bytes) -> None:
+        request = urllib.request.Request(f"{self._address}{path}", data)
+        request.add_header("content-type", "application/json" if "?" not in path else "image/png")
+        urllib.request.urlopen(request).close()
+
+
+class Azure:
+    """What a test needs of a store of Azure's. Account and key are those that Azurite's documentation gives."""
+
+    scheme = "az"
+    secrets = ("AZURE_STORAGE_CONNECTION_STRING",)
+    key = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
+
+    def __init__(self, address: str) -> None:
+        from azure.storage.blob import BlobServiceClient
+
+        name = "devstoreaccount1"
+        connection = (
+            f"DefaultEndpointsProtocol=http;AccountName={name};AccountKey={self.key};"
+            f"BlobEndpoint={address}/{name};"
+        )
+        self.environment = {"AZURE_STORAGE_CONNECTION_STRING": connection}
+        self._client = BlobServiceClient.from_connection_string(connection)
+
+    def create(self, bucket: str) -> None:
+        self._client.create_container(bucket)
+
+    def put(self, bucket: str, key: str, data: bytes) -> None:
+        self._client.get_blob_client(bucket, key).upload_blob(data, overwrite=True)
+
+
+class Amazon:
+    """What a test needs of a store that speaks S3."""
+
+    scheme, key = "s3", SECRET
+    secrets = ("AWS_SECRET_ACCESS_KEY",)
+
+    def __init__(self, address: str) -> None:
+        self.environment = s3_environment(address)
+        self._client = s3_client(address)
+
+    def create(self, bucket: str) -> None:
+        self._client.create_bucket(Bucket=bucket)
+
+    def put(self, bucket: str, key: str, data: bytes) -> None:
+        self._client.put_object(Bucket=bucket, Key=key, Body=data)
+
+
+def fill(store: Any, bucket: str, folder: Path, prefix: str = "") -> None:
+    """All files below a folder as objects of a new bucket."""
+    store.create(bucket)
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            store.put(bucket, prefix + path.relative_to(folder).as_posix(), path.read_bytes())
 
 
 def s3_environment(address: str) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Every corpus format from an S3 server: the same items as from disk, read as streams."""
+"""Every corpus format from servers of object stores: the same items as from disk, read as streams."""
 
 from __future__ import annotations
 
@@ -15,6 +15,9 @@ import servers
 
 from heldout.benchmark import read_benchmark
 from heldout.corpus import Corpus, EmbeddingCorpus, open_corpus, read_items
+from heldout.remote import CHANGED, RemoteError
+from heldout.remote._transfer import facts_of, fetch
+from heldout.remote.stores import open_store, renew_stores
 from heldout.store import Dropped
 
 
@@ -95,14 +98,14 @@ def table(folder: Path, picture) -> None:
 
 
 @pytest.mark.parametrize("write", [folder_of_images, tars, zips, parquet, texts, table])
-def test_a_corpus_reads_from_s3_as_from_disk(
-    write, tmp_path: Path, picture, proxy, s3: str, bucket: str
+def test_a_corpus_reads_from_a_store_as_from_disk(
+    write, tmp_path: Path, picture, store, bucket_name: str
 ) -> None:
     folder = tmp_path / "data"
     folder.mkdir()
     write(folder, picture)
-    servers.upload(servers.s3_client(s3), bucket, folder, "some/data/")
-    local, remote = open_corpus(folder), open_corpus(f"s3://{bucket}/some/data/")
+    servers.fill(store, bucket_name, folder, "some/data/")
+    local, remote = open_corpus(folder), open_corpus(f"{store.scheme}://{bucket_name}/some/data/")
     assert remote.reader == local.reader
     assert remote.name == local.name
     expected = contents(local)
@@ -170,18 +173,31 @@ def test_embeddings_are_read_by_range(tmp_path: Path, proxy, s3: str, bucket: st
     assert proxy.sent < rows.nbytes // 2
 
 
-def test_a_benchmark_reads_from_s3_as_from_disk(
-    tmp_path: Path, picture, proxy, s3: str, bucket: str
+def test_a_benchmark_reads_from_a_store_as_from_disk(
+    tmp_path: Path, picture, store, bucket_name: str, caplog
 ) -> None:
     folder = tmp_path / "data"
     folder.mkdir()
     table(folder, picture)
-    servers.upload(servers.s3_client(s3), bucket, folder)
+    servers.fill(store, bucket_name, folder)
     local = read_benchmark(folder / "train.json")
-    remote = read_benchmark(f"s3://{bucket}/train.json")
+    address = f"{store.scheme}://{bucket_name}/train.json"
+    remote = read_benchmark(address)
     assert remote.fingerprint == local.fingerprint
     assert [image.read() for image in remote.images] == [image.read() for image in local.images]
-    assert remote.source == f"s3://{bucket}/train.json"
+    assert remote.source == address
+    # Another object under the same name is not mixed with the one that was opened.
+    facts = facts_of(address)
+    store.put(bucket_name, "train.json", b"x" * facts.size)
+    with pytest.raises(RemoteError) as error:
+        fetch(address, 0, facts.size, facts)
+    assert error.value.reason == CHANGED
+    assert facts_of(f"{address}.gone") is None
+    # Credentials that are read anew are those of now.
+    before = open_store(store.scheme)._system
+    renew_stores()
+    assert open_store(store.scheme)._system is not before
+    assert [r.message for r in caplog.records if r.levelname == "WARNING"] == []
 
 
 @pytest.mark.parametrize("name", ["../secret.png", "/etc/hostname", "file:///etc/hostname"])

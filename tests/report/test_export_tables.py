@@ -64,12 +64,21 @@ def test_csv_is_one_file_per_table_and_matches_carry_the_words_of_both_sides(
     run: Run, tmp_path: Path
 ) -> None:
     done = heldout.export(run, "csv", out=tmp_path / "tables")
-    assert {path.name for path in done.written} == {"claims.csv", "leaks.csv", "matches.csv"}
+    names = {"claims.csv", "findings.csv", "leaks.csv", "matches.csv"}
+    assert {path.name for path in done.written} == names
     matches = rows((tmp_path / "tables/matches.csv").read_text())
     assert len(matches) == ITEMS
     assert matches[0]["corpus_text"] == "a caption" and "evidence" not in matches[0]
     claims = rows((tmp_path / "tables/claims.csv").read_text())
     assert {"confirmed"} <= {row["in words"] for row in claims}
+    first = next(row for row in claims if row["status"] == "survives")
+    known = {f["id"]: f for f in run.read_json("findings.json")["findings"]}[first["finding"]]
+    for name in ("value", "low", "high"):
+        assert float(first[name]) == known["effect"][name]
+    assert (int(first["n"]), first["unit"]) == (known["n"], known["unit"])
+    findings = rows((tmp_path / "tables/findings.csv").read_text())
+    assert {row["finding"] for row in findings} >= {first["finding"]}
+    assert {row["claim"] for row in findings} >= {first["claim"]}
 
 
 def test_judgements_are_a_table_with_the_items_they_are_about(tmp_path: Path) -> None:
@@ -94,7 +103,7 @@ def test_excel_keeps_texts_as_texts(run: Run, tmp_path: Path) -> None:
     pytest.importorskip("xlsxwriter")
     (path,) = heldout.export(run, "xlsx", out=tmp_path / "run.xlsx").written
     book = openpyxl.load_workbook(path)
-    assert book.sheetnames == ["claims", "leaks", "matches"]
+    assert book.sheetnames == ["claims", "findings", "leaks", "matches"]
     head, *lines = book["leaks"].iter_rows()
     place = [cell.value for cell in head].index("answer")
     assert [line[place].value for line in lines[:2]] == ["=1+1", "+1"]
@@ -104,9 +113,9 @@ def test_excel_keeps_texts_as_texts(run: Run, tmp_path: Path) -> None:
 def test_json_and_markdown_hold_the_same_claims(run: Run) -> None:
     record = json.loads(heldout.export(run, "json").text)
     assert record["schema_version"] == 1
-    assert list(record) == ["schema_version", "claims", "leaks", "matches"]
+    assert list(record) == ["schema_version", "claims", "findings", "leaks", "matches"]
     text = heldout.export(run, "md").text
-    assert text.count("\n## ") + text.startswith("## ") == 3
+    assert text.count("\n## ") + text.startswith("## ") == 4
     assert text.count("| made-up |") == sum(len(record[name]) for name in list(record)[1:])
     assert "<img" not in text.replace("\\<img", "")
 
@@ -132,7 +141,7 @@ def test_a_table_belongs_to_tables(run: Run) -> None:
 
 
 def test_a_table_that_the_run_lacks_is_refused(run: Run) -> None:
-    with pytest.raises(InputError, match="^table texts: .*claims, leaks, matches"):
+    with pytest.raises(InputError, match="^table texts: .*claims, findings, leaks, matches"):
         heldout.export(run, "csv", table="texts")
 
 

@@ -16,12 +16,12 @@ from heldout.report.figures import (
     WaterfallStep,
     bar_chart,
     bin_chart,
-    distance_histogram,
     flag_fraction_chart,
     funnel_chart,
     heat_map,
     rate_chart,
     roc_chart,
+    similarity_histogram,
     standalone,
 )
 from heldout.report.figures.svg import Axes, Scale, heading
@@ -33,7 +33,7 @@ def histogram(name: str) -> str:
     rng = np.random.default_rng(0)
     null = 1 - rng.gamma(4, 0.02, 2000)
     near = 1 - rng.gamma(2, 0.02, 96)
-    return distance_histogram(
+    return similarity_histogram(
         near, null, threshold=0.98, interval=(0.975, 0.985), alpha=0.01, name=name
     )
 
@@ -129,17 +129,17 @@ def test_standalone_brings_its_colours() -> None:
         assert f"{name}:" in alone
 
 
-def test_histogram_says_how_many_are_closer_than_the_threshold() -> None:
+def test_histogram_says_the_threshold_of_the_claim_and_how_many_are_above() -> None:
     near = [0.999, 0.99, 0.95, 0.5]
-    drawn = distance_histogram(near, np.linspace(0.5, 0.97, 200), threshold=0.98, alpha=0.01)
-    assert "threshold 0.0200 (α = 0.01)" in drawn
-    assert "2 of 4 closer" in drawn
+    drawn = similarity_histogram(near, np.linspace(0.5, 0.97, 200), threshold=0.98, alpha=0.01)
+    assert "threshold 0.9800 (α = 0.01)" in drawn
+    assert "2 of 4 above" in drawn
 
 
 def test_histogram_survives_copies_and_an_empty_set() -> None:
-    drawn = distance_histogram([1.0 + 1e-7] * 5, np.full(10, 0.9), threshold=0.95)
-    assert "5 of 5 closer" in drawn
-    ElementTree.fromstring(distance_histogram([], [0.9], threshold=0.95))
+    drawn = similarity_histogram([1.0 + 1e-7] * 5, np.full(10, 0.9), threshold=0.95)
+    assert "5 of 5 above" in drawn
+    ElementTree.fromstring(similarity_histogram([], [0.9], threshold=0.95))
 
 
 def test_sweep_draws_nothing_flagged_as_hollow_on_the_floor() -> None:

@@ -181,7 +181,7 @@ def test_nothing_found_names_the_effect_that_would_have_been_detected() -> None:
     }
     (row,) = first_screen(cells, [], {}, effects)["grid"]["rows"]
     # A drop is no gain: each test has its own.
-    least = "down to 0.12 (twin-drop), 0.2 (option-order)<"
+    least = " 0.12 (twin-drop), 0.2 (option-order) or more "
     assert least in status_pill("clean", row["cells"][0]["least"])
     # A claim whose effect is not known leaves it open for the cell.
     (row,) = first_screen(cells, [], {}, {claims[0].id: effects[claims[0].id]})["grid"]["rows"]
@@ -216,8 +216,9 @@ def test_the_picture_is_the_figure_of_the_most_pressing_claim() -> None:
 def test_what_would_settle_it_is_about_the_claim_that_is_open() -> None:
     cells = [cell.as_json() for cell in _verdict([_claim("option-order", "m", "qualified")]).cells]
     controls = [
-        {"kind": "control", "sentence": f"To settle {claim}.", "claims": [claim]}
+        {"kind": "control", "sentence": f"To settle it (x): {claim}.", "claims": [claim]}
         for claim in ("nearness/web", "option-order/m")
     ]
     (sentence,) = first_screen(cells, controls, {})["sure"]
-    assert sentence.endswith(": 1 claim. To settle option-order/m.")
+    assert sentence.startswith("Not settled: option-order of m.")
+    assert sentence.endswith(": option-order/m.")

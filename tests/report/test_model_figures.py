@@ -70,7 +70,7 @@ def test_answers_make_slopes_with_clean_models_in_grey(tmp_path: Path) -> None:
     assert figure.name == "slopes-twin"
     ElementTree.fromstring(str(figure.drawn))
     assert "baseline (clean)" in figure.drawn
-    assert re.search(r">target −\d+\.\d<", figure.drawn)
+    assert re.search(r">target: drop \d+\.\d<", figure.drawn)
 
 
 def test_names_of_models_are_text() -> None:

@@ -20,6 +20,7 @@ from heldout.report import claims_with_paths, outline_of
 from heldout.stats import Contrast
 from heldout.store import Run
 from heldout.verdict import (
+    LAB_KINDS,
     RAW,
     REFERENCES,
     Examination,
@@ -156,7 +157,9 @@ def list_detectors(rates: MeasuredRates, *, as_json: bool) -> None:
 def show_measured(measured: Mapping[str, Any]) -> None:
     """Method notes: which detectors of this run were not measured, and which are off."""
     off = [
-        f"{rate['detector']} ({rate['way']})" for rate in measured.get("rates", ()) if rate["off"]
+        _off_where(MeasuredRate.model_validate(rate))
+        for rate in measured.get("rates", ())
+        if rate["off"]
     ]
     if off:
         message = f"fire on clean lab models more often than their level: {', '.join(off)}"
@@ -164,6 +167,14 @@ def show_measured(measured: Mapping[str, Any]) -> None:
     if unknown := measured.get("not_measured"):
         message = f"false positives and power not measured: {', '.join(unknown)}"
         console().print(Text(message if off else f"\n{message}", "dim"))
+
+
+def _off_where(rate: MeasuredRate) -> str:
+    places = [
+        f"{LAB_KINDS.get(name, name)} {fired.fired} of {fired.n}"
+        for name, fired in rate.off_in.items()
+    ]
+    return f"{rate.detector} ({'; '.join([rate.way, *places])})"
 
 
 def _counts(rate: MeasuredRate | None) -> tuple[Text, Text]:

@@ -32,7 +32,7 @@ def export_command(
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """Write claims, leaks and matches as tables, or a run as a badge, dataset-card section, database entry,
+    """Write claims, findings, leaks and matches as tables, or a run as a badge, dataset-card section, database entry,
     evaluation record or BibTeX.
 
     csv, json and md go to standard output unless --out names a file; csv is one

@@ -6,9 +6,19 @@ from heldout.lazy import load_on_first_use
 
 if TYPE_CHECKING:
     from heldout.engine.cluster import ClusterNode, ClusterReport, ClusterSettings, check_cluster
-    from heldout.engine.engine import PIECES, Engine, Outcome, Salvage, map_salvaged, usable_cores
+    from heldout.engine.engine import (
+        PIECES,
+        Engine,
+        Kind,
+        Outcome,
+        Salvage,
+        Work,
+        map_salvaged,
+        usable_cores,
+        work_together,
+    )
     from heldout.engine.local import LocalEngine, open_engine
-    from heldout.engine.progress import progress
+    from heldout.engine.progress import ProgressStep, progress
     from heldout.engine.ray_engine import RayEngine
     from heldout.engine.underway import moved, underway
 
@@ -18,10 +28,13 @@ __all__ = [
     "ClusterReport",
     "ClusterSettings",
     "Engine",
+    "Kind",
     "LocalEngine",
     "Outcome",
+    "ProgressStep",
     "RayEngine",
     "Salvage",
+    "Work",
     "check_cluster",
     "map_salvaged",
     "moved",
@@ -29,6 +42,7 @@ __all__ = [
     "progress",
     "underway",
     "usable_cores",
+    "work_together",
 ]
 
 __getattr__ = load_on_first_use(__name__, __file__)

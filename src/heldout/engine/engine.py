@@ -1,15 +1,17 @@
-"""Where work runs: one interface to map a function over tasks; and how many cores there are."""
+"""Where work runs: one interface to map functions over tasks; and how many cores there are."""
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 import os
 import traceback
-from collections.abc import Callable, Generator, Iterable, Iterator
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Generic, Protocol, Self, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
 
 from heldout.errors import MachineError, machine_trouble
 
@@ -37,6 +39,15 @@ class Outcome(Generic[Task, Result]):
         return self.error is None
 
 
+@dataclass(frozen=True)
+class Kind(Generic[Task, Result]):
+    """Tasks of one kind, of several that run at the same time."""
+
+    function: Callable[[Task], Result]
+    tasks: Iterable[Task]
+    on_gpu: bool = False
+
+
 class Engine(Protocol):
     """Runs picklable functions over tasks. ``with`` it, so that workers are stopped afterwards."""
 
@@ -59,6 +70,16 @@ class Engine(Protocol):
         a task that kills ``tries`` workers becomes an error Outcome. If a task finds the disk full or cannot
         open more files, so would the next: a MachineError ends the map. Closing the
         iterator (or Ctrl-C) cancels what is still running.
+        """
+        ...
+
+    def map_kinds(
+        self, kinds: Sequence[Kind[Any, Any]], *, tries: int = TRIES
+    ) -> Generator[tuple[int, Outcome[Any, Any]], None, None]:
+        """``map`` over several kinds of tasks at once: (place of the kind, outcome) as they finish.
+
+        Kinds take turns on the cores. A cluster that has GPUs runs those of kinds that are ``on_gpu`` there, and
+        the others beside them. Of each kind a bounded number of tasks is drawn ahead.
         """
         ...
 
@@ -109,6 +130,45 @@ def _trouble(error: BaseException) -> str | None:
         return None
 
 
+# Several kinds of tasks in one map: each task carries its kind, and one function holds those of all kinds.
+
+
+class KindTask(NamedTuple):
+    kind: int
+    position: int  # among the tasks of its kind
+    task: Any
+
+
+def run_kind(functions: Sequence[Callable[[Any], Any]], task: KindTask) -> Any:
+    return functions[task.kind](task.task)
+
+
+def tasks_of_kinds(kinds: Sequence[Kind[Any, Any]]) -> list[Iterator[KindTask]]:
+    return [
+        map(KindTask, itertools.repeat(place), itertools.count(), kind.tasks)
+        for place, kind in enumerate(kinds)
+    ]
+
+
+def in_turn(streams: Iterable[Iterator[Task]]) -> Iterator[Task]:
+    """The first of every stream, then the second; streams that have ended are left out."""
+    waiting = deque(streams)
+    while waiting:
+        stream = waiting.popleft()
+        for task in itertools.islice(stream, 1):
+            waiting.append(stream)
+            yield task
+
+
+def by_kind(
+    outcomes: Generator[Outcome[KindTask, Any], None, None],
+) -> Generator[tuple[int, Outcome[Any, Any]], None, None]:
+    with contextlib.closing(outcomes):
+        for outcome in outcomes:
+            kind, position, task = outcome.task
+            yield kind, replace(outcome, index=position, task=task)
+
+
 # TaskQueue: tasks drawn one by one, outcomes let out as they finish or in task order.
 
 
@@ -122,17 +182,17 @@ class TaskQueue(Generic[Task, Result]):
         self._ahead = ahead
         self._drawn = 0
         self._released = 0
-        self._exhausted = False
+        self.exhausted = False
         self._waiting: dict[int, Outcome[Task, Result]] = {}
 
     def draw(self) -> tuple[int, Task] | None:
         """The next task and its index; None when there is none, or none may be drawn yet."""
-        if self._exhausted or (self._ordered and self._drawn - self._released >= self._ahead):
+        if self.exhausted or (self._ordered and self._drawn - self._released >= self._ahead):
             return None
         try:
             task = next(self._tasks)
         except StopIteration:
-            self._exhausted = True
+            self.exhausted = True
             return None
         self._drawn += 1
         return self._drawn - 1, task
@@ -182,53 +242,70 @@ class Salvage(Protocol[Task, Result]):
         ...
 
 
+@dataclass(frozen=True)
+class Work(Generic[Task, Result]):
+    """A kind of tasks, how those that fail are taken apart, and what is done with every outcome."""
+
+    kind: Kind[Task, Result]
+    salvage: Salvage[Task, Result]
+    keep: Callable[[Outcome[Task, Result]], None]
+
+
+def work_together(engine: Engine, works: Sequence[Work[Any, Any]]) -> None:
+    """Do several works at the same time: one may need GPUs while another needs cores."""
+    with contextlib.closing(_salvaged(engine, works)) as outcomes:
+        for work, outcome in outcomes:
+            work.keep(outcome)
+
+
 def map_salvaged(
     engine: Engine,
     function: Callable[[Task], Result],
     tasks: Iterable[Task],
     salvage: Salvage[Task, Result],
-    *,
-    on_gpu: bool = False,
 ) -> Generator[Outcome[Task, Result], None, None]:
     """``engine.map``, and at its end every task that failed once more in pieces.
 
     A task of which nothing can be saved keeps its error.
     """
-    failed: list[Outcome[Task, Result]] = []
-    with contextlib.closing(
-        engine.map(function, tasks, tries=_FIRST_TRIES, on_gpu=on_gpu)
-    ) as outcomes:
-        for outcome in outcomes:
+    work = Work(Kind(function, tasks), salvage, lambda _: None)
+    with contextlib.closing(_salvaged(engine, [work])) as outcomes:
+        for _, outcome in outcomes:
+            yield outcome
+
+
+def _salvaged(
+    engine: Engine, works: Sequence[Work[Any, Any]]
+) -> Generator[tuple[Work[Any, Any], Outcome[Any, Any]], None, None]:
+    failed: list[tuple[Work[Any, Any], Outcome[Any, Any]]] = []
+    kinds = [work.kind for work in works]
+    with contextlib.closing(engine.map_kinds(kinds, tries=_FIRST_TRIES)) as outcomes:
+        for place, outcome in outcomes:
             if outcome.ok:
-                yield outcome
+                yield works[place], outcome
             else:
-                failed.append(outcome)
-    hopeless: set[str] = set()
-    for outcome in failed:
+                failed.append((works[place], outcome))
+    hopeless: set[tuple[int, str]] = set()
+    for work, outcome in failed:
         error = outcome.error or "no result"
-        if error in hopeless:  # then single items are not the cause
-            yield outcome
+        if (id(work), error) in hopeless:  # then single items are not the cause
+            yield work, outcome
             continue
-        value = _Redo(engine, function, salvage, on_gpu).run(outcome.task, error)
+        value = _Redo(engine, work.kind, work.salvage).run(outcome.task, error)
         if value is None:
-            hopeless.add(error)
-            yield outcome
+            hopeless.add((id(work), error))
+            yield work, outcome
         else:
-            yield Outcome(outcome.index, outcome.task, value=value)
+            yield work, Outcome(outcome.index, outcome.task, value=value)
 
 
 class _Redo(Generic[Task, Result]):
     """One task in pieces; given up when item after item is lost."""
 
     def __init__(
-        self,
-        engine: Engine,
-        function: Callable[[Task], Result],
-        salvage: Salvage[Task, Result],
-        on_gpu: bool = False,
+        self, engine: Engine, kind: Kind[Task, Result], salvage: Salvage[Task, Result]
     ) -> None:
-        self.engine, self.function, self.salvage = engine, function, salvage
-        self.on_gpu = on_gpu
+        self.engine, self.kind, self.salvage = engine, kind, salvage
         self.lost = 0  # items
         self.failed = 0  # pieces, before any was saved
         self.saved = False
@@ -258,7 +335,7 @@ class _Redo(Generic[Task, Result]):
         return self.salvage.join(task, [record[place] for place in sorted(record)])
 
     def _map(self, tasks: list[Task]) -> Generator[Outcome[Task, Result], None, None]:
-        return self.engine.map(self.function, tasks, tries=1, on_gpu=self.on_gpu)
+        return self.engine.map(self.kind.function, tasks, tries=1, on_gpu=self.kind.on_gpu)
 
     def _once_more(self, task: Task, error: str) -> Result | None:
         """A single item, run alone: its neighbours may have used up the memory."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import multiprocessing
 import os
 import pickle
 import signal
 import sys
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing import connection, resource_tracker, spawn
 from typing import Any, Generic, Protocol, Self
@@ -18,12 +19,17 @@ from heldout.engine._worker_main import BROKEN, FUNCTION, MOVED, READY, STOP, TA
 from heldout.engine.engine import (
     TRIES,
     Engine,
+    Kind,
     Outcome,
     Result,
     Task,
     TaskQueue,
+    by_kind,
     describe_error,
+    in_turn,
+    run_kind,
     shared_threads,
+    tasks_of_kinds,
     until_exhausted,
     usable_cores,
 )
@@ -334,6 +340,13 @@ class LocalEngine:
         return until_exhausted(
             LocalMap[Task, Result](self, body, tasks, ordered=ordered, tries=tries).run()
         )
+
+    def map_kinds(
+        self, kinds: Sequence[Kind[Any, Any]], *, tries: int = TRIES
+    ) -> Generator[tuple[int, Outcome[Any, Any]], None, None]:
+        # Workers that wait for this machine's GPU leave its cores to the others.
+        look = functools.partial(run_kind, [kind.function for kind in kinds])
+        return by_kind(self.map(look, in_turn(tasks_of_kinds(kinds)), tries=tries))
 
     def lend(self) -> Worker:
         """A worker for a map that runs: one that is idle, or a new one."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import math
 import os
@@ -10,7 +11,8 @@ import pickle
 import socket
 import time
 import uuid
-from collections.abc import Callable, Generator, Iterable
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Self
 from urllib.parse import urlsplit
@@ -19,11 +21,16 @@ import heldout
 from heldout.engine._ray_task import BROKEN, ERROR, MISSING, Reply, make_runner
 from heldout.engine.engine import (
     TRIES,
+    Kind,
+    KindTask,
     Outcome,
     Result,
     Task,
     TaskQueue,
+    by_kind,
     describe_error,
+    run_kind,
+    tasks_of_kinds,
     until_exhausted,
 )
 from heldout.errors import InputError, PrerequisiteError, require
@@ -150,78 +157,119 @@ class _Job:
     submissions: int = 0
 
 
+class _Stream(Generic[Task, Result]):
+    """The tasks of one kind, on their way to the cluster."""
+
+    def __init__(self, queue: TaskQueue[Task, Result], on_gpu: bool) -> None:
+        self.queue, self.on_gpu = queue, on_gpu
+        self.flying = 0
+
+    @property
+    def open(self) -> bool:
+        return self.flying > 0 or not self.queue.exhausted
+
+
 class RayMap(Generic[Task, Result]):
+    """``streams``: tasks of one kind each, and whether they run on GPUs."""
+
     def __init__(
         self,
         function: bytes,
-        tasks: Iterable[Task],
+        streams: Sequence[tuple[Iterable[Task], bool]],
         *,
-        ordered: bool,
+        ordered: bool = False,
         workers: int | None,
         tries: int,
-        on_gpu: bool = False,
     ) -> None:
-        self._on_gpu = on_gpu
         self._tries = tries  # retries by Ray, when a worker or a node dies
         self._ray = import_ray()
         self._function = function
         self._name = uuid.uuid4().hex
-        self._tasks = tasks
-        self._ordered = ordered
         self._workers = workers
-        self._flying: dict[Any, _Job] = {}
-        self._window = 0
-        self._window_known = -math.inf
+        self._near = self._near_data()
+        self._flying: dict[Any, tuple[_Stream[Task, Result], _Job]] = {}
+        self._cores = self._slots = 1  # tasks at once: on cores, and those of them on GPUs
+        self.share = 0.0
+        self._known = -math.inf
+        self._look()
+        ahead = 2 * _PER_CORE * self._cores + 2
+        self._streams = [
+            _Stream(TaskQueue[Task, Result](tasks, ordered=ordered, ahead=ahead), on_gpu)
+            for tasks, on_gpu in streams
+        ]
 
     def run(self) -> Generator[Outcome[Task, Result], None, None]:
         function = self._ray.put(self._function)
-        remote = self._ray.remote(make_runner(heldout.__version__)).options(
-            num_cpus=1,
-            num_gpus=self._gpus(),
-            resources=self._near_data(),
-            max_retries=self._tries - 1,
-            name="heldout",
-        )
-        queue = TaskQueue[Task, Result](
-            self._tasks, ordered=self._ordered, ahead=2 * self._room() + 2
-        )
+        remote = self._ray.remote(make_runner(heldout.__version__))
+        options = {"num_cpus": 1, "resources": self._near, "max_retries": self._tries - 1}
 
-        def submit(job: _Job) -> None:
+        def submit(stream: _Stream[Task, Result], job: _Job) -> None:
             job.submissions += 1
-            self._flying[remote.remote(self._name, function, job.body)] = job
+            stream.flying += 1
+            gpus = self.share if stream.on_gpu else 0
+            placed = remote.options(name="heldout", num_gpus=gpus, **options)
+            self._flying[placed.remote(self._name, function, job.body)] = (stream, job)
 
         try:
             while True:
-                while len(self._flying) < self._room() and (drawn := queue.draw()) is not None:
+                for stream, drawn in self._drawn():
                     try:
-                        submit(_Job(*drawn, self._ray.cloudpickle.dumps(drawn[1])))
+                        submit(stream, _Job(*drawn, self._ray.cloudpickle.dumps(drawn[1])))
                     except (TypeError, AttributeError, pickle.PicklingError) as error:
                         text, where = describe_error(error)
-                        yield from queue.release(Outcome(*drawn, error=text, traceback=where))
+                        lost: Outcome[Task, Result] = Outcome(*drawn, error=text, traceback=where)
+                        yield from stream.queue.release(lost)
                 if not self._flying:
                     return
                 ready, _ = self._ray.wait(list(self._flying), timeout=_WAIT_SECONDS)
                 for reference in ready:
-                    job = self._flying.pop(reference)
+                    stream, job = self._flying.pop(reference)
+                    stream.flying -= 1
                     outcome = self._fetch(reference, job)
                     if outcome is None:
-                        submit(job)
+                        submit(stream, job)
                     else:
-                        yield from queue.release(outcome)
+                        yield from stream.queue.release(outcome)
         finally:
             self._cancel()
 
-    def _gpus(self) -> float:
-        """A task's share of a GPU: without one it sees none, and a model would run on its core.
+    def _drawn(self) -> Iterator[tuple[_Stream[Task, Result], tuple[int, Task]]]:
+        """Tasks that may be submitted now; streams take turns."""
+        self._look()
+        waiting = deque(self._streams)
+        while waiting:
+            stream = waiting.popleft()
+            if stream.flying < self._room(stream) and (drawn := stream.queue.draw()) is not None:
+                yield stream, drawn
+                waiting.append(stream)
 
-        A core decodes fewer pictures than a GPU encodes, so as many tasks share a GPU as the nodes with GPUs have
-        cores for each, up to _PER_GPU.
-        """
-        if not self._on_gpu:
-            return 0
-        alive = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
-        cores = [has.get("CPU", 0) // has["GPU"] for has in alive if has.get("GPU", 0) >= 1]
-        return 1 / min(_PER_GPU, max(1, min(cores))) if cores else 0
+    def _room(self, stream: _Stream[Task, Result]) -> int:
+        """How many tasks of one kind may be in flight, for the cluster as it is now."""
+        running = [other for other in self._streams if other.open]
+        if stream.on_gpu and self._slots:
+            return _PER_CORE * self._slots
+        if self._slots and any(other.on_gpu for other in running):
+            # They would take the cores beside the GPUs, too, and GPUs would wait for those.
+            return max(1, self._cores - self._slots)
+        return max(1, _PER_CORE * self._cores // max(1, len(running)))
+
+    def _look(self) -> None:
+        """What the cluster has now: its nodes come and go."""
+        if time.monotonic() - self._known <= _RESOURCES_SECONDS:
+            return
+        nodes = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
+        nodes = [has for has in nodes if all(name in has for name in self._near)]
+        cores = math.ceil(sum(has.get("CPU", 0) for has in nodes))
+        # A cluster may have no core yet and start nodes only once tasks wait for them.
+        self._cores = max(1, cores if self._workers is None else min(cores, self._workers))
+        # A task's share of a GPU: without one it sees none, and a model would run on its core. A core decodes fewer
+        # pictures than a GPU encodes, so as many tasks share a GPU as the nodes with GPUs have cores for each.
+        with_gpu = [has for has in nodes if has.get("GPU", 0) >= 1]
+        each = min([_PER_GPU, *(int(has.get("CPU", 0) // has["GPU"]) for has in with_gpu)])
+        self.share = 1 / max(1, each) if with_gpu else 0.0
+        slots = sum(min(has.get("CPU", 0), has["GPU"] * max(1, each)) for has in with_gpu)
+        self._slots = min(int(slots), self._cores)
+        self._known = time.monotonic()
 
     def _near_data(self) -> dict[str, float]:
         """Ray does not know which nodes are near a corpus. Whoever does gives them a resource of their own, and
@@ -235,17 +283,6 @@ class RayMap(Generic[Task, Result]):
                 f"data with: ray start --resources='{{\"{name}\": 1}}'"
             )
         return {name: _SLIVER}
-
-    def _room(self) -> int:
-        """How many tasks may be in flight, for the cluster as it is now."""
-        if time.monotonic() - self._window_known > _RESOURCES_SECONDS:
-            cores = math.ceil(self._ray.cluster_resources().get("CPU", 0))
-            if self._workers is not None:
-                cores = min(cores, self._workers)
-            # A cluster may have no core yet and start nodes only once tasks wait for them.
-            self._window = _PER_CORE * max(1, cores)
-            self._window_known = time.monotonic()
-        return self._window
 
     def _fetch(self, reference: Any, job: _Job) -> Outcome[Task, Result] | None:
         """The outcome of a job; None when it was lost with a node and should be sent again."""
@@ -328,9 +365,21 @@ class RayEngine:
             raise RuntimeError("this engine is closed")
         body = self._ray.cloudpickle.dumps(function)
         chosen = RayMap[Task, Result](
-            body, tasks, ordered=ordered, workers=self.workers, tries=tries, on_gpu=on_gpu
+            body, [(tasks, on_gpu)], ordered=ordered, workers=self.workers, tries=tries
         )
         return until_exhausted(chosen.run())
+
+    def map_kinds(
+        self, kinds: Sequence[Kind[Any, Any]], *, tries: int = TRIES
+    ) -> Generator[tuple[int, Outcome[Any, Any]], None, None]:
+        if self._closed:
+            raise RuntimeError("this engine is closed")
+        look = functools.partial(run_kind, [kind.function for kind in kinds])
+        streams = zip(tasks_of_kinds(kinds), (kind.on_gpu for kind in kinds), strict=True)
+        chosen = RayMap[KindTask, Any](
+            self._ray.cloudpickle.dumps(look), list(streams), workers=self.workers, tries=tries
+        )
+        return by_kind(until_exhausted(chosen.run()))
 
     def close(self) -> None:
         if self._ours and not self._closed:

@@ -391,11 +391,21 @@ class FileSystem:
         _require(self._kind.module, scheme)
         import fsspec
 
-        options: dict[str, Any] = {"use_listings_cache": False}
+        # A file system of the same options would come from fsspec's memory, with the credentials of then.
+        options: dict[str, Any] = {"use_listings_cache": False, "skip_instance_cache": True}
         query = next((s.query for s in access().secrets if s.address.startswith(f"{scheme}:")), "")
         if query:
             options["sas_token"] = query
-        self._system = fsspec.filesystem(self._kind.protocol, **options)
+        if scheme == "gs":
+            # What gcsfs registers asks another service for the kind of the bucket before every request, and warns each
+            # time that it is not allowed to: always, where a bucket is public.
+            from gcsfs.core import GCSFileSystem  # type: ignore[import-untyped]
+
+            if os.environ.get("STORAGE_EMULATOR_HOST"):  # not Google's: it gets no credentials
+                options["token"] = "anon"
+            self._system = GCSFileSystem(**options)
+        else:
+            self._system = fsspec.filesystem(self._kind.protocol, **options)
 
     def facts(self, place: str) -> Facts | None:
         try:

@@ -32,7 +32,7 @@ _MODEL = {
 _SEARCHED_IN_PART = {
     "copies/parts-unread": "parts could not be read",
     "words/parts-unread": "parts could not be read",
-    "words/out-of-reach": "too few items have words specific enough to be recognised",
+    "words/out-of-reach": "too few items can be identified by their words",
     "words/rewordings-unsearched": "rewordings were not looked for",
 }
 _COVERAGE = {"benchmark coverage", "corpus coverage"}

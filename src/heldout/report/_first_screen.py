@@ -347,6 +347,36 @@ def _leaked(cells: Sequence[Cell]) -> dict[str, Any]:
     return {"lines": lines, "more": len(hit) - len(lines)}
 
 
+_ABOUT = {
+    "overlap": "copies in {}",
+    "text": "words in {}",
+    "nearness": "similar pictures in {}",
+    "source": "shared sources with {}",
+}
+_NAMED = 3  # open claims that a sentence names
+
+
+def _unsettled(
+    claims: Sequence[Mapping[str, Any]], recommendations: Sequence[Mapping[str, Any]]
+) -> str:
+    """Which claims are open, and what would settle the most of them."""
+    names = []
+    for claim in claims:
+        family, _, subject = claim["id"].partition("/")
+        names.append(_ABOUT.get(family, f"{family} of {{}}").format(subject))
+    more = [f"{len(names) - _NAMED:,} more"] if len(names) > _NAMED else []
+    ids = {claim["id"] for claim in claims}
+    controls = (
+        recommendation["sentence"].partition("): ")[2]
+        for recommendation in recommendations
+        if recommendation["kind"] == "control" and ids & set(recommendation["claims"])
+    )
+    step = claims[0]["next_step"]
+    asks = next(controls, "") or (f"{step}." if step and step != "nothing" else "")
+    settle = f" What would help: {asks}" if asks else ""
+    return f"Not settled: {', '.join(names[:_NAMED] + more)}.{settle}"
+
+
 def _sure(cells: Sequence[Cell], recommendations: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """How sure the result is, in at most three sentences; the measured precision, in small print."""
     claims = [c for cell in cells for c in cell["claims"] if not idle(c)]
@@ -368,19 +398,7 @@ def _sure(cells: Sequence[Cell], recommendations: Sequence[Mapping[str, Any]]) -
     # As many as the page lists, nearness among them.
     open_ = [claim for claim in claims if claim["status"] == "qualified"]
     if open_:
-        asks = next(
-            (
-                recommendation["sentence"]
-                for recommendation in recommendations
-                if recommendation["kind"] == "control"
-                and {claim["id"] for claim in open_} & set(recommendation["claims"])
-            ),
-            "",
-        )
-        claimed = counted(len(open_), "claim", "claims")
-        asks = asks.removeprefix(f"To settle {claimed} ")  # all of them: their number is said once
-        between = " " if asks.startswith("(") else ". "
-        messages.append(f"Not settled: {claimed}{between}{asks}".strip())
+        messages.append(_unsettled(open_, recommendations))
     fallen = len(by_status.get("re-attributed", [])) + len(by_status.get("collapses", []))
     if fallen:
         messages.append(f"{counted(fallen, 'suspicion', 'suspicions')} failed a control.")

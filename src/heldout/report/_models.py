@@ -25,6 +25,7 @@ from heldout.detect import (
 from heldout.report.figures import Slope, Strip, heat_map, null_strips, slope_chart, tail_chart
 from heldout.stats import aligned_ranks, block_means, product_design
 from heldout.store import Run
+from heldout.verdict import LAB_KINDS, MeasuredRate
 
 _SHOWN = ("backend", "model", "revision", "dtype", "template", "server", "source")
 
@@ -80,7 +81,9 @@ def measured_rates(run: Run) -> Mapping[str, Any]:
     kept: Mapping[str, Any] = run.read_json("detections.json").get("measured_rates") or {}
     ways: dict[str, dict[str, Any]] = {}
     for rate in kept.get("rates", ()):
-        ways.setdefault(rate["detector"], {})[rate["way"]] = rate
+        places = MeasuredRate.model_validate(rate).off_in
+        off_in = {LAB_KINDS.get(name, name): fired for name, fired in places.items()}
+        ways.setdefault(rate["detector"], {})[rate["way"]] = {**rate, "off_in": off_in}
     return {**kept, "detectors": ways} if kept else {}
 
 
@@ -271,12 +274,29 @@ def _twins(findings: Sequence[Found]) -> Iterator[Figure]:
         drawn = slope_chart(slopes, ends=(first, twin), title=f"Accuracy: {first} and {twin}")
         pairs = dict.fromkeys(f"{end(record['n'] for record in mine):,}" for end in (min, max))
         message = (
-            "A twin asks the same question about a changed picture, on which another answer is right. Twins may be "
-            "easier or harder for every model, so what counts is a larger drop than that of the clean ones: "
-            "such a model remembers the old answer. Counted are the "
-            f"{' to '.join(pairs)} items with a twin, so these shares differ from scores on all items."
+            "A twin asks the same question about a changed picture, on which another answer is right. Beside each "
+            "name: by how many percentage points its accuracy drops from original to twin. Twins may be easier or "
+            "harder for every model, so what counts is a larger drop than that of the clean ones: such a model "
+            f"remembers the old answer.{_above_references(mine)} Counted are the {' to '.join(pairs)} items with a "
+            "twin, so these shares differ from scores on all items."
         )
         yield Figure(f"slopes-{_file_name(twin)}", drawn, message)
+
+
+def _above_references(findings: Sequence[Found]) -> str:
+    """The same drops as tables and claims state them, where the references' is subtracted."""
+    compared = [
+        f"{finding['cell']['model']} {finding['effect']['value']:+.2f}".replace("-", "−")
+        for finding in findings
+        if finding["details"]["references"]
+        and finding["cell"]["model"] not in finding["details"]["references"]
+    ]
+    if not compared:
+        return ""
+    return (
+        f" twin-drop in tables and claims is that drop minus the clean models', as a share of the items: "
+        f"{', '.join(compared)}."
+    )
 
 
 def _slope(finding: Found, clean: bool) -> Slope:

@@ -13,7 +13,7 @@ from markupsafe import Markup
 from heldout.evidence import Relation
 from heldout.overlap import Calibration, MatrixRun, leakage_matrix, quantiles_of
 from heldout.report._models import Figure
-from heldout.report.figures import Series, distance_histogram, flag_fraction_chart, heat_map
+from heldout.report.figures import Series, flag_fraction_chart, heat_map, similarity_histogram
 from heldout.store import Run
 
 HUBS = 12
@@ -94,7 +94,7 @@ def _figures(calibration: Calibration, benchmark: str) -> list[Markup]:
     if calibration.null is None or calibration.tau is None:
         return []
     itself = calibration.null.source.startswith("corpus against itself")
-    histogram = distance_histogram(
+    histogram = similarity_histogram(
         calibration.benchmark.similarities,
         calibration.null.similarities,
         threshold=calibration.tau.value,

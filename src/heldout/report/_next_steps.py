@@ -260,8 +260,8 @@ def _gated(runs: Sequence[Run]) -> dict[str, Any]:
     names = " or ".join(corpora)
     folders = [str(run.path) for run in runs]
     return {
-        "sentence": f"If you train on {names}: write the rows to remove to gate/remove_ids.txt. The command "
-        f"exits with 1 as long as there are any.",
+        "sentence": f"If you train on {names}: this command lists the rows to remove in gate/remove_ids.txt, and "
+        f"exits with 1 while there are any.",
         "commands": [command_line("gate", *folders, out="gate")],
         "covers": [],
     }

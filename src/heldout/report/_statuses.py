@@ -14,7 +14,7 @@ from heldout.verdict import PLAIN
 
 MEANINGS = {
     "survives": "evidence was found, and it passed all required controls",
-    "qualified": "neither confirmed nor ruled out: a control is missing, or one failed without explaining it",
+    "qualified": "neither confirmed nor ruled out: a control is missing, or failed without showing another cause",
     "re-attributed": "the effect is there, and something other than a leak explains it",
     "collapses": "models or pictures that cannot have seen the benchmark show the same effect",
     "clean": "no effect found; one of the stated size or larger would have been detected",
@@ -55,7 +55,10 @@ def tests_in_words(cells: Sequence[Mapping[str, Any]]) -> dict[str, str]:
 def plain_status(status: str, least: object = "") -> str:
     """``least``: the smallest effect that would have been detected, for what was tested and not found."""
     plain = PLAIN.get(status, status)
-    return f"{plain} down to {least}" if status == "clean" and least else str(plain)
+    if status != "clean" or not least:
+        return str(plain)
+    of = "" if "%" in str(least) else "an effect of "
+    return f"{plain}; {of}{least} or more would have been detected"
 
 
 def status_words(status: str, least: object = "") -> str:

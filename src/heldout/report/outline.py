@@ -21,6 +21,7 @@ from heldout.store import Run
 from heldout.verdict import benchmark_verdict, recommend
 
 STEPS = 4  # the report has all
+SHOWN_EFFECTS = 2  # of a model, in one row
 _VERB = re.compile(r"\bheldout (\w+)")
 
 
@@ -86,7 +87,9 @@ def _row(
         number, verb = _of_corpus(cell)
     else:
         mine = [findings[key] for claim in speaking for key in claim["findings"] if key in findings]
-        number = "; ".join(map(_effect, mine[:2])) or _shortened(cell_summary(cell, least)["why"])
+        number = "; ".join(map(effect_words, mine[:SHOWN_EFFECTS])) or _shortened(
+            cell_summary(cell, least)["why"]
+        )
         verb = next(iter(_verbs(claim["next_step"] for claim in speaking)), "")
     return OutlineRow(cell["benchmark"], f"{kind} {name}", cell["status"], words, number, verb)
 
@@ -117,7 +120,8 @@ def _of_corpus(cell: Mapping[str, Any]) -> tuple[str, str]:
     return number, next(iter(_verbs(steps)), "")
 
 
-def _effect(finding: Mapping[str, Any]) -> str:
+def effect_words(finding: Mapping[str, Any]) -> str:
+    """An effect with its interval, and whether that of the references is subtracted."""
     effect = finding["effect"]
     than = " above references" if effect["name"].endswith("minus that of the references") else ""
     return f"{finding['detector']} {effect['value']:+.2f} [{effect['low']:+.2f}, {effect['high']:+.2f}]{than}"

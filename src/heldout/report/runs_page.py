@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import quote, unquote, urlsplit
 
-from heldout.errors import HeldoutError, InputError
+import polars as pl
+
+from heldout.errors import HeldoutError, InputError, counted
 from heldout.report._reproduce import templates
 from heldout.report.outline import OutlineRow, outline, outline_of
 from heldout.report.settings import ServeSettings
@@ -23,6 +25,7 @@ MANIFEST = "manifest.json"
 DEPTH = 3  # folders below the named ones in which run folders are looked for
 _PAGES = {"report.html", "summary.html", "summary.pdf", "matrix.html", "report.md", "junit.xml"}
 _DATA = {"claims.json", "findings.json", "verdict.json", "matrix.json", "gate.json"}
+_UNTESTED = "recorded, not tested yet: heldout detect tests it"
 _LOCAL = ("127.0.0.1", "localhost", "[::1]")
 _KINDS = {"synth": "synthesis", "train": "training", "evaluate": "evaluation", "twin": "twins"}
 _POLICY = (
@@ -149,15 +152,33 @@ def _single(name: str, path: Path) -> ListedRun:
     if (path / "claims.json").is_file():
         rows = outline_of(run).rows
         kind = "search" if manifest.get("stages") else "models"
-        trouble = "" if rows else "recorded, not tested yet: heldout detect tests it"
+        trouble = "" if rows else _UNTESTED
     else:
-        kind = kinds[0] if kinds else "run"
+        kind = kinds[0] if kinds else "models" if manifest.get("models") else "run"
         if not _has_report(path):
-            trouble = "has no page of its own" if kind == "twins" else "not finished"
+            trouble = "has no page of its own" if kind == "twins" else _recorded(run)
     items = known.get("items")
     if items is None and (path / "synth/funnel.json").is_file():
         items = json.loads((path / "synth/funnel.json").read_text())["steps"][-1]["left"]
     return ListedRun(name, path, kind, created, names, items, rows, trouble, _has_report(path))
+
+
+def _recorded(run: Run) -> str:
+    """What a folder without claims holds: answers that nobody tested, or the reason why there are none."""
+    tables = [name for name in ("answers", "scores") if run.table_path(name).exists()]
+    if not tables:
+        return "not finished"
+    if any(_holds_rows(run.table_path(name)) for name in tables):
+        return _UNTESTED
+    dropped = run.frame("dropped") if run.table_path("dropped").exists() else None
+    if dropped is None or dropped.is_empty():
+        return "refused: nothing was recorded"
+    reason, count = dropped["reason"].value_counts(sort=True).row(0)
+    return f"refused: nothing was recorded, {counted(count, 'item', 'items')} dropped ({reason})"
+
+
+def _holds_rows(table: Path) -> bool:
+    return bool(pl.scan_parquet(table).select(pl.len()).collect().item())
 
 
 def runs_page(listed: Sequence[ListedRun], title: str) -> str:

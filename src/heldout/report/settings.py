@@ -11,7 +11,7 @@ from heldout.settings import Settings
 PDF = "pdf"
 WORKBOOK = "xlsx"
 TABLE_FORMATS = ("csv", WORKBOOK, "json", "md")
-TABLE_NAMES = ("claims", "leaks", "matches", "texts", "judgements")
+TABLE_NAMES = ("claims", "findings", "leaks", "matches", "texts", "judgements")
 FORMAT_NAMES = (
     *TABLE_FORMATS,
     "badge",
@@ -64,9 +64,10 @@ class ExportSettings(Settings):
     """Settings of ``heldout export``."""
 
     to: Annotated[str, AfterValidator(_known_format)]
-    """``csv``, ``xlsx``, ``json`` or ``md``: claims, leaks, matches and judgements as tables; ``badge``: an SVG for
-    a README; ``hf-card``, ``conda``, ``helm``, ``every-eval-ever``, ``bibtex``; ``pdf``: every figure of the report."""
-    table: Literal["claims", "leaks", "matches", "texts", "judgements"] | None = None
+    """``csv``, ``xlsx``, ``json`` or ``md``: claims, findings, leaks, matches and judgements as tables; ``badge``: an
+    SVG for a README; ``hf-card``, ``conda``, ``helm``, ``every-eval-ever``, ``bibtex``; ``pdf``: every figure of the
+    report."""
+    table: Literal["claims", "findings", "leaks", "matches", "texts", "judgements"] | None = None
     """With ``csv``, ``xlsx``, ``json`` and ``md``: this table alone."""
     model: str | None = None
     """With ``every-eval-ever``: the record of this model alone."""

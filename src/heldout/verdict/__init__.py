@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from heldout.verdict.looks import earlier_looks, record_looks
     from heldout.verdict.measured import (
         INTRACLASS,
+        LAB_KINDS,
         RAW,
         REFERENCES,
         BenchmarkRate,
@@ -75,6 +76,7 @@ __all__ = [
     "COPIES",
     "INTRACLASS",
     "LAB",
+    "LAB_KINDS",
     "NEARNESS",
     "NOTHING_TO_COMPARE",
     "ONE_FORM",

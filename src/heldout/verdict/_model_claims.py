@@ -95,6 +95,7 @@ def model_claim(
         findings=[finding.id for finding in findings],
         controls=list(controls),
         next_step=_next_step(status, controls),
+        corrected_p=q if any(finding.p is not None for finding in findings) else None,
     )
 
 

@@ -61,6 +61,8 @@ class Claim(BaseModel):
     findings: list[str]
     controls: list[Control] = Field(default_factory=list)
     next_step: str = ""  # what would settle it, or what to do about it
+    #: corrected over all claims that were planned together; None where nothing was tested
+    corrected_p: float | None = None
 
     def ended(self, control: Control) -> str:
         """How a control ended. What a claim does not depend on, such as unread parts beside a proven copy,

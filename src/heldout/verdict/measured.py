@@ -24,6 +24,8 @@ Way = Literal["raw", "with references"]
 RAW: Way = "raw"
 REFERENCES: Way = "with references"
 SHIPPED = "measured_rates.json"
+#: what people read in place of the names of the lab's benchmarks
+LAB_KINDS = {"scenes": "drawn scenes", "films": "drawn radiographs", "slake": "SLAKE"}
 # How alike two models of one base are: the median intra-class correlation of effects of clean models, compared with
 # clean models of other seeds, over the detectors and benchmarks of the published rows (bench/lab_bases.py).
 INTRACLASS = 0.8

@@ -94,15 +94,14 @@ def _corpus_coverage(scanned: Mapping[str, Any]) -> Control:
     counts, failed = scanned["counts"], scanned["failed"]
     compared, lost, archives = counts["images"], counts["lost_items"], counts["lost_containers"]
     share = lost / (lost + compared) if lost + compared else 1.0
-    of = counted(compared, "corpus item was", "corpus items were")
-    message = f"pictures of {of} compared, {counted(lost, 'item was', 'items were')} lost" + (
-        f" ({percent(share, 2)})" if lost + compared else ""
-    )
-    if archives:
-        message += (
-            f", and {counted(archives, 'archive, file or folder', 'archives, files or folders')}"
+    message = "no picture of the corpus was compared"
+    if compared or lost:
+        message = (
+            f"the pictures of {counted(compared, 'corpus item', 'corpus items')} were compared"
         )
-        message += " in whole or in part"
+    message += unreadable(lost, share, archives)
+    if bare := counts.get("without_image", 0):
+        message += f"; {counted(bare, 'item has', 'items have')} no picture"
     if failed:
         message += f"; {len(failed)} of {counted(scanned['shards'], 'piece', 'pieces')} of the corpus failed"
     unverified = counts.get("unverified_pairs", 0)
@@ -112,6 +111,15 @@ def _corpus_coverage(scanned: Mapping[str, Any]) -> Control:
         )
     bad = bool(failed or archives or share > UNREAD or unverified)
     return Control(name="corpus coverage", outcome="failed" if bad else "passed", reason=message)
+
+
+def unreadable(lost: int, share: float, archives: int) -> str:
+    """What of a corpus could not be read, of the items that have what is compared."""
+    parts = [f"{lost:,} could not be read ({percent(share, 2)})"] if lost else []
+    if archives:
+        several = counted(archives, "archive, file or folder", "archives, files or folders")
+        parts.append(f"{several} could not be read, in whole or in part")
+    return "".join(f"; {part}" for part in parts)
 
 
 def read_in_part(scanned: Mapping[str, Any]) -> list[Control]:

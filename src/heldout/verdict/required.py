@@ -78,7 +78,7 @@ REQUIRED: tuple[RequiredControl, ...] = (
         "have people judge these pairs (heldout review RUN)",
     ),
     RequiredControl(
-        "items within reach",
+        "most items can be identified",
         (WORDS,),
         "could the items have been found by their words?",
         "compare the pictures, too: these words are too common or too short",

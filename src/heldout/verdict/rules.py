@@ -137,7 +137,7 @@ RULES: tuple[Rule, ...] = (
         (WORDS,),
         {"most items can be found": False},
         "qualified",
-        "none found, but too few items have words specific enough to be recognised inside a longer text",
+        "none found, but too few items can be identified by their words inside a longer text",
     ),
     Rule(
         "rewordings-unsearched",

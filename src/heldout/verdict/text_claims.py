@@ -16,11 +16,18 @@ from heldout.errors import counted, percent
 from heldout.evidence import QUESTION_OTHER_IMAGE, Modality
 from heldout.overlap import NO_WORDS
 from heldout.verdict.claim import NOTHING_TO_COMPARE, Claim, Control, Status
-from heldout.verdict.overlap_claims import SEARCH_THE_REST, UNREAD, read_in_part
+from heldout.verdict.overlap_claims import (
+    SEARCH_THE_REST,
+    UNREAD,
+    read_in_part,
+    unreadable,
+)
 from heldout.verdict.rules import SOURCES, WORDS, Rule, decide, rule_id
 
 REWORDINGS = "rewordings"  # the control that asks whether anybody looked for them
-WITHIN_REACH = "items within reach"  # the control that asks what a search could have found
+WITHIN_REACH = (
+    "most items can be identified"  # the control that asks what a search could have found
+)
 REACH = (
     0.8  # share of items that must be findable inside longer texts before "nothing found" is clean
 )
@@ -131,12 +138,12 @@ def _reach(together: Mapping[str, Any]) -> Control:
     """Could the items have been found if they had been there?"""
     items, inside = int(together["items"]), int(together["eligible_inside_longer_texts"])
     message = (
-        f"{int(together['eligible']):,} of {items:,} items with words have words specific enough to be "
-        f"recognised, {inside:,} of them also inside a longer text"
+        f"{int(together['eligible']):,} of {items:,} items with words can be identified by them, "
+        f"{inside:,} also inside a longer text"
     )
     others = {why: n for why, n in together.get("untestable", {}).items() if why != NO_WORDS}
     if others:
-        message += f"; the others {' or '.join(f'{why} ({n:,})' for why, n in others.items())}"
+        message += f"; of the others {', '.join(f'{n:,} {why}' for why, n in others.items())}"
     bad = inside < REACH * items or not items
     return Control(name=WITHIN_REACH, outcome="failed" if bad else "passed", reason=message)
 
@@ -146,6 +153,9 @@ def _rewordings(scanned: Mapping[str, Any], items: int) -> Control:
     encoder = scanned.get("encoder")
     if encoder is None:
         reason = "no text encoder was used: rewordings were not looked for"
+        return Control(name=REWORDINGS, outcome="missing", reason=reason)
+    if not items or not scanned["counts"].get("text_documents", 0):
+        reason = "not looked for: one side has no words"
         return Control(name=REWORDINGS, outcome="missing", reason=reason)
     reader = scanned.get("reader")
     reason = f"looked for with {encoder}" + (f", candidates read by {reader}" if reader else "")
@@ -185,14 +195,10 @@ def text_coverage(scanned: Mapping[str, Any]) -> Control:
         int(counts.get("text_lost_containers", 0)),
     )
     share = lost / (lost + read) if lost + read else 1.0
-    message = f"{counted(read, 'corpus item was', 'corpus items were')} read, {lost:,} lost"
-    if lost + read:
-        message += f" ({percent(share, 2)})"
-    if archives:
-        message += (
-            f", and {counted(archives, 'archive, file or folder', 'archives, files or folders')}"
-        )
-        message += " in whole or in part"
+    message = "no text of the corpus was read"
+    if read or lost:
+        message = f"the texts of {counted(read, 'corpus item', 'corpus items')} were read"
+    message += unreadable(lost, share, archives)
     if failed:
         message += f"; {counted(len(failed), 'piece', 'pieces')} of the corpus failed"
     bad = bool(failed or archives or share > UNREAD)
@@ -298,7 +304,7 @@ def _joined(modality: Mapping[str, int], benchmark: str, corpus: str | None) -> 
 def _limits(together: Mapping[str, Any]) -> str:
     return (
         f" Only {together['eligible_inside_longer_texts']:,} of its {together['items']:,} items with "
-        f"words have words specific enough to be recognised inside a longer text."
+        f"words can be identified inside a longer text."
     )
 
 

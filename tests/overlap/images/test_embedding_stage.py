@@ -13,16 +13,17 @@ import pytest
 from PIL import Image
 
 from heldout.benchmark import Benchmark, Example
-from heldout.corpus import Corpus, open_corpus
+from heldout.corpus import Corpus, Shard, open_corpus
 from heldout.engine import LocalEngine
 from heldout.errors import InputError
 from heldout.image import FileOnDisk, ImageRef
 from heldout.overlap import NearSearch, scan
 from heldout.overlap.images._pixels import PixelsEncoder
-from heldout.overlap.images.embed import embed_shard
+from heldout.overlap.images.embed import ShardEmbeddings, embed_shard
 from heldout.overlap.images.embedding_rows import benchmark_pictures, whole_pictures
+from heldout.overlap.images.embeddings import EmbeddingStore
 from heldout.overlap.images.encoder import Floats, open_encoder
-from heldout.store import Run
+from heldout.store import Run, ShardResult, Stage
 
 Picture = Callable[..., bytes]
 
@@ -111,8 +112,22 @@ def test_another_question_or_benchmark_embeds_nothing_again(corpus: Path, tmp_pa
 
 
 def test_a_corpus_that_grew_is_embedded_only_where_it_grew(
-    tmp_path: Path, picture: Picture
+    tmp_path: Path, picture: Picture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    order: list[str] = []
+    stage_save, store_save = Stage.save, EmbeddingStore.save
+
+    def staged(stage: Stage, index: int, result: ShardResult) -> None:
+        if stage.folder.parent.name == "overlap":
+            order.append("compared")
+        stage_save(stage, index, result)
+
+    def stored(store: EmbeddingStore, shard: Shard, embedded: ShardEmbeddings) -> None:
+        order.append("embedded")
+        store_save(store, shard, embedded)
+
+    monkeypatch.setattr(Stage, "save", staged)
+    monkeypatch.setattr(EmbeddingStore, "save", stored)
     folder = tmp_path / "tars"
     folder.mkdir()
     for number in (1, 3):
@@ -123,6 +138,7 @@ def test_a_corpus_that_grew_is_embedded_only_where_it_grew(
     benchmark, near = bench(tmp_path, "r.png"), NearSearch("pixels", 1)
     run = search(benchmark, folder, tmp_path / "run", near)
     assert embedded_shards(run) == 3
+    assert order == ["compared", "embedded"] * 3  # both stages at once, not one after the other
     verified = [(r["corpus_id"], r["relation"]) for r in run.read_table("matches").to_pylist()]
     assert {name.partition(".")[0] for name, relation in verified} >= {"1", "4"}
     write_tar(folder / "2.tar", picture(2, (90, 70)))  # in between: the last shard has a new place

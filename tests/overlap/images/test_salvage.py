@@ -137,7 +137,7 @@ def test_what_worker_processes_lose_is_tried_again_and_found(
         assert vectors == [9, PER_SHARD - 1, PER_SHARD - 1]
         claim = run.read_json("claims.json")["claims"][0]
         coverage = next(c for c in claim["controls"] if c["name"] == "corpus coverage")
-        assert "2 items were lost" in coverage["reason"]
+        assert "; 2 could not be read" in coverage["reason"]
         corpus.deadly.clear()
         corpus.reader_fails_at = None
         audit_overlap(benchmark, [corpus], run, engine, quiet=True, **near)

@@ -15,7 +15,13 @@ from text_corpus import bench, corpus, matches, scan_all
 from heldout.errors import InputError
 from heldout.overlap import OverlapSettings
 from heldout.overlap.images.encoder import Floats
-from heldout.overlap.texts._chances import FEW, Chances, ParaphraseCandidate, ParaphraseNull
+from heldout.overlap.texts._chances import (
+    FEW,
+    Chances,
+    OtherItems,
+    ParaphraseCandidate,
+    ParaphraseNull,
+)
 from heldout.overlap.texts._fields import final_answer
 from heldout.overlap.texts._questions import (
     amounts,
@@ -129,6 +135,35 @@ def test_a_yes_beside_the_own_picture_tells_little_however_seldom_a_corpus_says_
         assert chances.of(candidate("1", "spleen", own=own)) == pytest.approx(2 / 100)
         expected = 5 / 10 if own else 5 / 100
         assert chances.of(candidate("0", "no", own=own)) == pytest.approx(expected)
+
+
+BLUE = "Is there a blue diamond in the picture?"
+
+
+@pytest.mark.parametrize(
+    ("text", "other", "cosine", "another"),
+    [
+        (BLUE, "Is the black diamond above the blue diamond?", 0.9, True),  # one more thing
+        (BLUE, "Is the blue diamond large?", 0.8, True),  # not near enough
+        ("Is the heart enlarged?", "Is the heart abnormally large?", 0.88, False),
+        ("Is the heart larger than the ring?", "Is the heart above the ring?", 0.9, True),
+        (BLUE, "Does the picture show a blue diamond?", 0.5, False),  # the same in other words
+    ],
+)
+def test_a_question_that_the_benchmark_asks_of_the_picture_is_mostly_another_one(
+    text: str, other: str, cosine: float, another: bool
+) -> None:
+    shared = {"answer": "yes"}
+    index, _ = build_text_index(
+        bench({"question": text, **shared}, {"question": other, **shared}), None
+    )
+    index = replace(index, clusters=("a.png", "a.png"))
+    evidence = {"benchmark_text": text, "corpus_text": other}
+    entry = ParaphraseCandidate({"benchmark_id": index.ids[0]}, evidence, True, similarity=cosine)
+    assert OtherItems(index).has(entry, 0.85) is another
+    assert not OtherItems(index).has(replace(entry, own=False), 0.85)
+    unasked = ParaphraseCandidate(entry.row, {**evidence, "corpus_text": f"{other} Why?"}, True)
+    assert not OtherItems(index).has(unasked, 0.85)
 
 
 def test_a_question_with_one_word_changed_varies_its_own_item_and_rewords_no_other() -> None:

@@ -42,7 +42,7 @@ TOO_FEW = NotRecorded(
 # drops, too, which leaves a claim at most qualified; and they see the least.
 DROPPED_BY_CLEAN_MODELS = (choice_confusion.PROBE, slot_guess.PROBE)
 METHOD = "sign flips of whole images, all changes together"
-EFFECT = "mean drop over the changes, in standard deviations of an image"
+EFFECT = "mean drop over all kinds of change, in standard deviations of single images"
 BLIND_TO = [
     "memory that none of the changes touches",
     "a model that one change marks clearly and the others do not: the single test sees more",

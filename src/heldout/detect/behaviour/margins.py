@@ -297,7 +297,7 @@ def _places_of_options(row: dict[str, Any]) -> tuple[int, None] | None:
 OPTION_PROBE = replace(
     option_order.PROBE,
     name=OPTION_NAME,
-    effect="probability gained by the released order, adjusted for answer position",
+    effect="gain in probability of the right answer from the released order of options, adjusted for answer position",
     arms=_graded(option_order.PROBE.read, lambda tables: _places_of_options),
     measures="probability",
 )

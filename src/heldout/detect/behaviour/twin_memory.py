@@ -62,7 +62,7 @@ def probe_for(twin: str = TWIN) -> Probe:
         name=NAME,
         first="old answer",
         second=twin,
-        effect=f"old answer among wrong replies to {twin}",
+        effect=f"share of wrong replies to {twin} that give the original's answer",
         arms=_arms(twin),
         blind_to=BLIND_TO,
         known=lambda tables: tables.twin_items.get(twin, frozenset()) - _left_out(tables, twin),
@@ -376,16 +376,17 @@ def _outcome(twin: str, tables: ScoreTables, settings: DetectSettings, model: st
     if isinstance(measured, str):
         return not_testable(NAME, tables.benchmark, model, measured)
     above, main = measured.above, measured.above or measured.own
-    compared = (
-        "less that of the references" if above else "above its chance among the other wrong options"
-    )
+    compared = "minus that of the references" if above else "minus what chance gives"
     rows = measured.arms.rows
     finding = model_finding(
         NAME,
         tables.benchmark,
         model,
         unit="questions",
-        statistic=(f"share of the old answer among wrong replies to {twin}", _share(rows)),
+        statistic=(
+            f"share of wrong replies to {twin} that give the original's answer",
+            _share(rows),
+        ),
         effect=(f"{probe.effect}, {compared}", main.value, main.interval),
         error=main.error,
         p=above.p if above else None,

@@ -82,7 +82,7 @@ def embed_shard(
     with ThreadPoolExecutor(threads or usable_cores(), "prepare") as pool:
         preparer = _Preparer(encoder, parts)
         prepared = _prepared(
-            underway(read_items(corpus, shard)),
+            underway(read_items(corpus, shard), "encoded"),
             preparer,
             pool,
             batch * _AHEAD,

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from heldout.corpus import Corpus, EmbeddingCorpus, Shard
-from heldout.engine import Engine, map_salvaged, progress
+from heldout.engine import Engine, Kind, Outcome, ProgressStep, Work, progress, work_together
 from heldout.errors import InputError, blame_the_machine
 from heldout.image import PIXEL_DIGEST
 from heldout.overlap.images._salvage import ShardSalvage
@@ -251,63 +251,82 @@ def embed_corpus(
 
     ``spec`` is how the user named ``encoder``: workers open it themselves.
     """
-    folder = of_corpus(run, corpus.name, encoder.identity)
-    if isinstance(corpus, EmbeddingCorpus):
-        result = _already_embedded(corpus, encoder, part)
-    else:
+    embedding = CorpusEmbedding(corpus, spec, encoder, run, place=place, part=part)
+    total = part.count_shards(corpus)
+    with progress(f"embedding {corpus.name}", total, "shards", disabled=quiet) as step:
+        work_together(engine, embedding.works(step))
+    return embedding.finished()
+
+
+class CorpusEmbedding:
+    """What is to be done for the rows of a corpus, for an engine that may do other work beside it."""
+
+    def __init__(
+        self,
+        corpus: Corpus,
+        spec: str,
+        encoder: Encoder,
+        run: Run,
+        *,
+        place: Path | None = None,
+        part: Part = WHOLE,
+    ) -> None:
+        self.corpus, self.spec, self.encoder, self.part = corpus, spec, encoder, part
+        self.folder = of_corpus(run, corpus.name, encoder.identity)
+        self.store: EmbeddingStore | None = None
+        if isinstance(corpus, EmbeddingCorpus):
+            self.result = _already_embedded(corpus, encoder, part)
+            return
+        self.result = EmbeddedCorpus(encoder.identity)
         saved = SavedEmbeddings(encoder.identity, encoder.dimension)
-        store = (
-            EmbeddingStore.of_run(folder, corpus, saved)
+        self.store = (
+            EmbeddingStore.of_run(self.folder, corpus, saved)
             if place is None
             else EmbeddingStore.within(place, corpus, saved)
         )
-        result = _embed(corpus, spec, encoder, store, engine, part, quiet)
-        store.sweep()
-    files = [saved for saved in result.saved.values() if isinstance(saved, SavedShard)]
-    write_sheet(folder / SHEET, encoder.identity, files)
-    return result
 
-
-def _embed(
-    corpus: Corpus,
-    spec: str,
-    encoder: Encoder,
-    store: EmbeddingStore,
-    engine: Engine,
-    part: Part,
-    quiet: bool,
-) -> EmbeddedCorpus:
-    result = EmbeddedCorpus(encoder.identity)
-
-    def of_lost(dropped: Dropped) -> ShardEmbeddings:
-        result.dropped.append(dropped)
-        nothing = np.zeros((0, encoder.dimension), np.float16)
-        return ShardEmbeddings(encoder.identity, rows=nothing, dropped=[dropped])
-
-    title = f"embedding {corpus.name}"
-    with progress(title, part.count_shards(corpus), "shards", disabled=quiet) as step:
+    def works(self, step: ProgressStep) -> list[Work[Shard, ShardEmbeddings]]:
+        """The shards that nobody has embedded before; nothing where the corpus is embeddings."""
+        store, result = self.store, self.result
+        if store is None:
+            return []
 
         def to_do() -> Iterator[Shard]:
-            for shard in part.shards(corpus):
+            for shard in self.part.shards(self.corpus):
                 result.shards[shard.index] = shard
                 if store.plan(shard):
                     yield shard
                 else:
                     step()
 
-        work = functools.partial(embed_with_parts, spec, corpus)
-        salvage = ShardSalvage(corpus, of_lost, join_embedded)
-        for outcome in map_salvaged(engine, work, to_do(), salvage, on_gpu=runs_a_model(spec)):
+        def keep(outcome: Outcome[Shard, ShardEmbeddings]) -> None:
             if outcome.value is None:
                 result.failed[outcome.task.id] = outcome.error or "no result"
-            else:
-                # A worker may have loaded other weights under the same name.
-                require_same(encoder.identity, outcome.value.identity)
-                store.save(outcome.task, outcome.value)
-                result.embedded += 1
-            step()
-    result.saved = dict(store.shards())
-    return result
+                step()
+                return
+            # A worker may have loaded other weights under the same name.
+            require_same(self.encoder.identity, outcome.value.identity)
+            store.save(outcome.task, outcome.value)
+            result.embedded += 1
+            step(encoded=len(outcome.value.items) + len(outcome.value.dropped))
+
+        embed = functools.partial(embed_with_parts, self.spec, self.corpus)
+        salvage = ShardSalvage(self.corpus, self._lost, join_embedded)
+        return [Work(Kind(embed, to_do(), on_gpu=runs_a_model(self.spec)), salvage, keep)]
+
+    def _lost(self, dropped: Dropped) -> ShardEmbeddings:
+        self.result.dropped.append(dropped)
+        nothing = np.zeros((0, self.encoder.dimension), np.float16)
+        return ShardEmbeddings(self.encoder.identity, rows=nothing, dropped=[dropped])
+
+    def finished(self) -> EmbeddedCorpus:
+        """What there is once the work is done; the run's sheet names it."""
+        if self.store is not None:
+            self.result.saved = dict(self.store.shards())
+            self.store.sweep()
+        files = [saved for saved in self.result.saved.values() if isinstance(saved, SavedShard)]
+        write_sheet(self.folder / SHEET, self.encoder.identity, files)
+        return self.result
 
 
 def embed_with_parts(spec: str, corpus: Corpus, shard: Shard) -> ShardEmbeddings:

@@ -21,7 +21,7 @@ from heldout.overlap.images._join import Hits, Needed, exact_similarity, select
 from heldout.overlap.images._join_index import JoinIndex
 from heldout.overlap.images.embed import CorpusRows, RowOrigins, SavedShard
 from heldout.overlap.images.embedding_rows import Queries, embed_benchmark
-from heldout.overlap.images.embeddings import embed_corpus
+from heldout.overlap.images.embeddings import CorpusEmbedding, EmbeddedCorpus
 from heldout.overlap.images.encoder import WHOLE, Aspect, Encoder, open_encoder
 from heldout.overlap.settings import NEAREST, Bounds, Part
 from heldout.overlap.settings import WHOLE as WHOLE_CORPUS
@@ -352,21 +352,18 @@ class NearSearcher:
     def takes(self, corpus: Corpus) -> bool:
         return self.near.named or not isinstance(corpus, EmbeddingCorpus)
 
-    def search(
-        self, corpus: Corpus, folder: str, settings: dict[str, Any], part: Part = WHOLE_CORPUS
-    ) -> Neighbours:
-        """Two stages over the corpus: its rows, which outlive the question, and who is near."""
-        near, engine = self.near, self.engine
-        rows = embed_corpus(
-            corpus,
-            near.encoder,
-            self.encoder,
-            self.run,
-            engine,
-            place=near.embeddings,
-            part=part,
-            quiet=self.quiet,
+    def embedding(self, corpus: Corpus, part: Part = WHOLE_CORPUS) -> CorpusEmbedding:
+        """Its rows, which outlive the question."""
+        near = self.near
+        return CorpusEmbedding(
+            corpus, near.encoder, self.encoder, self.run, place=near.embeddings, part=part
         )
+
+    def search(
+        self, corpus: Corpus, folder: str, settings: dict[str, Any], rows: EmbeddedCorpus
+    ) -> Neighbours:
+        """Who is near, among the rows of a corpus."""
+        near, engine = self.near, self.engine
         settings = {
             **settings,
             "encoder": self.encoder.identity,

@@ -16,7 +16,16 @@ import polars as pl
 from heldout import __version__
 from heldout.benchmark import Benchmark, benchmark_identity, items_table
 from heldout.corpus import Corpus, Shard, corpus_fingerprint
-from heldout.engine import Engine, map_salvaged, progress
+from heldout.engine import (
+    Engine,
+    Kind,
+    Outcome,
+    ProgressStep,
+    Work,
+    map_salvaged,
+    progress,
+    work_together,
+)
 from heldout.errors import InputError
 from heldout.image import PIXEL_DIGEST, Digests, ImageRef
 from heldout.overlap.condensed import evidence_field
@@ -59,7 +68,7 @@ from heldout.overlap.images.verify import NO_OPENCV, NO_PICTURE, can_register, v
 from heldout.overlap.judgements import regrade
 from heldout.overlap.relations import BY_DIGEST, COPIES
 from heldout.overlap.settings import WHOLE, Part
-from heldout.store import Dropped, Run, Stage, dropped_table, make_table
+from heldout.store import Dropped, Run, ShardResult, Stage, dropped_table, make_table
 
 #: stages whose dropped rows a search writes anew: reading both sides, and its own
 _RENEWED = ("read", "benchmark", "corpus", STAGE, "text", "judge", "calibration")
@@ -140,13 +149,12 @@ def scan(
     scanned, stages = [], []
     for corpus in corpora:
         folder, settings = corpus_folder(corpus.name), stage_settings(benchmark, corpus)
-        result, stage = shards.compare(corpus)
+        result, stage, match = shards.search(corpus)
         stages.append(stage)
         result.copies.append(StagedCopies(stage))
         hashed_pairs = WithoutTemplates.of(StagedCandidates(stage))
         nearest: list[Row] = []
         templates, series = frozenset[str](), frozenset[str]()
-        match = shards.neighbours(corpus)
         if searcher is not None and match is not None:
             neighbours = nearest_so_far(candidate_rows(match.stage), searcher.near.nearest)
             aspects = searcher.encoder.aspects
@@ -205,8 +213,7 @@ def scan_part(
     shards = _ShardSearch.of(benchmark, run, engine, near, hashes, quiet)
     scanned = []
     for corpus in corpora:
-        result, stage = shards.compare(corpus, part)
-        match = shards.neighbours(corpus, part)
+        result, stage, match = shards.search(corpus, part)
         result.failed |= match.failed if match is not None else {}
         for each in [stage, *([match.stage] if match is not None else [])]:
             each.sweep()
@@ -262,22 +269,58 @@ class _ShardSearch:
         searcher = NearSearcher(near, benchmark, run, engine, quiet) if near is not None else None
         return cls(benchmark, run, engine, quiet, index, unusable, refs, hashed, searcher)
 
-    def compare(self, corpus: Corpus, part: Part = WHOLE) -> tuple[CorpusScan, Stage]:
-        hashes = self.hashed is not None
-        settings = {
-            **stage_settings(self.benchmark, corpus),
-            "methods": [*BY_DIGEST, *(sorted(RADII.items()) if hashes else ())],
-        }
-        stage = self.run.stage(f"{STAGE}/{corpus_folder(corpus.name)}", settings)
-        result = _scan_corpus(self.index, self.hashed, corpus, stage, self.engine, self.quiet, part)
-        result.hashes = hashes
-        return result, stage
+    def search(
+        self, corpus: Corpus, part: Part = WHOLE
+    ) -> tuple[CorpusScan, Stage, Neighbours | None]:
+        """Compare and embed at the same time, because one needs cores and the other may need GPUs; then who is
+        near."""
+        searcher, settings = self.searcher, stage_settings(self.benchmark, corpus)
+        folder = corpus_folder(corpus.name)
+        methods = [*BY_DIGEST, *(sorted(RADII.items()) if self.hashed is not None else ())]
+        stage = self.run.stage(f"{STAGE}/{folder}", {**settings, "methods": methods})
+        result = CorpusScan(corpus.name, corpus.source, corpus.reader, corpus_fingerprint(corpus))
+        result.hashes = self.hashed is not None
+        near = searcher is not None and searcher.takes(corpus)
+        embedding = searcher.embedding(corpus, part) if searcher is not None and near else None
+        embeds = embedding is not None and embedding.store is not None
+        title = f"scanning{' and embedding' if embeds else ''} {corpus.name}"
+        listed = part.count_shards(corpus)
+        total = None if listed is None else listed * (2 if embeds else 1)
+        before = functools.partial(scanned_before, result)
+        with progress(title, total, "shards", disabled=self.quiet, note=before) as step:
+            works: list[Work[Any, Any]] = [self._comparing(corpus, part, stage, result, step)]
+            if embedding is not None:
+                works += embedding.works(step)
+            work_together(self.engine, works)
+        result.counts |= stage.counts()
+        if searcher is None or embedding is None:
+            return result, stage, None
+        return result, stage, searcher.search(corpus, folder, settings, embedding.finished())
 
-    def neighbours(self, corpus: Corpus, part: Part = WHOLE) -> Neighbours | None:
-        if self.searcher is None or not self.searcher.takes(corpus):
-            return None
-        settings = stage_settings(self.benchmark, corpus)
-        return self.searcher.search(corpus, corpus_folder(corpus.name), settings, part)
+    def _comparing(
+        self, corpus: Corpus, part: Part, stage: Stage, result: CorpusScan, step: ProgressStep
+    ) -> Work[Shard, ShardResult]:
+        def to_do() -> Iterator[Shard]:
+            for shard in part.shards(corpus):
+                result.shards += 1
+                if stage.plan(shard.index, shard.key):
+                    yield shard
+                else:
+                    result.reused += 1
+                    step()
+
+        def keep(outcome: Outcome[Shard, ShardResult]) -> None:
+            shard, value = outcome.task, outcome.value
+            if value is None:
+                result.failed[shard.id] = outcome.error or "no result"
+                step()
+            else:
+                stage.save(shard.index, value)
+                step(items=value.counts["items"])
+
+        look = functools.partial(scan_shard, self.index, self.hashed, corpus)
+        salvage = ShardSalvage(corpus, functools.partial(lost_result, lost_counts), joined_results)
+        return Work(Kind(look, to_do()), salvage, keep)
 
 
 def stage_settings(benchmark: Benchmark, corpus: Corpus) -> dict[str, Any]:
@@ -303,44 +346,6 @@ def scanned_before(result: CorpusScan) -> str:
     if result.reused < result.shards:
         return "some of it was scanned before"
     return "all of it was scanned before"
-
-
-def _scan_corpus(
-    index: ExactIndex,
-    hashes: HashIndex | None,
-    corpus: Corpus,
-    stage: Stage,
-    engine: Engine,
-    quiet: bool,
-    part: Part = WHOLE,
-) -> CorpusScan:
-    result = CorpusScan(corpus.name, corpus.source, corpus.reader, corpus_fingerprint(corpus))
-    title = f"scanning {corpus.name}"
-    before = functools.partial(scanned_before, result)
-    listed = part.count_shards(corpus)
-    with progress(title, listed, "shards", disabled=quiet, note=before) as step:
-
-        def to_do() -> Iterator[Shard]:
-            for shard in part.shards(corpus):
-                result.shards += 1
-                if stage.plan(shard.index, shard.key):
-                    yield shard
-                else:
-                    result.reused += 1
-                    step()
-
-        look = functools.partial(scan_shard, index, hashes, corpus)
-        salvage = ShardSalvage(corpus, functools.partial(lost_result, lost_counts), joined_results)
-        for outcome in map_salvaged(engine, look, to_do(), salvage):
-            shard, value = outcome.task, outcome.value
-            if value is None:
-                result.failed[shard.id] = outcome.error or "no result"
-                step()
-                continue
-            stage.save(shard.index, value)
-            step(items=value.counts["items"])
-    result.counts |= stage.counts()
-    return result
 
 
 def _verify(

@@ -307,9 +307,9 @@ def _notes(
     if tau is not None and tau.alpha != asked:
         needed = draws_needed(asked, null.design_effect)
         notes.append(
-            f"α = {tau.alpha:.2g} is the smallest that {len(null):,} comparison pictures allow; "
-            f"α = {asked:g} would need {needed:,} (related pictures, {null.design_effect:.1f} on average, "
-            f"count as one)"
+            f"with {len(null):,} comparison pictures α cannot be smaller than {tau.alpha:.2g}; α = {asked:g} "
+            f"would need {needed:,}. Pictures that are related count as one: "
+            f"{null.design_effect:.1f} pictures on average"
         )
     known = degrees_of(null.encoder)
     if known is not None and tau is not None and tau.value >= known.soft:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from heldout.overlap.texts._questions import amounts, telling_words
+from heldout.overlap.texts._questions import amounts, same_content, same_details, telling_words
 from heldout.overlap.texts.index import TextIndex
 from heldout.overlap.texts.normalise import loose
 
@@ -125,6 +125,32 @@ class Chances:
             for side in ("benchmark_text", "corpus_text")
         )
         return ours == theirs if len(ours) > 1 else None
+
+
+class OtherItems:
+    """What the benchmark itself asks of each picture.
+
+    A corpus that holds one of its questions word for word holds that item. Another question about the picture that
+    has the same answer is mostly another one: "Is there a blue diamond?", "Is the black diamond above the blue
+    diamond?". Some benchmarks ask the same in other words, though, so that such texts may count: if they are
+    nearer than others have to be, and name the same colours and the same relation.
+    """
+
+    def __init__(self, index: TextIndex) -> None:
+        self._cluster = dict(zip(index.ids, index.clusters, strict=True))
+        self._asked = {
+            (index.clusters[item], loose(index.entries[k].text))
+            for k in index.whole
+            for item in index.entries[k].items
+        }
+
+    def has(self, entry: ParaphraseCandidate, least: float) -> bool:
+        """``least``: the cosine from which on such a text may be a rewording."""
+        text, other = entry.evidence["benchmark_text"], entry.evidence["corpus_text"]
+        if not entry.own or (self._cluster[entry.item], loose(other)) not in self._asked:
+            return False
+        near = entry.similarity >= least and same_details(text, other)
+        return not near and not same_content(text, other)
 
 
 def told_by_numbers(entry: ParaphraseCandidate) -> bool | None:

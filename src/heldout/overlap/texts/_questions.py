@@ -133,6 +133,19 @@ def other_subject(text: str, other: str) -> bool:
     return bool(opposite & (set(theirs) - set(ours)))
 
 
+def same_details(text: str, other: str) -> bool:
+    """Do both name the same colours, and the same relation between two things, or none?"""
+    words, others = loose(text), loose(other)
+    colours, painted = (
+        {_SPELLING.get(word, word) for word in each.split() if word in _COLOURS}
+        for each in (words, others)
+    )
+    relations = [
+        match and match[0] for match in (_RELATION.search(words), _RELATION.search(others))
+    ]
+    return colours == painted and relations[0] == relations[1]
+
+
 def varied(text: str, other: str) -> bool:
     """One template about other things: most words in the same order, and words of its own on either side.
 

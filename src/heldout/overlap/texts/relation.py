@@ -299,8 +299,8 @@ def match_row(
 
 
 NO_WORDS = "have no words"
-GENERIC = "ask what the benchmark asks of several pictures, numbers aside"
-COMMON = "ask what the corpus mostly answers otherwise"
+GENERIC = "share their question, apart from numbers, with other pictures of the benchmark"
+COMMON = "ask a question to which the corpus mostly gives other answers"
 SHORT = "have too few or too common words"
 LENGTH = f"have fewer than {SHORTEST} or more than {LONGEST:,} characters"
 _ORDER = (LENGTH, SHORT, GENERIC)  # of several texts of an item, the one that came nearest

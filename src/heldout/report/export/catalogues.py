@@ -7,16 +7,19 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Mapping
 from typing import Any
 
 import yaml  # type: ignore[import-untyped]
 
 from heldout.errors import percent
 from heldout.report._cell_words import in_words, is_pair, no_effect, nothing_found, target
+from heldout.report._first_screen import cell_summary
 from heldout.report._next_steps import LISTED
-from heldout.report._statuses import MEANINGS, status_words
+from heldout.report._statuses import MEANINGS, detectable, status_words
 from heldout.report._summaries import as_row, escaped
 from heldout.report.export._case import ExportCase
+from heldout.report.outline import SHOWN_EFFECTS, effect_words
 
 _LEVELS = {"survives": "strong", "qualified": "weak"}
 
@@ -68,20 +71,17 @@ def hf_card(case: ExportCase) -> str:
         f"Audited with heldout {case.version} on {day}: {case.benchmark['items']:,} items, revision "
         f"`{case.benchmark['fingerprint'][:12]}`.",
         "",
-        as_row("against", "verdict", "in words", "95 % interval"),
+        as_row("against", "verdict", "in words", "measured, with 95 % interval"),
         "|---|---|---|---|",
     ]
+    least = detectable(case.run)
+    findings = {finding["id"]: finding for finding in case.findings}
     for cell in case.cells:
         if is_pair(cell):
             continue
         kind, name = target(cell)
-        rate = cell["leak_rate"]
-        around = (
-            f"{percent(rate['interval']['low'])} – {percent(rate['interval']['high'])} of items"
-            if rate and rate["leaked"]
-            else ""
-        )
-        lines.append(as_row(f"{kind} {name}", status_words(cell["status"]), in_words(cell), around))
+        status = status_words(cell["status"], cell_summary(cell, least)["least"])
+        lines.append(as_row(f"{kind} {name}", status, in_words(cell), _around(cell, findings)))
     used = sorted({cell["status"] for cell in case.cells}, key=list(MEANINGS).index)
     lines += [
         "",
@@ -102,6 +102,19 @@ def hf_card(case: ExportCase) -> str:
         "",
     ]
     return "\n".join(lines)
+
+
+def _around(cell: Mapping[str, Any], findings: Mapping[str, Mapping[str, Any]]) -> str:
+    """The interval of a corpus's rate; of a model, the effects that its verdict rests on with theirs."""
+    rate = cell["leak_rate"]
+    if rate and rate["leaked"]:
+        interval = f"[{percent(rate['interval']['low'])}, {percent(rate['interval']['high'])}]"
+        return f"{percent(rate['value'])} {interval} of items"
+    if cell["model"] is None:
+        return ""
+    resting = (claim for claim in cell["claims"] if claim["status"] == cell["status"])
+    mine = [findings[key] for claim in resting for key in claim["findings"] if key in findings]
+    return "; ".join(map(effect_words, mine[:SHOWN_EFFECTS]))
 
 
 # Rows for the Data Contamination Database of the CONDA workshop (contamination_report.csv, `;`).

@@ -158,8 +158,8 @@ def export(
 
     Args:
         run: A run with claims and findings, or the output folder of an audit.
-        to: The setting ``to``: ``csv``, ``xlsx``, ``json`` or ``md`` for claims, leaks and matches; ``badge``;
-            ``hf-card``, ``conda``, ``helm``, ``every-eval-ever``, ``bibtex``; ``pdf`` for figures.
+        to: The setting ``to``: ``csv``, ``xlsx``, ``json`` or ``md`` for claims, findings, leaks and matches;
+            ``badge``; ``hf-card``, ``conda``, ``helm``, ``every-eval-ever``, ``bibtex``; ``pdf`` for figures.
         out: File to write; a folder where there are several documents. Default: nothing is written,
             but for ``pdf``, which goes beside the figures, and ``xlsx``, which goes into the run folder.
         settings: All settings; or give them by name as further arguments.

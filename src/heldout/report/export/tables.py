@@ -78,7 +78,22 @@ def _there(cases: Sequence[ExportCase]) -> list[str]:
     return list(tables_of(cases, None))
 
 
+_NUMBERS = {
+    "finding": pl.String,
+    "measure": pl.String,
+    "value": pl.Float64,
+    "low": pl.Float64,
+    "high": pl.Float64,
+    "n": pl.Int64,
+    "unit": pl.String,
+    "groups": pl.Int64,
+    "p": pl.Float64,
+}
+
+
 def _claims(case: ExportCase) -> Iterator[pl.DataFrame]:
+    """One row per claim, with the numbers of the finding that leads it; the table findings has all."""
+    known = {finding["id"]: finding for finding in case.findings}
     rows = [
         {
             "claim": claim["id"],
@@ -86,6 +101,8 @@ def _claims(case: ExportCase) -> Iterator[pl.DataFrame]:
             "model": cell["model"],
             "status": claim["status"],
             "in words": PLAIN.get(claim["status"], claim["status"]),
+            **_numbers(leading := _leading(claim, known)),
+            "corrected p": _corrected_p(claim, leading),
             "sentence": claim["sentence"],
             "why": claim["why"],
             "next step": with_paths(claim["next_step"], case.run),
@@ -93,8 +110,75 @@ def _claims(case: ExportCase) -> Iterator[pl.DataFrame]:
         for cell in case.cells
         for claim in cell["claims"]
     ]
-    names = ("claim", "corpus", "model", "status", "in words", "sentence", "why", "next step")
-    yield pl.DataFrame(rows, schema=dict.fromkeys(names, pl.String))
+    about = ("claim", "corpus", "model", "status", "in words")
+    words = ("sentence", "why", "next step")
+    schema = {
+        **dict.fromkeys(about, pl.String),
+        **_NUMBERS,
+        "corrected p": pl.Float64,
+        **dict.fromkeys(words, pl.String),
+    }
+    yield pl.DataFrame(rows, schema=schema)
+
+
+def _findings(case: ExportCase) -> Iterator[pl.DataFrame]:
+    """Every finding, once for each claim that rests on it."""
+    resting: dict[str, list[Mapping[str, Any]]] = {}
+    for cell in case.cells:
+        for claim in cell["claims"]:
+            for finding in claim["findings"]:
+                resting.setdefault(finding, []).append(claim)
+    rows = [
+        {
+            "claim": claim.get("id"),
+            "detector": finding["detector"],
+            "corpus": finding["cell"]["corpus"],
+            "model": finding["cell"]["model"],
+            **_numbers(finding),
+            "p within the claim": finding["p_adjusted"],
+        }
+        for finding in case.findings
+        for claim in resting.get(finding["id"], [{}])
+    ]
+    about = ("claim", "detector", "corpus", "model")
+    schema = {**dict.fromkeys(about, pl.String), **_NUMBERS, "p within the claim": pl.Float64}
+    yield pl.DataFrame(rows, schema=schema)
+
+
+def _leading(
+    claim: Mapping[str, Any], known: Mapping[str, Mapping[str, Any]]
+) -> Mapping[str, Any] | None:
+    """The finding that a claim stands on: the smallest corrected p, or the first where nothing was tested."""
+    findings = [known[name] for name in claim["findings"] if name in known]
+    tested = [finding for finding in findings if finding["p_adjusted"] is not None]
+    if not tested:
+        return findings[0] if findings else None
+    return min(tested, key=lambda f: (f["p_adjusted"], -abs(f["effect"]["value"])))
+
+
+def _corrected_p(claim: Mapping[str, Any], leading: Mapping[str, Any] | None) -> float | None:
+    """Over all claims that were planned together; within the claim where it is about a corpus."""
+    if claim["cell"]["model"] is None:
+        return leading["p_adjusted"] if leading is not None else None
+    corrected: float | None = claim.get("corrected_p")
+    return corrected
+
+
+def _numbers(finding: Mapping[str, Any] | None) -> dict[str, Any]:
+    if finding is None:
+        return dict.fromkeys(_NUMBERS)
+    effect = finding["effect"]
+    return {
+        "finding": finding["id"],
+        "measure": effect["name"],
+        "value": effect["value"],
+        "low": effect["low"],
+        "high": effect["high"],
+        "n": finding["n"],
+        "unit": finding["unit"],
+        "groups": finding["clusters"],
+        "p": finding["p"],
+    }
 
 
 def _asked(run: Run) -> pl.DataFrame:
@@ -185,6 +269,7 @@ def _text_pairs(run: Run) -> dict[str, Pair]:
 
 _MAKERS: Mapping[str, Callable[[ExportCase], Iterator[pl.DataFrame]]] = {
     "claims": _claims,
+    "findings": _findings,
     "leaks": _leaks,
     "matches": _matches,
     "texts": _texts,
@@ -192,6 +277,7 @@ _MAKERS: Mapping[str, Callable[[ExportCase], Iterator[pl.DataFrame]]] = {
 }
 _HAS: Mapping[str, Callable[[Run], bool]] = {
     "claims": lambda _: True,
+    "findings": lambda _: True,
     "leaks": lambda run: _HAS["matches"](run) or _HAS["texts"](run),
     "matches": lambda run: run.table_path("matches").exists(),
     "texts": lambda run: run.table_path("text_matches").exists(),

@@ -19,7 +19,7 @@ from heldout.report.figures.curves import (
     slope_chart,
     step_chart,
 )
-from heldout.report.figures.distributions import Strip, distance_histogram, heat_map, null_strips
+from heldout.report.figures.distributions import Strip, heat_map, null_strips, similarity_histogram
 from heldout.report.figures.power import tail_chart
 from heldout.report.figures.svg import for_paper, standalone
 
@@ -34,7 +34,6 @@ __all__ = [
     "WaterfallStep",
     "bar_chart",
     "bin_chart",
-    "distance_histogram",
     "flag_fraction_chart",
     "for_paper",
     "funnel_chart",
@@ -42,6 +41,7 @@ __all__ = [
     "null_strips",
     "rate_chart",
     "roc_chart",
+    "similarity_histogram",
     "slope_chart",
     "standalone",
     "step_chart",

@@ -151,9 +151,9 @@ _LETTER = 6.8  # width of a letter at the size of names
 
 
 def _label(slope: Slope) -> str:
-    """The name and by how many points the share changes."""
-    points = f"{100 * (slope.values[1] - slope.values[0]):+.1f}".replace("-", "−")
-    return f"{_short(slope.name)}{' (clean)' if slope.clean else ''} {points}"
+    """The name and by how many points the share drops: the sign of twin-drop in tables and claims."""
+    points = f"{100 * (slope.values[0] - slope.values[1]):.1f}".replace("-", "−")
+    return f"{_short(slope.name)}{' (clean)' if slope.clean else ''}: drop {points}"
 
 
 def _short(name: str, longest: int = 22) -> str:

@@ -1,4 +1,4 @@
-"""Nearest-neighbour distances of a benchmark against those of different pictures."""
+"""Nearest-neighbour similarities of a benchmark against those of different pictures."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ from heldout.report.figures.svg import (
 )
 
 _BINS = 48
-_SEEN = 0.995  # the far tail of distances says nothing and would squeeze what does
+_SEEN = 0.995  # the far tail says nothing and would squeeze what does
 
 
-def distance_histogram(
+def similarity_histogram(
     benchmark: ArrayLike,
     null: ArrayLike,
     *,
@@ -42,26 +42,27 @@ def distance_histogram(
     interval: tuple[float, float] | None = None,
     alpha: float | None = None,
     name: str = "benchmark",
-    null_name: str = "null: different pictures of the corpus",
+    null_name: str = "comparison: other pictures",
 ) -> Markup:
-    """Both sets and the threshold are given as similarities and drawn as distances, 1 − s."""
-    near = 1.0 - np.asarray(benchmark, dtype=np.float64)
-    far = 1.0 - np.asarray(null, dtype=np.float64)
-    tau = 1.0 - threshold
-    both = [np.quantile(values, _SEEN) for values in (near, far) if len(values)]
-    right = float(max([*both, 1.25 * tau, 1e-6]))
-    edges = np.linspace(0.0, right, _BINS + 1)
+    """Similarities to the nearest neighbour; the threshold is the number that the claim states."""
+    # Copies have similarity 1 up to rounding, on either side of it.
+    near, far = (
+        np.minimum(np.asarray(values, dtype=np.float64), 1.0) for values in (benchmark, null)
+    )
+    lowest = [np.quantile(values, 1.0 - _SEEN) for values in (near, far) if len(values)]
+    left = float(min([*lowest, 1.0 - 1.25 * (1.0 - threshold), 1.0 - 1e-6]))
+    edges = np.linspace(left, 1.0, _BINS + 1)
     shares = [_shares(values, edges) for values in (near, far)]
     top = float(max(shares[0].max(), shares[1].max(), 1e-9)) * 1.12
     # The legend stands above the frame: anywhere inside it hides what some collection shows there.
     axes = Axes(
-        Scale(0.0, right), Scale(0.0, top), height=400, top=ABOVE + 2 * LEGEND_LINE, percent=("y",)
+        Scale(left, 1.0), Scale(0.0, top), height=400, top=ABOVE + 2 * LEGEND_LINE, percent=("y",)
     )
     floor = axes.y(0.0)
-    title = f"Distance to the nearest corpus image: {name}"
-    marks = axes.frame(title, "cosine distance to the nearest neighbour", "share of images")
+    title = f"Similarity to the nearest corpus image: {name}"
+    marks = axes.frame(title, "cosine similarity to the nearest neighbour", "share of images")
     if interval is not None:
-        left_end, right_end = axes.x(1.0 - interval[1]), axes.x(1.0 - interval[0])
+        left_end, right_end = axes.x(interval[0]), axes.x(interval[1])
         width = right_end - left_end
         marks.append(
             rectangle(left_end, axes.top, width, floor - axes.top, fill=ALARM, opacity=0.15)
@@ -84,17 +85,18 @@ def distance_histogram(
             )
     for outline in _outlines(axes, edges, shares[0]):
         marks.append(path(outline, stroke=SERIES[0], fill=SERIES[0], opacity=0.22))
-    marks.append(line(axes.x(tau), axes.top, axes.x(tau), floor, stroke=ALARM, width=2))
-    flagged = f"{int((near < tau).sum()):,} of {len(near):,} closer"
-    label = f"threshold {tau:.4f}" + (f" (α = {alpha:.2g})" if alpha is not None else "")
-    side = "start" if axes.x(tau) < axes.width * 0.6 else "end"
-    at = axes.x(tau) + (7 if side == "start" else -7)
+    at = axes.x(threshold)
+    marks.append(line(at, axes.top, at, floor, stroke=ALARM, width=2))
+    flagged = f"{int((near > threshold).sum()):,} of {len(near):,} above"
+    label = f"threshold {threshold:.4f}" + (f" (α = {alpha:.2g})" if alpha is not None else "")
+    side = "start" if at < axes.width * 0.6 else "end"
+    at += 7 if side == "start" else -7
     marks.append(text(at, axes.top + 14, label, fill=ALARM, anchor=side, weight=600, halo=True))
     marks.append(text(at, axes.top + 30, flagged, fill=ALARM, anchor=side, halo=True))
-    beyond = int((near > right).sum()), int((far > right).sum())
+    below = int((near < left).sum()), int((far < left).sum())
     entries = [
-        (f"{name}, {len(near):,} images" + _beyond(beyond[0]), SERIES[0], ""),
-        (f"{null_name}, {len(far):,}" + _beyond(beyond[1]), SOFT, ""),
+        (f"{name}, {len(near):,} images" + _below(below[0]), SERIES[0], ""),
+        (f"{null_name}, {len(far):,}" + _below(below[1]), SOFT, ""),
     ]
     marks += legend(entries, axes.left, ABOVE + 8)
     return figure(f"{title}; {label}, {flagged}", axes.width, axes.height, marks)
@@ -121,13 +123,12 @@ def _outlines(
 
 
 def _shares(values: NDArray[np.float64], edges: NDArray[np.float64]) -> NDArray[np.float64]:
-    # Copies have distance 0 up to rounding, on either side of it.
-    counts, _ = np.histogram(np.maximum(values, 0.0), bins=edges)
+    counts, _ = np.histogram(values, bins=edges)
     return np.asarray(counts / max(len(values), 1), dtype=np.float64)
 
 
-def _beyond(count: int) -> str:
-    return f" ({count:,} beyond)" if count else ""
+def _below(count: int) -> str:
+    return f" ({count:,} below)" if count else ""
 
 
 # What exchangeable orders would have given, and what the released one gave: one strip per model.

@@ -47,7 +47,7 @@ function progress(counts) {
   $("bar").value = count;
   const left = session.undecided.filter((index) => !(index in judged)).length;
   $("count").textContent = `${count} of ${counts.total} judged${left ? `, ${left} undecided left` : ""}${session.every > session.total ? `; ${session.every - session.total} less urgent pairs are not here` : ""}`;
-  if (undecidedLeft && !left && count < counts.total) alertUser("Everything undecided is judged by you. It counts once a second rater agrees. What follows changes less: stop here, or go on.", true);
+  if (undecidedLeft && !left && count < counts.total) alertUser("You have judged every undecided card. Your judgements count once a second rater agrees. The cards that follow change the result less: stop here, or go on.", true);
   undecidedLeft = left;
   const others = (counts.raters ?? []).filter((one) => one.rater !== session.rater);
   $("raters").textContent = others.map((one) => `${visible(one.rater)} ${one.judged}`).join(" · ");

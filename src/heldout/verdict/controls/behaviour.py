@@ -61,8 +61,8 @@ def outside_spread(
     quantile = float(special.stdtrit(independent - 1, 1 - ALPHA / 2))
     high = mean + quantile * spread * float(np.sqrt(1 + 1 / independent))
     message = (
-        f"its own value is {own:.3g}, references not subtracted; by how far these differ, another {kind} "
-        f"would have at most {high:.3g}"
+        f"its value is {own:.3g} before the references are subtracted; judging by how much they differ from each "
+        f"other, a further {kind} would reach {high:.3g} at most"
     )
     return Control(name=name, outcome="passed" if own > high else "failed", reason=message)
 
@@ -131,7 +131,10 @@ def _doubts(finding: Finding, references: Sequence[Control]) -> list[Control]:
     if other is not None and ("not_testable" in other or other["direction"] == "seen"):
         doubts += _unread(finding)
     elif (lost := _lost(finding)) > MOST_LOST:
-        reason = f"{_unread_replies(finding)} ({percent(lost, 0)}): what it knows does not show in the rest"
+        reason = (
+            f"{_unread_replies(finding)} ({percent(lost, 0)}): too many to conclude from the others that it has "
+            f"not seen the benchmark"
+        )
         doubts.append(Control(name=UNREAD, outcome="failed", reason=reason))
     if placed is not None and placed["direction"] == "seen":
         doubts += _place(finding)

@@ -14,10 +14,17 @@ from heldout.detect import Finding, Need, detectors
 from heldout.errors import counted, percent
 from heldout.verdict._model_claims import BASELINE, LAB, strongest_of
 from heldout.verdict.claim import Control, FalseAlarms
-from heldout.verdict.measured import RAW, REFERENCES, FiringCount, MeasuredRate, MeasuredRates, Way
+from heldout.verdict.measured import (
+    LAB_KINDS,
+    RAW,
+    REFERENCES,
+    FiringCount,
+    MeasuredRate,
+    MeasuredRates,
+    Way,
+)
 
-_WORDS = {RAW: "by itself", REFERENCES: "compared with references"}
-_KINDS = {"scenes": "drawn scenes", "films": "drawn radiographs"}  # benchmarks of the lab
+_WORDS = {RAW: "tested by itself", REFERENCES: "compared with references"}
 
 
 def way_of(finding: Finding, compared: bool) -> Way:
@@ -91,9 +98,7 @@ def power_note(
     measured = [rate for _, rate in known if rate is not None and rate.contaminated.n]
     if not measured:
         return "its power was not measured" if len(tested) == 1 else "their power was not measured"
-    message = "of small models that were trained on a benchmark on purpose, " + ", ".join(
-        _seen(rate) for rate in measured
-    )
+    message = "in the lab, " + ", ".join(_seen(rate) for rate in measured)
     if missing := [name for name, rate in known if rate is None]:
         message += f"; {', '.join(missing)} not measured"
     if any(rate.sees for rate in measured):
@@ -108,20 +113,22 @@ def _counted(rate: MeasuredRate) -> str:
     """A benchmark whose rate is off is named: a pooled rate would hide it."""
     if rate.off_in:
         places = " and ".join(
-            f"{_of(fired)} models trained without the benchmark ({_KINDS.get(name, name)})"
+            f"{_of(fired)} lab models that had not seen the benchmark ({LAB_KINDS.get(name, name)})"
             for name, fired in rate.off_in.items()
         )
         pooled = f" ({_of(rate.clean)} of all benchmarks)" if len(rate.benchmarks) > 1 else ""
-        return f"{rate.detector} fired on {places}{pooled}"
+        return f"{rate.detector} wrongly accused {places}{pooled}"
     clean = rate.clean
-    several = clean.models != clean.n
-    of = f"{clean.n} tests of small models" if several else f"{clean.n} small models"
-    who = [f"{clean.models} models"] if several else []
-    who += [f"{clean.bases} base models"] if clean.bases is not None else []
-    around = f"95 % interval {percent(clean.low, 0)} to {percent(clean.high, 0)}"
-    more = "; ".join([around, " of ".join(who)] if who else [around])
-    alarms = counted(clean.fired, "false alarm", "false alarms")
-    return f"{rate.detector} raised {alarms} in {of} trained without the benchmark ({more})"
+    of = f"accused {clean.fired:,} of {clean.n:,}"
+    if clean.models != clean.n:
+        of = f"fired in {clean.fired:,} of {clean.n:,} tests of {clean.models:,}"
+    message = (
+        f"{rate.detector} wrongly {of} lab models that had not seen the benchmark (95 % interval of that "
+        f"share: {percent(clean.low, 0)} to {percent(clean.high, 0)}"
+    )
+    if clean.bases is not None:
+        message += f"; they were trained from {counted(clean.bases, 'base model', 'base models')}"
+    return f"{message})"
 
 
 def _of(counted: FiringCount) -> str:
@@ -130,17 +137,20 @@ def _of(counted: FiringCount) -> str:
 
 def _seen(rate: MeasuredRate) -> str:
     """Power by benchmark, too: what is seen on one may be missed on the other."""
-    message = f"{rate.detector} recognised {_of(rate.contaminated)}"
+    message = (
+        f"{rate.detector} detected {_of(rate.contaminated)} small models trained on the benchmark"
+    )
     if len(rate.benchmarks) > 1:
         places = (
-            f"{_KINDS.get(name, name)} {_of(benchmark.contaminated)}"
+            f"{LAB_KINDS.get(name, name)}: {_of(benchmark.contaminated)}"
             for name, benchmark in rate.benchmarks.items()
         )
-        message += f" ({', '.join(places)})"
+        message += f" ({'; '.join(places)})"
     if not rate.off:
         return message
     clean = [
-        f"{_of(fired)} clean ones ({_KINDS.get(name, name)})" for name, fired in rate.off_in.items()
+        f"{_of(fired)} clean ones ({LAB_KINDS.get(name, name)})"
+        for name, fired in rate.off_in.items()
     ]
     return f"{message} (and fired on {' and '.join(clean) or _of(rate.clean) + ' clean ones'})"
 
