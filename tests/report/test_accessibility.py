@@ -11,7 +11,7 @@ from made_up_run import made_up_run
 
 from accessibility import PACKAGE, violations
 from heldout.audit import conclude
-from heldout.report import ReportSettings
+from heldout.report import ReportSettings, _gallery, _item_table
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="drives a browser")
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome") or shutil.which("chrome")
@@ -23,10 +23,13 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = made_up_run(
-        tmp_path_factory.mktemp("axe") / "run", 28
-    )  # more than a page of the gallery
-    conclude(made, settings=ReportSettings(summary=True))
+    made = made_up_run(tmp_path_factory.mktemp("axe") / "run", 12)
+    with pytest.MonkeyPatch.context() as patch:
+        # More than a page of the gallery and of the table, each with every kind of card and row: axe takes
+        # seconds where there are many of a kind.
+        patch.setattr(_gallery, "PER_PAGE", 8)
+        patch.setattr(_item_table, "FIRST", 8)
+        conclude(made, settings=ReportSettings(summary=True))
     return made.path
 
 

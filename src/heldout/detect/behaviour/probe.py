@@ -55,8 +55,8 @@ def _answers_of(tables: ScoreTables, model: str) -> tuple[list[str], pl.DataFram
         assert tables.answers is not None
         mine = tables.answers.filter(pl.col("model") == model)
         tables.memo[key] = (mine["variant"].unique(maintain_order=True).to_list(), mine)
-    found: tuple[list[str], pl.DataFrame] = tables.memo[key]
-    return found
+    variants_and_rows: tuple[list[str], pl.DataFrame] = tables.memo[key]
+    return variants_and_rows
 
 
 def _checked(mine: pl.DataFrame, model: str, leave_out: bool) -> pl.DataFrame:
