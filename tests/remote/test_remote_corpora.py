@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import tarfile
+import threading
 import zipfile
 from pathlib import Path
 
@@ -16,7 +17,7 @@ import servers
 from heldout.benchmark import read_benchmark
 from heldout.corpus import Corpus, EmbeddingCorpus, open_corpus, read_items
 from heldout.remote import CHANGED, RemoteError
-from heldout.remote._transfer import facts_of, fetch
+from heldout.remote._transfer import RemoteFile, facts_of, fetch
 from heldout.remote.stores import open_store, renew_stores
 from heldout.store import Dropped
 
@@ -155,6 +156,28 @@ def test_parquet_is_read_by_column_and_row_group(
     corpus = open_corpus(f"s3://{bucket}/x.parquet")
     assert len(contents(corpus)) == 60
     assert proxy.sent < 0.1 * (folder / "x.parquet").stat().st_size
+
+
+def test_a_remote_table_is_read_by_the_thread_that_asks(
+    tmp_path: Path, picture, store, bucket_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thread of Arrow that held the file when Python ended would abort the process."""
+    folder = tmp_path / "data"
+    folder.mkdir()
+    parquet(folder, picture)
+    servers.fill(store, bucket_name, folder)
+    threads = set()
+    readinto = RemoteFile.readinto
+
+    def noted(self: RemoteFile, buffer: object) -> int:
+        threads.add(threading.get_ident())
+        return readinto(self, buffer)
+
+    monkeypatch.setattr(RemoteFile, "readinto", noted)
+    address = f"{store.scheme}://{bucket_name}/part.parquet"
+    benchmark = read_benchmark(address, mapping={"question": "caption"})
+    assert [image.read() for image in benchmark.images] == [picture(n) for n in range(9)]
+    assert threads == {threading.get_ident()}
 
 
 def test_embeddings_are_read_by_range(tmp_path: Path, proxy, s3: str, bucket: str) -> None:

@@ -272,8 +272,9 @@ def _parquet_column(path: str, row_group: int, column: str) -> Any:
     import pyarrow.parquet as pq
 
     try:
-        with pq.ParquetFile(ranges(path)) as file:
-            return file.read_row_group(row_group, columns=[column]).column(column)
+        with pq.ParquetFile(ranges(path), pre_buffer=False) as file:
+            table = file.read_row_group(row_group, columns=[column], use_threads=False)
+            return table.column(column)
     except (OSError, ValueError) as error:
         blame_the_machine(error)
         raise ImageError(reason_of(error, "missing image"), f"{path}: {error}") from error

@@ -251,7 +251,11 @@ def _children(address: str, token: str) -> tuple[list[Child], str]:
 
 
 def ranges(path: str | Path) -> Any:
-    """What Arrow reads a file from here and there: a path of this machine as it is, an address opened."""
+    """What Arrow reads a file from here and there: a path of this machine as it is, an address opened.
+
+    An address is read by Python. Threads of Arrow that still hold such a file when the interpreter ends abort
+    the process, so that its readers take ``pre_buffer=False`` and ``use_threads=False``.
+    """
     place = located(path)
     return place.open_ranges() if isinstance(place, RemotePath) else place
 

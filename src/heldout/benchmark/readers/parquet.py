@@ -280,7 +280,7 @@ def _open(path: Path) -> pq.ParquetFile:
             f"{path} is a Git LFS pointer, not the data: run 'git lfs pull' in its repository"
         )
     try:
-        return pq.ParquetFile(ranges(path))
+        return pq.ParquetFile(ranges(path), pre_buffer=False)
     except (OSError, ValueError, pa.ArrowException) as error:
         raise InputError(
             f"{path} is not a readable Parquet file ({error}): it may be cut, download it again"

@@ -39,7 +39,7 @@ class ParquetWriter:
 
 
 def _write_part(part: FilePart, schema: pa.Schema, out: pq.ParquetWriter) -> None:
-    with pq.ParquetFile(ranges(part.path)) as file:
+    with pq.ParquetFile(ranges(part.path), pre_buffer=False) as file:
         if not file.schema_arrow.equals(schema):
             raise InputError(
                 f"{part.path} has other columns than the first file of the split it would join: "

@@ -320,10 +320,10 @@ class SavedShard:
         if self.metadata is None:
             return plain
         try:
-            with pq.ParquetFile(ranges(self.metadata)) as file:
+            with pq.ParquetFile(ranges(self.metadata), pre_buffer=False) as file:
                 if not {"id", "digest", "item", "part"} <= set(file.schema_arrow.names):
                     return plain
-                table = file.read(["id", "digest", "item", "part"])
+                table = file.read(["id", "digest", "item", "part"], use_threads=False)
         except (pa.ArrowException, OSError) as error:
             raise InputError(f"{self.metadata}: not a readable Parquet file ({error})") from error
         items, parts = (table.column(name).to_numpy().astype(np.int64) for name in ("item", "part"))
