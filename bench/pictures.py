@@ -508,10 +508,11 @@ def main() -> None:
     parser.add_argument("--among", type=int, help="other radiographs in the corpus; default: all")
     parser.add_argument("--encoder", default="pixels", help="none: hashes alone")
     parser.add_argument("--verbose", action="store_true", help="name what was missed")
+    parser.add_argument("--seed", type=int, help="another draw; default: 100 or 101, by half")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--keep", type=Path, help="folder that stays")
     options = parser.parse_args()
-    seed = 100 + HALVES[options.half]
+    seed = 100 + HALVES[options.half] if options.seed is None else options.seed
     kinds = set(options.only)
     print(f"{platform.machine()}, half: {options.half}, seed {seed}, encoder {options.encoder}")
     results = []
