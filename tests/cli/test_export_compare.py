@@ -325,6 +325,9 @@ def test_no_clean_score_is_given_of_a_model_that_has_seen_the_benchmark(
         "careful": {"full"},
         HOSTILE: {"full", "clean"},
     }
+    assert (ranking["compared"], ranking["tau_b"]) == (1, None)  # one model has no order
+    (ranking,) = rankings_without(corrected["rankings"], ())
+    assert (ranking["compared"], ranking["tau_b"]) == (2, corrected["rankings"][0]["tau_b"])
 
 
 def test_a_benchmark_of_the_hub_goes_by_its_path_there(runs: Path, tmp_path: Path) -> None:

@@ -13,13 +13,13 @@ import pytest
 
 from heldout.benchmark import Benchmark, items_table, read_benchmark
 from heldout.corpus import Corpus, open_corpus
-from heldout.detect import text_overlap
+from heldout.detect import text_overlap, texts_missed
 from heldout.engine import open_engine
 from heldout.evidence import KINDS, count_kinds, text_kinds
 from heldout.overlap import scan
 from heldout.overlap.texts._ledger import collect_text
 from heldout.overlap.texts.index import TextSearch, build_text_index
-from heldout.overlap.texts.relation import untestable_items
+from heldout.overlap.texts.relation import GENERIC, untestable_items
 from heldout.overlap.texts.scan import search_text
 from heldout.store import SCHEMAS, Run, make_table
 
@@ -160,7 +160,7 @@ def test_nothing_found_is_said_of_the_items_a_method_could_find() -> None:
     assert found["ngram"].minimum_detectable_effect == pytest.approx(0.95)
     assert found["ngram"].details["untestable"] == {
         "have no words": 1,
-        "ask what the benchmark asks of several pictures, numbers aside": 2,
+        GENERIC: 2,
         "have too few or too common words": 2,
     }
     assert (
@@ -172,6 +172,15 @@ def test_nothing_found_is_said_of_the_items_a_method_could_find() -> None:
     assert together["eligible_inside_longer_texts"] == 1
     # Where the corpus answers nothing, a short question is never evidence.
     assert one_finding_each(rows, answered=False)["exact"].n == 1
+
+
+def test_what_one_method_misses_and_another_finds_is_not_missed() -> None:
+    rows = [{"benchmark_id": "a", "question": "What is to be seen below?", "answer": "a lung"}]
+    found = list(one_finding_each(rows).values())
+    alone, together = texts_missed(found[:1]), texts_missed(found)
+    assert alone == found[0].blind_to  # equal texts: any edit is missed
+    assert not set(alone) & set(together)
+    assert any("8 words" in missed for missed in together)  # runs of words look inside longer texts
 
 
 def test_items_of_one_template_can_be_found_by_their_numbers_and_answer() -> None:

@@ -9,6 +9,7 @@ from html import unescape
 from pathlib import Path
 from typing import Any
 
+from made_up_run import made_up_run
 from markupsafe import Markup
 
 import heldout
@@ -19,7 +20,8 @@ from heldout.engine import LocalEngine
 from heldout.image import ImageRef, InlineBytes
 from heldout.report._gallery import PER_PAGE
 from heldout.report._reproduce import visible
-from heldout.store import Run
+from heldout.report.page import _dropped
+from heldout.store import Run, make_table
 
 Picture = Callable[..., bytes]
 
@@ -176,6 +178,15 @@ REPLACED = (
     '<th class="n">MaxSim',
     "gate is shut",
 )
+
+
+def test_items_without_text_are_counted_and_not_the_pieces_that_hold_them(tmp_path: Path) -> None:
+    run = made_up_run(tmp_path / "run", 2)
+    dropped = {"stage": "text", "reason": "no text"}
+    rows = [{**dropped, "id": f"{n}", "detail": "30 of 30"} for n in range(2)]
+    run.write_table("dropped", make_table("dropped", rows))
+    run.update("text", {"web": {"counts": {"text_wordless": 60}}})
+    assert [(row["reason"], row["count"]) for row in _dropped(run)] == [("no text", 60)]
 
 
 def test_sentences_that_had_to_be_read_twice_are_gone() -> None:
