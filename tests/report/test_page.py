@@ -9,6 +9,8 @@ from html import unescape
 from pathlib import Path
 from typing import Any
 
+import polars as pl
+import pytest
 from made_up_run import made_up_run
 from markupsafe import Markup
 
@@ -17,7 +19,9 @@ from heldout.audit import audit_overlap
 from heldout.benchmark import Benchmark, Example
 from heldout.corpus import open_corpus
 from heldout.engine import LocalEngine
+from heldout.evidence import leaks
 from heldout.image import ImageRef, InlineBytes
+from heldout.report import _gallery
 from heldout.report._gallery import PER_PAGE
 from heldout.report._reproduce import visible
 from heldout.report.page import _dropped
@@ -178,6 +182,25 @@ REPLACED = (
     '<th class="n">MaxSim',
     "gate is shut",
 )
+
+
+def test_pairs_show_questions_that_leaked_in_other_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Matches of pictures know equal words alone; the page has one count of items that leaked with their answer."""
+    run = made_up_run(tmp_path / "run", 8)
+    known = leaks(run)
+    copies = known.filter(pl.col("modality") == "image only")["benchmark_id"].to_list()
+    reworded = pl.col("benchmark_id").is_in(copies[:2])
+    joined = known.with_columns(
+        pl.when(reworded).then(pl.lit("full")).otherwise("modality").alias("modality"),
+        pl.when(reworded).then(pl.lit("same")).otherwise("label_relation").alias("label_relation"),
+    )
+    monkeypatch.setattr(_gallery, "leaks", lambda _: joined)
+    pairs, _ = _gallery.gravest_pairs(run)
+    assert sorted(pair["items"][0] for pair in pairs if pair["full"]) == sorted(copies[:2])
+    assert [pair["label"] for pair in pairs if pair["full"]] == ["same label"] * 2
+    assert sum(record["leaked"] for pair in pairs for record in pair["questions"]) == 2
 
 
 def test_items_without_text_are_counted_and_not_the_pieces_that_hold_them(tmp_path: Path) -> None:
