@@ -402,6 +402,8 @@ def test_figures_become_pdf_where_a_browser_is(runs: Path, tmp_path: Path) -> No
 
 def test_the_run_has_its_report_as_text_and_for_ci(runs: Path) -> None:
     text = (runs / "one/run/report.md").read_text()
+    # The steps have their commands, as on the page.
+    assert {"sanitize", "gate"} <= set(re.findall(r"^  `heldout (\w+) ", text, re.MULTILINE))
     assert re.match(r"# .*“bench”.*\? No\.\n", text)
     assert "3 of 12 items leaked" in text
     prose, _, commands = text.partition("## Reproduce")
