@@ -201,6 +201,13 @@ def test_pairs_show_questions_that_leaked_in_other_words(
     assert sorted(pair["items"][0] for pair in pairs if pair["full"]) == sorted(copies[:2])
     assert [pair["label"] for pair in pairs if pair["full"]] == ["same label"] * 2
     assert sum(record["leaked"] for pair in pairs for record in pair["questions"]) == 2
+    # Equal words, which can be seen at a glance, come first.
+    matches = run.read_table("matches").to_pylist()
+    for row in matches:
+        row["modality"] = "full" if row["benchmark_id"] == copies[1] else row["modality"]
+    run.write_table("matches", make_table("matches", matches))
+    pairs, _ = _gallery.gravest_pairs(run)
+    assert [pair["items"][0] for pair in pairs][:2] == [copies[1], copies[0]]
 
 
 def test_items_without_text_are_counted_and_not_the_pieces_that_hold_them(tmp_path: Path) -> None:

@@ -71,6 +71,7 @@ def _with_pairs(run: Run) -> Iterator[pl.DataFrame]:
         yield (
             frame.filter(pl.col("relation") != Relation.UNRELATED)
             .join(worded, on=list(_PLACE), how="left", maintain_order="left")
+            .with_columns((pl.col("modality") != Modality.FULL).alias("reworded"))
             .with_columns(
                 pl.when(pl.col("relation").is_in(COPIES) & pl.col(f"{name}_joined").is_not_null())
                 .then(f"{name}_joined")
@@ -81,7 +82,8 @@ def _with_pairs(run: Run) -> Iterator[pl.DataFrame]:
             .with_columns(
                 evidence_field("benchmark_pixels").fill_null("").alias("picture"),
                 theirs.alias("theirs"),
-                (len(GRAVEST) * sureness + severity).alias("severity"),
+                # Equal words come before others: they can be seen at a glance.
+                (2 * (len(GRAVEST) * sureness + severity) + pl.col("reworded")).alias("severity"),
             )
             .with_columns(pair_hash("picture", "corpus", "theirs").alias("pair"))
         )
