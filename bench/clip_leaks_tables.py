@@ -40,18 +40,20 @@ LEAKY, CLEAN = "leaky", "clean"
 SHOWN = ("original", "non-leaked", "leaked", "same label", "different label", "random")
 PAGE = """# A small CLIP with known leaks
 
-Written by `python bench/clip_leaks.py tables` from `docs/data/clip-leaks.json`. The published impact tables
-(seed 001) on an encoder whose training set is known: rendered scenes with captions; a class is the colour
-and shape of a scene's one large object. Of the {test:,} test pictures {each:,} each are in the training set
+What do test pictures in the training set do to the scores of a CLIP? Two small models answer it: both were trained on
+rendered scenes with captions, from the same weights and in the same order, and are tested on {test:,} scenes. A class
+is the colour and shape of a scene's one large object. Of the test pictures {clean:,} are in neither training set, and
+{each:,} each are in that of `leaky`
 
 * as they are, or re-saved, under their own label and caption (*hard, same label*),
 * as they are under another label, which their caption names (*hard, different label*),
 * as a second view, the same objects moved a little on other paper (*soft, same label*),
-* as a second view under another label (*soft, different label*);
+* as a second view under another label (*soft, different label*).
 
-{clean:,} do not. `leaky` was trained on {train:,} pictures with these leaks, `clean` on as many without
-them, both from the same weights and in the same order: {weights:.1f} million weights, {steps:,} steps of
-{batch:,} pairs ({epochs:.0f} epochs), {seconds:.0f} s each on {device}.
+`clean` was trained on as many pictures without any of them: {train:,} pictures, {weights:.1f} million weights,
+{steps:,} steps of {batch:,} pairs ({epochs:.0f} epochs), {seconds:.0f} s each on {device}. The tables are those of the
+published study of [impact](impact.md#dual-encoders). The page is written by `python bench/clip_leaks.py tables` from
+`docs/data/clip-leaks.json`.
 
 ```console
 $ python bench/clip_leaks.py train --work WORK --out OUT --titled {titled} --strangers {strangers} \\
@@ -63,8 +65,8 @@ $ python bench/clip_leaks.py tables --models WORK --out DIR --docs docs --strang
 `tables` runs `heldout overlap`{search}, then `heldout impact
 --encoder` on both models and on their difference item by item, by what the search found and by what was
 planted (`--leaks`). Search and probe read {searched:,} pictures of the training set, all leaks among them.
-Values are per cent, brackets 95 % intervals by image; *gain* is the subset less the whole test set; random
-subsets are as large as the leaked one (mean ± standard deviation of ten draws).
+Values are per cent, brackets 95 % intervals by image; *gain* is the score on the subset minus that on the whole test
+set; random subsets are as large as the leaked one (mean ± standard deviation of ten draws).
 """
 NOTES = {
     "zero-shot": (

@@ -325,6 +325,9 @@ def test_no_clean_score_is_given_of_a_model_that_has_seen_the_benchmark(
         "careful": {"full"},
         HOSTILE: {"full", "clean"},
     }
+    assert (ranking["compared"], ranking["tau_b"]) == (1, None)  # one model has no order
+    (ranking,) = rankings_without(corrected["rankings"], ())
+    assert (ranking["compared"], ranking["tau_b"]) == (2, corrected["rankings"][0]["tau_b"])
 
 
 def test_a_benchmark_of_the_hub_goes_by_its_path_there(runs: Path, tmp_path: Path) -> None:
@@ -399,6 +402,8 @@ def test_figures_become_pdf_where_a_browser_is(runs: Path, tmp_path: Path) -> No
 
 def test_the_run_has_its_report_as_text_and_for_ci(runs: Path) -> None:
     text = (runs / "one/run/report.md").read_text()
+    # The steps have their commands, as on the page.
+    assert {"sanitize", "gate"} <= set(re.findall(r"^  `heldout (\w+) ", text, re.MULTILINE))
     assert re.match(r"# .*“bench”.*\? No\.\n", text)
     assert "3 of 12 items leaked" in text
     prose, _, commands = text.partition("## Reproduce")

@@ -50,6 +50,16 @@ def rows(text: str) -> list[dict[str, str]]:
 
 def test_csv_has_every_leak_with_its_item_and_no_formula(run: Run) -> None:
     table = rows(heldout.export(run, "csv", table="leaks").text)
+    read_first = [
+        "benchmark_id",
+        "question",
+        "answer",
+        "corpus",
+        "leaked",
+        "in words",
+        "what to do",
+    ]
+    assert list(table[0])[1:8] == read_first
     assert len(table) == ITEMS
     by_id = {row["benchmark_id"]: row for row in table}
     assert by_id["q0"]["rung"] == "same image" and by_id["q0"]["benchmark"] == "made-up"

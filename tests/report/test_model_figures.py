@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from pathlib import Path
 from xml.etree import ElementTree
@@ -71,6 +72,18 @@ def test_answers_make_slopes_with_clean_models_in_grey(tmp_path: Path) -> None:
     ElementTree.fromstring(str(figure.drawn))
     assert "baseline (clean)" in figure.drawn
     assert re.search(r">target: drop \d+\.\d<", figure.drawn)
+
+
+def test_a_caption_names_models_as_they_are_called(tmp_path: Path) -> None:
+    """A minus sign stands before numbers alone: "model-a" is a name."""
+    tables = planted_answers(2, dose=2.0)
+    assert tables.answers is not None
+    hyphenated = tables.answers.with_columns(pl.col("model").replace("target", "model-a"))
+    tables = dataclasses.replace(tables, answers=hyphenated)
+    run = kept(tmp_path / "run", tables)
+    save_examination(run, examine(tables, ["twin-drop"], ASKED))
+    (figure,) = model_figures(run)
+    assert re.search(r"\bmodel-a [+−]0\.\d\d", figure.caption)
 
 
 def test_names_of_models_are_text() -> None:

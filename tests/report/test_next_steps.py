@@ -120,3 +120,27 @@ def test_no_sentence_leaves_the_folder_to_the_reader(
     once = with_paths(sentence, run)
     assert once == whole.format(shlex.quote(str(run.path)))
     assert with_paths(once, run) == once
+
+
+def test_another_split_of_the_same_data_is_divided_anew_by_a_command(tmp_path: Path) -> None:
+    gone = {**_advice(Rung.FULL, 40), "action": REPLACE, "sentence": "Use another benchmark."}
+    for source, given in (
+        ("data#split=train", True),
+        ("other#split=train", False),
+        ("data", False),
+    ):
+        run = _run(tmp_path / source)
+        manifest = run.manifest()
+        manifest["inputs"]["benchmark"]["source"] = "data#split=test"
+        manifest["stages"] = {"overlap:train": {"corpus": "train", "source": source}}
+        run.write_json("manifest.json", manifest)
+        command = [c for c in _commands(next_steps([run], [gone])) if c[1] == "sanitize"]
+        assert bool(command) == given
+        if given:
+            assert command[0][2:7] == [
+                "data#split=test",
+                "--resplit",
+                source,
+                "--run",
+                str(run.path),
+            ]

@@ -9,6 +9,9 @@ from html import unescape
 from pathlib import Path
 from typing import Any
 
+import polars as pl
+import pytest
+from made_up_run import made_up_run
 from markupsafe import Markup
 
 import heldout
@@ -16,10 +19,13 @@ from heldout.audit import audit_overlap
 from heldout.benchmark import Benchmark, Example
 from heldout.corpus import open_corpus
 from heldout.engine import LocalEngine
+from heldout.evidence import leaks
 from heldout.image import ImageRef, InlineBytes
+from heldout.report import _gallery
 from heldout.report._gallery import PER_PAGE
 from heldout.report._reproduce import visible
-from heldout.store import Run
+from heldout.report.page import _dropped
+from heldout.store import Run, make_table
 
 Picture = Callable[..., bytes]
 
@@ -176,6 +182,41 @@ REPLACED = (
     '<th class="n">MaxSim',
     "gate is shut",
 )
+
+
+def test_pairs_show_questions_that_leaked_in_other_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Matches of pictures know equal words alone; the page has one count of items that leaked with their answer."""
+    run = made_up_run(tmp_path / "run", 8)
+    known = leaks(run)
+    copies = ["q0", "q4"]  # the same image, both of them
+    reworded = pl.col("benchmark_id").is_in(copies)
+    joined = known.with_columns(
+        pl.when(reworded).then(pl.lit("full")).otherwise("modality").alias("modality"),
+        pl.when(reworded).then(pl.lit("same")).otherwise("label_relation").alias("label_relation"),
+    )
+    monkeypatch.setattr(_gallery, "leaks", lambda _: joined)
+    pairs, _ = _gallery.gravest_pairs(run)
+    assert sorted(pair["items"][0] for pair in pairs if pair["full"]) == copies
+    assert [pair["label"] for pair in pairs if pair["full"]] == ["same label"] * 2
+    assert sum(record["leaked"] for pair in pairs for record in pair["questions"]) == 2
+    # Equal words, which can be seen at a glance, come first.
+    matches = run.read_table("matches").to_pylist()
+    for row in matches:
+        row["modality"] = "full" if row["benchmark_id"] == copies[1] else row["modality"]
+    run.write_table("matches", make_table("matches", matches))
+    pairs, _ = _gallery.gravest_pairs(run)
+    assert [pair["items"][0] for pair in pairs][:2] == [copies[1], copies[0]]
+
+
+def test_items_without_text_are_counted_and_not_the_pieces_that_hold_them(tmp_path: Path) -> None:
+    run = made_up_run(tmp_path / "run", 2)
+    dropped = {"stage": "text", "reason": "no text"}
+    rows = [{**dropped, "id": f"{n}", "detail": "30 of 30"} for n in range(2)]
+    run.write_table("dropped", make_table("dropped", rows))
+    run.update("text", {"web": {"counts": {"text_wordless": 60}}})
+    assert [(row["reason"], row["count"]) for row in _dropped(run)] == [("no text", 60)]
 
 
 def test_sentences_that_had_to_be_read_twice_are_gone() -> None:

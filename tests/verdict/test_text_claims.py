@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,8 @@ from heldout.overlap import CondensedMatches
 from heldout.overlap.texts.index import METHODS, TextSearch, build_text_index
 from heldout.overlap.texts.normalise import settle_degrees
 from heldout.overlap.texts.scan import scan_text_shard
-from heldout.verdict import Claim, is_leak, source_claim, text_claim
+from heldout.verdict import NOTHING_TO_COMPARE, Claim, is_leak, source_claim, text_claim
+from heldout.verdict.required import settled_by
 
 LONG = [
     "Which vascular structure is most likely occluded in this patient with acute aphasia?",
@@ -230,6 +232,18 @@ def test_a_side_without_words_has_nothing_to_compare(tmp_path: Path) -> None:
     assert (made.status, made.idle, made.why) == ("not testable", True, "one side has no text")
     made = claim(tmp_path, asked(*LONG), [{"id": "x"}])
     assert (made.status, made.idle, made.why) == ("not testable", True, "one side has no text")
+    # No encoder and no longer text would settle it: controls that ask for them are not named.
+    assert [control.name for control in made.controls] == ["corpus coverage", NOTHING_TO_COMPARE]
+    assert settled_by(made, audited=False) == []
+
+
+def test_items_without_text_are_not_among_those_whose_texts_were_read(tmp_path: Path) -> None:
+    for theirs, numbers in (
+        ([PAGE, PAGE, {"id": "x"}], ["2", "1"]),
+        ([{"id": "x"}, {"id": "y"}], ["2"]),
+    ):
+        coverage = claim(tmp_path, asked(*LONG), theirs).controls[0]
+        assert (coverage.name, re.findall(r"\d+", coverage.reason)) == ("corpus coverage", numbers)
 
 
 def test_a_shared_article_is_a_claim_of_its_own(

@@ -149,8 +149,8 @@ def _show(asking: Asking, cost: float | None, out: Path) -> None:
     screen.print(
         Text(
             f"right in the released order {_rate(vanilla)}, right in every rotation {_rate(circular)}, on the same "
-            f"{counted(vanilla.n, 'item', 'items')} in {counted(vanilla.clusters, 'group', 'groups')} that share a "
-            f"picture"
+            f"{counted(vanilla.n, 'item', 'items')} in {counted(vanilla.clusters, 'group', 'groups')} of items "
+            f"that share a picture"
             + (
                 f"; {asking.summary.without_rotations:,} items were not asked in all rotations"
                 if asking.summary.without_rotations

@@ -36,7 +36,7 @@ from heldout.cli.show import (
     status_text,
 )
 from heldout.errors import InputError, counted, percent
-from heldout.report import outline, read_sources, worst_first
+from heldout.report import outline, rankings_without, read_sources, worst_first
 from heldout.store import Run
 from heldout.verdict import ONE_FORM, PLAIN, CellVerdict, is_leak, required, rules, rung_words
 
@@ -247,7 +247,8 @@ def _show_scores(done: AuditResult) -> None:
             for cell in benchmark.cells
             if cell.status == "survives" and not cell.pair
         }
-        rankings = {ranking["measure"]: ranking for ranking in benchmark.corrected["rankings"]}
+        orders = rankings_without(benchmark.corrected["rankings"], seen)
+        rankings = {ranking["measure"]: ranking for ranking in orders}
         for measure in dict.fromkeys(model["metric"] for model in benchmark.corrected["models"]):
             models = [
                 model for model in benchmark.corrected["models"] if model["metric"] == measure

@@ -75,7 +75,7 @@ if TYPE_CHECKING:
         strata,
     )
     from heldout.detect.tail_enrichment import with_strata
-    from heldout.detect.text_overlap import text_overlap
+    from heldout.detect.text_overlap import text_overlap, texts_missed
     from heldout.detect.triple_hits import TripleHits, triple_hits
 
 __all__ = [
@@ -153,6 +153,7 @@ __all__ = [
     "study_impact",
     "supported_detectors",
     "text_overlap",
+    "texts_missed",
     "triple_hits",
     "two_variants",
     "with_strata",

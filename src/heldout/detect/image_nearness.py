@@ -22,9 +22,9 @@ NAME = "image-nearness"
 _TESTS = 2  # all pictures, and those without a proven copy: Holm's first step, at least
 LEVEL = 0.05
 BLIND_TO = [
-    "which of the near pictures are copies: registration decides that",
+    "whether a similar picture is a copy: aligning the two decides that",
     "copies that were cropped, turned or put into a figure: only whole, upright pictures are compared",
-    "nearness that the null shares: pictures of the corpus that are near to each other",
+    "similarity that is no larger than the similarity of the comparison pictures to each other",
 ]
 
 

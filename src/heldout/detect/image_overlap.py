@@ -66,7 +66,10 @@ def image_overlap(
     transforms = matches.transforms.filter(pl.col("corpus") == corpus)
     hits = here.filter(pl.col("relation").is_in(COPIES))
     blind = HASHES_ARE_BLIND_TO if hashes else EXACT_IS_BLIND_TO
-    unseen = f"copies that are not among the {nearest} nearest neighbours of their picture"
+    neighbours = (
+        "the nearest neighbour" if nearest == 1 else f"among the {nearest} nearest neighbours"
+    )
+    unseen = f"copies that are not {neighbours} of their picture"
     common: dict[str, Any] = {
         "detector": NAME,
         "cell": Cell(benchmark=benchmark, corpus=corpus),

@@ -22,6 +22,7 @@ from heldout.overlap import ANOTHER, NO_WORDS, SAME_ITEM, UNCOMPARED, beside, un
 NAME = "text-overlap"
 TAUS = (0.80, 0.85, 0.88, 0.90, 0.95, 1.00)
 _BINS = np.linspace(0.0, 1.0, 21)
+_INSIDE = "texts inside longer ones"
 _BLIND: Mapping[str, list[str]] = {
     "provenance": [
         "sources that are not named on both sides by a PMC id, DOI, URL or telling file name"
@@ -38,9 +39,25 @@ _BLIND: Mapping[str, list[str]] = {
     "embedding": [
         "free rewordings, and those of short texts without their answer or picture",
         "translations, unless the encoder is multilingual",
-        "texts inside longer ones",
+        _INSIDE,
     ],
 }
+
+
+def texts_missed(findings: Sequence[Finding]) -> list[str]:
+    """What none of the methods behind these ``findings`` recognises: where one misses it, another may not."""
+    methods = {finding.id.rsplit("/", 1)[-1] for finding in findings}
+    longer = "texts of fewer than 8 words inside longer ones" if "ngram" in methods else _INSIDE
+    if "embedding" in methods:
+        return [*(text for text in _BLIND["embedding"] if text != _INSIDE), longer]
+    if "edit" in methods:
+        return [
+            "paraphrases, translations, re-ordered sentences",
+            "small edits of texts of fewer than 20 or more than 2,000 characters",
+            longer,
+        ]
+    method = next(m for m in ("ngram", "exact", "provenance") if m in methods or m == "provenance")
+    return list(_BLIND[method])
 
 
 def text_overlap(

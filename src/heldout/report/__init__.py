@@ -6,6 +6,7 @@ from heldout.lazy import load_on_first_use
 
 if TYPE_CHECKING:
     from heldout.report._next_steps import claims_with_paths, rebuild_command
+    from heldout.report._scores_owed import rankings_without
     from heldout.report.audit_page import matrix_record, write_audit_report, write_matrix
     from heldout.report.certainty import PRECISION_FILE, CopyPrecision
     from heldout.report.comparison import Comparison, compare, is_empty
@@ -87,6 +88,7 @@ __all__ = [
     "outline_of",
     "outline_of_audit",
     "power_chart",
+    "rankings_without",
     "rate_chart",
     "read_sources",
     "rebuild_command",

@@ -16,7 +16,15 @@ from markupsafe import Markup
 from PIL import Image
 
 from heldout.engine import progress
-from heldout.evidence import COPIES, GRAVEST, SUREST, Modality, Relation, undecided_words
+from heldout.evidence import (
+    COPIES,
+    GRAVEST,
+    SUREST,
+    Modality,
+    Relation,
+    leaks,
+    undecided_words,
+)
 from heldout.overlap import evidence_field, match_batches, pair_hash
 from heldout.report._reproduce import templates
 from heldout.store import Partitions, Run
@@ -58,16 +66,38 @@ def _with_pairs(run: Run) -> Iterator[pl.DataFrame]:
     severity = pl.col("modality").replace_strict(GRAVEST, return_dtype=pl.Int32)
     sureness = pl.col("relation").replace_strict(SUREST, return_dtype=pl.Int32)
     theirs = evidence_field("corpus_image").fill_null(pl.col("corpus_id"))
+    worded = _with_their_words(run)
     for frame in match_batches(run):
         yield (
             frame.filter(pl.col("relation") != Relation.UNRELATED)
+            .join(worded, on=list(_PLACE), how="left", maintain_order="left")
+            .with_columns((pl.col("modality") != Modality.FULL).alias("reworded"))
+            .with_columns(
+                pl.when(pl.col("relation").is_in(COPIES) & pl.col(f"{name}_joined").is_not_null())
+                .then(f"{name}_joined")
+                .otherwise(name)
+                .alias(name)
+                for name in ("modality", "label_relation")
+            )
             .with_columns(
                 evidence_field("benchmark_pixels").fill_null("").alias("picture"),
                 theirs.alias("theirs"),
-                (len(GRAVEST) * sureness + severity).alias("severity"),
+                # Equal words come before others: they can be seen at a glance.
+                (2 * (len(GRAVEST) * sureness + severity) + pl.col("reworded")).alias("severity"),
             )
             .with_columns(pair_hash("picture", "corpus", "theirs").alias("pair"))
         )
+
+
+_PLACE = ("benchmark_id", "corpus", "corpus_id")
+
+
+def _with_their_words(run: Run) -> pl.DataFrame:
+    """The copies beside which the item's question and answer stand in other words, which matches of pictures do
+    not know: on the page they are what claims and rates count them as."""
+    full = (pl.col("modality") == Modality.FULL) & (pl.col("label_relation") == "same")
+    leaked = leaks(run).filter(full & (pl.col("image_hits") > 0))
+    return leaked.select(*_PLACE, pl.col("modality", "label_relation").name.suffix("_joined"))
 
 
 def _gravest(run: Run) -> tuple[pl.DataFrame, int]:

@@ -286,7 +286,7 @@ def _twins(findings: Sequence[Found]) -> Iterator[Figure]:
 def _above_references(findings: Sequence[Found]) -> str:
     """The same drops as tables and claims state them, where the references' is subtracted."""
     compared = [
-        f"{finding['cell']['model']} {finding['effect']['value']:+.2f}".replace("-", "−")
+        f"{finding['cell']['model']} " + f"{finding['effect']['value']:+.2f}".replace("-", "−")
         for finding in findings
         if finding["details"]["references"]
         and finding["cell"]["model"] not in finding["details"]["references"]

@@ -84,6 +84,26 @@ def sanitize_command(run: Run) -> str:
     return _reading(run, "sanitize", run=str(run.path), out=folder)
 
 
+def _resplits(run: Run) -> list[str]:
+    """The command that divides the data anew, where a searched corpus is another split of what the benchmark
+    was read from."""
+    manifest = run.manifest()
+    benchmark = manifest["inputs"]["benchmark"]
+    same, _, _ = str(benchmark.get("source", "")).partition("#")
+    others = [
+        str(stage["source"])
+        for stage in manifest.get("stages", {}).values()
+        if "#" in str(stage.get("source", "")) and stage["source"] != benchmark.get("source")
+    ]
+    return [
+        _reading(
+            run, "sanitize", resplit=source, run=str(run.path), out=_folder("resplit", benchmark)
+        )
+        for source in dict.fromkeys(others)
+        if source.partition("#")[0] == same
+    ][:1]
+
+
 def _reading(folder: Run, verb: str, /, **values: str) -> str:
     """A command that reads the benchmark as it was read for this run folder."""
     benchmark = folder.manifest()["inputs"]["benchmark"]
@@ -123,9 +143,8 @@ def next_steps(runs: Sequence[Run], advice: Sequence[Mapping[str, Any]]) -> list
         gone = [(name, action) for action in (REPLACE, *_REMOVED)]
         if REPLACE in counts:
             all_gone = next(record for record in mine if record.get("action") == REPLACE)
-            steps.append(
-                {"sentence": with_paths(all_gone["sentence"], run), "commands": [], "covers": gone}
-            )
+            sentence = with_paths(all_gone["sentence"], run)
+            steps.append({"sentence": sentence, "commands": _resplits(run), "covers": gone})
         elif leaked:
             left = counted(benchmark["items"] - leaked, "item stays", "items stay")
             doubt = f", {open_items:,} of them undecided" if open_items else ""

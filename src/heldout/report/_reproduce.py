@@ -17,6 +17,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from heldout.detect import texts_missed
 from heldout.errors import percent
 from heldout.report._statuses import TERMS, status_pill
 from heldout.store import PYTHON
@@ -129,7 +130,9 @@ def templates() -> Environment:
         lstrip_blocks=True,
         finalize=_on_page,
     )
-    environment.globals.update(terms=TERMS, interval_words=interval_words)
+    environment.globals.update(
+        terms=TERMS, interval_words=interval_words, texts_missed=texts_missed
+    )
     environment.filters.update(
         percent=percent,
         count=lambda value: f"{value:,}",

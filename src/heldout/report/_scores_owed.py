@@ -8,6 +8,7 @@ from typing import Any
 from heldout.detect import LABELLED, kept_studies
 from heldout.errors import counted, percent
 from heldout.evidence import kept_leak_labels
+from heldout.stats import kendall_tau_b
 from heldout.store import Run
 from heldout.verdict import ACCURACY, CLEAN, correct_scores
 
@@ -108,12 +109,14 @@ def score_rows(corrected: Mapping[str, Any], seen: Collection[str] = ()) -> list
 
 
 def rankings_without(
-    rankings: Sequence[Mapping[str, Any]], seen: Collection[str]
+    rankings: Sequence[Mapping[str, Any]], seen: Collection[str | None]
 ) -> list[dict[str, Any]]:
-    """Rankings in which models that have ``seen`` the benchmark have no rank on clean items."""
+    """Rankings in which models that have ``seen`` the benchmark have no rank on clean items; how far the two
+    orders agree (``tau_b``) is of the ``compared`` others."""
     return [
         {
             **ranking,
+            **_agreement([r for model, r in ranking["ranks"].items() if model not in seen]),
             "ranks": {
                 model: {
                     name: rank for name, rank in ranks.items() if name != CLEAN or model not in seen
@@ -123,6 +126,12 @@ def rankings_without(
         }
         for ranking in rankings
     ]
+
+
+def _agreement(ranks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    both = [record for record in ranks if CLEAN in record]
+    orders = [[record[name]["rank"] for record in both] for name in ("full", CLEAN)]
+    return {"compared": len(both), "tau_b": kendall_tau_b(*orders) if len(both) > 1 else None}
 
 
 def _sentence(

@@ -47,11 +47,14 @@ def report_markdown(
     sure = [*screen["sure"], *filter(None, [screen["measured"]])]
     lines += [f"- {escaped(sentence)}" for sentence in sure]
     owed = [
-        ": ".join(filter(None, (difference[name] for name in ("model", "points", "sentence"))))
+        f"{difference['model']}: "
+        + "; ".join(filter(None, (difference.get(name) for name in ("points", "sentence", "sure"))))
         for difference in screen["owed"]
     ]
     lines += [f"- Score: {escaped(line)}" for line in owed or [lacking]]
-    lines += [f"- Do: {escaped(step['sentence'])}" for step in (*steps, *screen["advice"])]
+    for step in (*steps, *screen["advice"]):
+        lines.append(f"- Do: {escaped(step['sentence'])}")
+        lines += [f"  `{command}`" for command in step.get("commands", ())]
     lines += [f"- Recorded: {escaped(about)}: {escaped(remark)}" for about, remark in remarks]
     lines += ["", "| against | verdict | in words |", "|---|---|---|"]
     record = {

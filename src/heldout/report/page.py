@@ -253,10 +253,17 @@ def _text_matches(run: Run) -> pl.DataFrame | None:
     return read_text_matches(run) if run.table_path("text_matches").exists() else None
 
 
+WORDLESS = ("text", "no text")  # stage and reason of corpus items that have pictures alone
+
+
 def _dropped(run: Run) -> list[dict[str, Any]]:
     """Reasons with their counts and one example each; the table itself stays in the run."""
     rows = run.read_table("dropped").to_pylist() if run.table_path("dropped").exists() else []
     counts = Counter((row["stage"], row["reason"]) for row in rows)
+    if WORDLESS in counts:  # one row per piece of a corpus, which says how many of its items
+        scanned = run.manifest().get("text", {}).values()
+        items = sum(int(scan["counts"].get("text_wordless", 0)) for scan in scanned)
+        counts[WORDLESS] = items or counts[WORDLESS]
     example = {(row["stage"], row["reason"]): row for row in reversed(rows)}
     return [
         {"stage": stage, "reason": reason, "count": count, "example": example[stage, reason]}

@@ -25,7 +25,9 @@ MANIFEST = "manifest.json"
 DEPTH = 3  # folders below the named ones in which run folders are looked for
 _PAGES = {"report.html", "summary.html", "summary.pdf", "matrix.html", "report.md", "junit.xml"}
 _DATA = {"claims.json", "findings.json", "verdict.json", "matrix.json", "gate.json"}
-_UNTESTED = "recorded, not tested yet: heldout detect tests it"
+_UNTESTED = (
+    "what models answered or scored is recorded and not tested yet: heldout detect does that"
+)
 _LOCAL = ("127.0.0.1", "localhost", "[::1]")
 _KINDS = {"synth": "synthesis", "train": "training", "evaluate": "evaluation", "twin": "twins"}
 _POLICY = (

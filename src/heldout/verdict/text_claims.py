@@ -11,7 +11,7 @@ from typing import Any
 
 import polars as pl
 
-from heldout.detect import Finding
+from heldout.detect import Finding, texts_missed
 from heldout.errors import counted, percent
 from heldout.evidence import QUESTION_OTHER_IMAGE, Modality
 from heldout.overlap import NO_WORDS
@@ -69,7 +69,12 @@ def text_claim(
         ),
         rule=rule_id(WORDS, rule),
         findings=[*(finding.id for finding in evidence), joined.id] if evidence else [],
-        controls=[control, *partly, reach, rewordings, *_wordless(together, documents, control)],
+        # Where a side has no words, nothing that would find them is missing.
+        controls=[
+            control,
+            *partly,
+            *(_wordless(together, documents, control) or [reach, rewordings]),
+        ],
         next_step=SEARCH_THE_REST
         if partly and rule.name == "parts-unread"
         else _next_step(status, together, documents, reach, control, rewordings, pictured),
@@ -189,16 +194,22 @@ def _wordless(together: Mapping[str, Any], documents: int, control: Control) -> 
 
 def text_coverage(scanned: Mapping[str, Any]) -> Control:
     counts, failed = scanned["counts"], scanned["failed"]
-    read = int(counts.get("text_items", 0))
+    read, wordless = int(counts.get("text_items", 0)), int(counts.get("text_wordless", 0))
     lost, archives = (
         int(counts.get("text_lost_items", 0)),
         int(counts.get("text_lost_containers", 0)),
     )
     share = lost / (lost + read) if lost + read else 1.0
     message = "no text of the corpus was read"
-    if read or lost:
-        message = f"the texts of {counted(read, 'corpus item', 'corpus items')} were read"
+    if read > wordless or (lost and not read):
+        message = (
+            f"the texts of {counted(read - wordless, 'corpus item', 'corpus items')} were read"
+        )
+    elif read:
+        message = f"{counted(read, 'corpus item was', 'corpus items were')} read; none has text"
     message += unreadable(lost, share, archives)
+    if 0 < wordless < read:
+        message += f"; {counted(wordless, 'item has', 'items have')} no text"
     if failed:
         message += f"; {counted(len(failed), 'piece', 'pieces')} of the corpus failed"
     bad = bool(failed or archives or share > UNREAD)
@@ -374,10 +385,8 @@ def _why(
         unsearched = rewordings.reason if rewordings.outcome != "passed" else ""
         parts = (similar if together["evident"] else "", failed, unsearched)
         return "; ".join(part for part in parts if part)
-    unseen = sorted({text for word in words for text in word.blind_to})
-    return (
-        f"{coverage[0].reason}; {reach.reason}; not seen by the methods used: {'; '.join(unseen)}"
-    )
+    unseen = "; ".join(texts_missed(words))
+    return f"{coverage[0].reason}; {reach.reason}; not seen by the methods used: {unseen}"
 
 
 # Claims about provenance: items from a source that the corpus names as well.

@@ -299,6 +299,8 @@ def test_code_of_the_checkpoint_runs_only_when_trusted(tmp_path: Path, shown: Im
 def test_a_checkpoint_that_cannot_be_used_is_an_input_error(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no such folder"):
         LocalModel.load(str(tmp_path / "nowhere"))
+    with pytest.raises(InputError, match="endpoint"):
+        LocalModel.load("http://localhost:8000/v1")
     (tmp_path / "hollow").mkdir()
     with pytest.raises(InputError, match="^model "):
         LocalModel.load(str(tmp_path / "hollow"))

@@ -54,7 +54,9 @@ def load(
     folder = Path(name).expanduser()
     looks_local = name.startswith((".", "/", "~")) or name.count("/") > 1
     if not folder.is_dir() and (looks_local or folder.exists()):
-        raise InputError(f"model {name}: there is no such folder")
+        served = "://" in name
+        cure = "; the address of a server is given as endpoint, beside its name for the model"
+        raise InputError(f"model {name}: there is no such folder{cure if served else ''}")
     if folder.is_dir():
         name = str(folder)
     chosen: dict[str, Any] = {"revision": revision} if revision else {}

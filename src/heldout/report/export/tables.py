@@ -185,6 +185,10 @@ def _asked(run: Run) -> pl.DataFrame:
     return run.frame("items").select("benchmark_id", "question", "answer")
 
 
+#: the columns of leaks that tell it in words stand before those that are named as in tables/leaks.parquet
+_READ_FIRST = ("benchmark_id", "question", "answer", "corpus", "leaked", "in words", "what to do")
+
+
 def _leaks(case: ExportCase) -> Iterator[pl.DataFrame]:
     # Whether a corpus has answers to compare is known of each corpus.
     compared = {cell["corpus"]: cell.get("answers_compared", True) for cell in case.cells}
@@ -214,7 +218,7 @@ def _leaks(case: ExportCase) -> Iterator[pl.DataFrame]:
         .join(_asked(case.run), on="benchmark_id", how="left", maintain_order="left")
         .join(positions, on="benchmark_id", how="left", maintain_order="left")
         .sort("position", "corpus")
-        .drop("position")
+        .select(*_READ_FIRST, pl.exclude(*_READ_FIRST, "position"))
     )
 
 
