@@ -112,6 +112,7 @@ _WORDS = {
     "Input should be a valid integer, unable to parse string as an integer": "expected a whole number",
     "Input should be a valid integer": "expected a whole number",
     "Input should be a valid boolean, unable to interpret input": "expected true or false",
+    "Input should be a valid dictionary": "expected names, each with a value",
     "Input should be a valid tuple": "expected a list",
     "Input should be a valid string": "expected a text",
     "Input should be greater than or equal to": "expected a number not below",

@@ -173,6 +173,18 @@ def test_the_command_line_prints_sources(mixture: Path, tmp_path: Path) -> None:
     assert table.index("mix-coco") < table.index("mix-vg") < table.index("mix-sharegpt")
 
 
+def test_a_source_of_which_no_row_counts_is_said(mixture: Path, tmp_path: Path) -> None:
+    recipe = yaml.safe_load(mixture.read_text())
+    recipe["corpora"][1]["where"] = {"image": "GQA/*"}
+    mixture.write_text(yaml.safe_dump(recipe))
+    done = run_inside(
+        "overlap", tmp_path / "bench", "--against", mixture, "--out", tmp_path / "run", "--exact"
+    )
+    assert done.returncode == 0, done.stderr
+    assert "row counts in gqa" in done.stdout
+    assert "row counts in gqa" in (tmp_path / "run" / "report.html").read_text()
+
+
 def test_a_column_that_no_row_has_is_said(mixture: Path) -> None:
     recipe = yaml.safe_load(mixture.read_text())
     recipe["corpora"] = [recipe["corpora"][0] | {"where": {"licence": "cc*"}}]
@@ -186,10 +198,18 @@ def test_a_column_that_no_row_has_is_said(mixture: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("corpora: []", "corpora"),
+        ("corpora: []", "corpora: expected a list"),
         ("sources: 3", "expected a recipe"),
         ("corpora: [{name: a}]", "source"),
-        ("corpora: [{name: a, source: x.json, weight: -1}]", "weight"),
+        (
+            "corpora: [{name: a, source: x.json}, {name: b, source: x.json, weight: -1}]",
+            r"source 2 \(b\): weight: .*; got -1",
+        ),
+        (
+            "corpora: [{name: a, source: x.json, where: [1]}]",
+            r"source 1 \(a\): where: expected names",
+        ),
+        ("corpora: [x.json]", "source 1: expected"),
         ("corpora: [{name: a, source: nowhere.json}]", "a: .*does not exist"),
         ("corpora: [{name: a, source: x}, {name: a, source: y}]", "two sources are called a"),
         ("corpora: {", "YAML"),

@@ -57,6 +57,7 @@ def test_a_login_and_a_signature_are_used_and_not_shown(
     web, picture, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
+    caplog.set_level(logging.DEBUG, "httpx")
     tars(web.folder, picture)
     web.signature = "sig=s3cr3t-signature"
     web.login = "Basic " + base64.b64encode(b"ann:pass-word").decode()

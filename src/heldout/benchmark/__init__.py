@@ -55,7 +55,13 @@ if TYPE_CHECKING:
         picture_key,
         prepare_run,
     )
-    from heldout.benchmark.source import ALIASES, BenchmarkSource, parse_source, split_of
+    from heldout.benchmark.source import (
+        ALIASES,
+        BenchmarkSource,
+        images_folder,
+        parse_source,
+        split_of,
+    )
     from heldout.benchmark.writers import find_writer
     from heldout.benchmark.writers.base import (
         DataTable,
@@ -108,6 +114,7 @@ __all__ = [
     "grade",
     "head",
     "hub_name",
+    "images_folder",
     "is_unread",
     "items_table",
     "json_line",

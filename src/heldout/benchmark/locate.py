@@ -13,7 +13,7 @@ from heldout.benchmark.readers.image_folder import split_images
 from heldout.benchmark.readers.parquet import split_folders
 from heldout.benchmark.source import ALIASES, BenchmarkSource, split_of
 from heldout.errors import InputError, blame_the_machine
-from heldout.remote import entries
+from heldout.remote import entries, known_schemes
 
 _KERNEL = (Path("/proc"), Path("/sys"))  # special files, whose reading may never end
 _SPECIAL = (
@@ -44,7 +44,9 @@ def locate(
     path = source.path
     try:
         if not path.exists():
-            raise InputError(f"{path} does not exist (and is not the name of a preset)")
+            hint = known_schemes(source.location)
+            named = source.location if hint else path
+            raise InputError(f"{named} does not exist (and is not the name of a preset){hint}")
         refuse_special(path)
         return _located(source, reader_name, several)
     except OSError as error:

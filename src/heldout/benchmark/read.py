@@ -19,9 +19,9 @@ from heldout.benchmark.locate import DataFile, locate, unreadable
 from heldout.benchmark.presets import Preset, find_preset, is_group, natural_bench, natural_twins
 from heldout.benchmark.readers import FileRow
 from heldout.benchmark.readers.delimited import DelimitedReader
-from heldout.benchmark.source import ALIASES, BenchmarkSource, parse_source, split_of
+from heldout.benchmark.source import ALIASES, BenchmarkSource, images_folder, parse_source, split_of
 from heldout.errors import InputError
-from heldout.remote import bare_name, located, pinned, refresh
+from heldout.remote import bare_name, pinned, refresh
 from heldout.store import OUT_OF_MEMORY, Dropped
 
 _LOOK_AHEAD = 200  # rows looked at before deciding what the columns mean
@@ -51,6 +51,7 @@ def read_benchmark(
         The items in released order.
     """
     parsed = at_commit(parse_source(source))
+    images = images_folder(images)
     examples: list[Example] = []
     dropped: list[Dropped] = []
     readers: set[str] = set()
@@ -96,7 +97,10 @@ def read_benchmark(
 def at_commit(source: BenchmarkSource) -> BenchmarkSource:
     """``source``; of a dataset on the hub the commit that it is now, so that all that follows is of one."""
     refresh(source.location)
-    return replace(source, location=pinned(source.location))
+    try:
+        return replace(source, location=pinned(source.location))
+    except OSError as error:
+        raise unreadable(source.path, error) from error
 
 
 def _settings(
@@ -147,7 +151,9 @@ def read_examples(
             rows = hub_rows(hub, part, wanted.selection.get("split"))
             where = f"{hub} {part}" if part else hub
             selected = _without(wanted, "split", "config")
-            request = _ReadRequest(selected, optional, settings, False, mapping or {}, images)
+            request = _ReadRequest(
+                selected, optional, settings, False, mapping or {}, images_folder(images)
+            )
             yield from limit.of(_examples(rows, request, Path(), where))
         return
     for file, examples in examples_by_file(
@@ -175,7 +181,9 @@ def examples_by_file(
     settings = find_preset(preset or source.location, by_name=preset is not None)
     wanted = settings.selected(source) if settings is not None else source
     optional = frozenset(wanted.selection) - frozenset(source.selection)
-    request = _ReadRequest(wanted, optional, settings, preset is not None, mapping or {}, images)
+    request = _ReadRequest(
+        wanted, optional, settings, preset is not None, mapping or {}, images_folder(images)
+    )
     files = locate(wanted, reader, several=settings is not None and settings.several)
     configs = settings.configs if settings is not None else ()
     # A download holds every configuration in a folder of its own; the preset means some of them.
@@ -215,12 +223,10 @@ class _ReadRequest:
     settings: Preset | None
     named: bool  # the user named the preset, and did not mean a folder that is called like one
     mapping: Mapping[str, str]
-    images: str | Path | None
+    images: Path | None
 
 
 def _file_examples(file: DataFile, request: _ReadRequest) -> Iterator[Example | Dropped]:
-    if request.images is not None and not located(request.images).is_dir():
-        raise InputError(f"images: the folder {request.images} does not exist")
     rows = file.reader.rows(file.path)
     root = file.path if file.path.is_dir() else file.path.parent
     name = file.path.name
@@ -250,7 +256,7 @@ def _examples(
     fields = FieldMap.infer(seen, overrides, answer_is, where)
     if settings is not None and request.named:
         settings.refuse(seen, fields, where)
-    finder = ImageFinder(root, located(request.images) if request.images else None, split, folder)
+    finder = ImageFinder(root, request.images, split, folder)
     keep = _RowFilter(request.source, request.optional, seen, split, where)
     for row in itertools.chain(ahead, rows):
         if isinstance(row, Dropped):

@@ -86,8 +86,11 @@ def parse_source(text: str | Path | BenchmarkSource) -> BenchmarkSource:
     if not remote and _exists(text):  # a path may contain '#'
         return BenchmarkSource(text)
     location, mark, chosen = text.rpartition("#")
+    if remote:
+        location = without_secrets(location if mark else text)
+        text = f"{location}{mark}{chosen if mark else ''}"
     if not mark:
-        return BenchmarkSource(without_secrets(text) if remote else text)
+        return BenchmarkSource(text)
     selection: dict[str, str] = {}
     for part in chosen.split(","):
         key, equals, value = part.partition("=")
@@ -101,9 +104,24 @@ def parse_source(text: str | Path | BenchmarkSource) -> BenchmarkSource:
     if not location.strip():
         raise InputError(f"'{text}': empty path: name a file, a folder or a dataset before '#'")
     if remote:
-        return BenchmarkSource(without_secrets(location), selection, limit)
+        return BenchmarkSource(location, selection, limit)
     _exists(location)
     return BenchmarkSource(location, selection, limit)
+
+
+def images_folder(images: str | Path | None) -> Path | None:
+    """The folder of images that the user named; credentials in an address are taken out of it first."""
+    if images is None:
+        return None
+    if isinstance(images, str) and is_remote(images):
+        images = without_secrets(images)
+    folder = located(images)
+    try:
+        if folder.is_dir():
+            return folder
+    except OSError as error:
+        raise InputError(f"images: {folder} cannot be read: {error.strerror or error}") from error
+    raise InputError(f"images: the folder {folder} does not exist")
 
 
 def _limit(value: str | None, text: str) -> int | None:

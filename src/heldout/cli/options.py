@@ -23,7 +23,7 @@ Map = Annotated[
     ),
 ]
 Images = Annotated[
-    Path | None, typer.Option("--images", metavar="DIR", help="Folder that holds the images.")
+    str | None, typer.Option("--images", metavar="DIR", help="Folder that holds the images.")
 ]
 Preset = Annotated[
     str | None,
@@ -48,7 +48,10 @@ Bench = Annotated[
     str, typer.Argument(metavar="BENCH", help="A path, path#split=test,lang=en, or a preset.")
 ]
 EngineName = Annotated[
-    str, typer.Option("--engine", metavar="ENGINE", help="local, ray, or ray://HOST:PORT.")
+    str,
+    typer.Option(
+        "--engine", metavar="ENGINE", help="local, ray, ray:HOST:PORT or ray://HOST:PORT."
+    ),
 ]
 Workers = Annotated[
     int | None, typer.Option("--workers", min=1, help="Processes to use; default: one per core.")

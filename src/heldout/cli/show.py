@@ -258,6 +258,9 @@ def print_sources(sources: Sequence[Mapping[str, Any]], of: str = "") -> None:
     title = f"{of}, by source" if of else "by source"
     console().print(Text(plain(f"\n{title}"), "bold"))
     console().print(table)
+    if empty := [row["name"] for row in sources if not row["rows"]]:
+        line = f"no row counts in {', '.join(empty)}: look at source and where in the recipe"
+        console().print(Text(plain(line), "yellow"), soft_wrap=True)
 
 
 def print_dropped(

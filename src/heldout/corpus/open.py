@@ -18,6 +18,7 @@ from heldout.benchmark import (
     find_preset,
     find_reader,
     hub_name,
+    images_folder,
     json_line,
     locate,
     parse_source,
@@ -50,7 +51,7 @@ from heldout.corpus.webdataset import Img2DatasetCorpus, WebDatasetCorpus, is_im
 from heldout.corpus.zip_corpus import ZipCorpus
 from heldout.errors import InputError
 from heldout.image import IMAGE_ENDINGS, readable
-from heldout.remote import bare_name, entries, located
+from heldout.remote import bare_name, entries, known_schemes, located
 from heldout.store import Dropped
 
 # Any benchmark format as a corpus: another split, or a training set in JSON, CSV, LLaVA.
@@ -216,8 +217,7 @@ def open_corpus(
     parsed = parse_source(source)
     on_hub = hub_name(parsed.location)  # of owner/name and hf://owner/name
     parsed = dataclasses.replace(parsed, location=on_hub) if on_hub else at_commit(parsed)
-    if images is not None and not located(images).is_dir():
-        raise InputError(f"images: the folder {images} does not exist")
+    images = images_folder(images)
     try:
         opened = _open(
             dataclasses.replace(parsed, limit=None), name or _name(parsed), reader, mapping, images
@@ -256,6 +256,7 @@ def _open(
     if not there and not _is_named(parsed.location):
         raise InputError(
             f"{parsed.location} does not exist: name a file, a folder or {{000..099}}.tar"
+            f"{known_schemes(parsed.location)}"
         )
     for candidate in known:
         if candidate.recognises(parsed):

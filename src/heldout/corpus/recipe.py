@@ -144,6 +144,17 @@ def read_recipe(path: Path) -> TrainingMixture:
         raise InputError(f"{path}: not readable as YAML: {error}") from error
     if not isinstance(record, Mapping) or "corpora" not in record:
         raise InputError(f"{path}: expected a recipe: corpora: and a list of name and source")
+    sources = record["corpora"]
+    if not isinstance(sources, list) or not sources:
+        raise InputError(f"{path}: corpora: expected a list with a name and a source in each entry")
+    for number, source in enumerate(sources, 1):
+        if not isinstance(source, Mapping):
+            raise InputError(f"{path}: source {number}: expected a name and a source")
+        try:
+            RecipeSource.read({str(key): value for key, value in source.items()})
+        except InputError as error:
+            named = f" ({readable(source['name'])})" if isinstance(source.get("name"), str) else ""
+            raise InputError(f"{path}: source {number}{named}: {error}") from error
     try:
         return TrainingMixture.read({str(key): value for key, value in record.items()})
     except InputError as error:

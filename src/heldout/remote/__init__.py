@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from heldout.remote.access import (
         VARIABLE,
         is_remote,
+        known_schemes,
         use_cache,
         without_secrets,
     )
@@ -48,6 +49,7 @@ __all__ = [
     "files_below",
     "files_beside",
     "is_remote",
+    "known_schemes",
     "located",
     "number_of",
     "open_rows",

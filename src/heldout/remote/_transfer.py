@@ -81,6 +81,8 @@ def persist(address: str, action: Callable[[], Value]) -> Value:
             blame_the_machine(error)
             problem = harmless(f"{type(error).__name__}: {error}")
             if isinstance(error, PermissionError) or _status(error) in (401, 403):
+                if isinstance(error, PermissionError):
+                    problem = harmless(error.strerror or str(error))
                 refusals += 1
                 if refusals == _REFUSALS or split(address)[0] in WEB:
                     detail = f"{problem}; are the credentials expired or missing?"

@@ -75,6 +75,14 @@ def _write(new: Access) -> None:
 def use_cache(folder: str | Path | None, gigabytes: float) -> None:
     """Keep whole copies of remote files in ``folder``, in this process and in workers started from now on."""
     path = str(Path(folder).absolute()) if folder is not None else None
+    if path is not None:
+        try:
+            Path(path).mkdir(parents=True, exist_ok=True)
+            if not os.access(path, os.W_OK | os.X_OK):
+                raise PermissionError(13, "it may not be written to")
+        except OSError as error:
+            reason = "it is a file" if Path(path).is_file() else error.strerror
+            raise InputError(f"cache: {path} cannot be the cache folder: {reason}") from error
     _write(Access(path, int(gigabytes * 1e9), access().secrets))
 
 
@@ -84,6 +92,14 @@ def is_remote(location: str) -> bool:
     if match is None or not match[2]:
         return False
     return match[1].lower() != "hf" or location.startswith("hf://datasets/")
+
+
+def known_schemes(location: str) -> str:
+    """For an address of an unknown kind: which are known, as the end of a sentence; "" for a path."""
+    kind = re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", location)
+    if kind is None or location.lower().startswith("hf://"):
+        return ""
+    return f"; addresses begin with {', '.join(f'{scheme}://' for scheme in SCHEMES)}"
 
 
 def without_secrets(location: str) -> str:
@@ -102,8 +118,13 @@ def without_secrets(location: str) -> str:
             f"{scheme}://{host}{parts.path}: credentials do not belong in this address; put them where "
             f"the store's own tools look for them (environment or configuration file)"
         )
+    if not host:
+        place = {"hf": "datasets/owner/name"}.get(
+            scheme, "host/path" if scheme in WEB else "bucket/key"
+        )
+        raise InputError(f"{scheme}://: expected {scheme}://{place}")
     if scheme not in (*WEB, "az", "abfs"):
-        return location.rstrip("/")  # "?" is part of a name
+        return f"{scheme}{location[len(scheme) :].rstrip('/')}"  # "?" is part of a name
     path = unquote(parts.path) if scheme in WEB else parts.path
     clean = f"{scheme}://{host}{path}".rstrip("/")
     if login or parts.query:

@@ -20,7 +20,7 @@ from typing import Any, Self, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from heldout.errors import blame_the_machine
+from heldout.errors import MachineError, blame_the_machine
 from heldout.remote._transfer import (
     BLOCK,
     RemoteFile,
@@ -305,7 +305,12 @@ def copy_of(address: str, facts: Facts) -> Any:
     copy = folder / f"{name}{_COPY}"
     for _ in range(2):  # another process may remove it before it is opened
         if not copy.exists():
-            folder.mkdir(parents=True, exist_ok=True)
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+            except OSError as error:  # no fault of the file's
+                raise MachineError(
+                    f"the cache folder {folder} cannot be made: {error.strerror}"
+                ) from error
             with exclusive(folder / f".{name[:3]}.lock"):
                 if not copy.exists():
                     _make_room(folder, chosen.cache_bytes - facts.size, keep=name)

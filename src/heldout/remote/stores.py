@@ -155,7 +155,7 @@ class S3:
 
     def is_folder(self, place: str) -> bool:
         reply = self._list(place, MaxKeys=1)
-        return bool(reply.get("Contents"))
+        return bool(reply.get("Contents")) or "/" not in place  # an empty bucket is one, too
 
     def get(self, place: str, start: int, end: int) -> tuple[bytes, str | None]:
         reply = self._object(place, Range=f"bytes={start}-{end - 1}")
@@ -246,6 +246,8 @@ class Web:
         log = logging.getLogger("httpx")
         if not any(isinstance(entry, _NoSecrets) for entry in log.filters):
             log.addFilter(_NoSecrets())
+        if log.level == logging.NOTSET:  # a library that turns logging on would show every request
+            log.setLevel(logging.WARNING)
 
     def facts(self, place: str) -> Facts | None:
         try:
@@ -372,12 +374,14 @@ class _Kind:
     protocol: str
     module: str
     marks: tuple[str, ...]  # what its records call an ETag, best first
+    needs: str = "are its credentials set?"
 
 
+_AZURE = "set AZURE_STORAGE_CONNECTION_STRING, or AZURE_STORAGE_ACCOUNT_NAME and a key or token"
 _KINDS = {
     "gs": _Kind("gs", "gcsfs", ("generation", "etag", "mtime")),
-    "az": _Kind("az", "adlfs", ("etag", "last_modified")),
-    "abfs": _Kind("abfs", "adlfs", ("etag", "last_modified")),
+    "az": _Kind("az", "adlfs", ("etag", "last_modified"), _AZURE),
+    "abfs": _Kind("abfs", "adlfs", ("etag", "last_modified"), _AZURE),
     "hf": _Kind("hf", "huggingface_hub", ("blob_id",)),
 }
 
@@ -405,7 +409,11 @@ class FileSystem:
                 options["token"] = "anon"
             self._system = GCSFileSystem(**options)
         else:
-            self._system = fsspec.filesystem(self._kind.protocol, **options)
+            try:
+                self._system = fsspec.filesystem(self._kind.protocol, **options)
+            except ValueError as error:  # adlfs connects at once; without an account it cannot
+                detail = f"{harmless(str(error))} ({self._kind.needs})"
+                raise RemoteError(REFUSED, detail) from error
 
     def facts(self, place: str) -> Facts | None:
         try:
@@ -459,8 +467,13 @@ def pinned(location: str) -> str:
         raise InputError(f"{location}: expected hf://datasets/owner/name, or …/name@revision")
     from heldout.remote._transfer import persist
 
-    dataset = persist(
-        location,
-        lambda: HfApi().dataset_info(f"{owner}/{name}", revision=unquote(revision) or None),
-    )
+    try:
+        dataset = persist(
+            location,
+            lambda: HfApi().dataset_info(f"{owner}/{name}", revision=unquote(revision) or None),
+        )
+    except FileNotFoundError:
+        raise InputError(
+            f"{location}: the hub has no such dataset or revision, or it is private and HF_TOKEN is not set"
+        ) from None
     return f"hf://datasets/{owner}/{name}@{dataset.sha}" + (f"/{below}" if below else "")
