@@ -18,8 +18,9 @@ from command_line import run_inside
 from heldout.audit import audit_overlap
 from heldout.benchmark import parse_source, read_benchmark
 from heldout.corpus import open_corpus
-from heldout.errors import InputError
+from heldout.errors import InputError, PrerequisiteError
 from heldout.remote import NO_RANGES, use_cache
+from heldout.remote._transfer import persist
 
 
 def bench(folder: Path, picture) -> None:
@@ -150,3 +151,15 @@ def test_a_library_that_turns_logging_on_shows_no_requests(
     tars(web.folder / "set", lambda _: b"x")
     open_corpus(f"{web.address}/set")
     assert "HTTP Request" not in caplog.text
+
+
+def test_a_package_that_a_backend_lacks_is_named_and_not_tried_again() -> None:
+    tries = []
+
+    def action() -> None:
+        tries.append(1)
+        raise ModuleNotFoundError("No module named 'oauth'", name="oauth")
+
+    with pytest.raises(PrerequisiteError, match=r"'oauth'.*heldout\[remote\]"):
+        persist("gs://bucket/x", action)
+    assert len(tries) == 1

@@ -15,7 +15,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from heldout.errors import HeldoutError, blame_the_machine
+from heldout.errors import HeldoutError, PrerequisiteError, blame_the_machine
 from heldout.remote.access import WEB, harmless
 from heldout.remote.stores import (
     CHANGED,
@@ -77,6 +77,11 @@ def persist(address: str, action: Callable[[], Value]) -> Value:
             return value
         except (FileNotFoundError, RemoteError, *_MISTAKES):
             raise
+        except ImportError as error:  # a backend's own package: trying again installs nothing
+            raise PrerequisiteError(
+                f"{address} needs the package '{error.name}', which is not installed. "
+                f"Install it with: pip install 'heldout[remote]'"
+            ) from error
         except Exception as error:
             blame_the_machine(error)
             problem = harmless(f"{type(error).__name__}: {error}")

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from heldout.errors import InputError, require
+from heldout.errors import InputError, PrerequisiteError, require
 from heldout.image import to_rgb
 from heldout.overlap.images.encoder import Encoder, Floats, Preprocessing, with_options
 
@@ -355,7 +355,13 @@ def _processor(name: str) -> Any:
     major = int(transformers.__version__.split(".")[0])
     # The same choice under its name before and since version 5.
     choice: dict[str, Any] = {"backend": "pil"} if major >= 5 else {"use_fast": False}
-    return transformers.AutoImageProcessor.from_pretrained(name, **choice)
+    try:
+        return transformers.AutoImageProcessor.from_pretrained(name, **choice)
+    except ImportError as error:  # some versions of transformers open none without torchvision
+        raise PrerequisiteError(
+            f"encoder transformers:{name}: its image processor needs a package that is not installed "
+            f"({' '.join(str(error).split())}). Install it with: pip install 'heldout[hf]'"
+        ) from error
 
 
 # A processor ends by scaling and shifting every number of a picture. There are 256 levels and three
