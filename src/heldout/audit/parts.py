@@ -128,7 +128,9 @@ def _one_search(parts: Sequence[Run], *, finish: bool) -> dict[str, Any]:
             )
         twin = records.get(record["part"])
         if twin is not None:
-            raise InputError(f"{twin[0].path} and {run.path} are both part {record['part']}")
+            raise InputError(
+                f"{twin[0].path} and {run.path} are both part {record['part']}: give one of them"
+            )
         records[record["part"]] = (run, record)
     first, common = next(iter(records.values()))
     of = Part.read(common["part"]).of
