@@ -73,9 +73,12 @@ def _items(verdict: BenchmarkVerdict) -> Iterator[Advice]:
         "aligned may be a copy (heldout review)",
     }
     proven = sum(count for rung, count in counts.items() if rung in PROVEN)
-    if proven and proven == max(
-        (cell.leak.items for cell in verdict.cells if cell.leak), default=0
-    ):
+    items_in_all = max((cell.leak.items for cell in verdict.cells if cell.leak), default=0)
+    if proven and proven == items_in_all:
+        # Nothing would be left: what leaked of them is said, and not that they are to be removed.
+        record[Rung.FULL] = "{} of {} leaked with picture and answer"
+        record[Rung.TEXT] = "The question and answer of {} of {} leaked without the picture"
+        record[Rung.COPY] = f"The picture of {{}} of {{}} leaked{_without_answer(verdict)}"
         left = (
             f"{'The only item' if proven == 1 else f'All {proven:,} items'} of {verdict.benchmark} leaked: a split "
             f"without leaked items would be empty. Use new items (heldout synth), perturbed twins (heldout twin), or "
