@@ -289,11 +289,7 @@ def _numbers(
         words = f"has seen {cell['benchmark']}: {tests} passed every control; {alarms}"
         numbers.append({"value": cell["model"], "words": words})
     for record in [record for record in owed if record["points"]][:1]:
-        words = (
-            f"score of {record['model']} with leaked items minus that without: {record['sentence']}"
-        )
-        words = f"{words}; {record['sure']}".rstrip("; ")
-        numbers.append({"value": record["points"], "words": words})
+        numbers.append({"value": record["points"], "words": record["brief"]})
     if not hit and (near := undecided_items(cells)):
         words = (
             "item undecided: people have to look"

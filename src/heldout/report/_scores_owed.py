@@ -165,8 +165,10 @@ def _sentence(
     points = 100 * (together - clean["value"])
     clean_items = counted(clean["items"], "clean item", "clean items")
     message = f"{percent(together)} on {where_from}, {percent(clean['value'])} on the {clean_items}"
+    brief = f"{where} scores {percent(together)} with leaked items and {percent(clean['value'])} without"
     if model["owed"] and (around := _difference(model["owed"][0], rate=True)[1]):
         message += f"; 95 % interval of the difference {around}"
+        brief += f"; 95 % interval {around}: {_chance(model['owed'][0]['p_adjusted'])}"
     if leaked.get("leakage") == LABELLED:
         message += " (leaked by labels made elsewhere, not verified)"
     elif LABELLED in leaked.get("leakage", ""):
@@ -176,7 +178,14 @@ def _sentence(
         "points": signed(points) + " points",
         "sentence": message,
         "sure": _sure(model),
+        "brief": brief,
     }
+
+
+def _chance(p: float | None) -> str:
+    if p is None:
+        return "too few groups to tell"
+    return "beyond chance" if p <= 0.05 else "may be chance"
 
 
 def _sure(model: Mapping[str, Any]) -> str:
@@ -219,7 +228,7 @@ def _difference(owed: Mapping[str, Any], *, rate: bool) -> tuple[str, str]:
         return signed(100 * value) if rate else signed(value, 3)
 
     interval = owed["interval"]
-    around = f"{tell(interval['low'])} – {tell(interval['high'])}" if interval else ""
+    around = f"{tell(interval['low'])} to {tell(interval['high'])}" if interval else ""
     return tell(owed["value"]) + (" points" if rate else ""), around
 
 
