@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import base64
 import gzip
+import importlib
 import json
 import re
 from collections.abc import Callable
@@ -25,6 +26,7 @@ from heldout.report import _gallery
 from heldout.report._gallery import PER_PAGE
 from heldout.report._reproduce import visible
 from heldout.report.page import _dropped
+from heldout.review._matches import Choice, match_cards
 from heldout.store import Run, make_table
 
 Picture = Callable[..., bytes]
@@ -196,11 +198,17 @@ def test_pairs_show_questions_that_leaked_in_other_words(
         pl.when(reworded).then(pl.lit("full")).otherwise("modality").alias("modality"),
         pl.when(reworded).then(pl.lit("same")).otherwise("label_relation").alias("label_relation"),
     )
-    monkeypatch.setattr(_gallery, "leaks", lambda _: joined)
+    where = importlib.import_module(
+        "heldout.evidence.leaks"
+    )  # the package's name for it is the function
+    monkeypatch.setattr(where, "leaks", lambda _: joined)
     pairs, _ = _gallery.gravest_pairs(run)
     assert sorted(pair["items"][0] for pair in pairs if pair["full"]) == copies
     assert [pair["label"] for pair in pairs if pair["full"]] == ["same label"] * 2
     assert sum(record["leaked"] for pair in pairs for record in pair["questions"]) == 2
+    cards, _ = match_cards(run, Choice(99))
+    told = [card.content["query"]["questions"] for card in cards if "full" in card.hint["modality"]]
+    assert sorted(questions[0]["id"] for questions in told) == copies  # the desk says the same
     # Equal words, which can be seen at a glance, come first.
     matches = run.read_table("matches").to_pylist()
     for row in matches:

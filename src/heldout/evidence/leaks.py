@@ -192,6 +192,14 @@ def leaks(run: Run) -> pl.DataFrame:
     return kept[1]
 
 
+def copies_with_answer(run: Run) -> pl.DataFrame:
+    """The copies beside which the item's question and answer stand, in its words or in others: a match of
+    pictures does not know those in others."""
+    full = (pl.col("modality") == Modality.FULL) & (pl.col("label_relation") == "same")
+    columns = ("benchmark_id", "corpus", "corpus_id", "modality", "label_relation")
+    return leaks(run).filter(full & (pl.col("image_hits") > 0)).select(columns)
+
+
 # Claims, verdict and page of one run all ask for it; condensed matches are the same object while no file changes.
 _kept: dict[str, tuple[CondensedMatches, pl.DataFrame]] = {}
 

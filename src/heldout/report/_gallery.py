@@ -22,7 +22,7 @@ from heldout.evidence import (
     SUREST,
     Modality,
     Relation,
-    leaks,
+    copies_with_answer,
     undecided_words,
 )
 from heldout.overlap import evidence_field, match_batches, pair_hash
@@ -66,7 +66,8 @@ def _with_pairs(run: Run) -> Iterator[pl.DataFrame]:
     severity = pl.col("modality").replace_strict(GRAVEST, return_dtype=pl.Int32)
     sureness = pl.col("relation").replace_strict(SUREST, return_dtype=pl.Int32)
     theirs = evidence_field("corpus_image").fill_null(pl.col("corpus_id"))
-    worded = _with_their_words(run)
+    joined = pl.col("modality", "label_relation").name.suffix("_joined")
+    worded = copies_with_answer(run).select(*_PLACE, joined)
     for frame in match_batches(run):
         yield (
             frame.filter(pl.col("relation") != Relation.UNRELATED)
@@ -90,14 +91,6 @@ def _with_pairs(run: Run) -> Iterator[pl.DataFrame]:
 
 
 _PLACE = ("benchmark_id", "corpus", "corpus_id")
-
-
-def _with_their_words(run: Run) -> pl.DataFrame:
-    """The copies beside which the item's question and answer stand in other words, which matches of pictures do
-    not know: on the page they are what claims and rates count them as."""
-    full = (pl.col("modality") == Modality.FULL) & (pl.col("label_relation") == "same")
-    leaked = leaks(run).filter(full & (pl.col("image_hits") > 0))
-    return leaked.select(*_PLACE, pl.col("modality", "label_relation").name.suffix("_joined"))
 
 
 def _gravest(run: Run) -> tuple[pl.DataFrame, int]:

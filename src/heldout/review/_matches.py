@@ -17,7 +17,14 @@ import polars as pl
 from numpy.typing import NDArray
 
 from heldout.errors import InputError
-from heldout.evidence import BY_DIGEST, COPIES, Relation, undecided_words
+from heldout.evidence import (
+    BY_DIGEST,
+    COPIES,
+    Modality,
+    Relation,
+    copies_with_answer,
+    undecided_words,
+)
 from heldout.overlap import (
     JUDGED_DIFFERENT,
     Pair,
@@ -58,11 +65,14 @@ def match_cards(
     album = Album(run)
     chosen, every = _chosen(run, unrelated, choice)
     pairs: dict[int, _PairRows] = {}
+    answered = set(copies_with_answer(run).select(PAIR).iter_rows())
     for frame in _with_pairs(run, unrelated):
         rows = frame.join(chosen, on="pair", how="semi", maintain_order="left")
         for row in rows.iter_rows(named=True):
             if row["pair"] not in pairs:
                 pairs[row["pair"]] = _PairRows({**row, "evidence": json.loads(row["evidence"])})
+            if row["relation"] in COPIES and tuple(row[name] for name in PAIR) in answered:
+                row = {**row, "modality": Modality.FULL}
             pairs[row["pair"]].add(row)
     cards = [_match_card(rows, items, album) for rows in pairs.values()]
     sides = ("benchmark_image", "corpus_image")
