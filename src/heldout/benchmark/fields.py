@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import math
 import re
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -383,6 +384,8 @@ def _counts_from_one(pairs: Sequence[tuple[str, Choices]]) -> bool:
 
 def _position(text: str, choices: Choices, style: str) -> int | None:
     stripped = text.strip()
+    if len(stripped) <= 4 and not stripped.isascii() and style != "text":
+        stripped = unicodedata.normalize("NFKC", stripped)  # "Ｂ", "（Ｂ）", "２"
     index: int | None = None
     if style == "text":
         folded = [option.strip().casefold() for option in choices.texts]
