@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     )
     from heldout.benchmark.check import check
     from heldout.benchmark.check.problem import CheckReport, CheckSettings, script_of
-    from heldout.benchmark.fields import FIELDS, FROM_ONE, FieldMap
+    from heldout.benchmark.fields import FIELDS, FROM_ONE, FieldMap, also_right
     from heldout.benchmark.grading.choice import (
         LONGEST,
         OUTCOMES,
@@ -99,6 +99,7 @@ __all__ = [
     "JsonReader",
     "Opened",
     "ParquetReader",
+    "also_right",
     "at_commit",
     "benchmark_identity",
     "bounded_lines",

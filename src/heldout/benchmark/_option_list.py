@@ -29,7 +29,10 @@ _MARK = re.compile(
 )
 _STYLES = ("paren", "bracket", "half", "colon", "dot", "comma", "dash")
 # What stands before every letter but the first; lines may break anywhere.
-_SEPARATED = ({"line"}, {";"}, {"|"}, {","}, {"/"}, {"stop", "space"})
+_SEPARATED = ({"line"}, {";"}, {"|"}, {","}, {"/"}, {"stop", "space"}, {",", ";", "|", "/"})
+# Before the last option: "(A) CT, (B) MRI, or (C) US".
+_JOINED = re.compile(r"[,;]?\s+(?:or|and)\s*$", re.IGNORECASE)
+_BLANK = re.compile(r"\(\s*\)$|__$")  # to be filled in: it ends a sentence as a stop does
 _BULLET = re.compile(r"(?:^|\n)[ \t]*[-*•·][ \t]+$")
 EDGE = " \t\n,;|/"
 _NAMED = "option "  # before the style of "Option A:"
@@ -51,7 +54,8 @@ class OptionMark:
         return dataclasses.replace(self, start=self.bare, style=style, before="space")
 
 
-def option_marks(folded: str) -> list[OptionMark]:
+def option_marks(folded: str, body: str) -> list[OptionMark]:
+    """The marks in ``folded``, which is ``body`` with full-width signs as their ASCII twins."""
     marks, last = [], len(folded.rstrip())
     for match in _MARK.finditer(folded):
         style = next(name for name in _STYLES if match[name])
@@ -60,6 +64,7 @@ def option_marks(folded: str) -> list[OptionMark]:
         if style == "dash" and before != "line":
             continue  # "hepatitis A - which"
         spaced = not following or following.isspace() or not following.isascii()
+        spaced = spaced or body[match.end() - 1] == "．"  # no abbreviation has this one
         if style == "dot" and before != "line" and not spaced:
             continue  # an abbreviation, a file name
         if before in ("space", "stop") and match.end() >= last:
@@ -86,12 +91,14 @@ def _before(folded: str, place: int) -> str:
     if _BULLET.search(head):
         return "line"
     head = head.rstrip(" \t")
+    if (joined := _JOINED.search(head)) and joined[0][0] in ",;":
+        head = head[: joined.start() + 1]
     if (place <= 40 and not head) or head.endswith("\n"):
         return "line"
     last = head[-1:]
     if last in {",", ";", "|", "/"}:
         return last
-    return "stop" if last in {".", "?", "!", ":"} else "space"
+    return "stop" if last in {".", "?", "!", ":"} or _BLANK.search(head) else "space"
 
 
 def run_of_marks(first: OptionMark, marks: Sequence[OptionMark], folded: str) -> list[OptionMark]:
@@ -234,20 +241,24 @@ def _markers(names: Sequence[str]) -> tuple[str, ...]:
 
 
 # Marks at the beginning of options, by kind.
-_LOOSE = tuple(
-    _markers(names)
-    for names in (
-        "ABCDEFGH",
-        "abcdefgh",
-        "АБВГДЕ",
-        "アイウエオ",
-        "12345678",
-        ("I", "II", "III", "IV", "V"),
-        ("Choice 1", "Choice 2", "Choice 3", "Choice 4"),
-    )
+_LOOSE = (
+    *(
+        _markers(names)
+        for names in (
+            "ABCDEFGH",
+            "abcdefgh",
+            "АБВГДЕ",
+            "アイウエオ",
+            "12345678",
+            ("I", "II", "III", "IV", "V"),
+            ("Choice 1", "Choice 2", "Choice 3", "Choice 4"),
+        )
+    ),
+    tuple("①②③④⑤⑥⑦⑧"),
+    tuple("⑴⑵⑶⑷⑸⑹⑺⑻"),
 )
 # The sign that all of them end with. Most questions hold none, and are done with one look.
-_LOOSE_END = re.compile(r"\w[\"']?[.):：、）\]>]\s*\S")
+_LOOSE_END = re.compile(r"\w[\"']?[.):：、）\]>]\s*\S|[①⑴]")
 
 
 def list_left(question: str, answer: str | None, options: Sequence[str]) -> OptionList | None:
@@ -274,7 +285,9 @@ def _loose_list(question: str, answer: str | None) -> OptionList | None:
             continue
         parts = re.split("|".join(marks), text[first.start() :])[1:]
         options = tuple(_clean(part) for part in parts)
-        points = re.fullmatch(r"[\W_]*(?:[A-J]{1,5}|[a-j]|[А-Я]|\d{1,2}|[IVX]{1,4})[\W_]*", key)
+        points = re.fullmatch(
+            r"[\W_]*(?:[A-J]{1,5}|[a-j]|[А-Я]|\d{1,2}|[①-⑧⑴-⑻]|[IVX]{1,4})[\W_]*", key
+        )
         if points or any(normal(key) == normal(option) for option in options if key):
             return OptionList(text[: first.start()].strip(), options, (), False, False)
     return None
@@ -287,7 +300,7 @@ def find_list(text: str, *, whole: bool = False) -> OptionList | None:
         return None
     body = without_trailing(text, listed=True) if not whole else text.strip()
     folded = body.translate(_FOLD)
-    marks = option_marks(folded)
+    marks = option_marks(folded, body)
     firsts = [
         mark
         for before, mark in zip([None, *marks], marks, strict=False)
@@ -318,6 +331,11 @@ def _listed(
     after = ""
     if not any("\n" in text.strip() for text in texts):  # no option runs over a line: nor the last
         rest, _, after = rest.lstrip().partition("\n")
+    joined = _JOINED.search(texts[-1].rstrip(EDGE))
+    if joined is not None:
+        texts[-1] = texts[-1][: joined.start()]
+        if "?" not in "".join(texts):  # "(A) CT, or (B) MRI?": the sign is the question's
+            rest = re.sub(r"[?？]\s*$", "", rest)
     options = tuple(_clean(text) for text in [*texts, rest])
     lines = all(mark.before == "line" for mark in run[1:]) and (
         first.before == "line" or heading is not None
@@ -339,13 +357,15 @@ def _listed(
     asked_last = "?" in options[-1].translate(_FOLD) and "?" not in "".join(options[:-1])
     if asked_last and not asks and heading is None and not lines:
         return None  # the question is in the last option: this was not the end of a list
+    if asked_last and not asks and not lines and re.search(r"[.。]\s+\S", options[-1]):
+        return None  # "Options: A: open, B: closed. What does it say?"
     longest = max(len(option) for option in options[:-1])
     if len(options[-1]) > max(200, 5 * longest):
         return None
     stem = without_trailing(stem, listed=True)
     if heading is None and not stem.strip():
         return None
-    stem = "\n".join(part for part in (stem.strip(), after.strip()) if part)
+    stem = "\n".join(part for part in (stem.strip(), without_leading(after).strip()) if part)
     labels = tuple(mark.letter.upper() for mark in run)
     return OptionList(stem, options, labels, heading is not None, lines, goes_on)
 
@@ -369,7 +389,7 @@ def _clean(option: str) -> str:
 def _fits(answer: str | None, listed: OptionList) -> bool:
     """Whether the key refers to this list; on one line without a heading only a letter proves it."""
     proven = listed.headed or (listed.lines and not listed.goes_on)
-    text = (answer or "").strip()
+    text = (answer or "").translate(_FOLD).strip()
     if not text:
         return proven
     letter = re.fullmatch(r"\(?([A-Za-z])\)?[.:]?", text)

@@ -242,6 +242,7 @@ _CHOOSE = re.compile(
 _BULLET = re.compile(r"[-*•·][ \t]+")
 _LABELLED = re.compile(r"[(\[]?(?:[A-Za-z]|\d{1,2})(?:[)\]][.:]?|[.:])\s")
 _LAST = re.compile(r"(?:or|and) ", re.IGNORECASE)
+_GOES_ON = re.compile(r"\w{3}[.!]\s+\w.*\?")  # a question behind the last entry
 _MOST, _LONG = 20, 200  # entries of a list, characters of one
 
 
@@ -253,6 +254,8 @@ def take_unlettered(question: str, answer: str | None) -> tuple[str, OptionList 
         return question, None  # letters that no list could be read by
     if normal(answer) not in map(normal, listed.options):
         return question, None
+    if not listed.lines and _GOES_ON.search(listed.options[-1]):
+        return question, None  # "Options: open, closed. What is written?"
     return listed.stem, listed
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import difflib
 import math
 import re
+import unicodedata
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -56,6 +58,7 @@ _NAMES: dict[str, tuple[str, ...]] = {
         "gt_answer",
         "gold_answer",
         "correct_answer",
+        "multiple_choice_answer",  # of VQA v2, beside the ten answers it is the commonest of
         "answers",
         "gold",
         "label",
@@ -82,7 +85,10 @@ ANSWER_NAMES = frozenset(_NAMES["answer"])
 _NUMBERED_IMAGE = re.compile(r"(?:image|img)[_ -]?(\d+)", re.IGNORECASE)
 _OPTION_COLUMN = re.compile(r"(?:option[_ -]?|choice[_ -]?|op)?([a-j])", re.IGNORECASE)
 NUMBERED_OPTION = re.compile(r"(opt|option|choice)[_ -]?(\d|10)", re.IGNORECASE)
-KEY_NAMES = ("answerkey", "answer_key", "gt", "cop")  # ARC, evaluation scripts, MedMCQA
+KEY_NAMES = (  # ARC, evaluation scripts, MedMCQA, WorldMedQA, MMVP, A-OKVQA
+    *("answerkey", "answer_key", "gt", "cop", "correct_option", "correct answer", "correct_choice"),
+    "correct_choice_idx",
+)
 
 
 def columns_by_field(
@@ -197,7 +203,7 @@ def is_field_name(name: str) -> bool:
 _INSTRUCTIONS = ("instruction", "text")  # they may hold the tag of the image
 _IMAGE_TAG = re.compile(r"<image>\s*")
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_QUOTED_LIST = re.compile(r"\[\s*['\"].*['\"]\s*\]", re.DOTALL)
+_QUOTED_LIST = re.compile(r"\[\s*['\"{].*['\"}]\s*\]", re.DOTALL)
 _LABELLED = re.compile(r"\(?([A-Za-z]|\d{1,2})\)?\s*[.:)]\s*(\S.*)", re.DOTALL)
 
 
@@ -338,7 +344,7 @@ class FieldMap:
 
     def _answer(self, row: Mapping[str, Any], choices: Choices) -> tuple[str | None, int | None]:
         value = self._first(row, "answer")
-        if not choices:
+        if not choices or isinstance(value, list | tuple):
             value = _accepted(value)
         if isinstance(value, list | tuple):  # several accepted answers, or one in a list
             value = value[0] if value else None
@@ -383,6 +389,8 @@ def _counts_from_one(pairs: Sequence[tuple[str, Choices]]) -> bool:
 
 def _position(text: str, choices: Choices, style: str) -> int | None:
     stripped = text.strip()
+    if len(stripped) <= 4 and not stripped.isascii() and style != "text":
+        stripped = unicodedata.normalize("NFKC", stripped)  # "Ｂ", "（Ｂ）", "２"
     index: int | None = None
     if style == "text":
         folded = [option.strip().casefold() for option in choices.texts]
@@ -400,15 +408,38 @@ def _position(text: str, choices: Choices, style: str) -> int | None:
 
 
 def _accepted(value: Any) -> Any:
-    """Accepted answers as a list, also where they are written as one: "['3', 'three']"."""
+    """Accepted answers as a list, also where they are written as one, "['3', 'three']", or as
+    VQA v2 has them, [{"answer": "3", "answer_id": 1}, …]."""
+    if isinstance(value, list | tuple):
+        return [_given(part) for part in value]
     if not isinstance(value, str) or not _QUOTED_LIST.fullmatch(value.strip()):
         return value
     try:
         listed = parse_literal(value.strip())
     except UnreadableOptionsError:
         return value
-    texts = isinstance(listed, list) and all(isinstance(part, str) for part in listed)
-    return listed if texts and listed else value
+    listed = [_given(part) for part in listed] if isinstance(listed, list) else []
+    return listed if listed and all(isinstance(part, str) for part in listed) else value
+
+
+def _given(part: Any) -> Any:
+    return part["answer"] if isinstance(part, Mapping) and "answer" in part else part
+
+
+def also_right(example: Example) -> tuple[str, ...]:
+    """Further accepted answers of an open question, from the metadata.
+
+    In a list with repeats (ten people asked once each) three have to agree, as in the metric of VQA v2.
+    An answer that is not the list's first came from elsewhere: a twin's, or a file's.
+    """
+    for column, value in example.metadata.items():
+        listed = _accepted(value) if column.lower() in ANSWER_NAMES else ()
+        texts = [text for part in listed if (text := _text(part))] if _several(listed) else []
+        if texts and texts[0] == example.answer and not example.options:
+            votes = Counter(texts)
+            enough = 1 if len(votes) == len(texts) else 3
+            return tuple(text for text in votes if text != texts[0] and votes[text] >= enough)
+    return ()
 
 
 def _several(value: Any) -> bool:
@@ -446,7 +477,7 @@ def _infinite(value: Any) -> bool:
 
 def _text(value: Any) -> str | None:
     if isinstance(value, list | tuple):
-        value = value[0] if value else None
+        value = _given(value[0]) if value else None
     if _infinite(value):
         return None
     return canonical_value(value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 
@@ -334,7 +335,7 @@ def _points(example: Example, listed: OptionList) -> bool:
     key = (example.answer or "").strip()
     if normal(key) in map(normal, listed.options):
         return True
-    bare = key.strip("().: ")
+    bare = unicodedata.normalize("NFKC", key).strip("().: ")
     if bare.isdecimal() and len(bare) < 3:
         return 0 < int(bare) <= len(listed.options)
     return len(bare) == 1 and 0 <= ord(bare.upper()) - ord("A") < len(listed.options)

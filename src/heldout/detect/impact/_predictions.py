@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -68,6 +69,7 @@ def items_as_benchmark(name: str, table: Sequence[Mapping[str, Any]]) -> Benchma
                 row["answer"],
                 _place(row["answer"], tuple(row["options"] or ())),
                 row["cluster"],
+                json.loads(row.get("metadata") or "{}"),
             )
             for row in table
         ),

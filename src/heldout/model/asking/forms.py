@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from heldout.benchmark import Benchmark, Example, letter, same
+from heldout.benchmark import Benchmark, Example, also_right, letter, same
 from heldout.image import Digests, ImageError, ImageRef, byte_digest
 from heldout.store import Dropped
 
@@ -39,6 +39,7 @@ class Question:
     kind: str = (
         ""  # "choice", "open", "slot" or "ngram": which template asks it; the same for every arm
     )
+    also: tuple[str, ...] = ()  # further right answers of an open question
 
     @property
     def id(self) -> str:
@@ -56,7 +57,10 @@ def original(example: Example) -> Question | Dropped:
             return dropped(
                 example, "original", "no answer", example.origin or "the item has no key"
             )
-        return Question(example.id, "original", text, example.images, gold=answer, kind="open")
+        also = also_right(example)
+        return Question(
+            example.id, "original", text, example.images, gold=answer, kind="open", also=also
+        )
     empty = [letter(k) for k, option in enumerate(example.options) if not option.strip()]
     if empty:  # an option without a text cannot be chosen, and changes the chances of the others
         message = f"{', '.join(empty)} of {len(example.options)}"

@@ -129,6 +129,10 @@ def answer_row(
 
 def graded(question: Question, reply: Reply, tolerance: float = 0.0) -> Grade:
     grading = grade(reply.text, question.gold, question.options, tolerance=tolerance)
+    for other in question.also if question.kind == "open" else ():
+        if grading.outcome != "right":
+            again = grade(reply.text, other, tolerance=tolerance)
+            grading = again if again.outcome == "right" else grading
     if reply.finish == REFUSED and grading.outcome in ("unparsed", "refused"):
         return Grade("refused", "", "refused by the server")
     if question.kind == NGRAM and grading.outcome in ("right", "wrong"):
