@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -13,8 +15,8 @@ from heldout.detect import Cell
 from heldout.report._first_screen import first_screen, shown_figure
 from heldout.report._models import Figure
 from heldout.report._scores_owed import score_rows
-from heldout.report._statuses import MEANINGS, DetectableEffect, status_pill
-from heldout.store import empty_table
+from heldout.report._statuses import MEANINGS, DetectableEffect, detectable, status_pill
+from heldout.store import Run, empty_table
 from heldout.verdict import LAB, PLAIN, PRESSING, Claim, Control, FiringCount
 from heldout.verdict.claim import FalseAlarms
 from heldout.verdict.overall import BenchmarkVerdict, CellVerdict, cell_status, recommend
@@ -172,11 +174,23 @@ def test_every_status_has_a_plain_name_its_meaning_and_its_stored_value(status: 
     assert ("stored" in pill) == (PLAIN[status] != status)
 
 
+@pytest.mark.parametrize(("clusters", "words"), [(18, "items"), (9, "picture groups")])
+def test_a_share_is_of_picture_groups_only_where_items_share_pictures(
+    tmp_path: Path, clusters: int, words: str
+) -> None:
+    run = Run.create(tmp_path / "run", command=["heldout", "overlap"])
+    finding = {"id": "f", "n": 18, "clusters": clusters, "minimum_detectable_effect": 0.25}
+    claim = {"id": "text/web", "status": "clean", "findings": ["f"], "cell": {"corpus": "web"}}
+    (run.path / "findings.json").write_text(json.dumps({"findings": [finding]}))
+    (run.path / "claims.json").write_text(json.dumps({"claims": [claim]}))
+    assert str(detectable(run)["text/web"]) == f"25.0 % of {words}"
+
+
 def test_nothing_found_names_the_effect_that_would_have_been_detected() -> None:
     claims = [_claim("twin-drop", "n", "clean"), _claim("option-order", "n", "clean")]
     cells = [cell.as_json() for cell in _verdict(claims).cells]
     effects = {
-        claim.id: DetectableEffect(value, False)
+        claim.id: DetectableEffect(value, "")
         for claim, value in zip(claims, (0.12, 0.2), strict=True)
     }
     (row,) = first_screen(cells, [], {}, effects)["grid"]["rows"]

@@ -60,6 +60,7 @@ def claim(
     pictured: bool = True,
     whole: int = 0,
     encoder: str | None = "an encoder",
+    programs: int = 0,
     **lost: int,
 ) -> Claim:
     """One search, and the claim about it; ``lost`` are counts of what could not be read."""
@@ -89,7 +90,12 @@ def claim(
     by_modality = {**joined.details["by_modality"], "full": whole}
     joined = joined.model_copy(update={"details": {**joined.details, "by_modality": by_modality}})
     counts = {**result.counts, **lost}
-    scanned = {"counts": counts, "failed": {}, "encoder": encoder}
+    scanned = {
+        "counts": counts,
+        "failed": {},
+        "encoder": encoder,
+        "rewordings": {"programs": programs},
+    }
     return text_claim(found, joined, {}, scanned, pictured=pictured)
 
 
@@ -198,6 +204,20 @@ def test_nothing_is_clean_where_texts_are_in_a_language_that_was_not_compared(
     assert "other language" in made.why
     wording(made)
     assert "multilingual" in made.next_step
+
+
+def test_nothing_is_clean_where_rewritten_programs_would_mostly_be_missed(
+    tmp_path: Path, wording: Callable[..., None]
+) -> None:
+    made = claim(tmp_path, asked(*LONG), [PAGE], programs=3)
+    assert (made.status, made.rule) == ("qualified", "words/rewordings-unsearched")
+    wording(made)
+    assert "--judge-all" in made.next_step
+    assert settled_by(made) == [f"rewordings: {made.next_step}"]
+    both = claim(tmp_path, asked(*LONG), [PAGE], programs=3, text_other_language=1)
+    assert {"language", "programs"} <= set(both.sentence.split())
+    language = claim(tmp_path, asked(*LONG), [PAGE], text_other_language=1)
+    assert settled_by(language) == [f"rewordings: {language.next_step}"]
 
 
 def test_short_questions_inside_pages_are_not_testable(

@@ -33,7 +33,7 @@ _SEARCHED_IN_PART = {
     "copies/parts-unread": "parts could not be read",
     "words/parts-unread": "parts could not be read",
     "words/out-of-reach": "too few items can be identified by their words",
-    "words/rewordings-unsearched": "rewordings were not looked for",
+    "words/rewordings-unsearched": "rewordings could not be ruled out",
 }
 _COVERAGE = {"benchmark coverage", "corpus coverage"}
 #: why a model is not cleared though no test fires, by the end of the row that decided it

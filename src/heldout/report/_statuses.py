@@ -81,10 +81,10 @@ class DetectableEffect(NamedTuple):
     """The smallest effect that a test would have detected."""
 
     value: float
-    of_corpus: bool  # then a share of clusters: items that share a picture
+    share_of: str  # clusters, of a corpus: items that share a picture, or items where none do; else nothing
 
     def __str__(self) -> str:
-        return f"{percent(self.value)} of picture groups" if self.of_corpus else f"{self.value:.2g}"
+        return f"{percent(self.value)} of {self.share_of}" if self.share_of else f"{self.value:.2g}"
 
 
 def detectable(run: Run) -> dict[str, DetectableEffect]:
@@ -98,8 +98,10 @@ def detectable(run: Run) -> dict[str, DetectableEffect]:
         mine = [findings[name] for name in claim["findings"] if name in findings]
         effects = [record["minimum_detectable_effect"] for record in mine]
         if claim["status"] == "clean" and effects and None not in effects:
-            of_corpus = claim["cell"]["corpus"] is not None
-            least[claim["id"]] = DetectableEffect(max(effects), of_corpus)
+            apart = all(record["n"] == record["clusters"] for record in mine)
+            groups = "items" if apart else "picture groups"
+            share_of = groups if claim["cell"]["corpus"] is not None else ""
+            least[claim["id"]] = DetectableEffect(max(effects), share_of)
     return least
 
 

@@ -17,6 +17,12 @@ from heldout.verdict.rules import (
     SOURCES,
     WORDS,
 )
+from heldout.verdict.text_claims import (
+    READ_PROGRAMS,
+    REWORDINGS,
+    REWRITTEN_PROGRAMS,
+    SEARCH_LANGUAGES,
+)
 
 
 class RequiredControl(NamedTuple):
@@ -294,6 +300,8 @@ def _supply(control: Control, audited: bool) -> str:
     best = max(required, key=lambda required: len(required.control))
     if control.outcome == "failed" and FIRES_ALONE in control.reason:
         return "it fires by itself and may have seen the benchmark: name another baseline"
+    if control.outcome == "failed" and best.control == REWORDINGS:
+        return READ_PROGRAMS if REWRITTEN_PROGRAMS in control.reason else SEARCH_LANGUAGES
     if control.outcome == "failed" and best.control in _FAILED:
         return _FAILED[best.control]
     return best.supply if audited or not best.by_hand else best.by_hand

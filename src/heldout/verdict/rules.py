@@ -144,7 +144,8 @@ RULES: tuple[Rule, ...] = (
         (WORDS,),
         {"rewordings were looked for": False},
         "qualified",
-        "none found, but rewordings were not searched for",
+        "none found, but rewordings were not searched for, or are mostly not found (another language, "
+        "programs)",
     ),
     Rule("none-found", (WORDS,), {}, "clean", "none found, and most items could have been"),
     # A source that both sides name says where they come from, and is not a leak by itself.

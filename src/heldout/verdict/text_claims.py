@@ -25,6 +25,7 @@ from heldout.verdict.overlap_claims import (
 from heldout.verdict.rules import SOURCES, WORDS, Rule, decide, rule_id
 
 REWORDINGS = "rewordings"  # the control that asks whether anybody looked for them
+REWRITTEN_PROGRAMS = "rewritten programs"
 WITHIN_REACH = (
     "most items can be identified"  # the control that asks what a search could have found
 )
@@ -107,6 +108,10 @@ SEARCH_LANGUAGES = (
     "compare the other language, too: heldout overlap … --text-encoder transformers:BAAI/bge-m3, or another "
     "multilingual encoder"
 )
+READ_PROGRAMS = (
+    "have people read the listed pairs of programs, or a model: heldout overlap … --judge URL --judge-model M "
+    "--judge-all"
+)
 _TOGETHER = ("items", "eligible", "eligible_inside_longer_texts", "evident", "hard")
 _BY_PICTURE = "words alone identify too few of these items: compare their pictures, too"
 _BY_NOTHING = (
@@ -131,7 +136,7 @@ def _next_step(
     if status == "qualified" and control.outcome != "failed" and rewordings.outcome == "missing":
         return SEARCH_REWORDINGS
     if status == "qualified" and control.outcome != "failed" and rewordings.outcome == "failed":
-        return SEARCH_LANGUAGES
+        return READ_PROGRAMS if REWRITTEN_PROGRAMS in rewordings.reason else SEARCH_LANGUAGES
     if status == "qualified":
         return "search again once all of the corpus can be read"
     if together["items"] and control.outcome == "failed":
@@ -164,9 +169,11 @@ def _rewordings(scanned: Mapping[str, Any], items: int) -> Control:
         return Control(name=REWORDINGS, outcome="missing", reason=reason)
     reader = scanned.get("reader")
     reason = f"looked for with {encoder}" + (f", candidates read by {reader}" if reader else "")
-    uncompared = _other_language(scanned, items)
-    if uncompared:
-        return Control(name=REWORDINGS, outcome="failed", reason=f"{reason}; {uncompared}")
+    limits = ", and ".join(
+        filter(None, (_other_language(scanned, items), _programs(scanned, items)))
+    )
+    if limits:
+        return Control(name=REWORDINGS, outcome="failed", reason=f"{reason}; {limits}")
     return Control(name=REWORDINGS, outcome="passed", reason=reason)
 
 
@@ -181,6 +188,15 @@ def _other_language(scanned: Mapping[str, Any], items: int) -> str:
     if asked > UNREAD * items:
         parts.append(f"{asked:,} of {items:,} items")
     return f"another language was not compared ({', '.join(parts)})" if parts else ""
+
+
+def _programs(scanned: Mapping[str, Any], items: int) -> str:
+    """Rewritten programs have been found where most of a benchmark leaked, and seldom where a part of it did."""
+    programs = int((scanned.get("rewordings") or {}).get("programs", 0))
+    if programs <= UNREAD * items:
+        return ""
+    share = f"{programs:,} of {items:,} items"
+    return f"{REWRITTEN_PROGRAMS} are mostly missed where a part of a benchmark leaked ({share})"
 
 
 def _wordless(together: Mapping[str, Any], documents: int, control: Control) -> list[Control]:

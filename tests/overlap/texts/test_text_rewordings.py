@@ -282,6 +282,36 @@ def test_beside_its_own_picture_a_short_question_counts_with_its_answer(tmp_path
     assert counted(matches(scan_all(bench(*items), source, search, own))) == set()
 
 
+def test_where_there_is_no_null_a_rare_answer_does_not_make_up_for_other_words(
+    tmp_path: Path,
+) -> None:
+    pytest.importorskip("wordllama")
+    items = [
+        {"question": "What structure is marked by the arrow?", "answer": "aorta"},
+        {"question": "Which organ does the surgeon touch?", "answer": "liver"},
+    ]
+    rows = [
+        {"id": "other", "question": "Which vessel is dilated?", "answer": "aorta"},
+        {"id": "own", "question": "What organ is touched by the surgeon?", "answer": "liver"},
+    ]
+    own = OwnPictures({"other": (0,), "own": (1,)})
+    search = TextSearch(methods=("embedding",), encoder="wordllama", reader="wordllama")
+    source = corpus(tmp_path, *rows)
+    assert counted(matches(scan_all(bench(*items), source, search, own))) == {("1", "own")}
+    none = ParaphraseNull([], (0.72, 0.72))
+    assert none.p(0.6, 0.6, 0.02) == 1.0 > none.p(0.8, 0.8, 0.02)
+
+
+def test_items_that_are_programs_are_counted_by_their_questions() -> None:
+    code = "def rotate(items, k):\n    return items[-k:] + items[:-k]\n"
+    items = [
+        {"question": code},
+        {"question": "Which function rotates a list by k places?", "answer": code},
+    ]
+    index, _ = build_text_index(bench(*items), TextSearch(methods=("exact",)))
+    assert index.programs == 1
+
+
 def test_a_number_rewords_nothing(tmp_path: Path) -> None:
     pytest.importorskip("wordllama")
     search = TextSearch(methods=("embedding",), encoder="wordllama", threshold=0.01)

@@ -184,13 +184,15 @@ class ParaphraseNull:
     def known(self) -> bool:
         return len(self) >= FEW
 
-    def p(self, score: float, cosine: float) -> float:
-        """How often a different text scores as high; without a null, by the cosine alone."""
+    def p(self, score: float, cosine: float, agreeing: float = 1.0) -> float:
+        """How often a different text scores as high, and agrees by chance in what is not its wording; without a
+        null, by the cosine alone: a rare answer does not make up for one below the fixed cosines."""
         if not self.known:
-            likely = _LIKELY if cosine >= self._settled[1] else 1.0
-            return _SURE if cosine >= self._settled[0] else likely
+            if cosine < self._settled[1]:
+                return 1.0
+            return agreeing * (_SURE if cosine >= self._settled[0] else _LIKELY)
         above = len(self) - int(np.searchsorted(self._scores, score, side="left"))
-        chance = (1 + above) / (2 + len(self))
+        chance = agreeing * (1 + above) / (2 + len(self))
         beyond = float(score - self._scores[-1])
         if beyond <= 0:
             return chance

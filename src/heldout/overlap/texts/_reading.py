@@ -227,7 +227,7 @@ def _settle(
     fewer = min(1.0, documents / max(1, len(alone)))
     for entry, margin in zip(candidates, margins, strict=True):
         if entry.own:
-            entry.p = beside.p(entry.score, entry.similarity) * chances.of(entry)
+            entry.p = beside.p(entry.score, entry.similarity, chances.of(entry))
         else:
             # The nearest of a few texts is less near than that of many: those with the item's answer, and
             # those of a corpus smaller than the benchmark.

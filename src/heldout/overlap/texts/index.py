@@ -18,6 +18,7 @@ from heldout.overlap.texts._fields import (
     example_sources,
     item_texts,
 )
+from heldout.overlap.texts._questions import is_program
 from heldout.overlap.texts.edits import EditIndex, NgramIndex
 from heldout.overlap.texts.encoders import (
     can_read,
@@ -100,6 +101,12 @@ class TextIndex:
     answers: tuple[frozenset[str], ...] = ()  # per entry, the answers of its items
     names: tuple[frozenset[str], ...] = ()  # per entry, the file names of its items' pictures
     clusters: tuple[str, ...] = ()  # per item, what it shares its picture or patient by
+
+    @property
+    def programs(self) -> int:
+        """Items that ask for a program, or about one."""
+        asked = (entry for entry in self.entries if entry.field == "question")
+        return len({item for entry in asked if is_program(entry.text) for item in entry.items})
 
 
 def build_text_index(

@@ -395,6 +395,7 @@ def scan_texts(
         for scanned_texts in results:
             record = calibrations.get(scanned_texts.corpus, {})
             record["items_in_other_language"] = index.unreadable
+            record["programs"] = index.programs
             scanned_texts.reader, scanned_texts.rewordings = record.get("reader"), record
     settled = settle_pictures(matches, pictures, run.frame("items"), _unread(run))
     run.write_table("text_matches", settled.to_arrow().cast(SCHEMAS["text_matches"]))
