@@ -105,6 +105,7 @@ def test_full_width_keys_are_letters(key: str, options: Any, tmp_path: Path) -> 
     assert of_row(tmp_path, row).examples[0].answer == "狗"
 
 
+@pytest.mark.timeout(5)  # it takes hundredths of a second
 @pytest.mark.parametrize(
     "question", ["Which? (A) x" + " " * 19_000 + "y (B) z", "Which? A=x" + " " * 19_000]
 )
