@@ -35,6 +35,7 @@ def of_row(folder: Path, row: dict[str, Any]) -> Benchmark:
         ("图中是（　）A．CT　B．MRI　C．US", "B", "图中是（　）"),
         ("图中是____A．CT B．MRI C．US", "Ｂ", "图中是____"),
         ("It is ( ) A. CT B. MRI C. US", "A", "It is ( )"),
+        ("这是什么？A．CT；B．MRI；C．US。", "B", "这是什么？"),
         # the question below its options
         ("Options: A. CT B. MRI C. US\nQuestion: Which is it?", "A", "Which is it?"),
     ],
@@ -58,6 +59,9 @@ def test_an_or_inside_options_is_theirs() -> None:
         ("Read the sign. Options: A: open, B: closed. What is written?", "A"),
         ("Which one? ① open ② closed", "①"),
         ("Which one?\n① open\n② closed", "2"),
+        ("Which one?\nA open\nB closed", "A"),
+        ("Which one?\n**A** open\n**B** closed", "A"),
+        ("Which one? A=open, B=closed", "B"),
     ],
 )
 def test_what_cannot_be_taken_out_stays_and_is_reported(
@@ -69,8 +73,29 @@ def test_what_cannot_be_taken_out_stays_and_is_reported(
     assert "option-list-in-question" in {found.rule for found in check(benchmark).problems}
 
 
-def test_circled_numbers_of_a_figure_are_no_list() -> None:
-    assert list_left("What lies between ① and ② in the figure?", "the heart", ()) is None
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        ("What lies between ① and ② in the figure?", "the heart"),
+        ("In the triangle A = 30, B = 40. How large is C - A?", "80"),
+        ("The sums are\nA 30\nB 40\nHow much is it?", "70"),
+        ("Which letter is on the sign?", "B"),
+    ],
+)
+def test_figures_and_tables_in_a_question_are_no_list(question: str, answer: str) -> None:
+    assert list_left(question, answer, ()) is None
+
+
+def test_letters_before_a_dash_are_taken_off_and_ranges_stay(tmp_path: Path) -> None:
+    for options, texts in (
+        (["A - CT", "B - MRI"], ("CT", "MRI")),
+        (["1 - 2", "2 - 3"], ("1 - 2", "2 - 3")),
+        (["A-line", "B-line"], ("A-line", "B-line")),
+    ):
+        row = {"question": "Which?", "options": options, "answer": "B"}
+        assert of_row(tmp_path, row).examples[0].options == texts
+    row = {"question": "Which?", "options": "A．CT；B．MRI；C．US", "answer": "B"}
+    assert of_row(tmp_path, row).examples[0].options == MODALITIES
 
 
 @pytest.mark.parametrize("key", ["Ｂ", "（Ｂ）", "B．"])
@@ -78,3 +103,13 @@ def test_circled_numbers_of_a_figure_are_no_list() -> None:
 def test_full_width_keys_are_letters(key: str, options: Any, tmp_path: Path) -> None:
     row = {"question": "什么？", "options": options, "answer": key}
     assert of_row(tmp_path, row).examples[0].answer == "狗"
+
+
+@pytest.mark.timeout(5)  # it takes hundredths of a second
+@pytest.mark.parametrize(
+    "question", ["Which? (A) x" + " " * 19_000 + "y (B) z", "Which? A=x" + " " * 19_000]
+)
+def test_many_spaces_cost_no_time(question: str) -> None:
+    asked, _ = take_list(question, (), "A")
+    assert asked.startswith("Which?")
+    list_left(question, "A", ())

@@ -34,7 +34,7 @@ _SEPARATED = ({"line"}, {";"}, {"|"}, {","}, {"/"}, {"stop", "space"}, {",", ";"
 _JOINED = re.compile(r"[,;]?\s+(?:or|and)\s*$", re.IGNORECASE)
 _BLANK = re.compile(r"\(\s*\)$|__$")  # to be filled in: it ends a sentence as a stop does
 _BULLET = re.compile(r"(?:^|\n)[ \t]*[-*•·][ \t]+$")
-EDGE = " \t\n,;|/"
+EDGE = " \t\n,;|/，；｜\u3000"
 _NAMED = "option "  # before the style of "Option A:"
 _GAP = 3  # letters: "A: x, B: y, D: z" lacks one, "(A) 3 tesla (T)" lacks none
 
@@ -261,6 +261,13 @@ _LOOSE = (
 _LOOSE_END = re.compile(r"\w[\"']?[.):：、）\]>]\s*\S|[①⑴]")
 
 
+# Lines, or "A=cat, B=dog".
+_BEGUN = re.compile(
+    r"(?<=\n)[ \t]*(?:\*\*)?A(?:\*\*)?[ \t,=]+(\S[^\n]*)\n\s{0,4}(?:\*\*)?B(?:\*\*)?[ \t,=]+(\S[^\n]*)"
+    r"|(?<!\w)A[ \t]?=[ \t]?(\w[^\n=]{0,200}?)\W{1,3}B[ \t]?=[ \t]?(\w[^\n=]*)"
+)
+
+
 def list_left(question: str, answer: str | None, options: Sequence[str]) -> OptionList | None:
     """An option list that a question still holds; for a report, after ``take_list``."""
     if len(question) > LONGEST:
@@ -274,9 +281,14 @@ def list_left(question: str, answer: str | None, options: Sequence[str]) -> Opti
 
 def _loose_list(question: str, answer: str | None) -> OptionList | None:
     """Two or more consecutive marks of any kind, in an item whose answer points to one of them."""
+    key = (answer or "").strip()
+    if re.fullmatch(r"[A-J]", key) and (begun := _BEGUN.search(question)):
+        # "Which?\nA cat\nB dog" under a key that is a letter
+        return OptionList(
+            question[: begun.start()].strip(), tuple(filter(None, begun.groups())), (), False, True
+        )
     if not _LOOSE_END.search(question):
         return None
-    key = (answer or "").strip()
     text = re.sub(r"<br\s*/?>|\\\\n", "\n", question)
     for marks in _LOOSE:
         first = re.search(marks[0], text)
@@ -331,16 +343,17 @@ def _listed(
     after = ""
     if not any("\n" in text.strip() for text in texts):  # no option runs over a line: nor the last
         rest, _, after = rest.lstrip().partition("\n")
-    joined = _JOINED.search(texts[-1].rstrip(EDGE))
+    ending = texts[-1].rstrip(EDGE)
+    joined = _JOINED.search(ending, max(0, len(ending) - 8))  # not far: spaces may be many
     if joined is not None:
         texts[-1] = texts[-1][: joined.start()]
         if "?" not in "".join(texts):  # "(A) CT, or (B) MRI?": the sign is the question's
-            rest = re.sub(r"[?？]\s*$", "", rest)
+            rest = rest.rstrip().rstrip("?？")
     options = tuple(_clean(text) for text in [*texts, rest])
     lines = all(mark.before == "line" for mark in run[1:]) and (
         first.before == "line" or heading is not None
     )
-    if not lines and rest.rstrip().endswith("."):
+    if not lines and rest.rstrip().endswith((".", "。")):
         options = _without_closing_stop(options)
     stem = body[: heading[0] if heading else first.start].rstrip(" \t\n;,-*•")
     if not all(re.search(r"[^\s,;.?!]", option) for option in options):
@@ -377,7 +390,7 @@ def _without_closing_stop(options: Sequence[str]) -> tuple[str, ...]:
     """
     *others, last = options
     sentence = last[:1].isupper() and len(last.split()) > 3
-    if "." not in last[:-1] and not sentence and not any(other.endswith(".") for other in others):
+    if "." not in last[:-1] and not sentence and not any(o.endswith((".", "。")) for o in others):
         last = last[:-1].rstrip()
     return (*others, last)
 

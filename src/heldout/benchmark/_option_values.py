@@ -21,7 +21,8 @@ LONGEST_CELL = 1_000_000  # characters of one cell
 DEEPEST = 16  # brackets within brackets
 
 _LABEL = re.compile(
-    r"\s*[(\[（【]?\s*([A-Za-z]|\d{1,2})\s*([)\]）】][:.：]?|[:.、：．])\s*(.*)", re.DOTALL
+    r"\s*[(\[（【]?\s*([A-Za-z]|\d{1,2})\s*([)\]）】][:.：]?|[:.、：．]|(?<=[A-Za-z] )[-–—](?=\s))\s*(.*)",
+    re.DOTALL,
 )
 # Arrays as pandas writes them into a table, without commas: Python would join the texts into one.
 _QUOTED = re.compile(r"""(['"])((?:(?!\1).)*)\1""", re.DOTALL)
