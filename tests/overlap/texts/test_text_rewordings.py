@@ -302,6 +302,14 @@ def test_where_there_is_no_null_a_rare_answer_does_not_make_up_for_other_words(
     assert none.p(0.6, 0.6, 0.02) == 1.0 > none.p(0.8, 0.8, 0.02)
 
 
+def test_a_text_that_ends_with_a_line_feed_is_read_once(tmp_path: Path) -> None:
+    items = [{"question": "Is the heart enlarged?", "answer": "yes"}]
+    rows = [{"id": "a", "text": "The heart of this patient is of normal size.\n"}]
+    search = TextSearch(methods=("exact",))
+    result = scan_all(bench(*items), corpus(tmp_path, *rows), search)
+    assert result.counts["text_documents"] == 1
+
+
 def test_items_that_are_programs_are_counted_by_their_questions() -> None:
     code = "def rotate(items, k):\n    return items[-k:] + items[:-k]\n"
     items = [

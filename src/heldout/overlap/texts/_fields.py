@@ -150,7 +150,8 @@ def _free_texts(item: CorpusItem) -> Iterator[str]:
         yield item.text
     for column in _TEXT:  # a table keeps columns that are no question and no answer as metadata
         text = item.metadata.get(column)
-        if isinstance(text, str) and text.strip() and text != item.text:
+        # Readers cut off the blanks around a text: with a last line feed it is no second text.
+        if isinstance(text, str) and text.strip() not in ("", (item.text or "").strip()):
             yield text
 
 
