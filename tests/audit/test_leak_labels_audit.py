@@ -85,6 +85,9 @@ def test_scores_are_corrected_by_labels_and_their_source_is_kept(folder: Path) -
     sentence = f"L{NOT_VERIFIED[1:]}"
     for page in ("out/report.html", "out/bench/report.html"):
         assert sentence in (folder / page).read_text()
+    # The number that a reader sees first says whose labels it rests on.
+    numbers = re.findall(r'<dl class="numbers">.*?</dl>', (folder / "out/report.html").read_text())
+    assert "points" in numbers[0] and "not verified" in numbers[0]
     for page in ("out/bench/report.html", "out/bench/report.md"):
         assert "5 of 30 rows" in (folder / page).read_text()
 

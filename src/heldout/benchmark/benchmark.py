@@ -101,9 +101,7 @@ def normal(text: str | None) -> str:
     if not text:
         return ""
     composed = text
-    if (
-        not text.isascii()
-    ):  # plain letters, as most texts have them, are what they would be made into
+    if not text.isascii():  # plain letters are composed already
         composed = unicodedata.normalize("NFC", text).translate(_SAME)
         composed = "".join(
             unicodedata.normalize("NFKC", c) if unicodedata.east_asian_width(c) in "FH" else c

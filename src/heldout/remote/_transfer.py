@@ -79,7 +79,7 @@ def persist(address: str, action: Callable[[], Value]) -> Value:
             raise
         except ImportError as error:  # a backend's own package: trying again installs nothing
             raise PrerequisiteError(
-                f"{address} needs the package '{error.name}', which is not installed. "
+                f"{address} needs the package '{error.name or error}', which is not installed. "
                 f"Install it with: pip install 'heldout[remote]'"
             ) from error
         except Exception as error:

@@ -169,16 +169,17 @@ def _sentence(
     if model["owed"] and (around := _difference(model["owed"][0], rate=True)[1]):
         message += f"; 95 % interval of the difference {around}"
         brief += f"; 95 % interval {around}: {_chance(model['owed'][0]['p_adjusted'])}"
+    trust = ""
     if leaked.get("leakage") == LABELLED:
-        message += " (leaked by labels made elsewhere, not verified)"
+        trust = " (leaked by labels made elsewhere, not verified)"
     elif LABELLED in leaked.get("leakage", ""):
-        message += " (leaked by the search or by labels made elsewhere)"
+        trust = " (leaked by the search or by labels made elsewhere)"
     return points, {
         "model": where,
         "points": signed(points) + " points",
-        "sentence": message,
+        "sentence": message + trust,
         "sure": _sure(model),
-        "brief": brief,
+        "brief": brief + trust,
     }
 
 
