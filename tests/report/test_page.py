@@ -24,7 +24,7 @@ from heldout.evidence import leaks
 from heldout.image import ImageRef, InlineBytes
 from heldout.report import _gallery
 from heldout.report._gallery import PER_PAGE
-from heldout.report._reproduce import visible
+from heldout.report._reproduce import visible, without_home
 from heldout.report.page import _dropped
 from heldout.review._matches import Choice, match_cards
 from heldout.store import Run, make_table
@@ -79,6 +79,7 @@ def test_the_first_screen_says_what_leaked_into_what_how_sure_and_what_to_do(
     first = " ".join(re.sub(r"<[^>]+>", " ", above).split())
     lines = [" ".join(line.split()) for line in re.sub(r"<[^>]+>", "\n", above).splitlines()]
     shown = "\n".join(line for line in lines if line).replace(str(tmp_path), "TMP")
+    shown = shown.replace(without_home(str(tmp_path)), "TMP")
     wording(re.sub(r"revision\n\w{12}", "revision …", shown))
     assert "5 of 5 items leaked" in first and "2 of them with" in first
     assert "100.0 % of the items" in first and "Use new items" in first
