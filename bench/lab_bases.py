@@ -2,12 +2,12 @@
 
     python bench/lab_bases.py                   # intra-class correlation of clean models' effects
     python bench/lab_bases.py --publish docs    # the page, its figures and the rates, counted again
-    python bench/lab_bases.py --clean BOARD [--shared OTHER] --grid RUNS --publish docs
+    python bench/lab_bases.py --clean BOARD [--shared OTHER] --grid RUNS [--add] --publish docs
 
 `heldout lab power` counts the rows; a change in how rates are counted needs no model to be asked again. ``--clean``
 takes what `heldout lab power RUNS --drawn --out BOARD` counted on bases of further seeds: the rows are stored beside
 the page, which has a section for them. ``--shared`` is the same without --drawn; ``--grid`` is what
-`bench/lab_grid.py tables` wrote.
+`bench/lab_grid.py tables` wrote. ``--add`` keeps what is stored of other bases.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from heldout.verdict import INTRACLASS, independent_models, shipped_rates
 
 ROOT = Path(__file__).resolve().parents[1]
 SHIPPED = ROOT / "src/heldout/verdict/measured_rates.json"
+ORDER = ["benchmark", "detector", "way", "split", "model"]
 NOTE = "Counted at commit"  # a paragraph that was written by hand
 
 
@@ -71,6 +72,7 @@ def main() -> None:
     parser.add_argument("--clean", type=Path, nargs="+", help="of heldout lab power --drawn")
     parser.add_argument("--shared", type=Path, nargs="+", default=[], help="without --drawn")
     parser.add_argument("--grid", type=Path, help="the runs that it read")
+    parser.add_argument("--add", action="store_true", help="keep stored rows of other bases")
     chosen = parser.parse_args()
     rows = pl.read_parquet(ROOT / "docs" / "data" / DATA)
     print("| way | cells | median | quartiles | twin-drop (scenes, films) |\n|---|--:|--:|---|---|")
@@ -94,6 +96,9 @@ def main() -> None:
         store = (chosen.publish or ROOT / "bench/out") / "data" / CLEAN_DATA
         store.parent.mkdir(parents=True, exist_ok=True)
         further = clean_rows(chosen.clean, chosen.shared, chosen.grid)
+        if chosen.add:
+            kept = pl.read_parquet(store).filter(~pl.col("base").is_in(set(further["base"])))
+            further = pl.concat([kept, further.select(kept.columns)]).sort(ORDER)
         further.write_parquet(store, compression="zstd", compression_level=19)
         print("", *clean_bases(rows, further), sep="\n")
     if chosen.publish is not None:
@@ -116,8 +121,7 @@ def clean_rows(drawn: list[Path], shared: list[Path], grid: Path) -> pl.DataFram
         if isinstance(record.get("base"), dict)
     }
     column = pl.col("base").replace_strict(reached, return_dtype=pl.Float64, default=None)
-    order = ["benchmark", "detector", "way", "split", "model"]
-    return pl.concat(cells).with_columns(column.alias(REACHED)).sort(order)
+    return pl.concat(cells).with_columns(column.alias(REACHED)).sort(ORDER)
 
 
 def _cells(board: Path) -> list[pl.DataFrame]:

@@ -79,6 +79,12 @@ def test_a_verb_loads_what_it_needs_and_the_list_of_verbs_nothing() -> None:
     assert done.stdout.splitlines()[-1] == "[]"
 
 
+def test_a_misspelt_verb_gets_the_name_that_was_meant() -> None:
+    done = run_inside("overlpa")
+    assert done.returncode == 2
+    assert "'overlap'" in done.stderr
+
+
 def test_check_prints_a_table_and_exits_by_what_it_found(bench: Path) -> None:
     clean = run_inside("check", f"{bench}#split=test")
     assert clean.returncode == 0, clean.stderr

@@ -58,15 +58,12 @@ class LazyGroup(TyperGroup):
 
     verbs: tuple[Verb, ...] = ()
 
-    def list_commands(self, ctx: Any) -> list[str]:
-        return [verb.name for verb in self.verbs]
-
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """The verb as the list of verbs shows it."""
-        for verb in self.verbs:
-            if verb.name == cmd_name:
-                return TyperCommand(verb.name, help=verb.summary)
-        return None
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        # As the list of verbs shows them, and as typer looks for the one that was meant by a misspelt name.
+        self.commands = {
+            verb.name: TyperCommand(verb.name, help=verb.summary) for verb in self.verbs
+        }
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The verb itself."""
