@@ -348,6 +348,12 @@ def _beside(together: Mapping[str, Any]) -> str:
             message += (
                 f" {which} question and answer there beside {where}; that alone is not counted."
             )
+    if count := int(together.get("possible_rewordings", 0)):
+        which = counted(count, "item has", "items have")
+        message += (
+            f" {which} a question with the same answer beside a copy of the picture there that may be a rewording or "
+            f"another question: people have to read it."
+        )
     return message
 
 
