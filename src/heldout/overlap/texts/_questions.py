@@ -173,8 +173,8 @@ def same_frame(text: str, other: str) -> bool:
     of the word, but then they are nearer to each other.
     """
     words, others = loose(text).split(), loose(other).split()
-    known, found = set(_content(text)), set(_content(other))
-    ours, theirs = known - found, found - known
+    content, other_content = set(_content(text)), set(_content(other))
+    ours, theirs = content - other_content, other_content - content
     if (
         ours
         and theirs
