@@ -329,9 +329,10 @@ def _joined(modality: Mapping[str, int], benchmark: str, corpus: str | None) -> 
 
 
 def _limits(together: Mapping[str, Any]) -> str:
+    inside = int(together["eligible_inside_longer_texts"])
     return (
-        f" Only {together['eligible_inside_longer_texts']:,} of its {together['items']:,} items with "
-        f"words can be identified inside a longer text."
+        f" {f'Only {inside:,}' if inside else 'None'} of its {together['items']:,} items with words can be identified "
+        f"inside a longer text."
     )
 
 
