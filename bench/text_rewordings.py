@@ -31,6 +31,7 @@ from heldout.overlap.texts.scan import scan_text_shard
 from heldout.scenes import write_benchmark
 from heldout.stats import binomial_interval
 from rewording_sets import Program, problems, programs, questions, rewritten_programs
+from small_rewordings import print_prior, report_small
 from text_precision import examples_of
 
 Row = dict[str, Any]
@@ -398,6 +399,8 @@ PARTS: dict[str, Callable[[Path, argparse.Namespace, Row], None]] = {
     "shared": _shared,
     "negatives": _negatives,
     "siblings": _siblings,
+    "small": report_small,
+    "prior": print_prior,
     "refused": _refused,
     "speed": _speed,
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import pytest
 
 from heldout.audit.reader import read_audit
 from heldout.audit.runner import run_audit
+from heldout.overlap.texts.encoders import carried
 
 Picture = Callable[..., bytes]
 QUESTIONS = [
@@ -19,14 +20,22 @@ QUESTIONS = [
     "How many calcified nodules are visible below the diaphragm in the coronal section?",
     "Which stain was used for the fibrous tissue that surrounds the central granuloma?",
 ]
+ANSWERS = [f"finding {number}" for number in range(len(QUESTIONS))]
 
 
-def _side(folder: Path, picture: Picture, first: int, pictures: str) -> None:
-    """A table of the same questions; ``pictures``: there, missing, broken or none."""
+def _side(
+    folder: Path,
+    picture: Picture,
+    first: int,
+    pictures: str,
+    questions: Sequence[str] = QUESTIONS,
+    answers: Sequence[str] = ANSWERS,
+) -> None:
+    """A table of questions; ``pictures``: there, missing, broken or none."""
     folder.mkdir()
     rows = []
-    for number, question in enumerate(QUESTIONS):
-        row = {"id": f"q{number}", "question": question, "answer": f"finding {number}"}
+    for number, (question, answer) in enumerate(zip(questions, answers, strict=True)):
+        row = {"id": f"q{number}", "question": question, "answer": answer}
         if pictures != "none":
             row["image"] = f"{number}.png"
         if pictures in ("there", "broken"):
@@ -39,6 +48,10 @@ def _side(folder: Path, picture: Picture, first: int, pictures: str) -> None:
 def _cell(folder: Path, picture: Picture, ours: str, theirs: str) -> Mapping[str, Any]:
     _side(folder / "ours", picture, 0, ours)
     _side(folder / "theirs", picture, 100, theirs)
+    return _audited(folder)
+
+
+def _audited(folder: Path) -> Mapping[str, Any]:
     (folder / "audit.yaml").write_text(
         "benchmarks:\n  - {name: b, source: ours/rows.jsonl}\n"
         "corpora:\n  - {name: c, source: theirs/rows.jsonl}\n"
@@ -74,6 +87,30 @@ def test_equal_words_beside_another_picture_are_told_and_not_counted(
     assert cell["evidence"] == {"question and answer beside another picture": 4}
     (words,) = [claim for claim in cell["claims"] if claim["id"] == "text/c"]
     assert "not counted" in words["sentence"] and words["status"] == "qualified"
+
+
+def test_a_different_question_beside_a_copy_of_the_picture_does_not_confirm_the_words(
+    tmp_path: Path, picture: Picture
+) -> None:
+    """A benchmark of two, whose pictures leaked: one question is there in other words, of the other only the frame."""
+    for package in ("wordllama", "onnxruntime", "tokenizers"):
+        pytest.importorskip(package)
+    if carried("bge-small") is None:
+        pytest.skip("no package carries bge-small")
+    hat, chart = "Is the man wearing a hat?", "Which month has the lowest rainfall?"
+    beside = {"glasses": "Is the man wearing glasses?", "least": "When does it rain least?"}
+    sides = {"ours": (hat, chart), "theirs": (beside["glasses"], beside["least"])}
+    for name, questions in sides.items():
+        _side(tmp_path / name, picture, 0, "there", questions, ("yes", "July"))
+    cell = _audited(tmp_path)
+    (words,) = [claim for claim in cell["claims"] if claim["id"] == "text/c"]
+    findings = json.loads((tmp_path / "out/b/findings.json").read_text())["findings"]
+    (joined,) = [each for each in findings if each["detector"] == "joined-leakage"]
+    modality = joined["details"]["by_modality"]
+    assert (modality["full"], modality["image only"]) == (1, 1)
+    together = [each["details"].get("all_methods", {}) for each in findings]
+    assert {each["possible_rewordings"] for each in together if each} == {1}
+    assert "people have to read" in words["sentence"]
 
 
 @pytest.mark.parametrize(("ours", "theirs"), [("missing", "none"), ("none", "missing")])

@@ -12,7 +12,7 @@ import pytest
 
 from heldout.detect import joined_leakage
 from heldout.evidence import PROVEN, ItemLeaks, Leak, Rung, join_leaks, leaks
-from heldout.overlap import CondensedMatches
+from heldout.overlap import PARAPHRASE, CondensedMatches
 from heldout.store import Run, make_table
 
 
@@ -92,6 +92,26 @@ def test_words_of_another_corpus_item_do_not_join_a_picture() -> None:
     found = table([match("a", "1")], [text("a", "2")])["a"]
     assert (found["modality"], found["rung"], found["corpus_id"]) == ("image only", Rung.COPY, "1")
     assert (found["image_hits"], found["text_hits"]) == (1, 1)
+
+
+def test_a_possible_rewording_beside_a_copy_is_for_people_to_read() -> None:
+    """Not a full leak: a small benchmark cannot tell it from another question with the same answer."""
+    read = {"method": "embedding", "degree": "soft"}
+    doubtful = json.dumps({"reading": {"doubtful": True}})
+    found = table(
+        [match("sure", "1"), match("possible", "2")],
+        [
+            text("sure", "1", PARAPHRASE, **read),
+            text("possible", "2", PARAPHRASE, **read, evidence=doubtful),
+            text("words", "3", PARAPHRASE, **read, evidence=doubtful),
+        ],
+    )
+    assert {one: (row["modality"], row["rung"]) for one, row in found.items()} == {
+        "sure": ("full", Rung.FULL),
+        "possible": ("image only", Rung.COPY),
+        "words": ("text only", Rung.SIMILAR),
+    }
+    assert found["possible"]["text_hits"] == 1
 
 
 def test_another_subject_is_not_the_same_question() -> None:

@@ -232,7 +232,7 @@ def test_short_questions_inside_pages_are_not_testable(
     # Beside questions with answers, equal ones would have shown; inside pages still none.
     structured = claim(tmp_path, asked(*SHORT), [*pages, *asked("Who is there?")])
     assert structured.status == "qualified"
-    assert "Only 0 of its 8" in structured.sentence
+    assert "None of its 8" in structured.sentence
 
 
 def test_a_search_that_looks_inside_nothing_is_not_clean(tmp_path: Path) -> None:

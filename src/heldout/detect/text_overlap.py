@@ -17,7 +17,15 @@ import polars as pl
 from numpy.typing import NDArray
 
 from heldout.detect.finding import Cell, Finding, rate_finding, rate_interval
-from heldout.overlap import ANOTHER, NO_WORDS, SAME_ITEM, UNCOMPARED, beside, untestable_items
+from heldout.overlap import (
+    ANOTHER,
+    DOUBTFUL_REWORDING,
+    NO_WORDS,
+    SAME_ITEM,
+    UNCOMPARED,
+    beside,
+    untestable_items,
+)
 
 NAME = "text-overlap"
 TAUS = (0.80, 0.85, 0.88, 0.90, 0.95, 1.00)
@@ -121,7 +129,16 @@ def _together(
         "hard": _hard(evident),
         "judged": _hard(evident) - _hard(evident.filter(~_by_people)),
         **_beside(evident),
+        "possible_rewordings": _possible_rewordings(evident),
     }
+
+
+def _possible_rewordings(evident: pl.DataFrame) -> int:
+    """Items with nothing but questions beside copies of their pictures that may be theirs in other words."""
+    doubted = pl.col("evidence").str.json_path_match(f"$.reading.{DOUBTFUL_REWORDING}") == "true"
+    sure = evident.filter(~doubted.fill_null(False))["benchmark_id"]
+    rest = evident.filter(~pl.col("benchmark_id").is_in(sure.implode()))
+    return rest.filter(pl.col("answer_relation") == "same")["benchmark_id"].n_unique()
 
 
 def _beside(evident: pl.DataFrame) -> dict[str, int]:

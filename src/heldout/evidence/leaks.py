@@ -22,6 +22,7 @@ from heldout.overlap import (
     CONTAINED,
     COPIES,
     DISMISSED_ALONE,
+    DOUBTFUL_REWORDING,
     EDITED,
     NO_PICTURE,
     PARAPHRASE,
@@ -380,8 +381,9 @@ def _waiting(frame: pl.DataFrame) -> pl.Series:
 
 
 def _with_image(row: Mapping[str, Any], item: ItemLeaks) -> Leak | None:
-    """The full leak of an image whose corpus item asks the question in other words."""
-    reworded = row["relation"] == PARAPHRASE and row["degree"] != "none"
+    """The full leak of an image whose corpus item asks the question in other words; beside the picture, too, a
+    question that may as well be another one is for people to read."""
+    reworded = row["relation"] == PARAPHRASE and row["degree"] != "none" and not _doubtful(row)
     if not (reworded or row["relation"] in _SAME_WORDS) or row["answer_relation"] != "same":
         return None
     place = str(row["corpus"]), str(row["corpus_id"])
@@ -391,6 +393,10 @@ def _with_image(row: Mapping[str, Any], item: ItemLeaks) -> Leak | None:
             seen = {"modality": Modality.FULL, "label_relation": "same", "method": method}
             return Leak(Rung.FULL, {**leak.row, **seen})
     return None
+
+
+def _doubtful(row: Mapping[str, Any]) -> bool:
+    return bool((evidence_of(row).get("reading") or {}).get(DOUBTFUL_REWORDING))
 
 
 def _with_rungs(matches: pl.DataFrame) -> pl.DataFrame:

@@ -329,9 +329,10 @@ def _joined(modality: Mapping[str, int], benchmark: str, corpus: str | None) -> 
 
 
 def _limits(together: Mapping[str, Any]) -> str:
+    inside = int(together["eligible_inside_longer_texts"])
     return (
-        f" Only {together['eligible_inside_longer_texts']:,} of its {together['items']:,} items with "
-        f"words can be identified inside a longer text."
+        f" {f'Only {inside:,}' if inside else 'None'} of its {together['items']:,} items with words can be identified "
+        f"inside a longer text."
     )
 
 
@@ -348,6 +349,12 @@ def _beside(together: Mapping[str, Any]) -> str:
             message += (
                 f" {which} question and answer there beside {where}; that alone is not counted."
             )
+    if count := int(together.get("possible_rewordings", 0)):
+        which = counted(count, "item has", "items have")
+        message += (
+            f" {which} a question with the same answer beside a copy of the picture there that may be a rewording or "
+            f"another question: people have to read it."
+        )
     return message
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,10 @@ from heldout.overlap.texts.index import TextIndex
 from heldout.overlap.texts.normalise import loose
 
 FEW = 30  # different texts below which a null says nothing
+ALONE_ALPHA = 0.005  # chance from which on a candidate counts whatever else is there
+# chance that another question beside the own picture, with its answer, passes: for an item's likeliest text
+# there, and for any other
+OWN_ALPHA, OWN_OTHERS = 0.07, 0.03
 _FEWEST_IN_TAIL = 10  # texts by which a null's tail is judged
 _BEYOND = 0.05  # of the least chance that a null can show: so far its tail is trusted
 _SURE, _LIKELY = (
@@ -197,3 +201,28 @@ class ParaphraseNull:
         if beyond <= 0:
             return chance
         return chance * max(_BEYOND, float(np.exp(-beyond / max(self._scale, 1e-6))))
+
+
+def counts(entry: ParaphraseCandidate, likeliest: Mapping[str, float], cut: float) -> bool:
+    """The likeliest text of an item by ``cut``, or beside the own picture by its chance there.
+
+    An item's other texts are many, and were not counted when the cut was made: in a corpus with a copy of
+    every item it is so wide that some of them pass by chance. Nor are all questions about one picture, with a
+    yes or no in common, rewordings of one that is reworded there.
+    """
+    first = entry.p <= likeliest.get(entry.item, 0.0)
+    likely, others = (OWN_ALPHA, OWN_OTHERS) if entry.own else (cut, ALONE_ALPHA)
+    return entry.possible and entry.p <= (likely if first else others)
+
+
+def likeliest_chances(
+    candidates: Sequence[ParaphraseCandidate], *, own: bool = False
+) -> dict[str, float]:
+    """Per item the smallest chance of a text beside another picture or none, or beside its ``own``; 1 where
+    none may count."""
+    best: dict[str, float] = {}
+    for entry in candidates:
+        if entry.own == own:
+            chance = entry.p if entry.possible else 1.0
+            best[entry.item] = min(best.get(entry.item, 1.0), chance)
+    return best

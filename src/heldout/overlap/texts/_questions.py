@@ -75,6 +75,8 @@ _REFERENCE = re.compile(
 )
 _ONE_SENTENCE = 25  # words up to which the order of things is read
 _TEMPLATE = 0.55  # of the words of the longer text, in the same order, that make a template
+_FRAME = 0.5  # the same of a frame, into which another word was put
+_ADDED = 2  # words of its own from which on a text names one more thing
 _OF_ITS_OWN = 0.15  # of its telling words that a text has alone if it is about something else
 _TELLING = 2  # words that two questions share at the least if they share all
 
@@ -161,6 +163,26 @@ def varied(text: str, other: str) -> bool:
         len(left - right) >= _OF_ITS_OWN * len(left)
         for left, right in ((known, others), (others, known))
     )
+
+
+def same_frame(text: str, other: str) -> bool:
+    """One frame with another word in it, or one more thing to which the first is related.
+
+    "Is the man wearing glasses?" for "Is the man wearing a hat?", "Is the star left of the grey ring?" for "Is there
+    a star?". Different questions about one picture are often made so; rewordings are, too, with a synonym in place
+    of the word, but then they are nearer to each other.
+    """
+    words, others = loose(text).split(), loose(other).split()
+    content, other_content = set(_content(text)), set(_content(other))
+    ours, theirs = content - other_content, other_content - content
+    if (
+        ours
+        and theirs
+        and LCSseq.similarity(words, others) >= _FRAME * max(len(words), len(others))
+    ):
+        return True
+    related = [bool(_RELATION.search(loose(each))) for each in (text, other)]
+    return related[0] != related[1] and len(ours if related[0] else theirs) >= _ADDED
 
 
 def _content(text: str) -> list[str]:

@@ -24,12 +24,17 @@ from heldout.engine import progress
 from heldout.overlap.images.encoder import Floats, unit
 from heldout.overlap.relations import COPIES
 from heldout.overlap.texts._chances import (
+    ALONE_ALPHA,
     FEW,
+    OWN_ALPHA,
     Chances,
     OtherItems,
     ParaphraseCandidate,
     ParaphraseNull,
+    counts,
+    likeliest_chances,
 )
+from heldout.overlap.texts._prior import SmallNull
 from heldout.overlap.texts._questions import (
     other_subject,
     prose,
@@ -50,12 +55,8 @@ from heldout.overlap.texts.encoders import (
 )
 from heldout.overlap.texts.index import TextIndex
 from heldout.overlap.texts.normalise import loose
-from heldout.overlap.texts.relation import PARAPHRASE, SHOWN
+from heldout.overlap.texts.relation import DOUBTFUL_REWORDING, PARAPHRASE, SHOWN
 
-ALONE_ALPHA = 0.005  # chance from which on a candidate counts whatever else is there
-# chance that another question beside the own picture, with its answer, passes: for an item's likeliest text
-# there, and for any other
-OWN_ALPHA, OWN_OTHERS = 0.07, 0.03
 _LISTED = 5.0  # candidates are listed up to so many times the chance that counts
 _SAMPLE = 3000  # texts of the benchmark that are compared with each other
 _NEXT = 3  # next-nearest texts of either side, of which the middle one is what a candidate stands out from
@@ -71,7 +72,8 @@ _NEARER = (
     0.15  # a text that much nearer to another text of the benchmark is a variation of that one
 )
 _HALF = 0.5  # chances above it are those of different texts (Storey's lambda)
-#: cosines from which on texts count where no null is large enough: alone, and beside the own picture
+#: cosines from which on texts count where no null is large enough: alone, and, as possible rewordings, beside the
+#: own picture
 SETTLED: Mapping[str, tuple[float, float]] = {READER: (0.90, 0.72), DEFAULT: (0.85, 0.50)}
 #: beside the own picture, of a text that the benchmark asks of it as well: mostly another question
 ASKED_TOO: Mapping[str, float] = {READER: 0.85}
@@ -215,9 +217,8 @@ def _settle(
     alone = ParaphraseNull(among.margins, settled)
     unanswered = ParaphraseNull(among.unvaried, settled)
     contradicting = [e.score for e in candidates if e.own and e.answer == "different"]
-    beside = ParaphraseNull(
-        contradicting if len(contradicting) >= FEW else among.together, (settled[1], settled[1])
-    )
+    beside = ParaphraseNull(contradicting if len(contradicting) >= FEW else among.together, settled)
+    few = SmallNull([*contradicting, *among.together], reading.name, settled)
     chances = Chances(candidates, index)
     best_item = _nearest_items(candidates)
     margins = among.stand_out(candidates)
@@ -227,7 +228,9 @@ def _settle(
     fewer = min(1.0, documents / max(1, len(alone)))
     for entry, margin in zip(candidates, margins, strict=True):
         if entry.own:
-            entry.p = beside.p(entry.score, entry.similarity, chances.of(entry))
+            agreeing = chances.of(entry)
+            known = beside.known
+            entry.p = beside.p(entry.score, entry.similarity, agreeing) if known else few.p(entry)
         else:
             # The nearest of a few texts is less near than that of many: those with the item's answer, and
             # those of a corpus smaller than the benchmark.
@@ -247,7 +250,9 @@ def _settle(
     cut = max(ALONE_ALPHA, _cut(likeliest, search.fdr, min(len(index.ids), documents)))
     for entry in candidates:
         limit = OWN_ALPHA if entry.own else cut
-        counted = counts(entry, beside_own if entry.own else likeliest, cut)
+        sure = counts(entry, beside_own if entry.own else likeliest, cut)
+        near = entry.own and not beside.known and entry.similarity >= settled[1]
+        counted = sure or (near and entry.possible and search.threshold is None)
         listed = counted or (
             entry.p <= max(_LISTED * limit, search.fdr) and entry.answer != "different"
         )
@@ -256,6 +261,7 @@ def _settle(
             "similarity": round(entry.similarity, 4),
             "chance": float(f"{entry.p:.2g}"),
             "own_picture": entry.own,
+            **({} if sure or not counted else {DOUBTFUL_REWORDING: True}),
         }
     record = read_together(candidates, reading.cross, among.different) if reading.cross else {}
     return {
@@ -265,8 +271,12 @@ def _settle(
         "threshold": search.threshold,
         "read": len(candidates),
         "counted": sum(entry.row["degree"] == "soft" for entry in candidates),
+        "doubtful": sum(DOUBTFUL_REWORDING in entry.evidence["reading"] for entry in candidates),
         "cut": cut,
-        "null": {"alone": len(alone), "beside the own picture": len(beside)},
+        "null": {
+            "alone": len(alone),
+            "beside the own picture": len(beside if beside.known else few),
+        },
     }
 
 
@@ -288,31 +298,6 @@ def read_together(
             entry.row["degree"] = "none"
     lowered = sum(entry.row["degree"] == "none" for entry in counted)
     return {"second_reader": cross.identity, "second_read": len(counted), "lowered": lowered}
-
-
-def counts(entry: ParaphraseCandidate, likeliest: Mapping[str, float], cut: float) -> bool:
-    """The likeliest text of an item by ``cut``, or beside the own picture by its chance there.
-
-    An item's other texts are many, and were not counted when the cut was made: in a corpus with a copy of
-    every item it is so wide that some of them pass by chance. Nor are all questions about one picture, with a
-    yes or no in common, rewordings of one that is reworded there.
-    """
-    first = entry.p <= likeliest.get(entry.item, 0.0)
-    likely, others = (OWN_ALPHA, OWN_OTHERS) if entry.own else (cut, ALONE_ALPHA)
-    return entry.possible and entry.p <= (likely if first else others)
-
-
-def likeliest_chances(
-    candidates: Sequence[ParaphraseCandidate], *, own: bool = False
-) -> dict[str, float]:
-    """Per item the smallest chance of a text beside another picture or none, or beside its ``own``; 1 where
-    none may count."""
-    best: dict[str, float] = {}
-    for entry in candidates:
-        if entry.own == own:
-            chance = entry.p if entry.possible else 1.0
-            best[entry.item] = min(best.get(entry.item, 1.0), chance)
-    return best
 
 
 def _cut(best: Mapping[str, float], fdr: float, items: int) -> float:

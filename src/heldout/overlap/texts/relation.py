@@ -33,6 +33,9 @@ SAME_CAPTION: Final = "same caption"
 SAME_OPTIONS: Final = "same options"
 CONTAINED: Final = "contained"
 PARAPHRASE: Final = "paraphrase candidate"
+DOUBTFUL_REWORDING: Final = (
+    "doubtful"  # in the reading of a candidate that may as well be another question
+)
 SAME_SOURCE = "same source"
 WHOLE = 0.8  # containment from which on a text counts as being there
 TEMPLATE = 0.8  # edit similarity from which on another word makes another question
