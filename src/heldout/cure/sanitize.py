@@ -391,8 +391,8 @@ def _cautions(
     )
     if leaked and policy.name != "down-weight":
         texts.append(
-            f"{leaked:,} of the {len(kept):,} kept items show an image that leaked: only items "
-            f"that leaked with their question and answer were removed"
+            f"{leaked:,} of the {len(kept):,} kept items {'shows' if leaked == 1 else 'show'} an image that "
+            f"leaked: only items that leaked with their question and answer were removed"
         )
     blind = sum(decision.reason == NOT_COMPARED for decision in decisions)
     if blind:
