@@ -203,17 +203,17 @@ REQUIRED: tuple[RequiredControl, ...] = (
     ),
     RequiredControl(
         "spread of clean models",
-        (ORDER, ANSWERS),
+        (ORDER, MEMBERSHIP, ANSWERS),
         "do clean models differ as much among themselves?",
         "name baselines of at least three families that were asked or scored the same (family: of models)",
         "give such baselines of at least three: heldout detect RUN --baseline MODEL --family MODEL=FAMILY …",
     ),
     RequiredControl(
         "skill of the references",
-        (ANSWERS,),
-        "is a reference as good on the changed items?",
-        "name a baseline that answers the changed items as well",
-        "give one that answers the changed items as well: heldout detect RUN --baseline MODEL",
+        (ORDER, MEMBERSHIP, ANSWERS),
+        "is a reference as good on changed, fresh or shuffled items, and not better than it on all?",
+        "name a baseline that is about as good, on the originals and on the changed, fresh or shuffled items",
+        "give one that is about as good on both: heldout detect RUN --baseline MODEL",
     ),
     RequiredControl(
         "twins that differ",
