@@ -6,7 +6,9 @@ which several rules together went wrong. `bench/verdicts.py` counts them in tabl
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -65,6 +67,23 @@ def at_ceiling(seed: int, *, drop: float, claims: int = 1, n: int = 495) -> Reco
     tables = twins_of(rng, chances, range(n))
     looks = [(TWIN_DROP, settings_for(names, 3))]
     return Recording(tables, looks, f"twin-drop/{MODEL}", tuple(rng.random(claims - 1)))
+
+
+def one_category(seed: int, *, share: float = 0.05, n: int = 495) -> Recording:
+    """The model remembers one category, a small share of the items, and the user asks for categories."""
+    rng = np.random.default_rng([seed, 29])
+    names, ease, seen = reference_names(3), rng.normal(size=n), np.arange(n) < share * n
+    chances = {}
+    for name in (MODEL, *names):
+        level = ease + 0.3 * rng.normal()
+        own = special.expit(level), special.expit(level + 0.1 * rng.normal())
+        mine = seen & (name == MODEL)
+        chances[name] = np.where(mine, 1.0, own[0]), np.where(mine, 0.02, own[1])
+    tables = twins_of(rng, chances, range(n), {MODEL: seen.astype(float)})
+    topics = pl.Series([json.dumps({"topic": "chart" if kind else "photo"}) for kind in seen])
+    tables = replace(tables, items=tables.items.with_columns(metadata=topics))
+    looks = [(TWIN_DROP, settings_for(names, 3, category="topic"))]
+    return Recording(tables, looks, f"twin-drop/{MODEL}")
 
 
 def harder_fresh(
@@ -339,6 +358,7 @@ CLEAN_SETUPS: tuple[Recipe, ...] = (
     Recipe("order-joint: topic runs, three families of weaker readers", joint_topics),
 )
 CONTAMINATED_SETUPS: tuple[Recipe, ...] = (
+    Recipe("twin-drop: one category of 5 % remembered, categories asked for", one_category, True),
     Recipe(
         "twin-drop: everything known, 3 % of the twins lost", partial(at_ceiling, drop=0.03), True
     ),

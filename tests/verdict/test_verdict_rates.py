@@ -190,6 +190,10 @@ CONVICTED = {
     "option-order: picks A when unsure, hard half at A": 3,
     "twin-drop: 40 % of its replies to twins unreadable": 6,
     "fresh-drop: harder fresh items, references near chance": 10,
+    "fresh-drop: harder fresh items, references at the ceiling": 1,
+    "loss: harder fresh pictures, three families see nothing": 4,
+    "order-neighbour: topic runs, three families of weaker readers": 11,
+    "order-joint: topic runs, three families of weaker readers": 2,
 }
 
 

@@ -246,6 +246,13 @@ REQUIRED: tuple[RequiredControl, ...] = (
         "record the answers to every item in both forms: those that lack may be the right ones",
     ),
     RequiredControl(
+        "drop in a category",
+        (ANSWERS,),
+        "where nothing fires over all items, does it drop in no category that was asked for?",
+        "audit the items of that category by themselves, with more of them",
+        "detect again on the items of that category alone, with more of them",
+    ),
+    RequiredControl(
         "measured false positives",
         (ORDER, MEMBERSHIP, COHORT, ANSWERS),
         "does the detector keep its level on clean models of the lab?",

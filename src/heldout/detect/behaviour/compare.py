@@ -66,6 +66,7 @@ class PairedMeasurement:
     #: places that the model likes, and the tested difference without items that were released there
     liked: tuple[str, ...] = ()
     unliked: PairedTest | None = None
+    above_pairs: pl.DataFrame | None = None  # as ``pairs``, less the references' average
 
     @property
     def main(self) -> PairedTest:
@@ -156,6 +157,7 @@ def measure(
         all_read,
         tuple(liked),
         unliked,
+        _pairs(tables, _less_others(mine.rows, list(others.values()))) if others else None,
     )
 
 
@@ -224,6 +226,17 @@ def _above(
     settings: DetectSettings,
 ) -> tuple[PairedTest | None, PairedTest | None]:
     """The difference in differences on items that all models answered; and the same adjusted for place."""
+    joined = _less_others(mine, others)
+    pairs = _pairs(tables, joined)
+    if pairs["cluster"].n_unique() < FEW:
+        return _NONE
+    kept = joined.filter(pl.col("benchmark_id").is_in(pairs["benchmark_id"].to_list()))
+    placed = _placed(probe, tables, kept, settings)
+    return (placed if probe.placed else _plain(probe, pairs, settings)), placed
+
+
+def _less_others(mine: pl.DataFrame, others: list[pl.DataFrame]) -> pl.DataFrame:
+    """The model's rows less the others' average, where all have answered."""
     joined = mine
     for index, rows in enumerate(others):
         theirs = rows.select(
@@ -231,13 +244,7 @@ def _above(
         )
         joined = joined.join(theirs, on=["benchmark_id", "variant", "released"])
     average = pl.mean_horizontal([f"r{index}" for index in range(len(others))])
-    joined = joined.with_columns((pl.col("right") - average).alias("right"))
-    pairs = _pairs(tables, joined)
-    if pairs["cluster"].n_unique() < FEW:
-        return _NONE
-    kept = joined.filter(pl.col("benchmark_id").is_in(pairs["benchmark_id"].to_list()))
-    placed = _placed(probe, tables, kept, settings)
-    return (placed if probe.placed else _plain(probe, pairs, settings)), placed
+    return joined.with_columns((pl.col("right") - average).alias("right"))
 
 
 DROPS = (0.02, 0.05, 0.1, 0.2)  # for which the number of pairs needed is reported
@@ -447,6 +454,12 @@ def _details(probe: Probe, measured: PairedMeasurement, settings: DetectSettings
         "categories": (
             categories(pairs, settings.category, settings)
             if settings.category and probe.by_category
+            else {}
+        ),
+        # As the tested effect is: where twins of a kind are harder, every model drops in it.
+        "categories_above": (
+            categories(measured.above_pairs, settings.category, settings)
+            if settings.category and probe.by_category and measured.above_pairs is not None
             else {}
         ),
         "unread": measured.arms.unread,

@@ -75,6 +75,7 @@ JUDGED = "twins that were judged"
 CHANGED = "twins that differ"
 RECORDED = "answers that are recorded"
 BOTH_WRONG = "items that both answer wrong"
+CATEGORY = "drop in a category"
 MOST_LOST = 0.2  # of a model's replies; with more of them unreadable nothing is called clean
 # Of the pairs that could have been asked. What is lost on one side alone moves a difference by up to its
 # share, and tests of a few hundred items see .1. Unreadable replies may be more: they are tested both ways.
@@ -140,8 +141,23 @@ def _doubts(finding: Finding, references: Sequence[Control]) -> list[Control]:
         doubts += _place(finding)
     return [
         *doubts,
+        *_categories(finding),
         *(control for control in (*_changed(finding), *_recorded(finding)) if _failed(control)),
     ]
+
+
+def _categories(finding: Finding) -> list[Control]:
+    """Memory of one category is diluted by the others: where it shows by itself, nothing is clean."""
+    every: Mapping[str, Mapping[str, Any]] = finding.details.get("categories_above", {})
+    seen = {name: record for name, record in every.items() if record.get("direction") == "seen"}
+    if not seen:
+        return []
+    parts = ", ".join(
+        f"{name} {_written(record)} (p = {record['p_adjusted']:.2g} over {len(every):,} categories)"
+        for name, record in seen.items()
+    )
+    reason = f"over all items nothing fires, but it drops more than the references in {parts}"
+    return [Control(name=CATEGORY, outcome="failed", reason=reason)]
 
 
 def _lost(finding: Finding) -> float:
