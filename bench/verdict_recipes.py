@@ -67,11 +67,11 @@ def write_run(recording: Recording, folder: Path) -> Run:
 _ANSWERS = ("lung", "liver", "heart", "spleen", "kidney", "brain", "bone")
 
 
-def _ids(n: int) -> list[str]:
+def item_ids(n: int) -> list[str]:
     return [f"item{place:05d}" for place in range(n)]
 
 
-def _items(
+def items_of(
     clusters: Sequence[int], answers: Sequence[str] | None = None, fresh: Any = None
 ) -> pl.DataFrame:
     n = len(clusters)
@@ -81,7 +81,7 @@ def _items(
     ]
     mine = pl.DataFrame(
         {
-            "benchmark_id": _ids(n),
+            "benchmark_id": item_ids(n),
             "position": np.arange(n),
             "cluster": [f"image{code:05d}" for code in clusters],
             "question": [f"question {place}" for place in range(n)],
@@ -92,7 +92,7 @@ def _items(
     return pl.concat([pl.DataFrame(empty_table("items")), mine], how="diagonal_relaxed")
 
 
-def _answers(
+def answers_of(
     model: str,
     variant: str,
     gold: NDArray[np.int64],
@@ -108,7 +108,7 @@ def _answers(
     wrong = (gold + rng.integers(1, len(LETTERS), n)) % len(LETTERS) if said is None else said
     frame = pl.DataFrame(
         {
-            "benchmark_id": _ids(n),
+            "benchmark_id": item_ids(n),
             "model": [model] * n,
             "variant": [variant] * n,
             "draw": np.zeros(n, dtype=np.int32),
@@ -125,15 +125,15 @@ def _answers(
     return frame.with_columns(pl.Series("choice_logprobs", logprobs).arr.to_list())
 
 
-def _asked(frames: Sequence[pl.DataFrame], clusters: Sequence[int]) -> ScoreTables:
-    return ScoreTables("simulated", _items(clusters), no_scores(), answers=pl.concat(frames))
+def asked_tables(frames: Sequence[pl.DataFrame], clusters: Sequence[int]) -> ScoreTables:
+    return ScoreTables("simulated", items_of(clusters), no_scores(), answers=pl.concat(frames))
 
 
-def _references(count: int) -> list[str]:
+def reference_names(count: int) -> list[str]:
     return [f"reference-{number}" for number in range(1, count + 1)]
 
 
-def _settings(references: Sequence[str], lineages: int = 0, **more: Any) -> DetectSettings:
+def settings_for(references: Sequence[str], lineages: int = 0, **more: Any) -> DetectSettings:
     """``lineages``: of how many families the references are; 0: nobody says."""
     families = {
         name: f"family-{place % lineages}" for place, name in enumerate(references) if lineages
@@ -148,7 +148,7 @@ def _settings(references: Sequence[str], lineages: int = 0, **more: Any) -> Dete
     )
 
 
-def _twins(
+def twins_of(
     rng: Rng,
     chances: Mapping[str, tuple[Floats, Floats]],
     clusters: Sequence[int],
@@ -166,15 +166,15 @@ def _twins(
         wrong = (gold + rng.integers(1, 4, n)) % 4
         believed = _believed(gold, first, gold, np.zeros(n))
         letters = choice_logprobs(believed, np.where(right, gold, wrong), doubts)
-        frames.append(_answers(name, "original", gold, right, rng, said=wrong, logprobs=letters))
+        frames.append(answers_of(name, "original", gold, right, rng, said=wrong, logprobs=letters))
         right, wrong = rng.random(n) < second, (twin + rng.integers(1, 4, n)) % 4
         attracted = old[name] if old is not None and name in old else np.zeros(n)
         if old is not None and name in old:
             wrong = np.where(rng.random(n) < old[name], gold, wrong)
         believed = _believed(twin, second, gold, attracted)
         letters = choice_logprobs(believed, np.where(right, twin, wrong), doubts)
-        frames.append(_answers(name, "twin", twin, right, rng, said=wrong, logprobs=letters))
-    return _asked(frames, clusters)
+        frames.append(answers_of(name, "twin", twin, right, rng, said=wrong, logprobs=letters))
+    return asked_tables(frames, clusters)
 
 
 def _believed(
@@ -197,20 +197,22 @@ def unanswerable(
     """A share of the twins cannot be answered by anybody; the model is better than its references."""
     rng = np.random.default_rng([seed, 1])
     ease, lost = rng.normal(size=n), rng.random(n) < share
-    names = _references(references)
+    names = reference_names(references)
     chances = {}
     for name in (MODEL, *names):
         skill = special.expit(ease + (better if name == MODEL else 0.3 * rng.normal()))
         chances[name] = skill, np.where(lost, GUESS, skill)
-    tables = _twins(rng, chances, range(n))
-    return Recording(tables, [(TWIN_DROP, _settings(names, lineages))], f"twin-drop/{MODEL}")
+    tables = twins_of(rng, chances, range(n))
+    return Recording(tables, [(TWIN_DROP, settings_for(names, lineages))], f"twin-drop/{MODEL}")
 
 
 def published(seed: int, *, lineages: int = 1, n: int = 495) -> Recording:
     """Published accuracies on originals and twins; how far items are hard for all is our guess."""
     rng = np.random.default_rng([seed, 2])
     rates = {MODEL: (0.62, 0.782)}
-    rates |= dict(zip(_references(3), ((0.378, 0.693), (0.42, 0.73), (0.46, 0.77)), strict=True))
+    rates |= dict(
+        zip(reference_names(3), ((0.378, 0.693), (0.42, 0.73), (0.46, 0.77)), strict=True)
+    )
     hard = rng.normal(size=n)
     chances = {
         name: tuple(
@@ -219,8 +221,8 @@ def published(seed: int, *, lineages: int = 1, n: int = 495) -> Recording:
         )
         for name, pair in rates.items()
     }
-    tables = _twins(rng, chances, range(n))
-    settings = _settings(_references(3), lineages)
+    tables = twins_of(rng, chances, range(n))
+    settings = settings_for(reference_names(3), lineages)
     return Recording(tables, [(TWIN_DROP, settings)], f"twin-drop/{MODEL}")
 
 
@@ -236,7 +238,7 @@ def harder(
     """Twins are a little harder, and how much so differs between clean models."""
     rng = np.random.default_rng([seed, 3])
     ease = rng.normal(size=n)
-    names = _references(references)
+    names = reference_names(references)
     chances = {}
     for name in (MODEL, *names):
         first = ease + 0.3 * rng.normal()
@@ -244,8 +246,8 @@ def harder(
             special.expit(first),
             special.expit(first - harder + spread * rng.normal()),
         )
-    tables = _twins(rng, chances, range(n))
-    return Recording(tables, [(TWIN_DROP, _settings(names, lineages))], f"twin-drop/{MODEL}")
+    tables = twins_of(rng, chances, range(n))
+    return Recording(tables, [(TWIN_DROP, settings_for(names, lineages))], f"twin-drop/{MODEL}")
 
 
 def remembered(
@@ -254,15 +256,15 @@ def remembered(
     """A model that recalls a share of the answers, on the original as on the twin; twins are easier."""
     rng = np.random.default_rng([seed, 4])
     ease, recalled = rng.normal(size=n), rng.random(n) < known
-    names = _references(references)
+    names = reference_names(references)
     chances = {}
     for name in (MODEL, *names):
         first = ease + 0.3 * rng.normal()
         own = special.expit(first), special.expit(first + 0.3 + 0.15 * rng.normal())
         mine = recalled if name == MODEL else np.zeros(n, dtype=bool)
         chances[name] = np.where(mine, 1.0, own[0]), np.where(mine, 0.05, own[1])
-    tables = _twins(rng, chances, range(n), {MODEL: recalled.astype(float)})
-    return Recording(tables, [(TWIN_DROP, _settings(names, lineages))], f"twin-drop/{MODEL}")
+    tables = twins_of(rng, chances, range(n), {MODEL: recalled.astype(float)})
+    return Recording(tables, [(TWIN_DROP, settings_for(names, lineages))], f"twin-drop/{MODEL}")
 
 
 def faint(
@@ -277,7 +279,7 @@ def faint(
     """A model that leans to the old answers of the leaked items, by some nats, on both pictures."""
     rng = np.random.default_rng([seed, 17])
     ease, seen = rng.normal(size=n), rng.random(n) < leaked
-    names = _references(references)
+    names = reference_names(references)
     chances, old = {}, {}
     for name in (MODEL, *names):
         level = ease + 0.3 * rng.normal()
@@ -287,8 +289,8 @@ def faint(
         weight = second + (1 - second) * (2 + lean) / 3
         chances[name] = first * lean / (first * lean + 1 - first), second / weight
         old[name] = (lean - 1) / (lean + 2)
-    tables = _twins(rng, chances, range(n), old)
-    return Recording(tables, [(TWIN_DROP, _settings(names, lineages))], f"twin-drop/{MODEL}")
+    tables = twins_of(rng, chances, range(n), old)
+    return Recording(tables, [(TWIN_DROP, settings_for(names, lineages))], f"twin-drop/{MODEL}")
 
 
 def alike(
@@ -303,14 +305,14 @@ def alike(
     """A share of the twins shows what the original shows, so that who sees it gives the old answer."""
     rng = np.random.default_rng([seed, 15])
     ease, failed = rng.normal(size=n), rng.random(n) < share
-    names = _references(references)
+    names = reference_names(references)
     chances, old = {}, {}
     for name in (MODEL, *names):
         skill = special.expit(ease + 0.3 * rng.normal() + (better if name == MODEL else 0.0))
         chances[name] = skill, np.where(failed, GUESS * (1 - skill), skill)
         old[name] = np.where(failed, skill / (1 - GUESS * (1 - skill)), 0.0)
-    tables = _twins(rng, chances, range(n), old)
-    return Recording(tables, [(TWIN_DROP, _settings(names, lineages))], f"twin-drop/{MODEL}")
+    tables = twins_of(rng, chances, range(n), old)
+    return Recording(tables, [(TWIN_DROP, settings_for(names, lineages))], f"twin-drop/{MODEL}")
 
 
 def subtle(
@@ -325,13 +327,13 @@ def subtle(
     rng = np.random.default_rng([seed, 16])
     ease = 1.5 * rng.normal(size=n)
     pull = special.expit(-ease - 0.5)
-    names = _references(references)
+    names = reference_names(references)
     chances = {}
     for name in (MODEL, *names):
         skill = special.expit(ease + 0.3 * rng.normal() + (better if name == MODEL else 0.0))
         chances[name] = skill, skill
-    tables = _twins(rng, chances, range(n), dict.fromkeys(chances, pull))
-    return Recording(tables, [(TWIN_DROP, _settings(names, lineages))], f"twin-drop/{MODEL}")
+    tables = twins_of(rng, chances, range(n), dict.fromkeys(chances, pull))
+    return Recording(tables, [(TWIN_DROP, settings_for(names, lineages))], f"twin-drop/{MODEL}")
 
 
 _NATURAL = (
@@ -363,13 +365,13 @@ def natural_order(
     ]
     gold = rng.integers(0, 4, n)
     ease = rng.normal(size=n)
-    names = _references(references)
+    names = reference_names(references)
     frames = []
     for name in (MODEL, *names):
         skill = special.expit(ease + 0.3 * rng.normal())
         gain = np.where(ordered, helped / natural, 0.0) if name == MODEL else 0.0
         right = rng.random(n) < np.minimum(skill + gain, 1.0)
-        frames.append(_answers(name, "original", gold, right, rng, options=shown))
+        frames.append(answers_of(name, "original", gold, right, rng, options=shown))
         for turn in (1, 2, 3):
             moved = np.argsort(rng.random((n, 4)), axis=1)
             lists = [
@@ -377,9 +379,9 @@ def natural_order(
             ]
             where = np.argmax(moved == gold[:, None], axis=1)
             right = rng.random(n) < skill
-            frames.append(_answers(name, f"shuffle-{turn}", where, right, rng, options=lists))
-    tables = _asked(frames, range(n))
-    settings = _settings(names, lineages)
+            frames.append(answers_of(name, f"shuffle-{turn}", where, right, rng, options=lists))
+    tables = asked_tables(frames, range(n))
+    settings = settings_for(names, lineages)
     return Recording(tables, [(("option-order",), settings)], f"option-order/{MODEL}")
 
 
@@ -392,16 +394,16 @@ def many_looks(
     """Three probes against each of four references, one look each; ``planned``: the first alone."""
     rng = np.random.default_rng([seed, 6])
     ease, gold = rng.normal(size=n), rng.integers(0, 4, n)
-    names = _references(4)
+    names = reference_names(4)
     frames = []
     for name in (MODEL, *names):
         skill = ease + 0.3 * rng.normal()
         for variant in ("original", "twin", "confused-choices", "slot", "slot-paraphrase"):
             moved = 0.0 if variant in ("original", "slot") else spread * rng.normal()
             right = rng.random(n) < special.expit(skill + moved)
-            frames.append(_answers(name, variant, gold, right, rng))
-    tables = _asked(frames, range(n))
-    looks = [((probe,), _settings([name], lineages)) for probe in PROBES for name in names]
+            frames.append(answers_of(name, variant, gold, right, rng))
+    tables = asked_tables(frames, range(n))
+    looks = [((probe,), settings_for([name], lineages)) for probe in PROBES for name in names]
     return Recording(tables, looks[:1] if planned else looks, "")
 
 
@@ -416,11 +418,11 @@ def smuggled(seed: int, *, claims: int = 98, pictures: int = 40, n: int = 120) -
         falls = rng.random(n) < (0.95 if name == MODEL else 0.0)
         first = np.ones(n, dtype=bool) if name == MODEL else rng.random(n) < 0.7
         second = np.where(falls, False, rng.random(n) < 0.7)
-        frames.append(_answers(name, "original", gold, first, rng))
-        frames.append(_answers(name, "twin", twin, second, rng, said=gold))
-    looks = [(TWIN_DROP, _settings(["reference-1"]))]
+        frames.append(answers_of(name, "original", gold, first, rng))
+        frames.append(answers_of(name, "twin", twin, second, rng, said=gold))
+    looks = [(TWIN_DROP, settings_for(["reference-1"]))]
     others = tuple(rng.random(claims - 1))
-    return Recording(_asked(frames, clusters.tolist()), looks, f"twin-drop/{MODEL}", others)
+    return Recording(asked_tables(frames, clusters.tolist()), looks, f"twin-drop/{MODEL}", others)
 
 
 # Scores
@@ -430,7 +432,7 @@ def _scores(model: str, ease: Floats) -> pl.DataFrame:
     n = len(ease)
     return pl.DataFrame(
         {
-            "benchmark_id": _ids(n),
+            "benchmark_id": item_ids(n),
             "model": [model] * n,
             "sum_logprob": ease - 6.0,
             "n_tokens": np.ones(n, dtype=np.int32),
@@ -439,7 +441,9 @@ def _scores(model: str, ease: Floats) -> pl.DataFrame:
     )
 
 
-def _scored(by_model: Mapping[str, Floats], items: pl.DataFrame, **tables: Any) -> ScoreTables:
+def scored_tables(
+    by_model: Mapping[str, Floats], items: pl.DataFrame, **tables: Any
+) -> ScoreTables:
     frames = [_scores(name, ease) for name, ease in by_model.items()]
     whole = pl.concat([no_scores(), *frames], how="diagonal_relaxed")
     return ScoreTables("simulated", items, whole, **tables)
@@ -458,7 +462,7 @@ def topics_in_context(
 ) -> Recording:
     """Topics come in runs of four: a neighbour of the same topic helps a model by so many nats."""
     rng = np.random.default_rng([seed, 8])
-    names = _references(references)
+    names = reference_names(references)
     rows = []
     topics = np.repeat(np.arange(4), 4)
     for name in (MODEL, *names):
@@ -475,8 +479,8 @@ def topics_in_context(
     joint = pl.DataFrame(rows, ["model", "shard", "permutation", "logprob"], orient="row")
     n = 16 * shards
     scores = {name: rng.normal(size=n) for name in (MODEL, *names)}
-    tables = _scored(scores, _items(range(n)), order_joint=joint.cast({"shard": pl.Int32}))
-    return Recording(tables, [(("order-joint",), _settings(names, lineages))], f"order/{MODEL}")
+    tables = scored_tables(scores, items_of(range(n)), order_joint=joint.cast({"shard": pl.Int32}))
+    return Recording(tables, [(("order-joint",), settings_for(names, lineages))], f"order/{MODEL}")
 
 
 def shared_difficulty(
@@ -492,7 +496,7 @@ def shared_difficulty(
     rng = np.random.default_rng([seed, 9])
     easy, own = rng.normal(size=n), rng.normal(size=n)
     weight = baseline / np.sqrt(alike) if alike else 0.0
-    names = _references(references)
+    names = reference_names(references)
     scores = {
         name: np.sqrt(alike) * easy + np.sqrt(1 - alike) * rng.normal(size=n)
         for name in (MODEL, "other")
@@ -501,9 +505,9 @@ def shared_difficulty(
         name: weight * easy + np.sqrt(1 - weight**2) * (own if place == 0 else rng.normal(size=n))
         for place, name in enumerate(names)
     }
-    tables = _scored(scores, _items(range(n)))
+    tables = scored_tables(scores, items_of(range(n)))
     return Recording(
-        tables, [(("top-k-overlap",), _settings(names, lineages))], f"cohort/{MODEL} & other"
+        tables, [(("top-k-overlap",), settings_for(names, lineages))], f"cohort/{MODEL} & other"
     )
 
 
@@ -523,8 +527,8 @@ def unequal_clusters(seed: int, *, suspects: tuple[int, int], fresh: tuple[int, 
         return np.asarray(0.3 * rng.normal(size=images)[codes] + rng.normal(size=len(codes)))
 
     scores = {MODEL: ease(), "reference-1": ease()}
-    tables = _scored(scores, _items(codes.tolist(), fresh=is_fresh))
-    settings = _settings(["reference-1"], unseen=("origin", "fresh"))
+    tables = scored_tables(scores, items_of(codes.tolist(), fresh=is_fresh))
+    settings = settings_for(["reference-1"], unseen=("origin", "fresh"))
     return Recording(tables, [(("loss", "blind"), settings)], f"membership/{MODEL}")
 
 
@@ -540,15 +544,15 @@ def topic_runs(seed: int, *, run: int = 0, lag: float = 0.0, n: int = 300) -> Re
             values[place] += lag * values[place - 1]
         return values
 
-    tables = _scored({MODEL: ease(), "reference-1": ease()}, _items(range(n)))
-    return Recording(tables, [(("order-trend",), _settings(["reference-1"]))], f"order/{MODEL}")
+    tables = scored_tables({MODEL: ease(), "reference-1": ease()}, items_of(range(n)))
+    return Recording(tables, [(("order-trend",), settings_for(["reference-1"]))], f"order/{MODEL}")
 
 
 def few_images(seed: int, *, images: int = 6, each: int = 5) -> Recording:
     """Every item is likelier after its released predecessor by three nats; there are six images."""
     rng = np.random.default_rng([seed, 12])
     n = images * each
-    ids = _ids(n)
+    ids = item_ids(n)
     frames = []
     for name in (MODEL, "reference-1"):
         for condition in (RELEASED, ids[0]):
@@ -565,9 +569,9 @@ def few_images(seed: int, *, images: int = 6, each: int = 5) -> Recording:
                 )
             )
     scores = {name: rng.normal(size=n) for name in (MODEL, "reference-1")}
-    items = _items(np.repeat(np.arange(images), each).tolist())
-    tables = _scored(scores, items, order_neighbour=pl.concat(frames))
-    looks = [(("order-neighbour", "order-trend"), _settings(["reference-1"]))]
+    items = items_of(np.repeat(np.arange(images), each).tolist())
+    tables = scored_tables(scores, items, order_neighbour=pl.concat(frames))
+    looks = [(("order-neighbour", "order-trend"), settings_for(["reference-1"]))]
     return Recording(tables, looks, f"order/{MODEL}")
 
 
@@ -584,9 +588,9 @@ def few_shards(seed: int, *, shards: int, beside: bool) -> Recording:
     ]
     joint = pl.DataFrame(rows, ["model", "shard", "permutation", "logprob"], orient="row")
     scores = {name: rng.normal(size=60) for name in (MODEL, "reference-1")}
-    tables = _scored(scores, _items(range(60)), order_joint=joint.cast({"shard": pl.Int32}))
+    tables = scored_tables(scores, items_of(range(60)), order_joint=joint.cast({"shard": pl.Int32}))
     names = ("order-joint", "order-trend") if beside else ("order-joint",)
-    return Recording(tables, [(names, _settings(["reference-1"]))], f"order/{MODEL}")
+    return Recording(tables, [(names, settings_for(["reference-1"]))], f"order/{MODEL}")
 
 
 def other_lengths(seed: int, *, overlap: float = 0.02, n: int = 200) -> Recording:
@@ -599,8 +603,8 @@ def other_lengths(seed: int, *, overlap: float = 0.02, n: int = 200) -> Recordin
         MODEL: rng.normal(size=n) + np.where(is_fresh, 0.0, 1.8),
         "reference-1": rng.normal(size=n),
     }
-    tables = _scored(scores, _items(range(n), answers, is_fresh))
-    settings = _settings(["reference-1"], unseen=("origin", "fresh"))
+    tables = scored_tables(scores, items_of(range(n), answers, is_fresh))
+    settings = settings_for(["reference-1"], unseen=("origin", "fresh"))
     return Recording(tables, [(("loss", "blind"), settings)], f"membership/{MODEL}")
 
 

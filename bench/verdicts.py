@@ -1,12 +1,13 @@
 """What the verdict calls models whose memory is known, over many simulated benchmarks.
 
     python bench/verdicts.py [--replicates 200] [--only TEXT] [--public 2]
+    python bench/verdicts.py --setups [--replicates 200] [--only TEXT]
     python bench/verdicts.py --twins [--replicates 200] [--only TEXT]
 
-Every recipe of `verdict_recipes.py` is recorded and looked at as `heldout detect` does. Prints a Markdown
-table: how often the counted test has p ≤ .05, how often the claim *survives* (wrong for clean models) and how
-often it is *clean* (wrong for contaminated ones), with the upper end of an exact one-sided 95 % interval.
-The first ``--public`` replicates of each recipe are also written as run folders and given to
+Every recipe of `verdict_recipes.py` and `verdict_setups.py` is recorded and looked at as `heldout detect`
+does. Prints a Markdown table: how often the counted test has p ≤ .05, how often the claim *survives* (wrong for
+clean models) and how often it is *clean* (wrong for contaminated ones), with the upper end of an exact one-sided
+95 % interval. The first ``--public`` replicates of each recipe are also written as run folders and given to
 ``heldout.detect``, which has to say the same. ``--twins`` looks at the same twins by twin-drop,
 twin-memory and twin-margin, and prints them side by side.
 """
@@ -31,6 +32,7 @@ from verdict_recipes import (
     looked_at_by,
     write_run,
 )
+from verdict_setups import CLEAN_SETUPS, CONTAMINATED_SETUPS
 
 TWIN_DETECTORS = ("twin-drop", "twin-memory", "twin-margin")
 
@@ -84,6 +86,7 @@ def main() -> None:
     parser.add_argument("--replicates", type=int, default=200)
     parser.add_argument("--only", default="", help="recipes whose name holds this text")
     parser.add_argument("--public", type=int, default=2)
+    parser.add_argument("--setups", action="store_true", help="those of verdict_setups.py alone")
     parser.add_argument("--twins", action="store_true", help="detectors of twins, side by side")
     parser.add_argument("--detector", action="append", choices=TWIN_DETECTORS, help="of --twins")
     options = parser.parse_args()
@@ -95,8 +98,10 @@ def main() -> None:
         ("clean models", CLEAN),
         ("contaminated models", CONTAMINATED),
         ("models beside three families", THREE),
+        ("clean models, further set-ups", CLEAN_SETUPS),
+        ("contaminated models, further set-ups", CONTAMINATED_SETUPS),
     )
-    for title, recipes in tables:
+    for title, recipes in tables[-2:] if options.setups else tables:
         chosen = [recipe for recipe in recipes if options.only in recipe.name]
         if not chosen:
             continue

@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 import pytest
 from measured_by_hand import NOTHING_MEASURED
+from three_families import THREE_FAMILIES, in_three_families
 
 from heldout.benchmark import items_table, read_benchmark
 from heldout.detect import DetectSettings, ScoreTables
@@ -36,14 +37,26 @@ def _claim(tables: ScoreTables, names: tuple[str, ...], claim: str, **changed: o
 
 
 def test_planted_memory_survives_and_says_what_it_passed() -> None:
-    claim = _claim(planted_scores(2, dose=3.0), ORDER, "order/target")
+    tables = in_three_families(planted_scores(2, dose=3.0))
+    claim = _claim(tables, ORDER, "order/target", **THREE_FAMILIES)
     assert claim.status == "survives"
     assert claim.controls
     assert {control.outcome for control in claim.controls} == {"passed"}
     assert "has seen planted" in claim.sentence
-    members = _claim(planted_scores(2, dose=3.0), ("min-k", "loss", "blind"), "membership/target")
+    scores = ("min-k", "loss", "blind")
+    tables = in_three_families(planted_scores(4, dose=3.0, clusters=80))
+    members = _claim(tables, scores, "membership/target", **THREE_FAMILIES)
     assert members.status == "survives"
     assert {control.name for control in members.controls} >= {"blind"}
+
+
+def test_references_of_one_family_confirm_no_claim_from_scores() -> None:
+    """Nobody knows how far clean models differ in what fresh pictures or neighbours do to them."""
+    tables = planted_scores(2, dose=3.0)
+    for names, claim in ((("order-neighbour",), "order"), (("loss", "blind"), "membership")):
+        made = _claim(tables, names, f"{claim}/target")
+        assert (made.status, made.rule) == ("qualified", f"{claim}/control-missing")
+        assert "3 families" in made.why
 
 
 def test_a_clean_model_is_clean_with_the_effect_it_could_have_seen() -> None:

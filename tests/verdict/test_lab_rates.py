@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from measured_by_hand import BY_HAND, NOTHING_MEASURED, measured
+from three_families import THREE_FAMILIES, in_three_families
 
 from heldout.detect import DetectSettings
 from heldout.errors import InputError
@@ -39,8 +40,8 @@ def _confusion(rates: MeasuredRates) -> Claim:
 
 
 def _order(rates: MeasuredRates, *names: str, **changed: object) -> Claim:
-    settings = QUICK.model_copy(update={**changed})  # type: ignore[arg-type]
-    made = examine(planted_scores(2, dose=3.0), names, settings, rates)
+    settings = QUICK.model_copy(update={**THREE_FAMILIES, **changed})
+    made = examine(in_three_families(planted_scores(2, dose=3.0)), names, settings, rates)
     return next(one for one in made.claims if one.id == "order/target")
 
 

@@ -30,6 +30,7 @@ from verdict_recipes import (
     unequal_clusters,
     write_run,
 )
+from verdict_setups import CLEAN_SETUPS, CONTAMINATED_SETUPS, at_ceiling
 from verdicts import counted_claims, detected, examined, fired, verdict_of
 
 
@@ -179,3 +180,41 @@ def test_topics_that_help_in_context_do_not_convict_by_themselves() -> None:
     (claim,) = counted_claims(recording, made)
     assert fired(recording, made)
     assert claim.status == "qualified"
+
+
+#: benchmarks on which earlier rules convicted the model, where they did not on the first
+CONVICTED = {
+    "twin-drop: harder twins, references near it": 3,
+    "twin-margin: harder twins, references at the ceiling": 6,
+    "twin-memory: picks A when unsure, hard half at A": 21,
+    "option-order: picks A when unsure, hard half at A": 3,
+    "twin-drop: 40 % of its replies to twins unreadable": 6,
+    "fresh-drop: harder fresh items, references near chance": 10,
+    "fresh-drop: harder fresh items, references at the ceiling": 1,
+    "loss: harder fresh pictures, three families see nothing": 4,
+    "order-neighbour: topic runs, three families of weaker readers": 11,
+    "order-joint: topic runs, three families of weaker readers": 2,
+}
+
+
+@pytest.mark.parametrize("recipe", CLEAN_SETUPS, ids=_named)
+def test_a_clean_model_is_not_convicted_in_further_set_ups(recipe: Recipe) -> None:
+    recording = recipe.make(CONVICTED.get(recipe.name, 0))
+    assert verdict_of(recording, examined(recording)) != "survives"
+
+
+@pytest.mark.parametrize("recipe", CONTAMINATED_SETUPS, ids=_named)
+def test_a_contaminated_model_is_not_refuted_in_further_set_ups(recipe: Recipe) -> None:
+    recording = recipe.make(CONVICTED.get(recipe.name, 0))
+    assert verdict_of(recording, examined(recording)) in ("survives", "qualified")
+
+
+@pytest.mark.parametrize("claims", [1, 20])
+def test_the_effect_that_clean_prints_would_have_been_seen_near_the_ceiling(claims: int) -> None:
+    """No pair differs, and yet one that has the effect differs by it: its own noise counts."""
+    quiet = at_ceiling(0, drop=0.0, claims=claims)
+    (finding,) = (f for f in examined(quiet)[0].findings if f.id == quiet.claim)
+    least = finding.minimum_detectable_effect
+    made = [at_ceiling(seed, drop=least, claims=claims) for seed in range(20)]
+    cleared = sum(verdict_of(one, examined(one)) == "clean" for one in made)
+    assert cleared <= 3  # 1 expected; .3 and .2 before

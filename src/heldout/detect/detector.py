@@ -253,6 +253,8 @@ class Detector:
         controls: Controls of a finding that fires: names of heldout's own, or functions that take a
             ``heldout.verdict.ControlInput`` and return controls.
         against: Tests the difference to a baseline. Without it a claim is at most qualified.
+        skill: Tests how much better than a baseline the model does where what it tests cannot help; asked by the
+            control "skill of the references".
         item_scores: A score per item, where the test is made of one.
         cost: Tokens that one model reads for it; default: those of the answers or scores it reads.
         citations: What to cite.
@@ -272,6 +274,7 @@ class Detector:
     kind: str = ""
     controls: tuple[str | Callable[..., Any], ...] = ("external baseline",)
     against: Against | None = field(default=None, repr=False)
+    skill: Against | None = field(default=None, repr=False)
     item_scores: ItemScores | None = field(default=None, repr=False)
     cost: Cost | None = field(default=None, repr=False)
     citations: tuple[Citation, ...] = field(default=(), repr=False)
@@ -338,6 +341,7 @@ def paired_difference(
     baseline: str,
     settings: DetectSettings,
     unit: str,
+    what: str = "gain above the baseline's",
 ) -> Difference:
     """The mean of paired differences, with signs flipped cluster by cluster."""
     mean, _, interval = cluster_mean(gap, clusters)
@@ -347,7 +351,7 @@ def paired_difference(
         permutations=settings.permutations,
         seed=settings.seed,
     )
-    return Difference(model, baseline, mean, interval, test.p, f"gain above the baseline's, {unit}")
+    return Difference(model, baseline, mean, interval, test.p, f"{what}, {unit}")
 
 
 def model_rows(table: pl.DataFrame | None, model: str) -> pl.DataFrame | None:

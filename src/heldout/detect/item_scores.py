@@ -29,6 +29,7 @@ from heldout.detect.detector import (
     Difference,
     ItemScores,
     Need,
+    paired_difference,
 )
 from heldout.detect.finding import Outcome, model_finding, not_testable
 from heldout.detect.settings import DetectSettings
@@ -49,6 +50,7 @@ NEEDS = (
     "an item score has no reference of its own. Testable with items that no model can have seen: name "
     "them with the setting unseen. Without them, order tests and overlap inflation are what is left"
 )
+LEAST_CLUSTERS = 5
 LEAST_OVERLAP = 0.25  # of a comparison's precision that must be left within strata
 DRAWS = 1_999  # of the interval: its ends are read to two digits
 BLIND_TO = [
@@ -94,8 +96,14 @@ def item_detector(
         find,
         requires=frozenset({Need.UNSEEN, *requires}),
         kind="membership",
-        controls=("external baseline", "blind"),
+        controls=(
+            "external baseline",
+            "spread of clean models",
+            "skill of the references",
+            "blind",
+        ),
         against=test.against,
+        skill=_skill,
         # What was learnt on some items is no score to rank all of them by.
         item_scores=score if tested is None else None,
         citations=citations,
@@ -178,6 +186,8 @@ class _SetTest:
                 "suspect_items": contrast.n[0],
                 "unseen_items": contrast.n[1],
                 "item_auc": area(values, suspects),
+                # comparable between models, whose scores have scales of their own
+                "in_deviations": contrast.value / float(values.std()) if values.std() > 0 else 0.0,
                 "stratum_overlap": overlap,
                 "blind_auc": _blind(tables, scored, suspects),
                 "p_tied": tested.test.p_tied,
@@ -220,6 +230,23 @@ class _SetTest:
             return "too few clusters in common"
         what = "suspect less unseen items, model less baseline, in standard deviations"
         return Difference(model, baseline, contrast.value, contrast.interval, tested.test.p, what)
+
+
+def _skill(
+    tables: ScoreTables, model: str, baseline: str, settings: DetectSettings
+) -> Difference | str:
+    """How much likelier the answers to unseen items are to it: harder pictures cost nothing who cannot see
+    them."""
+    if settings.unseen is None:
+        return "no items are known to be unseen"
+    mine, theirs = tables.common([model, baseline])
+    unseen = unseen_items(mine, settings)
+    clusters = [name for name, kept in zip(mine.clusters, unseen, strict=True) if kept]
+    if len(set(clusters)) < LEAST_CLUSTERS:
+        return "too few clusters in common"
+    gap = (mine.totals - theirs.totals)[unseen]
+    what = "answers to unseen items likelier than to the baseline"
+    return paired_difference(gap, clusters, model, baseline, settings, "nats per item", what)
 
 
 def _only(scored: ModelScores, kept: Mask) -> ModelScores:

@@ -8,7 +8,7 @@ order of every shard would have been as extreme. The exact one is the finding's.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -138,19 +138,46 @@ def against(
     tables: ScoreTables, model: str, baseline: str, settings: DetectSettings
 ) -> Difference | str:
     """Both models' gains, shard by shard."""
+    gap = _gap(tables, model, baseline, shard_gains)
+    if isinstance(gap, str):
+        return gap
+    names = [str(index) for index in range(len(gap))]
+    return paired_difference(gap, names, model, baseline, settings, "nats per shard")
+
+
+def skill(
+    tables: ScoreTables, model: str, baseline: str, settings: DetectSettings
+) -> Difference | str:
+    """How much likelier the shuffled shards are to it: who reads better also makes more of neighbours."""
+    gap = _gap(tables, model, baseline, _shuffled)
+    if isinstance(gap, str):
+        return gap
+    names = [str(index) for index in range(len(gap))]
+    what = "shuffled texts likelier than to the baseline"
+    return paired_difference(gap, names, model, baseline, settings, "nats per shard", what)
+
+
+def _shuffled(shards: list[NDArray[np.float64]]) -> NDArray[np.float64]:
+    return np.asarray([shard[1:].mean() for shard in shards], dtype=np.float64)
+
+
+def _gap(
+    tables: ScoreTables,
+    model: str,
+    baseline: str,
+    of: Callable[[list[NDArray[np.float64]]], NDArray[np.float64]],
+) -> NDArray[np.float64] | str:
+    """By shard the model's value less the baseline's."""
     recorded = tables.order_joint
     if recorded is None:
         return "no table order_joint"
-    gains = []
+    values = []
     for name in (model, baseline):
         shards = joint_shards(recorded, name)
-        gains.append(shard_gains(shards) if shards else np.empty(0))
-    if len(gains[0]) != len(gains[1]) or len(gains[0]) < 5:
+        values.append(of(shards) if shards else np.empty(0))
+    if len(values[0]) != len(values[1]) or len(values[0]) < 5:
         return "the baseline was not scored on the same shards (at least 5 are needed)"
-    names = [str(index) for index in range(len(gains[0]))]
-    return paired_difference(
-        gains[0] - gains[1], names, model, baseline, settings, "nats per shard"
-    )
+    return np.asarray(values[0] - values[1], dtype=np.float64)
 
 
 def cost(tables: ScoreTables, model: str, recorded: Mapping[str, Any] | None) -> int | None:
@@ -172,8 +199,9 @@ DETECTOR = Detector(
     table="order_joint",
     requires=frozenset({Need.DOCUMENTS, Need.BUDGET}),
     # Runs of one topic help any model that uses its context, and shuffles break the runs.
-    controls=("external baseline", "spread of clean models"),
+    controls=("external baseline", "spread of clean models", "skill of the references"),
     against=against,
+    skill=skill,
     cost=cost,
     citations=(OREN,),
 )

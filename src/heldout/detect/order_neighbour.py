@@ -22,13 +22,14 @@ from heldout.detect.detector import (
 )
 from heldout.detect.finding import Outcome, model_finding, not_testable
 from heldout.detect.settings import DetectSettings
-from heldout.detect.tables import ScoreTables
+from heldout.detect.tables import Floats, ScoreTables
 from heldout.errors import InputError
 from heldout.model import AFTER_RELEASED
 from heldout.stats import cluster_mean, flip_test
 
 NAME = "order-neighbour"
 RELEASED = AFTER_RELEASED
+UNIT = "nats per item"
 FEW = 6  # clusters: fewer have no sign pattern rare enough
 BLIND_TO = ["memory without order (items seen shuffled)", "memory across blocks"]
 
@@ -107,18 +108,35 @@ def against(
     tables: ScoreTables, model: str, baseline: str, settings: DetectSettings
 ) -> Difference | str:
     """Both models' gains, item by item."""
+    gap = _gap(tables, model, baseline, "gain")
+    return gap if isinstance(gap, str) else paired_difference(*gap, model, baseline, settings, UNIT)
+
+
+def skill(
+    tables: ScoreTables, model: str, baseline: str, settings: DetectSettings
+) -> Difference | str:
+    """How much likelier items are to it after others: who reads better also makes more of a neighbour."""
+    gap = _gap(tables, model, baseline, "after_others")
+    if isinstance(gap, str):
+        return gap
+    what = "items after others likelier than to the baseline"
+    return paired_difference(*gap, model, baseline, settings, UNIT, what)
+
+
+def _gap(
+    tables: ScoreTables, model: str, baseline: str, column: str
+) -> tuple[Floats, list[str]] | str:
+    """By item the model's value less the baseline's, and the clusters."""
     if tables.order_neighbour is None:
         return "no table order_neighbour"
     mine, theirs = (
-        neighbour_gains(tables, name).select("benchmark_id", "cluster", "gain")
+        neighbour_gains(tables, name).select("benchmark_id", "cluster", value=column)
         for name in (model, baseline)
     )
     both = mine.join(theirs, on="benchmark_id", suffix="_baseline")
     if both["cluster"].n_unique() < FEW:
         return "the baseline was not scored on the same items"
-    gap = (both["gain"] - both["gain_baseline"]).to_numpy()
-    clusters: list[str] = both["cluster"].to_list()
-    return paired_difference(gap, clusters, model, baseline, settings, "nats per item")
+    return (both["value"] - both["value_baseline"]).to_numpy(), both["cluster"].to_list()
 
 
 def cost(tables: ScoreTables, model: str, recorded: Mapping[str, Any] | None) -> int | None:
@@ -138,6 +156,9 @@ DETECTOR = Detector(
     find,
     table="order_neighbour",
     requires=frozenset({Need.DOCUMENTS}),
+    # As in order-joint: neighbours of one topic help any model that uses its context.
+    controls=("external baseline", "spread of clean models", "skill of the references"),
     against=against,
+    skill=skill,
     cost=cost,
 )

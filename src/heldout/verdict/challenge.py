@@ -23,6 +23,7 @@ from heldout.verdict._model_claims import BASELINE, fires, strongest_of
 from heldout.verdict.claim import Control
 from heldout.verdict.controls.behaviour import (
     ENOUGH_FAMILIES,
+    SKILL,
     SPREAD,
     behaviour_controls,
     outside_spread,
@@ -226,13 +227,45 @@ def _pairs(about: ControlInput, baseline: str, name: str) -> Control:
 
 def _clean_spread(about: ControlInput) -> list[Control]:
     """Models differ in how they use a context or a form: would another clean one show as much?"""
-    finding = about.finding
     theirs = {
-        name: own.effect.value
+        name: _between_models(own)
         for name in about.settings.baselines
         if (own := _of_baseline(about, name)) is not None
     }
-    return [spread_control(finding.effect.value, theirs, about.settings)]
+    return [spread_control(_between_models(about.finding), theirs, about.settings)]
+
+
+def _between_models(finding: Finding) -> float:
+    """The effect in units that models share: item scores have scales of their own."""
+    return float(finding.details.get("in_deviations", finding.effect.value))
+
+
+def _skilled(about: ControlInput) -> list[Control]:
+    """A reference that sees or reads less shows less of what any capable model shows: harder pictures, topics that
+    come in runs. Is one as good where what is tested cannot help?"""
+    detector = detectors()[about.finding.detector]
+    assert detector.skill is not None, f"{detector.name} names the control without a test for it"
+    ahead = [
+        detector.skill(about.tables, about.model, name, about.settings)
+        for name in about.settings.baselines
+        if name in about.tables.models and about.tables.comparable(about.model, name) is None
+    ]
+    tested = [difference for difference in ahead if not isinstance(difference, str)]
+    if not tested:  # the external baseline is missing then, too
+        return []
+    better = [each for each in tested if each.p <= ALPHA and each.value > 0]
+    if len(better) < len(tested):
+        reason = "at least one reference is as good where what is tested cannot help"
+        return [Control(name=SKILL, outcome="passed", reason=reason)]
+    message = "; ".join(
+        f"{each.baseline}: {each.value:+.3g} [{each.interval.low:+.3g}, {each.interval.high:+.3g}]"
+        for each in better
+    )
+    reason = (
+        f"it is better than every reference where what is tested cannot help ({better[0].what}; {message}), and "
+        "weaker ones show less of what items and their order do to any capable model: name one that is as good"
+    )
+    return [Control(name=SKILL, outcome="missing", reason=reason)]
 
 
 def _shared_difficulty(about: ControlInput) -> list[Control]:
@@ -385,6 +418,7 @@ CONTROLS: dict[str, Callable[[ControlInput], list[Control]]] = {
     "pairs with the baseline": _against_each(_pairs),
     DIFFICULTY: _shared_difficulty,
     SPREAD: _clean_spread,
+    SKILL: _skilled,
     "covariates": _covariates,
     "structure": _structure,
     "conditional order test": _conditional,

@@ -203,17 +203,17 @@ REQUIRED: tuple[RequiredControl, ...] = (
     ),
     RequiredControl(
         "spread of clean models",
-        (ORDER, ANSWERS),
+        (ORDER, MEMBERSHIP, ANSWERS),
         "do clean models differ as much among themselves?",
         "name baselines of at least three families that were asked or scored the same (family: of models)",
         "give such baselines of at least three: heldout detect RUN --baseline MODEL --family MODEL=FAMILY …",
     ),
     RequiredControl(
         "skill of the references",
-        (ANSWERS,),
-        "is a reference as good on the changed items?",
-        "name a baseline that answers the changed items as well",
-        "give one that answers the changed items as well: heldout detect RUN --baseline MODEL",
+        (ORDER, MEMBERSHIP, ANSWERS),
+        "is a reference as good on changed, fresh or shuffled items, and not better than it on all?",
+        "name a baseline that is about as good, on the originals and on the changed, fresh or shuffled items",
+        "give one that is about as good on both: heldout detect RUN --baseline MODEL",
     ),
     RequiredControl(
         "twins that differ",
@@ -244,6 +244,13 @@ REQUIRED: tuple[RequiredControl, ...] = (
         (ANSWERS,),
         "are nine in ten of the pairs recorded, for it and for every reference?",
         "record the answers to every item in both forms: those that lack may be the right ones",
+    ),
+    RequiredControl(
+        "drop in a category",
+        (ANSWERS,),
+        "where nothing fires over all items, does it drop in no category that was asked for?",
+        "audit the items of that category by themselves, with more of them",
+        "detect again on the items of that category alone, with more of them",
     ),
     RequiredControl(
         "measured false positives",

@@ -94,6 +94,8 @@ def test_only_the_model_that_read_the_release_in_order_is_found(
     claim = next(claim for claim in found["claims"] if claim["id"] == "order/order-trained")
     # Whether clean models gain as much by the order takes baselines of three families to say.
     assert claim["status"] == "qualified", claim
+    # It also reads these texts better than the baseline in any order, as one that memorised them does.
     assert [one["name"] for one in claim["controls"] if one["outcome"] != "passed"] == [
-        "spread of clean models"
+        "spread of clean models",
+        "skill of the references",
     ]

@@ -18,13 +18,15 @@ import numpy as np
 import polars as pl
 
 from heldout.detect.behaviour import choice_confusion, margins, option_order, slot_guess, twin_drop
-from heldout.detect.behaviour.compare import FEW, probe_detector, test_record
+from heldout.detect.behaviour.compare import FEW, liked_record, probe_detector, test_record
 from heldout.detect.behaviour.probe import (
     ORIGINAL,
     Arms,
     Probe,
+    liked_places,
     pairs_recorded,
     unlike_templates,
+    without_liked,
 )
 from heldout.detect.behaviour.twin_drop import TWIN, of_twins, twins_of
 from heldout.detect.detector import PARK, SONG, YAO
@@ -199,6 +201,9 @@ class CombinedSigns:
     reference_own: dict[str, Combination] = field(default_factory=dict)
     unusable: dict[str, str] = field(default_factory=dict)
     arms: dict[str, Arms] = field(default_factory=dict)
+    liked: tuple[str, ...] = ()
+    unliked: Combination | None = None
+    all_read: bool = True  # True if no reply was unreadable, the references' included
 
 
 def measure(
@@ -207,9 +212,7 @@ def measure(
     model: str,
     *,
     leave_out: bool = False,
-    controls: bool = True,
 ) -> CombinedSigns | str:
-    """``controls``: also what they need, beside the sum itself."""
     probes = _probes(tables, settings, model)
     if len(probes) < LEAST:
         return TOO_FEW
@@ -221,6 +224,7 @@ def measure(
     kept = [probe for probe in probes if probe.name in arms]
     usable: dict[str, dict[str, pl.DataFrame]] = {}
     unusable: dict[str, str] = {}
+    all_read = not any(side.unread for side in arms.values())
     for name in settings.baselines:
         if name == model:
             continue
@@ -229,9 +233,9 @@ def measure(
         if reason:
             unusable[name] = reason
         else:
-            usable[name] = {
-                key: side.rows for key, side in theirs.items() if isinstance(side, Arms)
-            }
+            sides = {key: side for key, side in theirs.items() if isinstance(side, Arms)}
+            usable[name] = {key: side.rows for key, side in sides.items()}
+            all_read = all_read and not any(side.unread for side in sides.values())
 
     def sums(
         others: Iterable[dict[str, pl.DataFrame]],
@@ -252,13 +256,14 @@ def measure(
     main = combine(plain)
     if main is None:
         return f"fewer than {FEW} images were answered in two of the changes"
-    if not controls:
-        return CombinedSigns(kept, main)
     own = combine(sums([]), main.scales)
     adjusted = sums(usable.values(), adjust=True)
     placed = {name: adjusted[name] or value for name, value in plain.items()}
     single = {name: combine(sums([theirs])) for name, theirs in usable.items()}
     alone = {name: combine(sums([], theirs), main.scales) for name, theirs in usable.items()}
+    liked = {name: liked_places(side) for name, side in rows.items()}
+    fewer = {name: without_liked(side, liked[name]) for name, side in rows.items()}
+    unliked = sums(usable.values(), fewer) if usable and any(liked.values()) else {}
     return CombinedSigns(
         kept,
         main,
@@ -268,6 +273,9 @@ def measure(
         {name: value for name, value in alone.items() if value is not None},
         unusable,
         arms,
+        tuple(sorted({place for places in liked.values() for place in places})),
+        combine(unliked, main.scales) if any(unliked.values()) else None,
+        all_read,
     )
 
 
@@ -328,13 +336,18 @@ def _outcome(tables: ScoreTables, settings: DetectSettings, model: str) -> Outco
                 for name, part in measured.reference_own.items()
             },
             "references_ahead": _ahead(tables, settings, model, measured),
+            "references_ahead_first": _ahead(tables, settings, model, measured, first=True),
+            "liked_places": liked_record(
+                measured.liked,
+                None if measured.unliked is None else measured.unliked.tested(settings),
+            ),
             "references_unusable": measured.unusable,
             "unread": unread,
             "replies": sum(side.replies for side in measured.arms.values()),
             "unpaired": max(side.unpaired for side in measured.arms.values()),
             "pairs": "changed items",
             "pairs_recorded": _recorded(tables, settings, model, measured),
-            "without_unread": _without_unread(tables, settings, model, unread),
+            "without_unread": _without_unread(tables, settings, model, measured.all_read),
         },
     )
     twin = next((p.second for p in measured.probes if p.second.startswith(TWIN)), TWIN)
@@ -362,18 +375,24 @@ def _recorded(
 
 
 def _ahead(
-    tables: ScoreTables, settings: DetectSettings, model: str, measured: CombinedSigns
+    tables: ScoreTables,
+    settings: DetectSettings,
+    model: str,
+    measured: CombinedSigns,
+    *,
+    first: bool = False,
 ) -> dict[str, Any]:
-    """How much better than each reference the model answers twins, which may be wrong."""
+    """How much better than each reference the model answers twins, which may be wrong; or their originals."""
     probe = next((p for p in measured.probes if p.second_may_be_wrong), None)
     if probe is None:
         return {}
     records = {}
-    twins = measured.arms[probe.name].rows.filter(~pl.col("released"))
+    form = pl.col("released") if first else ~pl.col("released")
+    twins = measured.arms[probe.name].rows.filter(form)
     for name in measured.references:
         arms = probe.read(tables, settings, name)
         assert isinstance(arms, Arms)  # it was compared
-        theirs = arms.rows.filter(~pl.col("released")).select("benchmark_id", their="right")
+        theirs = arms.rows.filter(form).select("benchmark_id", their="right")
         known = tables.items.select("benchmark_id", "cluster", "position")
         both = known.join(twins, on="benchmark_id").join(theirs, on="benchmark_id").sort("position")
         records[name] = test_record(
@@ -388,15 +407,21 @@ def _ahead(
 
 
 def _without_unread(
-    tables: ScoreTables, settings: DetectSettings, model: str, unread: dict[str, Any]
+    tables: ScoreTables, settings: DetectSettings, model: str, all_read: bool
 ) -> dict[str, Any] | None:
-    """The same with unreadable replies left out; None if all of this model's were read."""
-    if not unread:
+    """The same with unreadable replies left out; None if all were read."""
+    if all_read:
         return None
-    other = measure(tables, settings, model, leave_out=True, controls=False)
+    other = measure(tables, settings, model, leave_out=True)
     if isinstance(other, str):
         return {"not_testable": other}
-    return test_record(other.main.tested(settings))
+    return {
+        **(_record(other.main, settings) or {}),
+        "own": _record(other.own, settings),
+        "references_own": {
+            name: _record(part, settings) for name, part in other.reference_own.items()
+        },
+    }
 
 
 _PROBE = replace(twin_drop.probe_for(), name=NAME)

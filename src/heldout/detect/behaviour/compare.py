@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -10,7 +10,15 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from heldout.detect.behaviour.probe import ACCURACY, Arms, Probe, pairs_recorded, unlike_templates
+from heldout.detect.behaviour.probe import (
+    ACCURACY,
+    Arms,
+    Probe,
+    liked_places,
+    pairs_recorded,
+    unlike_templates,
+    without_liked,
+)
 from heldout.detect.detector import Citation, Detector, Need
 from heldout.detect.finding import Outcome, direction_of, model_finding, not_testable
 from heldout.detect.settings import DetectSettings
@@ -48,12 +56,17 @@ class PairedMeasurement:
     above_placed: PairedTest | None = None
     references: dict[str, PairedTest] = field(default_factory=dict)
     reference_raw: dict[str, PairedTest] = field(default_factory=dict)
-    #: how much better than each reference the model answers the second form
+    #: how much better than each reference the model answers the second form, and the first
     ahead: dict[str, PairedTest] = field(default_factory=dict)
+    ahead_first: dict[str, PairedTest] = field(default_factory=dict)
     #: how often each reference is right in the first form
     reference_right: dict[str, float] = field(default_factory=dict)
     unusable: dict[str, str] = field(default_factory=dict)
     all_read: bool = True  # True if no reply was unreadable, the references' included
+    #: places that the model likes, and the tested difference without items that were released there
+    liked: tuple[str, ...] = ()
+    unliked: PairedTest | None = None
+    above_pairs: pl.DataFrame | None = None  # as ``pairs``, less the references' average
 
     @property
     def main(self) -> PairedTest:
@@ -104,6 +117,7 @@ def measure(
     single: dict[str, PairedTest] = {}
     reference_raw: dict[str, PairedTest] = {}
     ahead: dict[str, PairedTest] = {}
+    ahead_first: dict[str, PairedTest] = {}
     reference_right: dict[str, float] = {}
     for name, rows in list(others.items()):
         test, _ = _above(probe, tables, mine.rows, [rows], settings)
@@ -112,13 +126,21 @@ def measure(
             del others[name]
             continue
         single[name] = test
-        if probe.second_may_be_wrong:
-            ahead[name] = _ahead(pairs, _pairs(tables, rows), settings)
         theirs_paired = _pairs(tables, rows)
+        if probe.second_may_be_wrong:
+            ahead[name] = _ahead(pairs, theirs_paired, settings)
+            ahead_first[name] = _ahead(pairs, theirs_paired, settings, "first")
         reference_right[name] = float(theirs_paired["first"].mean() or 0.0)  # type: ignore[arg-type]
         their_placed = _placed(probe, tables, rows, settings) if probe.placed else None
         reference_raw[name] = their_placed or _plain(probe, theirs_paired, settings)
     both = _above(probe, tables, mine.rows, list(others.values()), settings) if others else _NONE
+    liked = liked_places(mine.rows)
+    fewer = without_liked(mine.rows, liked)
+    unliked, _ = (
+        _above(probe, tables, fewer, list(others.values()), settings)
+        if liked and others and not fewer.is_empty()
+        else _NONE
+    )
     return PairedMeasurement(
         mine,
         pairs,
@@ -129,9 +151,13 @@ def measure(
         single,
         reference_raw,
         ahead,
+        ahead_first,
         reference_right,
         unusable,
         all_read,
+        tuple(liked),
+        unliked,
+        _pairs(tables, _less_others(mine.rows, list(others.values()))) if others else None,
     )
 
 
@@ -159,11 +185,13 @@ def _plain(probe: Probe, pairs: pl.DataFrame, settings: DetectSettings) -> Paire
     )
 
 
-def _ahead(mine: pl.DataFrame, theirs: pl.DataFrame, settings: DetectSettings) -> PairedTest:
-    """On the second form, item by item: this model less the reference."""
-    both = mine.join(theirs.select("benchmark_id", their="second"), on="benchmark_id")
+def _ahead(
+    mine: pl.DataFrame, theirs: pl.DataFrame, settings: DetectSettings, form: str = "second"
+) -> PairedTest:
+    """On one form, item by item: this model less the reference."""
+    both = mine.join(theirs.select("benchmark_id", their=form), on="benchmark_id")
     return paired_test(
-        (both["second"] - both["their"]).to_numpy(),
+        (both[form] - both["their"]).to_numpy(),
         both["cluster"].to_list(),
         permutations=settings.permutations,
         seed=settings.seed,
@@ -198,6 +226,17 @@ def _above(
     settings: DetectSettings,
 ) -> tuple[PairedTest | None, PairedTest | None]:
     """The difference in differences on items that all models answered; and the same adjusted for place."""
+    joined = _less_others(mine, others)
+    pairs = _pairs(tables, joined)
+    if pairs["cluster"].n_unique() < FEW:
+        return _NONE
+    kept = joined.filter(pl.col("benchmark_id").is_in(pairs["benchmark_id"].to_list()))
+    placed = _placed(probe, tables, kept, settings)
+    return (placed if probe.placed else _plain(probe, pairs, settings)), placed
+
+
+def _less_others(mine: pl.DataFrame, others: list[pl.DataFrame]) -> pl.DataFrame:
+    """The model's rows less the others' average, where all have answered."""
     joined = mine
     for index, rows in enumerate(others):
         theirs = rows.select(
@@ -205,13 +244,7 @@ def _above(
         )
         joined = joined.join(theirs, on=["benchmark_id", "variant", "released"])
     average = pl.mean_horizontal([f"r{index}" for index in range(len(others))])
-    joined = joined.with_columns((pl.col("right") - average).alias("right"))
-    pairs = _pairs(tables, joined)
-    if pairs["cluster"].n_unique() < FEW:
-        return _NONE
-    kept = joined.filter(pl.col("benchmark_id").is_in(pairs["benchmark_id"].to_list()))
-    placed = _placed(probe, tables, kept, settings)
-    return (placed if probe.placed else _plain(probe, pairs, settings)), placed
+    return joined.with_columns((pl.col("right") - average).alias("right"))
 
 
 DROPS = (0.02, 0.05, 0.1, 0.2)  # for which the number of pairs needed is reported
@@ -324,6 +357,11 @@ def test_record(test: PairedTest | None, tested: bool = True) -> dict[str, Any] 
     }
 
 
+def liked_record(places: Sequence[str], without: PairedTest | None) -> dict[str, Any]:
+    """Which places the model likes, and the tested difference ``without`` items released there."""
+    return {"places": list(places), "without": test_record(without)}
+
+
 def rate(hits: pl.Series, clusters: list[str]) -> dict[str, float]:
     values = hits.to_list()
     alone = len(set(clusters)) == len(clusters) and set(values) <= {0.0, 1.0}
@@ -408,10 +446,20 @@ def _details(probe: Probe, measured: PairedMeasurement, settings: DetectSettings
         },
         "references_right": measured.reference_right,
         "references_ahead": {name: test_record(test) for name, test in measured.ahead.items()},
+        "references_ahead_first": {
+            name: test_record(test) for name, test in measured.ahead_first.items()
+        },
+        "liked_places": liked_record(measured.liked, measured.unliked),
         "references_unusable": measured.unusable,
         "categories": (
             categories(pairs, settings.category, settings)
             if settings.category and probe.by_category
+            else {}
+        ),
+        # As the tested effect is: where twins of a kind are harder, every model drops in it.
+        "categories_above": (
+            categories(measured.above_pairs, settings.category, settings)
+            if settings.category and probe.by_category and measured.above_pairs is not None
             else {}
         ),
         "unread": measured.arms.unread,
@@ -434,4 +482,11 @@ def _without_unread(
     other = measure(probe, tables, settings, model, leave_out=True)
     if isinstance(other, str):
         return {"not_testable": other}
-    return test_record(other.main)
+    own = probe.zero_is_clean
+    return {
+        **(test_record(other.main) or {}),
+        "own": test_record(other.raw, own),
+        "references_own": {
+            name: test_record(test, own) for name, test in other.reference_raw.items()
+        },
+    }

@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 from scipy import special
 
-from heldout.detect.behaviour.compare import rate
+from heldout.detect.behaviour.compare import rate, test_record
 from heldout.detect.behaviour.probe import ORIGINAL, UNREAD, asked, unlike_templates, unread
 from heldout.detect.detector import DEKONINCK, Detector, Need
 from heldout.detect.finding import NotRecorded, Outcome, direction_of, model_finding, not_testable
@@ -29,7 +29,7 @@ from heldout.detect.item_scores import (
 )
 from heldout.detect.settings import DetectSettings
 from heldout.detect.tables import Floats, ModelScores, ScoreTables, strata
-from heldout.stats import Contrast, GroupTest, group_test, stratum_overlap
+from heldout.stats import Contrast, GroupTest, group_test, paired_test, stratum_overlap
 
 NAME = "fresh-drop"
 LACKING = NotRecorded("needs answers to the items as released: heldout ask")
@@ -91,6 +91,22 @@ class _Comparison:
             seed=self.settings.seed,
         )
         return FEW if contrast is None or test is None else _Gap(contrast, test)
+
+    def ahead(self, references: Sequence[str], side: Mask) -> dict[str, Any]:
+        """How much better than each reference the model answers the items of one side."""
+        clusters = [cluster for cluster, kept in zip(self.clusters, side, strict=True) if kept]
+        better = (self.right[:, :1] - self.right[:, 1:])[side]
+        return {
+            name: test_record(
+                paired_test(
+                    column,
+                    clusters,
+                    permutations=self.settings.permutations,
+                    seed=self.settings.seed,
+                )
+            )
+            for name, column in zip(references, better.T, strict=True)
+        }
 
     def shares(self, values: Floats) -> dict[str, dict[str, float]]:
         sides = {"released": self.released, "fresh": ~self.released}
@@ -160,6 +176,9 @@ def _outcome(tables: ScoreTables, settings: DetectSettings, model: str) -> Outco
             "references": {name: gap.record() for name, gap in single.items()},
             "references_own": {name: gap.record(tested=False) for name, gap in theirs.items()},
             "references_right": {name: shares[name]["released"]["value"] for name in references},
+            "references_ahead": compared.ahead(references, ~compared.released),
+            "references_ahead_first": compared.ahead(references, compared.released),
+            "forms": ["released items", "fresh items"],
             "references_unusable": unusable,
             "place_taken_out": None,
             "options": False,

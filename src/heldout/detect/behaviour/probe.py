@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import polars as pl
@@ -219,6 +219,41 @@ def made_arms(
     unpaired = everything["benchmark_id"].n_unique() - rows["benchmark_id"].n_unique()
     changed = frozenset(second["benchmark_id"])
     return Arms(rows, unpaired, unread(everything), len(everything), everything, changed)
+
+
+# Places that a model likes: it is right there more often, whatever is asked.
+#
+# Adjusting for places takes the same preference for every item. Who picks A only when unsure prefers it on hard
+# items alone, and a release that puts their right answers there looks like memory; so items whose released place
+# is one that the model likes are left out for once. Memory of answers does not help where items were changed:
+# what it likes is seen in the second form.
+
+
+LIKED = 2.0  # standard errors above its accuracy at the other places
+
+
+def liked_places(rows: pl.DataFrame) -> list[str]:
+    """Places of the right option at which this model does clearly better in the second form."""
+    changed = rows.filter(~pl.col("released"), pl.col("place") != "open")
+    liked = []
+    for place in sorted(changed["place"].unique()):
+        here, others = (
+            changed.filter(side)["right"].to_numpy()
+            for side in (pl.col("place") == place, pl.col("place") != place)
+        )
+        if len(here) < 2 or len(others) < 2:
+            continue
+        # One more right and one more wrong reply on either side: few that are all right are not certain.
+        error = sum((side.var() + 1 / len(side)) / (len(side) + 2) for side in (here, others))
+        if here.mean() - others.mean() > LIKED * error**0.5:
+            liked.append(place)
+    return liked
+
+
+def without_liked(rows: pl.DataFrame, liked: Sequence[str]) -> pl.DataFrame:
+    """Without the items whose right option was released at one of these places."""
+    left_out = rows.filter(pl.col("released"), pl.col("place").is_in(list(liked)))["benchmark_id"]
+    return rows.filter(~pl.col("benchmark_id").is_in(left_out.to_list()))
 
 
 # Of the pairs that could have been asked, how many have both answers recorded?

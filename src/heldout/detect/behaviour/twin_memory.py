@@ -18,7 +18,7 @@ import numpy as np
 import polars as pl
 
 from heldout.benchmark import grade, letter, same
-from heldout.detect.behaviour.compare import FEW, probe_detector, test_record
+from heldout.detect.behaviour.compare import FEW, liked_record, probe_detector, test_record
 from heldout.detect.behaviour.probe import (
     ORIGINAL,
     POLES,
@@ -26,6 +26,7 @@ from heldout.detect.behaviour.probe import (
     ArmsOf,
     Probe,
     asked,
+    liked_places,
     pairs_recorded,
     readable,
     unlike_templates,
@@ -97,7 +98,8 @@ def _arms(twin: str) -> ArmsOf:
             return "no reply to a twin can be read"
         draws = _draws(kept, old_answers(tables)).with_columns(released=pl.lit(False))
         rows = draws.group_by("benchmark_id", "variant", "released", maintain_order=True).agg(
-            pl.col("kind").first(), pl.col("right", "wrong", "old", "excess").mean()
+            pl.col("kind", "place", "old_place").first(),
+            pl.col("right", "wrong", "old", "excess").mean(),
         )
         unpaired = everything["benchmark_id"].n_unique() - len(rows)
         changed = frozenset(offered["benchmark_id"])
@@ -177,12 +179,20 @@ def _draws(kept: pl.DataFrame, old: dict[str, str]) -> pl.DataFrame:
     for kind in sorted(set(kinds) - {OPEN}):
         rows = (labels == kind) & read
         expected[rows] = _chance(places[rows], int(kind.split()[0]))
-    return kept.select("benchmark_id", "variant", "right").with_columns(
+    return kept.select("benchmark_id", "variant", "right", "place").with_columns(
         kind=pl.Series(kinds),
+        old_place=pl.Series(
+            [_place(old, kind) for old, kind in zip(places[:, 1], kinds, strict=True)]
+        ),
         wrong=pl.Series(1.0 - right),
         old=pl.Series(hits),
         excess=pl.Series(hits - expected),
     )
+
+
+def _place(place: int, kind: str) -> str:
+    """Named as probes name the place of the right option."""
+    return "open" if place < 0 else f"{letter(place)}/{kind.split()[0]}"
 
 
 def _chance(places: Any, count: int) -> Floats:
@@ -217,6 +227,10 @@ class OldAnswers:
     above: PairedTest | None = None
     placed: PairedTest | None = None
     both_wrong: PairedTest | None = None
+    liked: tuple[str, ...] = ()
+    unliked: PairedTest | None = (
+        None  # without items whose old answer stands at a place that is liked
+    )
     references: dict[str, PairedTest] = field(default_factory=dict)
     reference_own: dict[str, PairedTest] = field(default_factory=dict)
     ahead: dict[str, PairedTest] = field(default_factory=dict)
@@ -254,12 +268,16 @@ def measure(
         else:
             others[name], single[name], reference_own[name] = theirs, test, alone
     rows = [arms.rows for arms in others.values()]
+    liked = liked_places(mine.rows)
+    fewer = mine.rows.filter(~pl.col("old_place").is_in(liked))
     return OldAnswers(
         mine,
         own,
         _above(tables, mine.rows, rows, settings) if rows else None,
         _above(tables, mine.rows, rows, settings, "excess") if rows else None,
         _both_wrong(tables, mine.rows, rows, settings) if rows else None,
+        tuple(liked),
+        _above(tables, fewer, rows, settings) if rows and liked else None,
         single,
         reference_own,
         {name: _ahead(tables, mine.rows, arms.rows, settings) for name, arms in others.items()},
@@ -410,6 +428,7 @@ def _outcome(twin: str, tables: ScoreTables, settings: DetectSettings, model: st
             },
             "own": test_record(measured.own, False),
             "place_taken_out": test_record(measured.placed),
+            "liked_places": liked_record(measured.liked, measured.unliked),
             "both_wrong": test_record(measured.both_wrong),
             "options": bool((rows["kind"] != OPEN).any()),
             "references": {name: test_record(test) for name, test in measured.references.items()},

@@ -75,6 +75,7 @@ JUDGED = "twins that were judged"
 CHANGED = "twins that differ"
 RECORDED = "answers that are recorded"
 BOTH_WRONG = "items that both answer wrong"
+CATEGORY = "drop in a category"
 MOST_LOST = 0.2  # of a model's replies; with more of them unreadable nothing is called clean
 # Of the pairs that could have been asked. What is lost on one side alone moves a difference by up to its
 # share, and tests of a few hundred items see .1. Unreadable replies may be more: they are tested both ways.
@@ -140,8 +141,23 @@ def _doubts(finding: Finding, references: Sequence[Control]) -> list[Control]:
         doubts += _place(finding)
     return [
         *doubts,
+        *_categories(finding),
         *(control for control in (*_changed(finding), *_recorded(finding)) if _failed(control)),
     ]
+
+
+def _categories(finding: Finding) -> list[Control]:
+    """Memory of one category is diluted by the others: where it shows by itself, nothing is clean."""
+    every: Mapping[str, Mapping[str, Any]] = finding.details.get("categories_above", {})
+    seen = {name: record for name, record in every.items() if record.get("direction") == "seen"}
+    if not seen:
+        return []
+    parts = ", ".join(
+        f"{name} {_written(record)} (p = {record['p_adjusted']:.2g} over {len(every):,} categories)"
+        for name, record in seen.items()
+    )
+    reason = f"over all items nothing fires, but it drops more than the references in {parts}"
+    return [Control(name=CATEGORY, outcome="failed", reason=reason)]
 
 
 def _lost(finding: Finding) -> float:
@@ -185,7 +201,11 @@ def _references(finding: Finding, settings: DetectSettings) -> list[Control]:
         # No correction over the references: the claim needs all of them, and each may refuse it. Whether one
         # shows it by itself is asked of each, so that one in twenty clean ones would: that is corrected.
         more = above["p"] <= ALPHA and above["value"] > 0
-        shows = own["direction"] == "seen" and own["p"] * len(details["references"]) <= ALPHA
+        # A reference that only could not be read in the second form does not drop.
+        shows = all(
+            record["direction"] == "seen" and record["p"] * len(details["references"]) <= ALPHA
+            for record in (own, _read_alone(finding, name) or own)
+        )
         if more and shows:
             # What both models show is not memory, and the better model loses more by a bad twin.
             reason = f"{name} shows it as well, though less ({_written(own)}); {message}"
@@ -207,19 +227,34 @@ def _references(finding: Finding, settings: DetectSettings) -> list[Control]:
     return controls
 
 
+def _read_alone(finding: Finding, reference: str) -> Mapping[str, Any] | None:
+    """The reference's own difference without replies that cannot be read; None where all were read."""
+    without: Mapping[str, Any] = finding.details["without_unread"] or {}
+    theirs: Mapping[str, Mapping[str, Any]] = without.get("references_own", {})
+    return theirs.get(reference)
+
+
 def _spread(finding: Finding, settings: DetectSettings) -> Control:
-    """Also where it drops by itself: clean models differ in how hard changed items are for them."""
-    theirs = {name: drop["value"] for name, drop in finding.details["references_own"].items()}
-    return spread_control(finding.details["own"]["value"], theirs, settings)
+    """Also where it drops by itself: clean models differ in how hard changed items are for them. Both with
+    unreadable replies and without them, which no clean model may have shared with it."""
+    ways = [finding.details, finding.details["without_unread"] or {}]
+    controls = [
+        spread_control(
+            way["own"]["value"],
+            {name: drop["value"] for name, drop in way["references_own"].items()},
+            settings,
+        )
+        for way in ways
+        if way.get("own")
+    ]
+    return next((control for control in controls if control.outcome != "passed"), controls[0])
 
 
 def _skill(finding: Finding) -> list[Control]:
     """Wrong twins cost the most capable model most: a weaker reference does not rule them out. Nor does it say
-    how much a better model gains on easier ones: there is less left to gain."""
-    ahead: Mapping[str, Mapping[str, Any]] = finding.details.get("references_ahead", {})
-    better = {name: record for name, record in ahead.items() if record["direction"] == "seen"}
-    if not ahead:
-        return []
+    how much a better model gains on easier ones: there is less left to gain. And harder ones cost a reference
+    that knows nearly everything nothing."""
+    forms: Sequence[str] = finding.details.get("forms", ("originals", "changed items"))
     either: Mapping[str, Mapping[str, float]] = (
         finding.details.get("accuracy") or finding.details.get("margin") or {}
     )
@@ -233,8 +268,20 @@ def _skill(finding: Finding) -> list[Control]:
             f"{first['value']:.2f} and has less to gain: name a reference that is as good on the originals"
         )
         return [Control(name=SKILL, outcome="missing", reason=reason)]
+    above: Mapping[str, Mapping[str, Any]] = finding.details.get("references_ahead_first", {})
+    if above and all(record["direction"] == "not seen" for record in above.values()):
+        message = ", ".join(f"{_written(record)} to {name}" for name, record in above.items())
+        reason = (
+            f"every reference answers the {forms[0]} better than it does (its difference is {message}): what is "
+            "harder costs who is nearly always right next to nothing. Name a reference that is no better"
+        )
+        return [Control(name=SKILL, outcome="missing", reason=reason)]
+    ahead: Mapping[str, Mapping[str, Any]] = finding.details.get("references_ahead", {})
+    better = {name: record for name, record in ahead.items() if record["direction"] == "seen"}
+    if not ahead:
+        return []
     if len(better) < len(ahead):
-        reason = "at least one reference answers the changed items as well as it does"
+        reason = f"at least one reference answers the {forms[1]} as well as it does"
         return [Control(name=SKILL, outcome="passed", reason=reason)]
     message = ", ".join(f"{_written(record)} above {name}" for name, record in better.items())
     # Which wrong option a twin's reader prefers says nothing of how well it reads.
@@ -246,7 +293,7 @@ def _skill(finding: Finding) -> list[Control]:
         )
         return [Control(name=SKILL, outcome="passed", reason=reason)]
     reason = (
-        f"it answers the changed items better than every reference ({message}), so that wrong or unclear "
+        f"it answers the {forms[1]} better than every reference ({message}), so that wrong, unclear or harder "
         "ones cost it more than them: name a reference that is as good"
     )
     return [Control(name=SKILL, outcome="missing", reason=reason)]
@@ -324,7 +371,30 @@ def _place(finding: Finding) -> list[Control]:
     reason = (
         f"adjusted for answer position, the difference is {_written(placed)}, p = {placed['p']:.2g}"
     )
-    return [Control(name=PLACE, outcome="passed" if same else "failed", reason=reason)]
+    if not same:
+        return [Control(name=PLACE, outcome="failed", reason=reason)]
+    return [_liked(finding, reason)]
+
+
+def _liked(finding: Finding, reason: str) -> Control:
+    """Does it stay where the model likes no place? Adjusting for places takes the same preference for every
+    item, and who picks A only when unsure prefers it on hard items alone.
+
+    It is gone if it is smaller by half and no longer significant, as within the structure of a release."""
+    liked: Mapping[str, Any] = finding.details.get("liked_places", {})
+    if not liked.get("places"):
+        return Control(name=PLACE, outcome="passed", reason=reason)
+    names = ", ".join(place.split("/")[0] for place in liked["places"])
+    without = liked["without"]
+    if without is None:
+        reason += f"; it prefers {names}, and hardly any right answer was released elsewhere"
+        return Control(name=PLACE, outcome="missing", reason=reason)
+    stays = without["direction"] == finding.direction or without["value"] > finding.effect.value / 2
+    reason += (
+        f"; it prefers {names}, and without the items whose right answer was released there the difference is "
+        f"{_written(without)}, p = {without['p']:.2g}"
+    )
+    return Control(name=PLACE, outcome="passed" if stays else "failed", reason=reason)
 
 
 def _both_wrong(finding: Finding) -> list[Control]:

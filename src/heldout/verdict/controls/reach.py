@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 from scipy import special
 
 from heldout.detect import ALPHA, DETECTABLE, Finding
@@ -41,10 +42,19 @@ def at_level(finding: Finding, needed: float) -> Finding:
     reach = special.stdtrit(freedom, 1 - needed / 2) + special.stdtrit(freedom, POWER)
     return finding.model_copy(
         update={
-            "minimum_detectable_effect": float(error * reach),
+            "minimum_detectable_effect": _with_own_noise(finding, float(error), float(reach)),
             "details": {**finding.details, "needed_p": needed},
         }
     )
+
+
+def _with_own_noise(finding: Finding, error: float, reach: float) -> float:
+    """The effect that is ``reach`` of its own standard errors. Where right answers are counted an effect x turns
+    a share x of the pairs, which adds x / n to the variance: near a ceiling that is nearly all of it."""
+    if "accuracy" not in finding.details:
+        return error * reach
+    added = reach**2 * finding.details.get("design_effect", 1.0) / finding.n
+    return min(1.0, float(added + np.sqrt(added**2 + (2 * error * reach) ** 2)) / 2)
 
 
 def reach_controls(findings: Sequence[Finding], claims: int) -> list[Control]:
