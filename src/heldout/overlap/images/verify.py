@@ -272,7 +272,7 @@ def _in_doubt(registration: Registration, ref: ImageRef, image: Image.Image) -> 
         )
     marked = WATERMARKED in registration.transform
     if is_rewritten(ours, image, registration.warp, inverted=registration.inverted, marked=marked):
-        return replace(registration, relation=Relation.UNDECIDED, reason=CHANGED)
+        return replace(registration, relation=Relation.UNDECIDED, transform=CHANGED, reason=CHANGED)
     return registration
 
 
