@@ -43,6 +43,7 @@ SHOWN = 6.0  # grey levels a pixel, from which on an edge is something shown
 HIDDEN = 0.5  # share of such edges that opaque marks may cover
 ONE_COLOUR = 0.8
 LARGE_PIECE = 0.1  # of all that differs
+ONE_SIDE = 0.05  # share of it that is lighter, or darker, from which on it is more than a rim
 OF_COLOUR = 48.0  # grey levels: compression softens thin strokes
 VEIL = (0.15, 0.9)  # share of the picture that shines through
 VEIL_ERROR = 8.0  # grey levels a veil leaves unexplained
@@ -104,7 +105,9 @@ def without_marks(cv2: Any, frame: Frame, inverted: bool) -> PixelAgreement | No
         if corner is not None:
             labelled = _without_label(cv2, frame, mask, corner, whole)
             elsewhere = difference.strong & ~corner.near & ~_softened(cv2, frame, corner, mask)
-            altered = int(elsewhere.sum()) >= ALTERED_PIXELS
+            altered = int(elsewhere.sum()) >= ALTERED_PIXELS or stand_for_others(
+                corner.strong, frame.query, corner.fitted
+            )
             return replace(labelled, worst=max(labelled.worst, float(altered)))
     return cleaned
 
@@ -140,7 +143,7 @@ def _without_letters(
     for (marked, clean, steps), veil in zip(directions, veils, strict=True):
         colour = float(np.median(marked[core]))
         opaque = float((np.abs(marked[core] - colour) < 16).mean()) >= ONE_COLOUR
-        hidden = opaque and share <= OPAQUE and _has_colour(cv2, difference.strong, marked, colour)
+        hidden = opaque and share <= OPAQUE and _has_colour(cv2, difference, marked, colour)
         hidden = hidden and not veiled  # under a veil, a thing of one colour still has one colour
         inked = lettered and has_one_ink(marked[difference.strong], clean[difference.strong])
         if not (hidden or inked or difference.one_sided) or (veiled and veil is None):
@@ -191,7 +194,7 @@ def _is_softened(
     cv2: Any, first: Floats, second: Floats, mask: NDArray[np.bool_]
 ) -> NDArray[np.bool_]:
     steep = np.minimum(_steepness(cv2, first), _steepness(cv2, second))
-    return np.asarray((steep >= STRONG) & (_unexplained(cv2, first, second, mask) <= FAINT))
+    return np.asarray((steep >= STRONG) & (left_unexplained(cv2, first, second, mask) <= FAINT))
 
 
 def _own_strokes(
@@ -290,13 +293,34 @@ def _grown(cv2: Any, strong: NDArray[np.uint8], weak: NDArray[np.bool_]) -> NDAr
     return np.asarray(near | of_mark[labels])
 
 
-def _has_colour(cv2: Any, strong: NDArray[np.bool_], marked: Floats, colour: float) -> bool:
+def _has_colour(cv2: Any, difference: _Difference, marked: Floats, colour: float) -> bool:
     """Whether every large piece of what differs has the mark's colour: one that has not is no mark."""
+    strong = difference.strong
+    if _is_of_two_greys(strong, difference.apart, marked):
+        return False
     count, labels = cv2.connectedComponents(strong.astype(np.uint8), connectivity=8)
     sizes = np.bincount(labels[strong], minlength=count)
     large = np.flatnonzero(sizes >= LARGE_PIECE * sizes.sum())
     pieces = (marked[labels == number] for number in large)
     return all(abs(float(np.median(piece)) - colour) <= OF_COLOUR for piece in pieces)
+
+
+def _is_of_two_greys(strong: NDArray[np.bool_], apart: Floats, shown: Floats) -> bool:
+    """Whether what is lighter in the query and what is darker differ as much as the pictures do.
+
+    A mark has its own grey on lighter and on darker ground. Where letters stand in the place of others,
+    either picture shows ink where the other shows the ground.
+    """
+    sides = [strong & (apart > 0), strong & (apart < 0)]
+    if min(side.sum() for side in sides) <= ONE_SIDE * strong.sum():
+        return False
+    lighter, darker = (float(np.median(shown[side])) for side in sides)
+    return abs(lighter - darker) > min(OF_COLOUR, float(np.median(np.abs(apart[strong]))) / 2)
+
+
+def stand_for_others(strong: NDArray[np.bool_], ours: Floats, theirs: Floats) -> bool:
+    """Whether both pictures have letters there, each its own: "L" for "R" is no label that was added."""
+    return all(_is_of_two_greys(strong, ours - theirs, shown) for shown in (ours, theirs))
 
 
 def _corners(cv2: Any, inside: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -407,14 +431,14 @@ def _grain(cv2: Any, first: Floats, second: Floats, mask: NDArray[np.bool_]) -> 
 
 
 def _is_altered(cv2: Any, first: Floats, second: Floats, mask: NDArray[np.bool_]) -> bool:
-    spots = _unexplained(cv2, first, second, mask)[mask]
+    spots = left_unexplained(cv2, first, second, mask)[mask]
     if len(spots) <= ALTERED_PIXELS:
         return False
     bar = max(ALTERED, ALTERED_NOISE * float(np.median(spots)))
     return float(np.partition(spots, -ALTERED_PIXELS)[-ALTERED_PIXELS]) > bar
 
 
-def _unexplained(cv2: Any, first: Floats, second: Floats, mask: NDArray[np.bool_]) -> Floats:
+def left_unexplained(cv2: Any, first: Floats, second: Floats, mask: NDArray[np.bool_]) -> Floats:
     """Grey levels that neither explains of the other, a fraction of a pixel at edges allowed for."""
     shades = shading(cv2, first, second)
     left = np.minimum(

@@ -16,6 +16,7 @@ from PIL import Image, ImageOps
 from heldout.corpus import Corpus, CorpusItem
 from heldout.engine import moved
 from heldout.image import ImageRef, byte_digest, decode, image_error, to_rgb
+from heldout.overlap.images._closeup import is_rewritten
 from heldout.overlap.images._hues import SIDE, in_words, laid, turned_back, turned_hue
 from heldout.overlap.images._pairs import Candidate, VerifyTask
 from heldout.overlap.images._registration import Registration
@@ -269,6 +270,9 @@ def _in_doubt(registration: Registration, ref: ImageRef, image: Image.Image) -> 
         return replace(
             registration, relation=Relation.UNDECIDED, transform=RECOLOURED, reason=RECOLOURED
         )
+    marked = WATERMARKED in registration.transform
+    if is_rewritten(ours, image, registration.warp, inverted=registration.inverted, marked=marked):
+        return replace(registration, relation=Relation.UNDECIDED, transform=CHANGED, reason=CHANGED)
     return registration
 
 
