@@ -185,7 +185,8 @@ def _outcome(tables: ScoreTables, settings: DetectSettings, model: str) -> Outco
             "unread": unread(everything),
             "replies": len(everything),
             "pairs": "items",
-            "pairs_recorded": _recorded(tables, [model, *references]),
+            "pairs_recorded": _recorded(tables, settings, [model, *references]),
+            "missing_may_hide": _missing(tables, settings, [model, *references]),
             "without_unread": None
             if other is None
             else {"not_testable": other}
@@ -199,14 +200,42 @@ def _original(tables: ScoreTables, model: str, *, leave_out: bool = False) -> pl
     return asked(tables, model, lambda name: name == ORIGINAL, leave_out=leave_out)
 
 
-def _recorded(tables: ScoreTables, models: Sequence[str]) -> dict[str, dict[str, int]]:
-    """Of the items that any model of the run answered: leaving out wrong answers looks like memory."""
-    known = set(tables.items["benchmark_id"])
-    items = {
-        name: set(_original(tables, name)["benchmark_id"]) & known for name in tables.answering
-    }
-    possible = len(set().union(*items.values()))
-    return {name: {"recorded": len(items[name]), "possible": possible} for name in models}
+def _sides(tables: ScoreTables, settings: DetectSettings) -> list[dict[str, frozenset[str]]]:
+    """Released and fresh items that each model of the run answered."""
+    fresh = pl.Series(unseen_items(ModelScores("", tables.items), settings))
+    sides = []
+    for items in (tables.items.filter(~fresh), tables.items.filter(fresh)):
+        known = frozenset(items["benchmark_id"])
+        answered = {name: _original(tables, name)["benchmark_id"] for name in tables.answering}
+        sides.append({name: known.intersection(rows) for name, rows in answered.items()})
+    return sides
+
+
+def _recorded(
+    tables: ScoreTables, settings: DetectSettings, models: Sequence[str]
+) -> dict[str, dict[str, int]]:
+    """Of the items that any model of the run answered, on the side of which less is recorded: leaving out wrong
+    answers to released items looks like memory, and so does leaving out right ones to fresh items, which may
+    be few."""
+    counts: dict[str, dict[str, int]] = {}
+    for answered in _sides(tables, settings):
+        possible = len(frozenset[str]().union(*answered.values()))
+        for name in models:
+            count = {"recorded": len(answered[name]), "possible": possible}
+            known = counts.setdefault(name, count)
+            if count["recorded"] * known["possible"] < known["recorded"] * possible:
+                counts[name] = count
+    return counts
+
+
+def _missing(tables: ScoreTables, settings: DetectSettings, models: Sequence[str]) -> float:
+    """What is not recorded may be right among released items, and wrong among fresh ones."""
+    shares = 0.0
+    for answered in _sides(tables, settings):
+        possible = len(frozenset[str]().union(*answered.values()))
+        compared = frozenset.intersection(*(answered[name] for name in models))
+        shares += 1.0 - len(compared) / max(1, possible)
+    return shares
 
 
 def _references(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import polars as pl
 
@@ -278,7 +279,7 @@ def pairs_recorded(
     probe: Probe, tables: ScoreTables, settings: DetectSettings, models: Iterable[str]
 ) -> dict[str, dict[str, int]]:
     """By model the pairs that are recorded, and those possible in the variants it was asked in."""
-    key = ("pairs", probe.name, probe.second, settings.bases)
+    key = _everybody_key(probe, settings)
     if key not in tables.memo:
         tables.memo[key] = _everybody(probe, tables, settings)
     everybody: _Everybody = tables.memo[key]
@@ -291,6 +292,24 @@ def pairs_recorded(
         alone = everybody.items - {item for item, _ in possible}
         counts[model] = {"recorded": len(mine), "possible": len(possible) + len(alone)}
     return counts
+
+
+def _everybody_key(probe: Probe, settings: DetectSettings) -> tuple[Any, ...]:
+    return ("pairs", probe.name, probe.second, settings.bases)
+
+
+def pairs_missing(
+    probe: Probe, tables: ScoreTables, settings: DetectSettings, models: Iterable[str]
+) -> float:
+    """The share of the possible pairs that the comparison of all these models lacks."""
+    counts = pairs_recorded(probe, tables, settings, models)
+    everybody: _Everybody = tables.memo[_everybody_key(probe, settings)]
+    compared = frozenset[tuple[str, str]].intersection(*(everybody.pairs[name] for name in counts))
+    variants = {variant for _, variant in compared}
+    union = frozenset[tuple[str, str]]().union(*everybody.pairs.values())
+    possible = {entry for entry in union if entry[1] in variants}
+    alone = everybody.items - {item for item, _ in possible}
+    return 1.0 - len(compared) / max(1, len(possible) + len(alone))
 
 
 def with_options(tables: ScoreTables) -> frozenset[str]:

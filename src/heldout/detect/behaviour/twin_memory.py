@@ -27,6 +27,7 @@ from heldout.detect.behaviour.probe import (
     Probe,
     asked,
     liked_places,
+    pairs_missing,
     pairs_recorded,
     readable,
     unlike_templates,
@@ -444,10 +445,19 @@ def _outcome(twin: str, tables: ScoreTables, settings: DetectSettings, model: st
             "pairs_recorded": pairs_recorded(
                 probe, tables, settings, [model, *measured.references]
             ),
+            "missing_may_hide": _missing(
+                rows, pairs_missing(probe, tables, settings, [model, *measured.references])
+            ),
             "without_unread": _without_unread(probe, tables, settings, model, measured),
         },
     )
     return of_twins(finding, tables, twin)
+
+
+def _missing(rows: pl.DataFrame, share: float) -> float:
+    """Of all wrong replies those that are not recorded, if each were wrong: they may all give the old answer."""
+    lacking = share * len(rows) / max(1e-9, 1.0 - share)
+    return lacking / max(1e-9, lacking + float(rows["wrong"].sum()))
 
 
 def _without_unread(
