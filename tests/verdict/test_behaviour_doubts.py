@@ -197,9 +197,12 @@ def test_replies_nobody_can_read_do_not_hide_a_drop() -> None:
 
 def test_who_says_nothing_readable_is_not_clean() -> None:
     silent: Model = lambda old, new, rng: ("?", "?")  # noqa: E731
-    claim = _claim(_tables({"target": silent, "reference": _looks(0.5)}))
-    assert claim.status == "qualified"
-    assert _outcome(claim, "unreadable replies") == "failed"
+    claim = _claim(_tables({"target": silent, "reference": _looks(0.75)}))
+    assert (claim.status, claim.rule) == ("not testable", "answers/untested")
+    assert "300 replies of target" in claim.why
+    beside = _claim(_tables({"target": _remembers, "reference": silent}))
+    assert (beside.status, beside.rule) == ("qualified", "answers/no-baseline")
+    assert "300 replies of reference" in beside.why
 
     def shy(old: str, new: str, rng: np.random.Generator) -> tuple[str, str]:
         return tuple("?" if rng.random() < 0.4 else one for one in _looks(0.6)(old, new, rng))  # type: ignore[return-value]

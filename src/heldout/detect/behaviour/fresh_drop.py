@@ -17,7 +17,15 @@ import polars as pl
 from scipy import special
 
 from heldout.detect.behaviour.compare import rate, test_record
-from heldout.detect.behaviour.probe import ORIGINAL, UNREAD, asked, unlike_templates, unread
+from heldout.detect.behaviour.probe import (
+    ORIGINAL,
+    UNREAD,
+    asked,
+    none_readable,
+    readable,
+    unlike_templates,
+    unread,
+)
 from heldout.detect.detector import DEKONINCK, Detector, Need
 from heldout.detect.finding import NotRecorded, Outcome, direction_of, model_finding, not_testable
 from heldout.detect.item_scores import (
@@ -130,6 +138,8 @@ def _outcome(tables: ScoreTables, settings: DetectSettings, model: str) -> Outco
         return not_testable(NAME, tables.benchmark, model, LACKING)
     if settings.unseen is None:
         return not_testable(NAME, tables.benchmark, model, NEEDS)
+    if readable(everything).is_empty():
+        return not_testable(NAME, tables.benchmark, model, none_readable(everything))
     references, unusable = _references(tables, settings, model, everything)
     measured = _measured(tables, settings, [model, *references])
     if isinstance(measured, str):
@@ -171,6 +181,7 @@ def _outcome(tables: ScoreTables, settings: DetectSettings, model: str) -> Outco
             if references
             else "none: fresh items may be harder for a clean model, too",
             "shares": shares[model],
+            "clusters_by_side": list(main.contrast.clusters),
             "expected": _expected(shares, model, references),
             "own": own.record(tested=False),
             "references": {name: gap.record() for name, gap in single.items()},
@@ -248,6 +259,8 @@ def _references(
         theirs = _original(tables, name)
         if theirs.is_empty():
             unusable[name] = str(LACKING)
+        elif readable(theirs).is_empty():
+            unusable[name] = none_readable(theirs)
         elif unlike_templates(mine, theirs) is not None:
             unusable[name] = f"{name} was asked with another template"
         else:
@@ -271,6 +284,8 @@ def _measured(
         return FEW
     right = np.stack([frame[f"m{place}"].to_numpy() for place in range(len(models))], axis=1)
     released = ~unseen_items(ModelScores(models[0], frame), settings)
+    if released.all() or not released.any():
+        return FEW
     compared = _Comparison(frame, right, released, settings)
     mine, others = right[:, 0], right[:, 1:]
     own = compared.gap(mine)

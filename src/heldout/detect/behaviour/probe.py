@@ -89,6 +89,15 @@ def readable(answers: pl.DataFrame) -> pl.DataFrame:
     return answers if answers.is_empty() else answers.filter(~pl.col("outcome").is_in(UNREAD))
 
 
+def none_readable(answers: pl.DataFrame) -> str:
+    """Why nothing can be compared: who says nothing is neither right less often nor wrong."""
+    models, variants = (", ".join(sorted(answers[name].unique())) for name in ("model", "variant"))
+    return (
+        f"none of the {len(answers):,} replies of {models} ({variants}) can be read: ask again with a longer limit, "
+        "or with answers in tags"
+    )
+
+
 def _pole() -> pl.Expr:
     """A model that always says yes is right where yes is right: a favourite answer is a favourite place."""
     gold_text = pl.col("gold").str.to_lowercase().str.strip_chars(" .")
@@ -213,6 +222,9 @@ def made_arms(
     first, second = (everything.filter(side) for side in (released, ~released))
     if first.is_empty() or second.is_empty():
         return lacking
+    for side in (first, second):
+        if readable(side).is_empty():
+            return none_readable(side)
     unlike = unlike_templates(first, second)
     if unlike is not None:
         return unlike

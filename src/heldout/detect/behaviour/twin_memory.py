@@ -27,6 +27,7 @@ from heldout.detect.behaviour.probe import (
     Probe,
     asked,
     liked_places,
+    none_readable,
     pairs_missing,
     pairs_recorded,
     readable,
@@ -94,9 +95,9 @@ def _arms(twin: str) -> ArmsOf:
         known = offered.filter(~is_wrong | (pl.col("parsed").fill_null("") != ""))
         if len(known) < len(offered) and known.filter(is_wrong).is_empty():
             return NO_REPLIES
+        if readable(known).is_empty():
+            return none_readable(known)
         kept = readable(known) if leave_out else known
-        if kept.is_empty():
-            return "no reply to a twin can be read"
         draws = _draws(kept, old_answers(tables)).with_columns(released=pl.lit(False))
         rows = draws.group_by("benchmark_id", "variant", "released", maintain_order=True).agg(
             pl.col("kind", "place", "old_place").first(),

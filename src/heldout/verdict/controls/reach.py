@@ -38,7 +38,11 @@ def at_level(finding: Finding, needed: float) -> Finding:
     if finding.p is None:
         return finding
     error = finding.minimum_detectable_effect / DETECTABLE
-    freedom = max(finding.clusters - 1, 1)
+    # Of two sets of items the smaller one says how well the error is known: five fresh ones hardly do.
+    side = min(finding.details.get("clusters_by_side", [finding.clusters]))
+    freedom = max(side - 1, 1)
+    if "clusters_by_side" in finding.details:
+        error *= np.sqrt(side / freedom)
     reach = special.stdtrit(freedom, 1 - needed / 2) + special.stdtrit(freedom, POWER)
     return finding.model_copy(
         update={
