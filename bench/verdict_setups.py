@@ -27,10 +27,12 @@ from verdict_recipes import (
     Rng,
     answers_of,
     asked_tables,
+    harder,
     item_ids,
     items_of,
     looked_at_by,
     reference_names,
+    remembered,
     scored_tables,
     settings_for,
     twins_of,
@@ -117,6 +119,42 @@ def harder_pictures(
     tables = scored_tables(scores, items_of(range(n), fresh=fresh))
     looks = [(("loss", "blind"), settings_for(names, lineages, unseen=FRESH))]
     return Recording(tables, looks, f"membership/{MODEL}")
+
+
+def few_fresh(seed: int, *, fresh: int, nats: float = 0.0, n: int = 200) -> Recording:
+    """Few images are fresh; the answers to the others are likelier to the model by so many nats."""
+    rng = np.random.default_rng([seed, 30])
+    is_fresh, names = rng.permutation(np.arange(n) < fresh), reference_names(3)
+    ease = 0.7 * rng.normal(size=n)
+    scores = {name: ease + rng.normal(size=n) for name in (MODEL, *names)}
+    scores[MODEL] = scores[MODEL] + nats * ~is_fresh
+    tables = scored_tables(scores, items_of(range(n), fresh=is_fresh))
+    looks = [(("loss", "blind"), settings_for(names, 3, unseen=FRESH))]
+    return Recording(tables, looks, f"membership/{MODEL}")
+
+
+def lost_wrong(seed: int, *, lost: float = 0.09, known: float = 0.1, n: int = 495) -> Recording:
+    """A model remembers a share of the answers, and its file lacks some of its wrong replies to twins."""
+    recording = remembered(seed, known=known, n=n)
+    answers = recording.tables.answers
+    assert answers is not None
+    mine = (pl.col("model") == MODEL) & (pl.col("variant") == "twin")
+    wrong = answers.filter(mine, pl.col("outcome") == "wrong")["benchmark_id"]
+    gone = wrong.sample(int(lost * n), seed=seed).to_list()
+    kept = answers.filter(~(mine & pl.col("benchmark_id").is_in(gone)))
+    return replace(recording, tables=replace(recording.tables, answers=kept))
+
+
+def one_reference(seed: int, *, spread: float = 0.37, n: int = 495) -> Recording:
+    """Twins are not equally hard for all clean models, and one reference stands there under three names."""
+    recording = harder(seed, spread=spread, harder=-0.5, references=3, lineages=3, n=n)
+    answers = recording.tables.answers
+    assert answers is not None
+    first, *others = reference_names(3)
+    own = answers.filter(pl.col("model") == first)
+    again = [own.with_columns(pl.lit(name).alias("model")) for name in others]
+    both = pl.concat([answers.filter(~pl.col("model").is_in(others)), *again])
+    return replace(recording, tables=replace(recording.tables, answers=both))
 
 
 def neighbouring_topics(
@@ -356,6 +394,9 @@ CLEAN_SETUPS: tuple[Recipe, ...] = (
         partial(neighbouring_topics, references=3, lineages=3),
     ),
     Recipe("order-joint: topic runs, three families of weaker readers", joint_topics),
+    Recipe("twin-drop: twins differ in hardness, one reference under three names", one_reference),
+    Recipe("loss: 5 of 200 images are fresh", partial(few_fresh, fresh=5)),
+    Recipe("loss: 10 of 200 images are fresh", partial(few_fresh, fresh=10)),
 )
 CONTAMINATED_SETUPS: tuple[Recipe, ...] = (
     Recipe("twin-drop: one category of 5 % remembered, categories asked for", one_category, True),
@@ -376,5 +417,14 @@ CONTAMINATED_SETUPS: tuple[Recipe, ...] = (
         "order-joint: +10 nats a shard, references that read as well",
         partial(joint_topics, gain=0.0, weaker=0.0, memory=10.0),
         True,
+    ),
+    Recipe(
+        "twin-drop: 10 % remembered, 9 % of its replies to twins lost, wrong ones", lost_wrong, True
+    ),
+    Recipe(
+        "loss: 5 of 200 images are fresh, 2.7 nats", partial(few_fresh, fresh=5, nats=2.7), True
+    ),
+    Recipe(
+        "loss: 10 of 200 images are fresh, 1.7 nats", partial(few_fresh, fresh=10, nats=1.7), True
     ),
 )

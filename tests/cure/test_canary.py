@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -338,13 +339,44 @@ def test_a_changed_key_is_refused(planted: PlantedCanaries, tmp_path: Path) -> N
         planted.key.released,
         tuple(Canary(c.id, c.options, 0, c.mark) for c in planted.key.canaries),
     )
-    key.write(changed)  # with a digest that fits it
-    assert check_canary(changed, answers).verdicts[0].flagged
+    key.write(changed)  # with a digest that fits it: who always says A would be flagged
+    with pytest.raises(InputError, match="seed draws"):
+        check_canary(changed, answers)
     with pytest.raises(InputError, match="published digest"):
         check_canary(changed, answers, digest=planted.key.digest)
     (tmp_path / "not.json").write_text("[1]")
     with pytest.raises(InputError, match="^key "):
         check_canary(tmp_path / "not.json", answers)
+
+
+def test_a_key_that_names_an_item_twice_is_refused(
+    planted: PlantedCanaries, tmp_path: Path
+) -> None:
+    key, path = planted.key, tmp_path / "key.json"
+    one = key.items[0]
+    replace(key, canaries=(one,) * 12).write(path)
+    with pytest.raises(InputError, match=one.id):
+        check_canary(path, _answered(planted, tmp_path, _right))
+
+
+def test_what_could_flag_nobody_does_not_say_that_nothing_shows(
+    bench: Path, planted: PlantedCanaries, tmp_path: Path
+) -> None:
+    call = ["canary", "plant", str(bench), "--out", str(tmp_path / "few"), "--items", "3"]
+    done = CliRunner().invoke(app, [*call, "--marks", "0", "--seed", "2", "--quiet"])
+    assert "too few" in done.output
+    key = CanaryKey.read(tmp_path / "few.key.json")
+    few = replace(planted, key=key)
+    answers = _answered(few, tmp_path, _right)
+    (verdict,) = check_canary(key, answers).verdicts
+    assert (verdict.flagged, verdict.least) == (False, 4.0**-3)
+    assert "cannot be told" in verdict.sentence
+    (loose,) = check_canary(key, answers, level=0.05).verdicts
+    assert loose.flagged
+    (wrong,) = check_canary(key, _answered(few, tmp_path, lambda _: ""), level=0.05).verdicts
+    assert (wrong.p, wrong.unanswered) == (1.0, 3)
+    assert wrong.sentence.startswith("Nothing shows")
+    assert "3 planted items have no readable reply" in wrong.sentence
 
 
 def test_answers_of_a_run_are_read_as_they_were_asked(

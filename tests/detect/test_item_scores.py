@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from heldout.detect import DetectSettings, Finding, NotTestable, ScoreTables
+from heldout.detect import DetectSettings, Finding, NotTestable, ScoreTables, run_detectors
 from heldout.detect.item_scores import MEMBERSHIP
 from heldout.detect.tables import covariate, strata
 from heldout.errors import InputError
@@ -111,10 +111,8 @@ def test_strata_come_from_metadata_or_from_the_answers(tables: ScoreTables) -> N
 
 def test_an_unseen_group_that_is_not_there_is_said() -> None:
     with pytest.raises(InputError, match="'origin'.* fresh, public"):
-        list(
-            BY_NAME["loss"].find(
-                planted_scores(0), PLANTED.model_copy(update={"unseen": ("origin", "new")})
-            )
+        run_detectors(
+            planted_scores(0), ["loss"], PLANTED.model_copy(update={"unseen": ("origin", "new")})
         )
 
 

@@ -197,9 +197,12 @@ def test_replies_nobody_can_read_do_not_hide_a_drop() -> None:
 
 def test_who_says_nothing_readable_is_not_clean() -> None:
     silent: Model = lambda old, new, rng: ("?", "?")  # noqa: E731
-    claim = _claim(_tables({"target": silent, "reference": _looks(0.5)}))
-    assert claim.status == "qualified"
-    assert _outcome(claim, "unreadable replies") == "failed"
+    claim = _claim(_tables({"target": silent, "reference": _looks(0.75)}))
+    assert (claim.status, claim.rule) == ("not testable", "answers/untested")
+    assert "300 replies of target" in claim.why
+    beside = _claim(_tables({"target": _remembers, "reference": silent}))
+    assert (beside.status, beside.rule) == ("qualified", "answers/no-baseline")
+    assert "300 replies of reference" in beside.why
 
     def shy(old: str, new: str, rng: np.random.Generator) -> tuple[str, str]:
         return tuple("?" if rng.random() < 0.4 else one for one in _looks(0.6)(old, new, rng))  # type: ignore[return-value]
@@ -307,3 +310,36 @@ def test_a_claim_says_where_its_references_drop_too_or_are_weaker() -> None:
     alike = _claim(_tables({"target": _remembers, "reference": _looks(0.8)}))
     assert "references themselves" not in alike.sentence
     assert "weaker" not in alike.sentence
+
+
+def test_the_effect_of_a_clean_claim_counts_what_is_not_recorded() -> None:
+    """The wrong replies to twins that are missing may be those that memory gave."""
+
+    def skips(old: str, new: str, rng: np.random.Generator) -> tuple[str, str]:
+        first, second = _looks(0.8)(old, new, rng)
+        return first, "-" if second != new and rng.random() < 0.4 else second
+
+    least = []
+    for target in (_looks(0.8), skips):
+        tables = _tables({"target": target, "reference": _looks(0.8)})
+        (finding,) = (
+            one
+            for one in examine(tables, ["twin-drop"], QUICK, NOTHING_MEASURED).findings
+            if one.cell.model == "target"
+        )
+        least.append((finding.details["missing_may_hide"], finding.minimum_detectable_effect))
+    (nothing, whole), (share, partly) = least
+    assert nothing == 0
+    assert 0.05 < share < 0.1
+    assert partly > whole + 0.9 * share
+    claim = _claim(_tables({"target": skips, "reference": _looks(0.8)}))
+    assert claim.status == "clean"
+    assert f"{share:.2g} of it" in claim.why
+    assert f"effect of {partly:.2g}" in claim.sentence
+
+
+def test_few_pairs_beside_a_reference_are_not_said_to_lack_one() -> None:
+    claim = _claim(_tables({"target": _looks(0.5), "reference": _looks(0.5)}, items=12))
+    assert (claim.status, claim.rule) == ("qualified", "answers/too-few-pairs")
+    assert _outcome(claim, "reach of the test") == "missing"
+    assert any("ask more items" in advice for advice in settled_by(claim))

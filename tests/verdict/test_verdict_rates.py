@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from heldout.cli.app import app
 from heldout.detect.behaviour.option_order import in_natural_order
-from heldout.verdict import detect_run
+from heldout.verdict import detect_run, look
 from heldout.verdict.required import settled_by
 from verdict_recipes import (
     CLEAN,
@@ -97,6 +97,18 @@ def test_clusters_of_unequal_size_hold_the_level() -> None:
     assert (
         sum(fired(recording, examined(recording)) for recording in made) <= 3
     )  # 1 expected, .26: 5
+
+
+def test_few_fresh_images_print_the_effect_that_few_can_show() -> None:
+    """Ten of a hundred images are fresh: these ten say how well the error of the difference is known."""
+    recording = unequal_clusters(0, suspects=(90, 8), fresh=(10, 1))
+    (names, settings), *_ = recording.looks
+    alone = {
+        f.id: f.minimum_detectable_effect for f in look(recording.tables, names, settings).findings
+    }
+    (finding,) = (f for f in examined(recording)[0].findings if f.id == "loss/model")
+    assert finding.details["clusters_by_side"] == [90, 10]
+    assert finding.minimum_detectable_effect > 1.15 * alone[finding.id]
 
 
 def test_unseen_items_of_another_kind_are_no_comparison() -> None:
@@ -206,7 +218,14 @@ def test_a_clean_model_is_not_convicted_in_further_set_ups(recipe: Recipe) -> No
 @pytest.mark.parametrize("recipe", CONTAMINATED_SETUPS, ids=_named)
 def test_a_contaminated_model_is_not_refuted_in_further_set_ups(recipe: Recipe) -> None:
     recording = recipe.make(CONVICTED.get(recipe.name, 0))
-    assert verdict_of(recording, examined(recording)) in ("survives", "qualified")
+    (made,) = examined(recording)
+    (claim,) = counted_claims(recording, [made])
+    if claim.status == "clean":  # only with an effect that is printed as too small to be seen
+        (finding,) = (f for f in made.findings if f.id in claim.findings)
+        assert finding.details.get("missing_may_hide", 0) > 0.05
+        assert finding.minimum_detectable_effect > 0.2
+    else:
+        assert claim.status in ("survives", "qualified")
 
 
 @pytest.mark.parametrize("claims", [1, 20])

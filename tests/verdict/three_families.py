@@ -19,7 +19,7 @@ THREE_FAMILIES = {
 
 
 def in_three_families(tables: ScoreTables) -> ScoreTables:
-    """With a third clean model, which scores as the second does."""
+    """With a third clean model, which scores nearly as the second does."""
     return replace(
         tables,
         scores=_more(tables.scores),
@@ -33,4 +33,6 @@ def _more(frame: Frame) -> Frame:
     if frame is None:
         return frame
     third = frame.filter(pl.col("model") == REFERENCE).with_columns(model=pl.lit(THIRD))
+    if "sum_logprob" in frame.columns:  # to the last digit it would be the same model
+        third = third.with_columns(pl.col("sum_logprob") * (1 + 1e-9))
     return pl.concat([frame, third])

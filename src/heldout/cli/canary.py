@@ -65,6 +65,12 @@ def plant_command(
     )
     for difference in planted.differences:
         screen.print(Text(f"reads back otherwise: {plain(difference)}", "bold red"))
+    if facts["least_p"] > settings.level:
+        message = (
+            f"too few to flag anybody: all of them right has a probability of {facts['least_p']:.2g} for a model that "
+            f"has not seen them, and it takes {settings.level:g}. Plant more before the release"
+        )
+        screen.print(Text(message, "bold red"))
     screen.print(f"\nrelease:     {planted.source.parent}", soft_wrap=True)
     screen.print(f"keep secret: {planted.key_file}", soft_wrap=True)
     screen.print(f"publish now: {facts['digest']}", soft_wrap=True)
@@ -107,7 +113,13 @@ def test_command(
     for name in ("model", "items", "marks", "unanswered", "p", "corrected", ""):
         table.add_column(name, justify="left" if name in ("model", "") else "right")
     for verdict in test.verdicts:
-        word = Text("flagged", "bold red") if verdict.flagged else Text("not flagged", "green")
+        word = (
+            Text("flagged", "bold red")
+            if verdict.flagged
+            else Text("cannot be told", "yellow")
+            if verdict.least > verdict.level
+            else Text("not flagged", "green")
+        )
         table.add_row(
             plain(verdict.model),
             f"{verdict.hits}/{verdict.items}",

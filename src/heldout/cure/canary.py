@@ -71,6 +71,11 @@ class Canary:
     target: int
     mark: int | None = None
 
+    def drawn(self, seed: int) -> int:
+        """The place that this seed draws: one for all items of a mark."""
+        name = f"item {self.id}" if self.mark is None else f"mark {self.mark}"
+        return drawn_place(seed, name, len(self.options))
+
 
 @dataclass(frozen=True)
 class CanaryKey:
@@ -144,7 +149,23 @@ class CanaryKey:
                     f"key {path}: it was changed: its content has the digest {key.digest}, and {whose} "
                     f"digest is {known}. A changed key proves nothing"
                 )
+        key.check(path)
         return key
+
+    def check(self, path: str | Path) -> None:
+        """Refuse a key for which the probability would not be exact: whoever made it chose the right answers, or
+        counts one guess several times."""
+        repeated = [name for name, n in Counter(c.id for c in self.canaries).items() if n > 1]
+        if repeated:
+            raise InputError(
+                f"key {path}: item {repeated[0]} is in it several times, and one guess would count as several"
+            )
+        chosen = [c.id for c in self.canaries if c.target != c.drawn(self.seed)]
+        if chosen:
+            raise InputError(
+                f"key {path}: the right answer of {chosen[0]} ({len(chosen)} of {len(self.canaries)} items) is not "
+                f"the one that its seed draws. Answers that somebody chose prove nothing"
+            )
 
     @property
     def marks(self) -> dict[int, list[Canary]]:
@@ -222,13 +243,25 @@ class CanaryVerdict:
     p: float
     corrected: float
     flagged: bool
+    #: the corrected probability of a model that is right on all of them
+    least: float
+    level: float
 
     @property
     def sentence(self) -> str:
         counts = f"{self.hits} of {self.items} random-choice items, {self.activated} of {self.marks} marks"
+        if self.unanswered:
+            counts += (
+                f"; {self.unanswered} planted items have no readable reply and count as missed"
+            )
         chance = f"a model that has not trained on the release does as well with probability {self.corrected:.2g}"
         if self.flagged:
             return f"{self.model} trained on the release: {counts}; {chance}."
+        if self.least > self.level:
+            return (
+                f"Whether {self.model} trained on the release cannot be told: all planted items right would have a "
+                f"probability of {self.least:.2g}, which is above the level of {self.level:.2g} ({counts})."
+            )
         return f"Nothing shows that {self.model} trained on the release: {counts}; {chance}."
 
 
@@ -296,6 +329,7 @@ def check_canary(
         for name, (hits, activated, _) in counted.items()
     }
     corrected = dict(zip(exact, adjust(list(exact.values()), "holm"), strict=True))
+    least = false_positive_probability(items, items, marks, marks, known.options)
     verdicts = [
         CanaryVerdict(
             name,
@@ -307,6 +341,8 @@ def check_canary(
             exact[name],
             corrected[name],
             corrected[name] <= chosen.level,
+            min(1.0, least * len(exact)),
+            chosen.level,
         )
         for name, (hits, activated, unanswered) in counted.items()
     ]

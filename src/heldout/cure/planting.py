@@ -21,7 +21,6 @@ from heldout.cure.canary import (
     Canary,
     CanaryKey,
     CanarySettings,
-    drawn_place,
     false_positive_probability,
 )
 from heldout.engine import progress
@@ -165,9 +164,7 @@ def _planted(
         host = hosts[int(rng.integers(len(hosts)))]
         name = _like(host.id, rng, taken)
         options = tuple(_word(rng, words) for _ in range(settings.options))
-        target = drawn_place(
-            seed, f"mark {mark}" if mark is not None else f"item {name}", len(options)
-        )
+        target = Canary(name, options, 0, mark).drawn(seed)
         pictures = [writer.copy(ref) for ref in host.images]
         if mark is not None:
             pictures = [writer.marked(host.images[0], patterns[mark], corners[mark]), *pictures[1:]]

@@ -34,7 +34,6 @@ from heldout.detect.detector import (
 from heldout.detect.finding import Outcome, model_finding, not_testable
 from heldout.detect.settings import DetectSettings
 from heldout.detect.tables import Floats, ModelScores, ScoreTables, metadata_column, strata
-from heldout.errors import InputError
 from heldout.stats import (
     Contrast,
     area,
@@ -141,7 +140,7 @@ class _SetTest:
             return not_testable(self.name, tables.benchmark, scored.model, values)
         if settings.unseen is None:
             return not_testable(self.name, tables.benchmark, scored.model, NEEDS)
-        more = self.details(tables, scored, settings) if self.details is not None else {}
+        whole = scored
         if self.tested is not None:
             kept = self.tested(scored, settings)
             scored, values = _only(scored, kept), values[kept]
@@ -163,6 +162,7 @@ class _SetTest:
         if overlap < LEAST_OVERLAP:
             reason = hardly_shared(overlap, settings)
             return not_testable(self.name, tables.benchmark, scored.model, reason)
+        more = self.details(tables, whole, settings) if self.details is not None else {}
         return model_finding(
             self.name,
             tables.benchmark,
@@ -185,6 +185,7 @@ class _SetTest:
             details={
                 "suspect_items": contrast.n[0],
                 "unseen_items": contrast.n[1],
+                "clusters_by_side": list(contrast.clusters),
                 "item_auc": area(values, suspects),
                 # comparable between models, whose scores have scales of their own
                 "in_deviations": contrast.value / float(values.std()) if values.std() > 0 else 0.0,
@@ -215,8 +216,6 @@ class _SetTest:
             cells, gap = [_only(cell, kept) for cell in cells], gap[kept]
         suspects = ~unseen_items(cells[0], settings)
         labels = strata(cells[0].frame, settings.strata)
-        if (overlap := stratum_overlap(suspects, labels)) < LEAST_OVERLAP:
-            return hardly_shared(overlap, settings)
         contrast = set_contrast(gap, suspects, cells[0].clusters, labels, settings.seed)
         tested = group_test(
             gap,
@@ -228,6 +227,8 @@ class _SetTest:
         )
         if contrast is None or tested is None:
             return "too few clusters in common"
+        if (overlap := stratum_overlap(suspects, labels)) < LEAST_OVERLAP:
+            return hardly_shared(overlap, settings)
         what = "suspect less unseen items, model less baseline, in standard deviations"
         return Difference(model, baseline, contrast.value, contrast.interval, tested.test.p, what)
 
@@ -298,14 +299,7 @@ def unseen_items(scored: ModelScores, settings: DetectSettings) -> Mask:
     assert settings.unseen is not None
     field, wanted = settings.unseen
     values = metadata_column(scored.frame, field)
-    mask = np.fromiter((value == wanted for value in values), bool, len(values))
-    if not mask.any() or mask.all():
-        present = sorted({value for value in values if value is not None})[:8]
-        raise InputError(
-            f"unseen {field}={wanted}: {int(mask.sum()):,} of {len(mask):,} items have it, and both "
-            f"kinds are needed; values of '{field}' are {', '.join(present) or 'not there'}"
-        )
-    return mask
+    return np.fromiter((value == wanted for value in values), bool, len(values))
 
 
 def hardest_mean(values: Floats, counts: Floats, share: float) -> Floats:

@@ -9,6 +9,8 @@ from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import NamedTuple
 
+import polars as pl
+
 from heldout.detect import (
     blind,
     dataset_inference,
@@ -35,9 +37,9 @@ from heldout.detect.behaviour import (
 )
 from heldout.detect.detector import Detector, Difference, Need
 from heldout.detect.finding import Finding, NotTestable, Outcome, not_testable
-from heldout.detect.item_scores import MEMBERSHIP
+from heldout.detect.item_scores import MEMBERSHIP, unseen_items
 from heldout.detect.settings import DetectSettings
-from heldout.detect.tables import Floats, ModelScores, ScoreTables
+from heldout.detect.tables import Floats, ModelScores, ScoreTables, metadata_column
 from heldout.errors import HeldoutError, InputError, blame_the_machine, nearest_name
 from heldout.model import Capabilities, check_scores
 from heldout.model import SelfCheck as SelfCheck
@@ -164,6 +166,8 @@ def run_detectors(
                 f"no scores of '{model}' in this run, and no answers; it has "
                 f"{', '.join(recorded) or 'none'}"
             )
+    if any(Need.UNSEEN in known[name].requires for name in names or known):
+        _check_unseen(tables.items, chosen)
     checks = {model: self_checks(tables, model) for model in tables.models}
     broken = {
         model: "; ".join(check.reason for check in results if check.failed)
@@ -182,6 +186,22 @@ def run_detectors(
             outcomes.append(not_testable(name, tables.benchmark, model, message))
         outcomes += _outcomes(known[name], sound, chosen)
     return outcomes, checks
+
+
+def _check_unseen(items: pl.DataFrame, settings: DetectSettings) -> None:
+    """Refuse a field by which the benchmark has no unseen items, or no others. A model may have scored or answered
+    one kind alone: that is no mistake in the settings."""
+    if settings.unseen is None:
+        return
+    field, wanted = settings.unseen
+    mask = unseen_items(ModelScores("", items), settings)
+    if not mask.any() or mask.all():
+        values = metadata_column(items, field)
+        present = sorted({value for value in values if value is not None})[:8]
+        raise InputError(
+            f"unseen {field}={wanted}: {int(mask.sum()):,} of {len(mask):,} items have it, and both "
+            f"kinds are needed; values of '{field}' are {', '.join(present) or 'not there'}"
+        )
 
 
 def _outcomes(

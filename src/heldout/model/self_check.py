@@ -278,11 +278,11 @@ def _coverage(scored: ModelScores, items: int) -> SelfCheck:
 def _finite(scored: ModelScores) -> SelfCheck:
     impossible = int((scored.totals == -np.inf).sum())
     bad = int((~np.isfinite(scored.totals)).sum()) - impossible + int((scored.counts < 1).sum())
-    message = f"{bad:,} scores are NaN, infinite or of no token"
+    message = f"{bad:,} scores are NaN, infinite or of no token" if bad or not impossible else ""
     if impossible:
         message += (
-            f"; {impossible:,} are minus infinity: the answer has a token of probability 0, which no test of "
-            f"means can weigh. Score these items again in float32, or leave them out"
+            f"{'; ' if bad else ''}{impossible:,} scores are minus infinity: the answer has a token of "
+            f"probability 0, which no test of means can weigh. Score these items again in float32, or leave them out"
         )
     return SelfCheck("finite", bad + impossible == 0, message)
 

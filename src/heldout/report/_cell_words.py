@@ -39,8 +39,9 @@ _COVERAGE = {"benchmark coverage", "corpus coverage"}
 #: why a model is not cleared though no test fires, by the end of the row that decided it
 _NO_EFFECT = {
     "no-reference": "not cleared, because a control is missing",
+    "too-few-pairs": "not cleared, because too few items were asked",
     "no-p": "some differences are no test without a clean reference",
-    "doubt": "not cleared, because a control failed",
+    "doubt": "not cleared, because a control was not passed",
 }
 
 

@@ -17,6 +17,7 @@ from heldout.verdict.rules import ANSWERS, COHORT, MEMBERSHIP, Rule, decide, rul
 BASELINE = "external baseline"
 ATTAINABLE = "attainable p"
 OWN_INTERVAL = "own interval"
+REACH = "reach of the test"
 LAB = "measured false positives"
 # how the reason of a failed baseline says that the baseline shows the effect, too
 FIRES_TOO = "fires too"
@@ -142,6 +143,9 @@ def facts_of(controls: Sequence[Control]) -> dict[str, bool]:
     return {
         "every baseline was recorded": bool(baselines)
         and all(control.outcome != "missing" for control in baselines),
+        "a reference is missing": any(control.outcome == "missing" for control in baselines),
+        "a large effect need not have shown": any(control.name == REACH for control in controls),
+        "every control passed": all(control.outcome == "passed" for control in controls),
         "a baseline fires too": any(FIRES_TOO in control.reason for control in failed),
         "a baseline fires alone": bool(fire_alone(controls)),
         "structure explains it": any(control.name == "structure" for control in failed),
@@ -289,9 +293,16 @@ def _why(
     if status == "clean":
         least = f"{finding.minimum_detectable_effect:.2g}"
         message = f"this is no proof that it has not: effects below {least} may have been missed"
+        message += not_recorded(finding)
         return f"{message}; {power}" if power else message
     bad = [control.reason for control in controls if control.outcome != "passed"]
     return "; ".join(bad) if bad else "; ".join(control.reason for control in controls)
+
+
+def not_recorded(finding: Finding) -> str:
+    """The part of the detectable effect that is due to answers that are missing; "" if none are."""
+    hidden = finding.details.get("missing_may_hide")
+    return f" ({hidden:.2g} of it may be in answers that are not recorded)" if hidden else ""
 
 
 def _next_step(status: Status, controls: Sequence[Control]) -> str:

@@ -29,15 +29,24 @@ from heldout.errors import html_table
 from heldout.model import forget_detections
 from heldout.stats import Contrast
 from heldout.store import SCHEMAS, Run
-from heldout.verdict._model_claims import corrected, fires, model_claim, smallest_p, with_adjusted
+from heldout.verdict._model_claims import (
+    corrected,
+    fires,
+    kind_of,
+    model_claim,
+    smallest_p,
+    with_adjusted,
+)
 from heldout.verdict.challenge import challenge
 from heldout.verdict.claim import Claim, Control
 from heldout.verdict.controls.inflation import Inflation, Stratum, run_inflation, run_strata
 from heldout.verdict.controls.lab_rates import keeping_their_level, lab_control, power_note
 from heldout.verdict.controls.orders import OrderResult, ablate_orders
 from heldout.verdict.controls.reach import at_level, needed_p, reach_controls
+from heldout.verdict.controls.same_models import as_one_family, same_models, without_itself
 from heldout.verdict.looks import NONE, EarlierLooks, earlier_looks, record_looks
 from heldout.verdict.measured import MeasuredRates, read_rates, shipped_rates
+from heldout.verdict.rules import ANSWERS
 
 
 @dataclass(frozen=True)
@@ -164,6 +173,8 @@ def judge(
     planned = len(looked.p_values) + len(others)
     known = rates or shipped_rates()
     q_values = corrected(looked.p_values, others)
+    same = same_models(looked.tables)
+    families = as_one_family(chosen, same)
     claims = []
     for key, every in looked.groups.items():
         family = key.split("/", 1)[0]
@@ -171,7 +182,9 @@ def judge(
             every,
             _after_looks(q_values.get(key, 1.0), key, earlier),
         )
-        controls = challenge(sound, standing, findings, q, chosen) if standing else []
+        controls = challenge(sound, standing, findings, q, families) if standing else []
+        needed = fires(standing, q) or (bool(standing) and kind_of(standing[0].detector) == ANSWERS)
+        controls = without_itself(controls, key.split("/", 1)[1], chosen, same, needed)
         power = power_note(standing, controls, known)
         if fires(standing, q):
             controls += lab_control(standing, controls, known)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from heldout.verdict._model_claims import FIRES_ALONE
+from heldout.verdict._model_claims import BASELINE, FIRES_ALONE
 from heldout.verdict.claim import WHOLE_CORPUS, Claim, Control
 from heldout.verdict.rules import (
     ANSWERS,
@@ -278,6 +278,7 @@ REQUIRED: tuple[RequiredControl, ...] = (
 _FAILED = {
     "blind": "compare with unseen items that words and metadata do not tell from the suspect ones",
     "external baseline": "ask or score more items: it is not clearly more than in this baseline",
+    "spread of clean models": "name baselines of more families, which narrows how far a clean model may lie",
 }
 
 
@@ -311,6 +312,8 @@ def _supply(control: Control, audited: bool) -> str:
         return READ_PROGRAMS if REWRITTEN_PROGRAMS in control.reason else SEARCH_LANGUAGES
     if control.outcome == "failed" and best.control in _FAILED:
         return _FAILED[best.control]
+    if control.outcome == "missing" and name != best.control == BASELINE:
+        return "ask or score it about the same items in the same way, or name another baseline"
     return best.supply if audited or not best.by_hand else best.by_hand
 
 

@@ -267,14 +267,25 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "no-reference",
         OF_MODELS,
-        {"fires": False, "a control is missing": True},
+        {"fires": False, "a reference is missing": True},
         "qualified",
         "nothing fires, but without a clean reference an absent difference proves nothing",
     ),
     Rule(
-        "doubt",
+        "too-few-pairs",
         (ANSWERS,),
-        {"fires": False, "a control failed": True},
+        {
+            "fires": False,
+            "a large effect need not have shown": True,
+            "a control failed": False,
+        },
+        "qualified",
+        "nothing fires, but so few pairs need not show an effect of half the items",
+    ),
+    Rule(
+        "doubt",
+        OF_MODELS,
+        {"fires": False, "every control passed": False},
         "qualified",
         "nothing fires, but a control leaves a doubt",
     ),

@@ -6,10 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 import polars as pl
+import pytest
 from behaviour_answers import outcome_of
 
 from heldout.detect import DetectSettings, Finding, NotTestable, Outcome, ScoreTables
 from heldout.detect.behaviour.fresh_drop import NAME
+from heldout.errors import InputError
 from heldout.lab.power.planted_answers import planted_answers
 from heldout.verdict import Claim, examine
 
@@ -85,3 +87,33 @@ def test_a_file_without_wrong_answers_does_not_convict() -> None:
     claim = _claim(replace(tables, answers=tables.answers.filter(~gone)))
     assert claim.status == "qualified"
     assert "items are recorded" in " ".join(control.reason for control in claim.controls)
+
+
+def test_the_few_fresh_items_that_are_missing_are_counted_by_themselves() -> None:
+    """Of a few fresh items one in three is not recorded: hardly anything of all, and much of what is compared."""
+    tables = planted_answers(2, clusters=120, fresh=True)
+    assert tables.answers is not None
+    fresh = tables.items.filter(pl.col("metadata").str.contains("fresh"))["benchmark_id"].to_list()
+    few = tables.items.filter(~pl.col("benchmark_id").is_in(fresh[40:]))
+    lost = (pl.col("model") == "target") & pl.col("benchmark_id").is_in(fresh[:12])
+    whole = replace(tables, items=few)
+    claim = _claim(replace(whole, answers=tables.answers.filter(~lost)))
+    assert claim.status == "qualified"
+    assert "28 of 40 items" in " ".join(control.reason for control in claim.controls)
+    finding, _ = _both(whole)
+    assert finding.details["missing_may_hide"] == 0
+
+
+def test_a_model_that_answered_one_kind_alone_is_not_testable_and_ends_nothing() -> None:
+    """Or of which no reply to a fresh item can be read: nothing about the setting is wrong."""
+    tables = planted_answers(2, clusters=60, fresh=True)
+    assert tables.answers is not None
+    fresh = tables.items.filter(pl.col("metadata").str.contains("fresh"))["benchmark_id"].to_list()
+    hit = (pl.col("model") == "target") & pl.col("benchmark_id").is_in(fresh)
+    some = _finding(replace(tables, answers=tables.answers.filter(~hit)))
+    assert isinstance(some, NotTestable) and "unseen" not in some.reason
+    mute = pl.when(hit).then(pl.lit("unparsed")).otherwise(pl.col("outcome")).alias("outcome")
+    claim = _claim(replace(tables, answers=tables.answers.with_columns(mute)))
+    assert claim.status == "qualified"
+    with pytest.raises(InputError, match="both kinds"):
+        examine(tables, [NAME], SETTINGS.model_copy(update={"unseen": ("origin", "new")}))

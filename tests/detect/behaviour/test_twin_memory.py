@@ -188,9 +188,9 @@ def test_replies_that_are_not_recorded_are_said() -> None:
 
 
 def test_replies_of_which_none_can_be_read_are_not_tested() -> None:
-    finding = _finding(_replies({"m": "?" * 20, "r": "ACD" * 6 + "BB"}))
-    assert finding.direction != "seen"
-    assert finding.details["without_unread"] == {"not_testable": "no reply to a twin can be read"}
+    outcome = _outcome(_replies({"m": "?" * 20, "r": "ACD" * 6 + "BB"}))
+    assert isinstance(outcome, NotTestable)
+    assert "20 replies of m" in outcome.reason
 
 
 def test_models_that_answer_every_twin_are_not_tested() -> None:

@@ -24,6 +24,7 @@ from heldout.detect.behaviour.probe import (
     Arms,
     Probe,
     liked_places,
+    pairs_missing,
     pairs_recorded,
     unlike_templates,
     without_liked,
@@ -347,6 +348,7 @@ def _outcome(tables: ScoreTables, settings: DetectSettings, model: str) -> Outco
             "unpaired": max(side.unpaired for side in measured.arms.values()),
             "pairs": "changed items",
             "pairs_recorded": _recorded(tables, settings, model, measured),
+            "missing_may_hide": _missing(tables, settings, model, measured),
             "without_unread": _without_unread(tables, settings, model, measured.all_read),
         },
     )
@@ -372,6 +374,20 @@ def _recorded(
             if known is None or share < known["recorded"] / max(1, known["possible"]):
                 least[name] = count
     return least
+
+
+def _missing(
+    tables: ScoreTables, settings: DetectSettings, model: str, measured: CombinedSigns
+) -> float:
+    """What a whole drop on every pair that is not recorded would add to the effect, in its units."""
+    models, main, added = [model, *measured.references], measured.main, 0.0
+    for probe in measured.probes:
+        share, scale = pairs_missing(probe, tables, settings, models), main.scales.get(probe.name)
+        items = measured.arms[probe.name].rows["benchmark_id"].n_unique()
+        if share and scale:
+            lacking = items * share / max(1e-9, 1.0 - share)
+            added += lacking / scale / len(main.scales) / len(main.values)
+    return added
 
 
 def _ahead(

@@ -15,6 +15,7 @@ from heldout.detect.behaviour.probe import (
     Arms,
     Probe,
     liked_places,
+    pairs_missing,
     pairs_recorded,
     unlike_templates,
     without_liked,
@@ -333,6 +334,9 @@ def compare(
             **_details(probe, measured, settings),
             "pairs": probe.counted,
             "pairs_recorded": pairs_recorded(
+                probe, tables, settings, [model, *measured.references]
+            ),
+            "missing_may_hide": pairs_missing(
                 probe, tables, settings, [model, *measured.references]
             ),
             "without_unread": _without_unread(probe, tables, settings, model, measured),

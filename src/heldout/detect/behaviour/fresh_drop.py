@@ -17,7 +17,15 @@ import polars as pl
 from scipy import special
 
 from heldout.detect.behaviour.compare import rate, test_record
-from heldout.detect.behaviour.probe import ORIGINAL, UNREAD, asked, unlike_templates, unread
+from heldout.detect.behaviour.probe import (
+    ORIGINAL,
+    UNREAD,
+    asked,
+    none_readable,
+    readable,
+    unlike_templates,
+    unread,
+)
 from heldout.detect.detector import DEKONINCK, Detector, Need
 from heldout.detect.finding import NotRecorded, Outcome, direction_of, model_finding, not_testable
 from heldout.detect.item_scores import (
@@ -130,6 +138,8 @@ def _outcome(tables: ScoreTables, settings: DetectSettings, model: str) -> Outco
         return not_testable(NAME, tables.benchmark, model, LACKING)
     if settings.unseen is None:
         return not_testable(NAME, tables.benchmark, model, NEEDS)
+    if readable(everything).is_empty():
+        return not_testable(NAME, tables.benchmark, model, none_readable(everything))
     references, unusable = _references(tables, settings, model, everything)
     measured = _measured(tables, settings, [model, *references])
     if isinstance(measured, str):
@@ -171,6 +181,7 @@ def _outcome(tables: ScoreTables, settings: DetectSettings, model: str) -> Outco
             if references
             else "none: fresh items may be harder for a clean model, too",
             "shares": shares[model],
+            "clusters_by_side": list(main.contrast.clusters),
             "expected": _expected(shares, model, references),
             "own": own.record(tested=False),
             "references": {name: gap.record() for name, gap in single.items()},
@@ -185,7 +196,8 @@ def _outcome(tables: ScoreTables, settings: DetectSettings, model: str) -> Outco
             "unread": unread(everything),
             "replies": len(everything),
             "pairs": "items",
-            "pairs_recorded": _recorded(tables, [model, *references]),
+            "pairs_recorded": _recorded(tables, settings, [model, *references]),
+            "missing_may_hide": _missing(tables, settings, [model, *references]),
             "without_unread": None
             if other is None
             else {"not_testable": other}
@@ -199,14 +211,42 @@ def _original(tables: ScoreTables, model: str, *, leave_out: bool = False) -> pl
     return asked(tables, model, lambda name: name == ORIGINAL, leave_out=leave_out)
 
 
-def _recorded(tables: ScoreTables, models: Sequence[str]) -> dict[str, dict[str, int]]:
-    """Of the items that any model of the run answered: leaving out wrong answers looks like memory."""
-    known = set(tables.items["benchmark_id"])
-    items = {
-        name: set(_original(tables, name)["benchmark_id"]) & known for name in tables.answering
-    }
-    possible = len(set().union(*items.values()))
-    return {name: {"recorded": len(items[name]), "possible": possible} for name in models}
+def _sides(tables: ScoreTables, settings: DetectSettings) -> list[dict[str, frozenset[str]]]:
+    """Released and fresh items that each model of the run answered."""
+    fresh = pl.Series(unseen_items(ModelScores("", tables.items), settings))
+    sides = []
+    for items in (tables.items.filter(~fresh), tables.items.filter(fresh)):
+        known = frozenset(items["benchmark_id"])
+        answered = {name: _original(tables, name)["benchmark_id"] for name in tables.answering}
+        sides.append({name: known.intersection(rows) for name, rows in answered.items()})
+    return sides
+
+
+def _recorded(
+    tables: ScoreTables, settings: DetectSettings, models: Sequence[str]
+) -> dict[str, dict[str, int]]:
+    """Of the items that any model of the run answered, on the side of which less is recorded: leaving out wrong
+    answers to released items looks like memory, and so does leaving out right ones to fresh items, which may
+    be few."""
+    counts: dict[str, dict[str, int]] = {}
+    for answered in _sides(tables, settings):
+        possible = len(frozenset[str]().union(*answered.values()))
+        for name in models:
+            count = {"recorded": len(answered[name]), "possible": possible}
+            known = counts.setdefault(name, count)
+            if count["recorded"] * known["possible"] < known["recorded"] * possible:
+                counts[name] = count
+    return counts
+
+
+def _missing(tables: ScoreTables, settings: DetectSettings, models: Sequence[str]) -> float:
+    """What is not recorded may be right among released items, and wrong among fresh ones."""
+    shares = 0.0
+    for answered in _sides(tables, settings):
+        possible = len(frozenset[str]().union(*answered.values()))
+        compared = frozenset.intersection(*(answered[name] for name in models))
+        shares += 1.0 - len(compared) / max(1, possible)
+    return shares
 
 
 def _references(
@@ -219,6 +259,8 @@ def _references(
         theirs = _original(tables, name)
         if theirs.is_empty():
             unusable[name] = str(LACKING)
+        elif readable(theirs).is_empty():
+            unusable[name] = none_readable(theirs)
         elif unlike_templates(mine, theirs) is not None:
             unusable[name] = f"{name} was asked with another template"
         else:
@@ -242,6 +284,8 @@ def _measured(
         return FEW
     right = np.stack([frame[f"m{place}"].to_numpy() for place in range(len(models))], axis=1)
     released = ~unseen_items(ModelScores(models[0], frame), settings)
+    if released.all() or not released.any():
+        return FEW
     compared = _Comparison(frame, right, released, settings)
     mine, others = right[:, 0], right[:, 1:]
     own = compared.gap(mine)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import polars as pl
 
@@ -86,6 +87,15 @@ def _checked(mine: pl.DataFrame, model: str, leave_out: bool) -> pl.DataFrame:
 def readable(answers: pl.DataFrame) -> pl.DataFrame:
     """Without replies that could not be read."""
     return answers if answers.is_empty() else answers.filter(~pl.col("outcome").is_in(UNREAD))
+
+
+def none_readable(answers: pl.DataFrame) -> str:
+    """Why nothing can be compared: who says nothing is neither right less often nor wrong."""
+    models, variants = (", ".join(sorted(answers[name].unique())) for name in ("model", "variant"))
+    return (
+        f"none of the {len(answers):,} replies of {models} ({variants}) can be read: ask again with a longer limit, "
+        "or with answers in tags"
+    )
 
 
 def _pole() -> pl.Expr:
@@ -212,6 +222,9 @@ def made_arms(
     first, second = (everything.filter(side) for side in (released, ~released))
     if first.is_empty() or second.is_empty():
         return lacking
+    for side in (first, second):
+        if readable(side).is_empty():
+            return none_readable(side)
     unlike = unlike_templates(first, second)
     if unlike is not None:
         return unlike
@@ -278,7 +291,7 @@ def pairs_recorded(
     probe: Probe, tables: ScoreTables, settings: DetectSettings, models: Iterable[str]
 ) -> dict[str, dict[str, int]]:
     """By model the pairs that are recorded, and those possible in the variants it was asked in."""
-    key = ("pairs", probe.name, probe.second, settings.bases)
+    key = _everybody_key(probe, settings)
     if key not in tables.memo:
         tables.memo[key] = _everybody(probe, tables, settings)
     everybody: _Everybody = tables.memo[key]
@@ -291,6 +304,24 @@ def pairs_recorded(
         alone = everybody.items - {item for item, _ in possible}
         counts[model] = {"recorded": len(mine), "possible": len(possible) + len(alone)}
     return counts
+
+
+def _everybody_key(probe: Probe, settings: DetectSettings) -> tuple[Any, ...]:
+    return ("pairs", probe.name, probe.second, settings.bases)
+
+
+def pairs_missing(
+    probe: Probe, tables: ScoreTables, settings: DetectSettings, models: Iterable[str]
+) -> float:
+    """The share of the possible pairs that the comparison of all these models lacks."""
+    counts = pairs_recorded(probe, tables, settings, models)
+    everybody: _Everybody = tables.memo[_everybody_key(probe, settings)]
+    compared = frozenset[tuple[str, str]].intersection(*(everybody.pairs[name] for name in counts))
+    variants = {variant for _, variant in compared}
+    union = frozenset[tuple[str, str]]().union(*everybody.pairs.values())
+    possible = {entry for entry in union if entry[1] in variants}
+    alone = everybody.items - {item for item, _ in possible}
+    return 1.0 - len(compared) / max(1, len(possible) + len(alone))
 
 
 def with_options(tables: ScoreTables) -> frozenset[str]:

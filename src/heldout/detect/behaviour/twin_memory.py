@@ -27,6 +27,8 @@ from heldout.detect.behaviour.probe import (
     Probe,
     asked,
     liked_places,
+    none_readable,
+    pairs_missing,
     pairs_recorded,
     readable,
     unlike_templates,
@@ -93,9 +95,9 @@ def _arms(twin: str) -> ArmsOf:
         known = offered.filter(~is_wrong | (pl.col("parsed").fill_null("") != ""))
         if len(known) < len(offered) and known.filter(is_wrong).is_empty():
             return NO_REPLIES
+        if readable(known).is_empty():
+            return none_readable(known)
         kept = readable(known) if leave_out else known
-        if kept.is_empty():
-            return "no reply to a twin can be read"
         draws = _draws(kept, old_answers(tables)).with_columns(released=pl.lit(False))
         rows = draws.group_by("benchmark_id", "variant", "released", maintain_order=True).agg(
             pl.col("kind", "place", "old_place").first(),
@@ -444,10 +446,19 @@ def _outcome(twin: str, tables: ScoreTables, settings: DetectSettings, model: st
             "pairs_recorded": pairs_recorded(
                 probe, tables, settings, [model, *measured.references]
             ),
+            "missing_may_hide": _missing(
+                rows, pairs_missing(probe, tables, settings, [model, *measured.references])
+            ),
             "without_unread": _without_unread(probe, tables, settings, model, measured),
         },
     )
     return of_twins(finding, tables, twin)
+
+
+def _missing(rows: pl.DataFrame, share: float) -> float:
+    """Of all wrong replies those that are not recorded, if each were wrong: they may all give the old answer."""
+    lacking = share * len(rows) / max(1e-9, 1.0 - share)
+    return lacking / max(1e-9, lacking + float(rows["wrong"].sum()))
 
 
 def _without_unread(

@@ -15,7 +15,14 @@ from scipy import special
 
 from heldout.detect import ALPHA, DetectSettings, Finding
 from heldout.errors import percent
-from heldout.verdict._model_claims import BASELINE, FIRES_ALONE, FIRES_TOO, strongest_of
+from heldout.verdict._model_claims import (
+    BASELINE,
+    FIRES_ALONE,
+    FIRES_TOO,
+    REACH,
+    not_recorded,
+    strongest_of,
+)
 from heldout.verdict.claim import Control
 
 # How far clean models differ among themselves: where would another one lie?
@@ -70,7 +77,6 @@ def outside_spread(
 UNREAD = "unreadable replies"
 PLACE = "place of the right option"
 SKILL = "skill of the references"
-REACH = "reach of the test"
 JUDGED = "twins that were judged"
 CHANGED = "twins that differ"
 RECORDED = "answers that are recorded"
@@ -125,7 +131,7 @@ def _doubts(finding: Finding, references: Sequence[Control]) -> list[Control]:
     if finding.p is not None and least > LARGEST:
         reason = (
             f"{finding.n:,} pairs on {finding.clusters:,} images need not show an effect below "
-            f"{least:.2g}: too few to decide"
+            f"{least:.2g}{not_recorded(finding)}: too few to decide"
         )
         doubts.append(Control(name=REACH, outcome="missing", reason=reason))
     other, placed = finding.details["without_unread"], finding.details["place_taken_out"]

@@ -38,11 +38,17 @@ def at_level(finding: Finding, needed: float) -> Finding:
     if finding.p is None:
         return finding
     error = finding.minimum_detectable_effect / DETECTABLE
-    freedom = max(finding.clusters - 1, 1)
+    # Of two sets of items the smaller one says how well the error is known: five fresh ones hardly do.
+    side = min(finding.details.get("clusters_by_side", [finding.clusters]))
+    freedom = max(side - 1, 1)
+    if "clusters_by_side" in finding.details:
+        error *= np.sqrt(side / freedom)
     reach = special.stdtrit(freedom, 1 - needed / 2) + special.stdtrit(freedom, POWER)
     return finding.model_copy(
         update={
-            "minimum_detectable_effect": _with_own_noise(finding, float(error), float(reach)),
+            "minimum_detectable_effect": _with_missing(
+                finding, _with_own_noise(finding, float(error), float(reach))
+            ),
             "details": {**finding.details, "needed_p": needed},
         }
     )
@@ -55,6 +61,12 @@ def _with_own_noise(finding: Finding, error: float, reach: float) -> float:
         return error * reach
     added = reach**2 * finding.details.get("design_effect", 1.0) / finding.n
     return min(1.0, float(added + np.sqrt(added**2 + (2 * error * reach) ** 2)) / 2)
+
+
+def _with_missing(finding: Finding, least: float) -> float:
+    """What is not recorded may have shown it: pairs that are missing can all be on one side."""
+    hidden = finding.details.get("missing_may_hide", 0.0)
+    return min(1.0, least + hidden) if "accuracy" in finding.details else float(least + hidden)
 
 
 def reach_controls(findings: Sequence[Finding], claims: int) -> list[Control]:

@@ -1,0 +1,70 @@
+"""One model under several names is one model."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import polars as pl
+import pytest
+
+from heldout.detect import DetectSettings, ScoreTables
+from heldout.verdict import Claim, examine
+from heldout.verdict.controls.same_models import same_models
+from heldout.verdict.required import settled_by
+from verdict_recipes import MODEL, remembered
+from verdict_setups import at_ceiling, joint_topics
+
+
+def _renamed(tables: ScoreTables, model: str, *names: str) -> ScoreTables:
+    """``names`` get the answers of this model."""
+    assert tables.answers is not None
+    own = tables.answers.filter(pl.col("model") == model)
+    copies = [own.with_columns(pl.lit(name).alias("model")) for name in names]
+    others = tables.answers.filter(~pl.col("model").is_in(names))
+    return replace(tables, answers=pl.concat([others, *copies]))
+
+
+def _claim(tables: ScoreTables, settings: DetectSettings) -> Claim:
+    claims = examine(tables, ["twin-drop"], settings).claims
+    return next(claim for claim in claims if claim.cell.model == MODEL)
+
+
+@pytest.fixture(scope="module")
+def tables() -> ScoreTables:
+    return remembered(0, known=0.3).tables
+
+
+SETTINGS = remembered(0, known=0.3).looks[0][1]
+
+
+def test_one_reference_under_three_names_is_one_family(tables: ScoreTables) -> None:
+    assert _claim(tables, SETTINGS).status == "survives"
+    claim = _claim(_renamed(tables, "reference-1", "reference-2", "reference-3"), SETTINGS)
+    assert (claim.status, claim.rule) == ("qualified", "answers/control-missing")
+    assert "of 1 family" in claim.why
+    assert "one model" in claim.why
+
+
+@pytest.mark.parametrize("copies", [1, 3])
+def test_a_model_is_no_reference_for_itself(tables: ScoreTables, copies: int) -> None:
+    """Who remembers, and is named as clean under another name, was refuted by itself."""
+    names = [f"reference-{number}" for number in range(1, copies + 1)]
+    claim = _claim(_renamed(tables, MODEL, *names), SETTINGS)
+    assert claim.status == "qualified"
+    (first, *_) = (control for control in claim.controls if control.name.endswith("reference-1"))
+    assert first.outcome == "missing"
+    assert any("another baseline" in advice for advice in settled_by(claim))
+
+
+def test_models_that_are_all_right_are_not_taken_for_one() -> None:
+    recording = at_ceiling(0, drop=0.05)
+    assert same_models(recording.tables) == {}
+
+
+def test_scores_to_the_last_digit_are_of_one_model() -> None:
+    tables = joint_topics(0).tables
+    assert same_models(tables) == {}
+    own = tables.scores.filter(pl.col("model") == MODEL)
+    again = own.with_columns(pl.lit("again").alias("model"))
+    both = replace(tables, scores=pl.concat([tables.scores, again]))
+    assert same_models(both) == {"again": "again", MODEL: "again"}
