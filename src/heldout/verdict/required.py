@@ -313,7 +313,10 @@ def _supply(control: Control, audited: bool) -> str:
     if control.outcome == "failed" and best.control in _FAILED:
         return _FAILED[best.control]
     if control.outcome == "missing" and name != best.control == BASELINE:
-        return "ask or score it about the same items in the same way, or name another baseline"
+        return (
+            "ask or score it about the same items in the same way, or name another baseline that cannot have "
+            "seen the benchmark"
+        )
     return best.supply if audited or not best.by_hand else best.by_hand
 
 
