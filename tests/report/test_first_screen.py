@@ -220,6 +220,12 @@ def test_the_answer_is_said_in_a_sentence_for_models_alone(wording: Callable[...
     )
 
 
+def test_whoever_is_not_named_as_unsettled_is_counted() -> None:
+    claims = [[_claim("twin-drop", model, "qualified")] for model in "mnop"]
+    screen = first_screen([cell.as_json() for cell in _verdict(*claims).cells], [], {})
+    assert "m, n, o and 1 more " in screen["sentence"]
+
+
 def test_the_picture_is_the_figure_of_the_most_pressing_claim() -> None:
     figures = [Figure(name, Markup(""), "") for name in ("order-trend", "slopes-twin")]
     chosen = shown_figure(figures, [{"id": "option-order/m"}, {"id": "twin-drop/m"}])

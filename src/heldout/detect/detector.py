@@ -334,6 +334,9 @@ class Detector:
 ORIGINAL = "original"
 
 
+GAIN = "gain above the baseline's"
+
+
 def paired_difference(
     gap: Floats,
     clusters: list[str],
@@ -341,7 +344,7 @@ def paired_difference(
     baseline: str,
     settings: DetectSettings,
     unit: str,
-    what: str = "gain above the baseline's",
+    what: str = GAIN,
 ) -> Difference:
     """The mean of paired differences, with signs flipped cluster by cluster."""
     mean, _, interval = cluster_mean(gap, clusters)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from heldout.detect.detector import (
+    GAIN,
     OREN,
     Detector,
     Difference,
@@ -138,46 +139,43 @@ def against(
     tables: ScoreTables, model: str, baseline: str, settings: DetectSettings
 ) -> Difference | str:
     """Both models' gains, shard by shard."""
-    gap = _gap(tables, model, baseline, shard_gains)
-    if isinstance(gap, str):
-        return gap
-    names = [str(index) for index in range(len(gap))]
-    return paired_difference(gap, names, model, baseline, settings, "nats per shard")
+    return _difference(tables, model, baseline, settings, shard_gains)
 
 
 def skill(
     tables: ScoreTables, model: str, baseline: str, settings: DetectSettings
 ) -> Difference | str:
     """How much likelier the shuffled shards are to it: who reads better also makes more of neighbours."""
-    gap = _gap(tables, model, baseline, _shuffled)
-    if isinstance(gap, str):
-        return gap
-    names = [str(index) for index in range(len(gap))]
     what = "shuffled texts likelier than to the baseline"
-    return paired_difference(gap, names, model, baseline, settings, "nats per shard", what)
+    return _difference(tables, model, baseline, settings, _shuffled, what)
 
 
 def _shuffled(shards: list[NDArray[np.float64]]) -> NDArray[np.float64]:
     return np.asarray([shard[1:].mean() for shard in shards], dtype=np.float64)
 
 
-def _gap(
+def _difference(
     tables: ScoreTables,
     model: str,
     baseline: str,
+    settings: DetectSettings,
     of: Callable[[list[NDArray[np.float64]]], NDArray[np.float64]],
-) -> NDArray[np.float64] | str:
+    what: str = GAIN,
+) -> Difference | str:
     """By shard the model's value less the baseline's."""
     recorded = tables.order_joint
     if recorded is None:
         return "no table order_joint"
-    values = []
-    for name in (model, baseline):
-        shards = joint_shards(recorded, name)
-        values.append(of(shards) if shards else np.empty(0))
-    if len(values[0]) != len(values[1]) or len(values[0]) < 5:
+    mine, theirs = (
+        of(shards) if (shards := joint_shards(recorded, name)) else np.empty(0)
+        for name in (model, baseline)
+    )
+    if len(mine) != len(theirs) or len(mine) < 5:
         return "the baseline was not scored on the same shards (at least 5 are needed)"
-    return np.asarray(values[0] - values[1], dtype=np.float64)
+    names = [str(index) for index in range(len(mine))]
+    return paired_difference(
+        mine - theirs, names, model, baseline, settings, "nats per shard", what
+    )
 
 
 def cost(tables: ScoreTables, model: str, recorded: Mapping[str, Any] | None) -> int | None:

@@ -13,6 +13,7 @@ import numpy as np
 import polars as pl
 
 from heldout.detect.detector import (
+    GAIN,
     Detector,
     Difference,
     Need,
@@ -22,14 +23,13 @@ from heldout.detect.detector import (
 )
 from heldout.detect.finding import Outcome, model_finding, not_testable
 from heldout.detect.settings import DetectSettings
-from heldout.detect.tables import Floats, ScoreTables
+from heldout.detect.tables import ScoreTables
 from heldout.errors import InputError
 from heldout.model import AFTER_RELEASED
 from heldout.stats import cluster_mean, flip_test
 
 NAME = "order-neighbour"
 RELEASED = AFTER_RELEASED
-UNIT = "nats per item"
 FEW = 6  # clusters: fewer have no sign pattern rare enough
 BLIND_TO = ["memory without order (items seen shuffled)", "memory across blocks"]
 
@@ -108,25 +108,26 @@ def against(
     tables: ScoreTables, model: str, baseline: str, settings: DetectSettings
 ) -> Difference | str:
     """Both models' gains, item by item."""
-    gap = _gap(tables, model, baseline, "gain")
-    return gap if isinstance(gap, str) else paired_difference(*gap, model, baseline, settings, UNIT)
+    return _difference(tables, model, baseline, settings, "gain")
 
 
 def skill(
     tables: ScoreTables, model: str, baseline: str, settings: DetectSettings
 ) -> Difference | str:
     """How much likelier items are to it after others: who reads better also makes more of a neighbour."""
-    gap = _gap(tables, model, baseline, "after_others")
-    if isinstance(gap, str):
-        return gap
     what = "items after others likelier than to the baseline"
-    return paired_difference(*gap, model, baseline, settings, UNIT, what)
+    return _difference(tables, model, baseline, settings, "after_others", what)
 
 
-def _gap(
-    tables: ScoreTables, model: str, baseline: str, column: str
-) -> tuple[Floats, list[str]] | str:
-    """By item the model's value less the baseline's, and the clusters."""
+def _difference(
+    tables: ScoreTables,
+    model: str,
+    baseline: str,
+    settings: DetectSettings,
+    column: str,
+    what: str = GAIN,
+) -> Difference | str:
+    """By item the model's value less the baseline's."""
     if tables.order_neighbour is None:
         return "no table order_neighbour"
     mine, theirs = (
@@ -136,7 +137,9 @@ def _gap(
     both = mine.join(theirs, on="benchmark_id", suffix="_baseline")
     if both["cluster"].n_unique() < FEW:
         return "the baseline was not scored on the same items"
-    return (both["value"] - both["value_baseline"]).to_numpy(), both["cluster"].to_list()
+    gap = (both["value"] - both["value_baseline"]).to_numpy()
+    clusters: list[str] = both["cluster"].to_list()
+    return paired_difference(gap, clusters, model, baseline, settings, "nats per item", what)
 
 
 def cost(tables: ScoreTables, model: str, recorded: Mapping[str, Any] | None) -> int | None:

@@ -238,7 +238,10 @@ def _sentence(cells: Sequence[Cell]) -> str:
         ]
         return " ".join(messages[:TOP])
     if open_:
-        names = ", ".join(dict.fromkeys(target(cell)[1] for cell in open_[:TOP]))
+        unsettled = list(dict.fromkeys(target(cell)[1] for cell in open_))
+        names = ", ".join(unsettled[:TOP])
+        if len(unsettled) > TOP:
+            names += f" and {len(unsettled) - TOP:,} more"
         beginning = "No effect was found" if all(map(no_effect, open_)) else "Nothing is confirmed"
         return f"{beginning}, and {names} could not be cleared: the claims below say what would settle it."
     clean = [cell for cell in cells if cell["status"] == "clean" and not is_pair(cell)]
