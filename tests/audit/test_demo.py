@@ -223,7 +223,7 @@ def test_five_models_are_audited_without_torch_under_names_that_tell_nothing(
     )
     assert read_audit(made.audit_file).file.baselines == list(OUTSIDERS)
     assert {name for model in made.models for name in model.evidence} == {
-        "twin-drop",
+        "twin-margin",
         "option-margin",
     }
     assert all(len(set(model.least.values())) == 2 for model in made.models)  # each has its own

@@ -10,7 +10,7 @@ from measured_by_hand import NOTHING_MEASURED
 
 from heldout.detect import DetectSettings, Finding, ScoreTables
 from heldout.lab.power.planted_answers import BASE, BASELINE, REFERENCE, TARGET, planted_answers
-from heldout.verdict import Claim, examine
+from heldout.verdict import AWAY, Claim, examine
 from heldout.verdict.controls.behaviour import behaviour_controls
 from heldout.verdict.required import settled_by
 
@@ -60,6 +60,22 @@ def test_with_a_reference_no_difference_is_clean_with_what_would_have_shown() ->
     claim = _claim(planted_answers(2), BASELINE)
     assert claim.status == "clean"
     assert claim.rule == "answers/quiet"
+
+
+def test_what_points_away_from_memory_is_not_said_to_be_a_sign_of_it() -> None:
+    tables = planted_answers(2, clusters=120)
+    assert tables.answers is not None
+    better = (pl.col("model") == TARGET) & (pl.col("variant") == "twin")
+    answers = tables.answers.with_columns(
+        pl.when(better).then(pl.lit("right")).otherwise("outcome").alias("outcome"),
+        pl.when(better).then("gold").otherwise("parsed").alias("parsed"),
+    )
+    claim = _claim(replace(tables, answers=answers), BASELINE, REFERENCE, BASE)
+    assert (claim.status, claim.rule) == ("qualified", f"answers/{AWAY}")
+    assert "may have seen" not in claim.sentence
+    assert "no sign of it" in claim.why and "not clearly more" not in claim.why
+    (advice,) = settled_by(claim)
+    assert "baselines that are more like it" in advice
 
 
 def test_twins_that_are_wrong_make_everybody_drop_and_the_claim_goes() -> None:

@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from heldout.cli.app import app
 from heldout.detect.behaviour.option_order import in_natural_order
 from heldout.verdict import detect_run, look
+from heldout.verdict.controls.reach import together
 from heldout.verdict.required import settled_by
 from verdict_recipes import (
     CLEAN,
@@ -63,6 +64,27 @@ def test_an_effect_beside_its_own_interval_is_possible_and_not_clean() -> None:
     assert claim.rule == "answers/own-interval"
     assert "98 claims" in claim.why
     assert "may have seen" in claim.sentence
+
+
+def test_intervals_of_what_does_not_fire_hold_together_for_the_tests_of_a_model() -> None:
+    """Ten tests of one model ask for 99.5 % intervals, and ten models for none."""
+    alone = next(
+        f
+        for f in examined(unanswerable(0, share=0.75, better=0.8))[0].findings
+        if f.cell.model == "model"
+    )
+    effect = alone.effect
+    finding = alone.model_copy(
+        update={"details": {**alone.details, "least_p": 1e-4, "needed_p": 0.001}, "clusters": 400}
+    )
+    assert together(finding, 1).effect == effect
+    wide = together(finding, 10).effect
+    assert wide.level == pytest.approx(0.995)
+    ratio = (wide.value - wide.low) / (effect.value - effect.low)
+    assert ratio == pytest.approx(2.82 / 1.966, rel=0.01)  # Student's t, 399 degrees of freedom
+    assert (wide.high - wide.value) / (effect.high - effect.value) == pytest.approx(ratio)
+    unreachable = finding.model_copy(update={"details": {"least_p": 0.03, "needed_p": 0.001}})
+    assert together(unreachable, 10).effect == effect
 
 
 def test_a_test_that_cannot_fire_is_not_testable() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from heldout.errors import counted, percent
 from heldout.evidence import OPEN, PROVEN
-from heldout.verdict import NEARNESS, NOTHING_TO_COMPARE, WHOLE_CORPUS, rung_words
+from heldout.verdict import AWAY, NEARNESS, NOTHING_TO_COMPARE, WHOLE_CORPUS, rung_words
 
 Cell = Mapping[str, Any]
 _CORPUS = {
@@ -42,6 +42,7 @@ _NO_EFFECT = {
     "too-few-pairs": "not cleared, because too few items were asked",
     "no-p": "some differences are no test without a clean reference",
     "doubt": "not cleared, because a control was not passed",
+    AWAY: "no sign of memory, but it departs from its references the other way",
 }
 
 
@@ -69,7 +70,7 @@ def in_words(cell: Cell) -> str:
     if kind == "model" and _only_off(cell):
         return "no sign that counts: the tests that fire do so on clean models, too"
     if kind == "model" and (why := no_effect(cell)):
-        return f"no effect found; {why}"
+        return why if why == _NO_EFFECT[AWAY] else f"no effect found; {why}"
     return _MODEL[cell["status"]]
 
 

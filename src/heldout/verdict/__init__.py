@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from heldout.lazy import load_on_first_use
 
 if TYPE_CHECKING:
-    from heldout.verdict._model_claims import LAB
+    from heldout.verdict._model_claims import AWAY, LAB
     from heldout.verdict.challenge import CONTROLS, ControlInput, against_baseline
     from heldout.verdict.claim import (
         ACTIONS,
@@ -71,6 +71,7 @@ __all__ = [
     "ACCURACY",
     "ACTIONS",
     "ANSWERS",
+    "AWAY",
     "CLEAN",
     "CONTROLS",
     "COPIES",

@@ -25,6 +25,7 @@ FIRES_ALONE = (
     "fires by itself"  # and how it says that the baseline shows it, and the model does not
 )
 
+AWAY = "away-from-memory"  # the rule of effects that point the other way
 NOTABLE = 0.1  # a drop of clean references from which on a claim's sentence mentions it
 WEAKER = 0.2  # accuracy in the first form lower by this much is mentioned in a claim's sentence
 
@@ -91,7 +92,7 @@ def model_claim(
             off=facts_of(controls)["clean lab models fire too"],
         ),
         status=status,
-        why=_why(status, strongest, untested, controls, power),
+        why=_why(rule, strongest, untested, controls, power),
         rule=rule_id(kind, rule),
         findings=[finding.id for finding in findings],
         controls=list(controls),
@@ -282,7 +283,7 @@ def _looks_seen(finding: Finding) -> bool:
 
 
 def _why(
-    status: Status,
+    rule: Rule,
     finding: Finding | None,
     untested: Sequence[NotTestable],
     controls: Sequence[Control],
@@ -290,7 +291,9 @@ def _why(
 ) -> str:
     if finding is None:
         return "; ".join(dict.fromkeys(not_testable.reason for not_testable in untested))
-    if status == "clean":
+    if rule.name == AWAY:
+        return rule.reason
+    if rule.status == "clean":
         least = f"{finding.minimum_detectable_effect:.2g}"
         message = f"this is no proof that it has not: effects below {least} may have been missed"
         message += not_recorded(finding)

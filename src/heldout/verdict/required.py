@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from heldout.verdict._model_claims import BASELINE, FIRES_ALONE
+from heldout.verdict._model_claims import AWAY, BASELINE, FIRES_ALONE
 from heldout.verdict.claim import WHOLE_CORPUS, Claim, Control
 from heldout.verdict.rules import (
     ANSWERS,
@@ -289,6 +289,10 @@ def settled_by(claim: Claim, audited: bool = True) -> list[str]:
     """
     if claim.status not in ("qualified", "not testable"):
         return []
+    if claim.rule.endswith(f"/{AWAY}"):
+        return [
+            "external baseline: name baselines that are more like it: from these it departs away from memory"
+        ]
     texts = [
         f"{control.name}: {supply}"
         for control in claim.controls

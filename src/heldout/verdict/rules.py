@@ -330,6 +330,18 @@ RULES: tuple[Rule, ...] = (
         "qualified",
         "on clean models of the lab this detector fires more often than its level allows",
     ),
+    # Before what a sign of memory would have to pass: this is none, and more items or baselines make it none.
+    Rule(
+        "away-from-memory",
+        OF_MODELS,
+        {
+            "points to memory": False,
+            "a baseline fires too": False,
+            "covariates explain it": False,
+        },
+        "qualified",
+        "significant on the side away from memory: no sign of it, but what it is compared with differs from it",
+    ),
     Rule(
         "no-baseline",
         OF_MODELS,
@@ -365,13 +377,6 @@ RULES: tuple[Rule, ...] = (
         {"a control is missing": True},
         "qualified",
         "a control is missing",
-    ),
-    Rule(
-        "away-from-memory",
-        OF_MODELS,
-        {"points to memory": False},
-        "qualified",
-        "significant on the side away from memory",
     ),
     Rule(
         "stands", OF_MODELS, {}, "survives", "more than in every baseline, and every control passed"

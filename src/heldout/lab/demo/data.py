@@ -281,7 +281,7 @@ def audit_text(
             f"baselines: [{', '.join(OUTSIDERS)}]  # three other lineages: none has seen the benchmark",
             "",
             "# Fixed before anything ran: by changed pictures, and by the order of the options.",
-            "detectors: [twin-drop, option-margin]",
+            "detectors: [twin-margin, option-margin]",
             "",
         ]
     return "\n".join([*lines, f"seed: {seed}", f"output: {AUDIT}", ""])

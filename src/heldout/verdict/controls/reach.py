@@ -1,7 +1,8 @@
 """What a claim could have shown: the p it needed, the smallest p it could get, and its own interval.
 
-A claim that does not fire is clean only if it could have fired, and if no effect lies in its interval. Both
-are asked at the corrected level: a finding needs a smaller p the more tests were planned with it.
+A claim that does not fire is clean only if it could have fired, and if no effect lies in its interval. A
+finding needs a smaller p the more tests were planned with it; its interval is wider the more tests are of its
+model, but not for tests of other models: who audits many would clear each of them.
 """
 
 from __future__ import annotations
@@ -38,11 +39,9 @@ def at_level(finding: Finding, needed: float) -> Finding:
     if finding.p is None:
         return finding
     error = finding.minimum_detectable_effect / DETECTABLE
-    # Of two sets of items the smaller one says how well the error is known: five fresh ones hardly do.
-    side = min(finding.details.get("clusters_by_side", [finding.clusters]))
-    freedom = max(side - 1, 1)
+    freedom = _freedom(finding)
     if "clusters_by_side" in finding.details:
-        error *= np.sqrt(side / freedom)
+        error *= np.sqrt(min(finding.details["clusters_by_side"]) / freedom)
     reach = special.stdtrit(freedom, 1 - needed / 2) + special.stdtrit(freedom, POWER)
     return finding.model_copy(
         update={
@@ -52,6 +51,43 @@ def at_level(finding: Finding, needed: float) -> Finding:
             "details": {**finding.details, "needed_p": needed},
         }
     )
+
+
+def together(finding: Finding, tests: int) -> Finding:
+    """The finding with an interval that holds together with those of all ``tests`` of its model (Bonferroni). One
+    whose p could not have been small enough keeps the narrower: its interval alone can speak."""
+    if finding.p is None or tests < 2 or out_of_reach(finding):
+        return finding
+    freedom = _freedom(finding)
+    level = 1 - (1 - finding.effect.level) / tests
+    wider = special.stdtrit(freedom, (1 + level) / 2)
+    wider /= special.stdtrit(freedom, (1 + finding.effect.level) / 2)
+    effect, details = finding.effect, finding.details
+    low, high = _scaled(effect.value, effect.low, effect.high, wider)
+    if "accuracy" in details:  # a difference of two shares
+        low, high = max(low, -1.0), min(high, 1.0)
+    if compared := details.get("above_baselines"):
+        ends = _scaled(compared["value"], compared["low"], compared["high"], wider)
+        details = {**details, "above_baselines": {**compared, "low": ends[0], "high": ends[1]}}
+    method = f"{effect.method}, together with {tests - 1} of the same model"
+    return finding.model_copy(
+        update={
+            "effect": effect.model_copy(
+                update={"low": low, "high": high, "level": level, "method": method}
+            ),
+            "details": details,
+        }
+    )
+
+
+def _scaled(value: float, low: float, high: float, wider: float) -> tuple[float, float]:
+    return float(value - wider * (value - low)), float(value + wider * (high - value))
+
+
+def _freedom(finding: Finding) -> int:
+    # Of two sets of items the smaller one says how well the error is known: five fresh ones hardly do.
+    side: int = min(finding.details.get("clusters_by_side", [finding.clusters]))
+    return max(side - 1, 1)
 
 
 def _with_own_noise(finding: Finding, error: float, reach: float) -> float:
