@@ -58,7 +58,7 @@ def of_demo(demo: Path) -> None:
         page.goto(review.url)
         page.wait_for_selector("body[data-shown]")
         save(page.screenshot(), FIGURES / "desk.png")
-    shutil.copy(run / "figures/slopes-twin.svg", FIGURES / "demo-twins.svg")
+    shutil.copy(run / "figures/margins-twin.svg", FIGURES / "demo-twins.svg")
 
 
 def of_leaks(run: Path, out: Path) -> None:

@@ -74,6 +74,17 @@ def test_answers_make_slopes_with_clean_models_in_grey(tmp_path: Path) -> None:
     assert re.search(r">target: drop \d+\.\d<", figure.drawn)
 
 
+def test_margins_of_twins_make_slopes_too(tmp_path: Path) -> None:
+    tables = planted_answers(2, dose=2.0)
+    run = kept(tmp_path / "run", tables)
+    save_examination(run, examine(tables, ["twin-margin"], ASKED))
+    (figure,) = model_figures(run)
+    assert figure.name == "margins-twin"
+    assert "preference for the right answer" in figure.drawn
+    assert re.search(r">target: drop \d+\.\d<", figure.drawn)
+    assert re.search(r"twin-margin in tables and claims .* target \+0\.\d\d", figure.caption)
+
+
 def test_a_caption_names_models_as_they_are_called(tmp_path: Path) -> None:
     """A minus sign stands before numbers alone: "model-a" is a name."""
     tables = planted_answers(2, dose=2.0)

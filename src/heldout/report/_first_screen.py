@@ -316,7 +316,12 @@ def _number(cell: Cell) -> dict[str, str]:
 
 def shown_figure(figures: Sequence[Figure], top: Sequence[Mapping[str, Any]]) -> Figure | None:
     """The figure of the most pressing claim about a model that has one: the model beside its references."""
-    names = {"twin-drop": "slopes-", "order": "order-", "cohort": "delta-tails"}
+    names = {
+        "twin-drop": "slopes-",
+        "twin-margin": "margins-",
+        "order": "order-",
+        "cohort": "delta-tails",
+    }
     for claim in top:
         start = names.get(claim["id"].partition("/")[0])
         if start is not None:

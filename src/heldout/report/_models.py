@@ -155,6 +155,7 @@ def model_figures(run: Run) -> list[Figure]:
         _tails(tables, by_detector.get("tail-enrichment", [])),
         _jaccard(by_detector.get("top-k-overlap", [])),
         *_twins(by_detector.get("twin-drop", [])),
+        *_margins(by_detector.get("twin-margin", [])),
     )
     return [figure for figure in figures if figure is not None]
 
@@ -262,25 +263,52 @@ def _jaccard(findings: Sequence[Found]) -> Figure | None:
 
 
 def _twins(findings: Sequence[Found]) -> Iterator[Figure]:
-    """One figure per set of twins."""
-    sets: dict[str, list[Found]] = {}
-    for finding in findings:
-        ends = list(finding["details"]["accuracy"])
-        sets.setdefault(ends[1], []).append(finding)
-    for twin, mine in sets.items():
-        clean = {name for record in mine for name in record["details"]["references"]}
-        slopes = [_slope(record, record["cell"]["model"] in clean) for record in mine[:_MOST]]
+    """Accuracy, one figure per set of twins."""
+    for twin, mine in _by_twins(findings, "accuracy").items():
         first = next(iter(mine[0]["details"]["accuracy"]))
-        drawn = slope_chart(slopes, ends=(first, twin), title=f"Accuracy: {first} and {twin}")
-        pairs = dict.fromkeys(f"{end(record['n'] for record in mine):,}" for end in (min, max))
+        drawn = slope_chart(
+            _slopes(mine, "accuracy"), ends=(first, twin), title=f"Accuracy: {first} and {twin}"
+        )
         message = (
             "A twin asks the same question about a changed picture, on which another answer is right. Beside each "
             "name: by how many percentage points its accuracy drops from original to twin. Twins may be easier or "
             "harder for every model, so what counts is a larger drop than that of the clean ones: such a model "
-            f"remembers the old answer.{_above_references(mine)} Counted are the {' to '.join(pairs)} items with a "
+            f"remembers the old answer.{_above_references(mine)} Counted are the {_counted(mine)} items with a "
             "twin, so these shares differ from scores on all items."
         )
         yield Figure(f"slopes-{_file_name(twin)}", drawn, message)
+
+
+def _margins(findings: Sequence[Found]) -> Iterator[Figure]:
+    """How much the right answer is preferred to the other picture's, one figure per set of twins."""
+    for twin, mine in _by_twins(findings, "margin").items():
+        first = next(iter(mine[0]["details"]["margin"]))
+        drawn = slope_chart(
+            _slopes(mine, "margin"),
+            ends=(first, twin),
+            title=f"The right answer against the other picture's: {first} and {twin}",
+            label="preference for the right answer",
+        )
+        message = (
+            "A twin asks the same question about a changed picture, on which another answer is right. Of these two "
+            "answers, how much does a model prefer the right one? 100 %: it is sure, 50 %: it prefers neither. Skill "
+            "raises both ends. Memory of the old answer raises the first and lowers the second, so what counts is a "
+            f"larger drop than that of the clean models.{_above_references(mine)} Counted are the {_counted(mine)} "
+            "items that offer both answers as options."
+        )
+        yield Figure(f"margins-{_file_name(twin)}", drawn, message)
+
+
+def _by_twins(findings: Sequence[Found], rates: str) -> dict[str, list[Found]]:
+    sets: dict[str, list[Found]] = {}
+    for finding in findings:
+        sets.setdefault(list(finding["details"][rates])[1], []).append(finding)
+    return sets
+
+
+def _counted(findings: Sequence[Found]) -> str:
+    ends = (f"{end(finding['n'] for finding in findings):,}" for end in (min, max))
+    return " to ".join(dict.fromkeys(ends))
 
 
 def _above_references(findings: Sequence[Found]) -> str:
@@ -294,20 +322,26 @@ def _above_references(findings: Sequence[Found]) -> str:
     if not compared:
         return ""
     return (
-        f" twin-drop in tables and claims is that drop minus the clean models', as a share of the items: "
+        f" {findings[0]['detector']} in tables and claims is that drop minus the clean models', as a share: "
         f"{', '.join(compared)}."
     )
 
 
-def _slope(finding: Found, clean: bool) -> Slope:
-    rates = list(finding["details"]["accuracy"].values())
-    return Slope(
-        finding["cell"]["model"],
-        (rates[0]["value"], rates[1]["value"]),
-        (rates[0]["low"], rates[1]["low"]),
-        (rates[0]["high"], rates[1]["high"]),
-        clean,
-    )
+def _slopes(findings: Sequence[Found], rates: str) -> list[Slope]:
+    clean = {name for finding in findings for name in finding["details"]["references"]}
+    slopes = []
+    for finding in findings[:_MOST]:
+        first, second = finding["details"][rates].values()
+        slopes.append(
+            Slope(
+                finding["cell"]["model"],
+                (first["value"], second["value"]),
+                (first["low"], second["low"]),
+                (first["high"], second["high"]),
+                finding["cell"]["model"] in clean,
+            )
+        )
+    return slopes
 
 
 def _file_name(name: str) -> str:

@@ -100,7 +100,11 @@ class Slope(NamedTuple):
 
 
 def slope_chart(
-    slopes: Sequence[Slope], *, ends: tuple[str, str], title: str = "Originals and twins"
+    slopes: Sequence[Slope],
+    *,
+    ends: tuple[str, str],
+    title: str = "Originals and twins",
+    label: str = "share right",
 ) -> Markup:
     low = max(0.0, min(min(slope.lows) for slope in slopes) - 0.04)
     high = min(1.0, max(max(slope.highs) for slope in slopes) + 0.04)
@@ -114,9 +118,7 @@ def slope_chart(
         right=beside,
         percent=("y",),
     )
-    marks = [
-        mark for mark in axes.frame(title, "", "share right") if "rotate" in mark or "%" in mark
-    ]
+    marks = [mark for mark in axes.frame(title, "", label) if "rotate" in mark or "%" in mark]
     marks.insert(0, heading(title, axes.width))
     floor = axes.height - axes.bottom
     for value in axes.y_scale.ticks():
@@ -151,7 +153,7 @@ _LETTER = 6.8  # width of a letter at the size of names
 
 
 def _label(slope: Slope) -> str:
-    """The name and by how many points the share drops: the sign of twin-drop in tables and claims."""
+    """The name and by how many points it drops: the sign that twin-drop and twin-margin have in tables and claims."""
     points = f"{100 * (slope.values[0] - slope.values[1]):.1f}".replace("-", "−")
     return f"{_short(slope.name)}{' (clean)' if slope.clean else ''}: drop {points}"
 
