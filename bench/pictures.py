@@ -399,6 +399,23 @@ CORPUS_STAGES = (
 )
 
 
+SHIFT = 3  # pixels cut off a copy, so that it has to be pulled into place
+
+
+def compared_close_up(pictures: list[Image.Image], side: int) -> Callable[[], object]:
+    """The close comparison of copies that were cropped a little and stored again."""
+    from heldout.overlap.images._closeup import is_rewritten
+
+    warp = ((1.0, 0.0, -float(SHIFT)), (0.0, 1.0, -float(SHIFT)), (0.0, 0.0, 1.0))
+    pairs = []
+    for picture in pictures:
+        large = picture.convert("RGB").resize((side, side), Image.Resampling.LANCZOS)
+        pairs.append((large, jpeg(large.crop((SHIFT, SHIFT, side, side)), 85)))
+    return lambda: [
+        is_rewritten(one, copy, warp, inverted=False, marked=False) for one, copy in pairs
+    ]
+
+
 def speed(folder: Path, count: int) -> None:
     """CPU seconds of a default scan, stage by stage, and of the whole, for JPEGs of 512 pixels."""
     import resource
@@ -450,6 +467,10 @@ def speed(folder: Path, count: int) -> None:
             lambda: [register(a, b) for a, b in itertools.pairwise(features)], len(few) - 1
         ),
     }
+    for side in (512, 1600):
+        stages[f"compare a copy of {side:,} pixels a side again close up"] = spent(
+            compared_close_up(few, side), len(few)
+        )
     peer = spent(lambda: [imagehash.phash(Image.open(io.BytesIO(d))) for d in data], count)
     stages["peer: imagehash.phash of a corpus picture, decoding it"] = peer
     print("\n| stage | CPU ms, one core |\n|---|--:|")

@@ -7,11 +7,14 @@ import random
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image, ImageDraw, ImageFilter, ImageFont, ImageOps
 from test_marks import blobs, pytestmark  # noqa: F401
 
 from heldout.image import FileOnDisk, ImageRef, byte_digest
+from heldout.overlap.images import _closeup
+from heldout.overlap.images._closeup import is_rewritten
 from heldout.overlap.images._pairs import Candidate
 from heldout.overlap.images.features import cheap_features
 from heldout.overlap.images.register import register
@@ -62,6 +65,10 @@ def cropped(image: Image.Image) -> Image.Image:
     return jpeg(image.crop((20, 30, image.width - 25, image.height - 35)))
 
 
+def negative(image: Image.Image) -> Image.Image:
+    return jpeg(ImageOps.invert(image.crop((11, 17, image.width - 23, image.height - 9))))
+
+
 def verdict(query: Image.Image, candidate: Image.Image, folder: Path) -> tuple[Relation, str]:
     path = folder / "query.png"
     query.save(path)
@@ -74,7 +81,7 @@ def verdict(query: Image.Image, candidate: Image.Image, folder: Path) -> tuple[R
     return judged.relation, judged.registration.reason
 
 
-@pytest.mark.parametrize("stored", [jpeg, smaller, cropped])
+@pytest.mark.parametrize("stored", [jpeg, smaller, cropped, negative])
 def test_a_page_with_another_word_is_no_copy(
     stored: Callable[[Image.Image], Image.Image], tmp_path: Path
 ) -> None:
@@ -120,3 +127,64 @@ def test_a_question_in_the_place_of_another_is_no_watermark() -> None:
     )
     registration = register(ours, jpeg(theirs))
     assert not registration.is_copy or CHANGED in registration.transform
+
+
+AS_IT_IS = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
+NEARLY = ((1.0, 0.0, 0.015), (0.0, 1.0, 0.271), (0.0, 0.0, 1.0))
+
+
+def glow(
+    words: str = "Study 4711 L", *, centre: tuple[int, int], width: int, top: int, grain: float
+) -> Image.Image:
+    """A light shape on black ground, with ``words`` in a corner."""
+    y, x = np.mgrid[:600, :600]
+    noise = np.random.default_rng(1).integers(0, 256, x.shape, dtype=np.uint8)
+    smooth = Image.fromarray(noise).filter(ImageFilter.GaussianBlur(2))
+    texture = np.asarray(smooth, np.float32)
+    texture = (texture - texture.mean()) / texture.std()
+    light = np.exp(-((x - centre[0]) ** 2 + (y - centre[1]) ** 2) / (2 * width**2))
+    greys = top * light * (1 + grain * (texture - 1))
+    film = Image.fromarray(np.clip(greys, 0, 255).astype(np.uint8))
+    ImageDraw.Draw(film).text((9, 9), words, fill=250, font=ImageFont.load_default(24))
+    return film
+
+
+@pytest.mark.parametrize("width", [120, 180, 230])
+def test_pictures_of_two_tones_are_pulled_onto_each_other_in_one(width: int) -> None:
+    def film(words: str = "Study 4711 L") -> Image.Image:
+        return glow(words, centre=(370, 340), width=width, top=250, grain=0.0)
+
+    def darker(image: Image.Image) -> Image.Image:
+        return jpeg(image.point([round(v * v / 255) for v in range(256)]))
+
+    assert not is_rewritten(film(), darker(film()), NEARLY, inverted=False, marked=False)
+    other = darker(film("Study 8263 L"))
+    assert is_rewritten(film(), other, NEARLY, inverted=False, marked=False)
+
+
+def test_what_a_tone_curve_flattened_is_compared_the_way_that_was_gone() -> None:
+    def film(words: str = "Study 4711 L") -> Image.Image:
+        return glow(words, centre=(300, 300), width=150, top=70, grain=0.4)
+
+    equalised = jpeg(ImageOps.equalize(film()))
+    assert not is_rewritten(film(), equalised, AS_IT_IS, inverted=False, marked=False)
+    other = jpeg(ImageOps.equalize(film("Study 8263 L")))
+    assert is_rewritten(film(), other, AS_IT_IS, inverted=False, marked=False)
+
+
+@pytest.mark.parametrize("ink", [0, 255])
+def test_beside_a_large_mark_what_is_the_same_is_no_stroke(ink: int) -> None:
+    import cv2
+
+    film, marked = (blobs(5, (700, 700)).convert("L") for _ in range(2))
+    font = ImageFont.load_default(size=170.0)
+    ImageDraw.Draw(marked).text((20, 250), "SAMPLE", fill=ink, font=font)
+    ours, theirs = (np.asarray(each, np.float32) for each in (film, jpeg(marked)))
+    levels = _closeup.STROKE_LEVELS
+    mask = np.ones(ours.shape, bool)
+    strokes = _closeup._strokes(cv2, ours, theirs, mask, levels)
+    count, pieces = cv2.connectedComponents(strokes.astype(np.uint8), connectivity=8)
+    assert count > 1
+    assert all(
+        np.abs(ours - theirs)[pieces == piece].max() > levels / 2 for piece in range(1, count)
+    )

@@ -17,7 +17,7 @@ from heldout.image import to_rgb
 from heldout.overlap.images._agreement import GRID_SIDE, resample, without_margin
 from heldout.overlap.images._marks import left_unexplained, stand_for_others
 from heldout.overlap.images._registration import Rows
-from heldout.overlap.images._tone import in_tone_of
+from heldout.overlap.images._tone import in_tone_of, tone_curve
 from heldout.overlap.images.features import Floats
 
 SIDE = 1600  # longest side of the grid: letters of a scanned page have a dozen pixels there
@@ -25,6 +25,7 @@ CLOSER = 1.2  # times the grid of registration, from which on there is more to s
 PULLS = 20  # steps of pulling one picture onto the other
 STROKE_LEVELS = 45.0  # grey levels that compression leaves unexplained at no stroke
 STROKE_PIXELS = 14  # that hang together; dithering to a few colours leaves some
+DIFFERS = 0.5  # share of the levels, by which the greys themselves differ somewhere in a stroke
 
 
 def is_rewritten(
@@ -37,29 +38,45 @@ def is_rewritten(
     """
     import cv2
 
-    frame = _frame(cv2, query, candidate, np.array(warp, np.float64))
+    frame = _frame(cv2, query, candidate, np.array(warp, np.float64), inverted)
     if frame is None:
         return False
     ours, theirs, mask = frame
-    fitted = in_tone_of(255.0 - theirs if inverted else theirs, ours, mask)
-    strong = _strokes(cv2, ours, fitted, mask)
-    return bool(strong.any()) and (not marked or stand_for_others(strong, ours, fitted))
+    fitted = in_tone_of(theirs, ours, mask)
+    strong = _strokes(cv2, ours, fitted, mask, STROKE_LEVELS)
+    if not strong.any():
+        return False
+    if marked:
+        return stand_for_others(strong, ours, fitted)
+    curve = tone_curve(ours, theirs, mask)
+    if curve is None:
+        return True
+    # A tone that was flattened cannot be brought back: what was changed shows the way that was gone, too.
+    toned = np.interp(ours, np.arange(len(curve)), curve).astype(np.float32)
+    levels = STROKE_LEVELS * min(1.0, _contrast(theirs, mask) / _contrast(ours, mask))
+    return bool(_strokes(cv2, toned, theirs, mask, levels).any())
 
 
-def _strokes(cv2: Any, ours: Floats, theirs: Floats, mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _strokes(
+    cv2: Any, ours: Floats, theirs: Floats, mask: NDArray[np.bool_], levels: float
+) -> NDArray[np.bool_]:
     left = left_unexplained(cv2, theirs, ours, mask)
-    strong = ((left > STROKE_LEVELS) & mask).astype(np.uint8)
-    _, labels, statistics, _ = cv2.connectedComponentsWithStats(strong, connectivity=8)
+    strong = ((left > levels) & mask).astype(np.uint8)
+    count, labels, statistics, _ = cv2.connectedComponentsWithStats(strong, connectivity=8)
     large = statistics[:, cv2.CC_STAT_AREA] >= STROKE_PIXELS
+    # Beside a large mark a filter rings: what it leaves there is no stroke, and the greys are the same.
+    differs = np.abs(ours - theirs) > DIFFERS * levels
+    large &= np.bincount(labels[differs], minlength=count) > 0
     large[0] = False
     return np.asarray(large[labels])
 
 
 def _frame(
-    cv2: Any, query: Image.Image, candidate: Image.Image, warp: NDArray[np.float64]
+    cv2: Any, query: Image.Image, candidate: Image.Image, warp: NDArray[np.float64], inverted: bool
 ) -> tuple[Floats, Floats, NDArray[np.bool_]] | None:
     """Both in greys on one grid; None where they show no more on it than registration has seen."""
     ours, theirs = (np.asarray(to_rgb(each).convert("L")) for each in (query, candidate))
+    theirs = 255 - theirs if inverted else theirs
     zoom = float(np.sqrt(abs(np.linalg.det(warp[:2, :2] / warp[2, 2]))))
     seen = min(max(query.size), max(candidate.size) / zoom)  # of the query's pixels
     factor = min(1.0, zoom, SIDE / seen)
@@ -74,7 +91,7 @@ def _frame(
     second, in_second = resample(cv2, theirs, warp @ grid, size, zoom * step)
     inside = in_first & in_second
     if not np.array_equal(warp, np.eye(3)):
-        nudge = _pulled(cv2, first, second, inside)
+        nudge = _pulled(cv2, *_in_one_tone(first, second, inside), inside)
         if nudge is None:
             return None
         second, in_second = resample(cv2, theirs, warp @ grid @ nudge, size, zoom * step)
@@ -83,9 +100,24 @@ def _frame(
     return (first, second, mask) if mask.sum() >= 256 else None
 
 
+def _in_one_tone(first: Floats, second: Floats, inside: NDArray[np.bool_]) -> tuple[Floats, Floats]:
+    """One of the two in the tone of the other, the way that leads closer: in two tones, edges of one are
+    pulled to where the other has none."""
+    ways = [
+        (first, in_tone_of(second, first, inside)),
+        (in_tone_of(first, second, inside), second),
+    ]
+    aims = (first, second)
+    apart = [
+        _apart(*way, inside) / _contrast(aim, inside) for way, aim in zip(ways, aims, strict=True)
+    ]
+    return ways[int(np.argmin(apart))]
+
+
 def _pulled(
     cv2: Any, first: Floats, second: Floats, inside: NDArray[np.bool_]
 ) -> NDArray[np.float64] | None:
+    """How the second is laid more closely on the first; not at all where it lies more closely as it is."""
     criteria = (cv2.TERM_CRITERIA_EPS | cv2.TERM_CRITERIA_COUNT, PULLS, 1e-4)
     still = np.eye(2, 3, dtype=np.float32)
     try:
@@ -94,4 +126,21 @@ def _pulled(
         )
     except cv2.error:  # it does not converge where there is nothing to hold on to
         return None
+    laid = cv2.warpAffine(
+        second,
+        nudge,
+        (second.shape[1], second.shape[0]),
+        flags=cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP,
+        borderMode=cv2.BORDER_REPLICATE,
+    )
+    if _apart(first, laid, inside) >= _apart(first, second, inside):
+        return np.eye(3)
     return np.vstack([nudge.astype(np.float64), [0.0, 0.0, 1.0]])
+
+
+def _apart(first: Floats, second: Floats, mask: NDArray[np.bool_]) -> float:
+    return float(np.abs(first - second)[mask].mean())
+
+
+def _contrast(picture: Floats, mask: NDArray[np.bool_]) -> float:
+    return max(float(picture[mask].std()), 1.0)
