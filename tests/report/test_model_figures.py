@@ -80,9 +80,8 @@ def test_margins_of_twins_make_slopes_too(tmp_path: Path) -> None:
     save_examination(run, examine(tables, ["twin-margin"], ASKED))
     (figure,) = model_figures(run)
     assert figure.name == "margins-twin"
-    assert "preference for the right answer" in figure.drawn
     assert re.search(r">target: drop \d+\.\d<", figure.drawn)
-    assert re.search(r"twin-margin in tables and claims .* target \+0\.\d\d", figure.caption)
+    assert re.search(r"twin-margin .* target \+0\.\d\d", figure.caption)
 
 
 def test_a_caption_names_models_as_they_are_called(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from heldout.lab.power.planted_answers import BASE, BASELINE, REFERENCE, TARGET,
 from heldout.verdict import AWAY, Claim, examine
 from heldout.verdict.controls.behaviour import behaviour_controls
 from heldout.verdict.required import settled_by
+from heldout.verdict.rules import RULES
 
 QUICK = DetectSettings(permutations=1999)
 DROP = ["twin-drop"]
@@ -72,10 +73,9 @@ def test_what_points_away_from_memory_is_not_said_to_be_a_sign_of_it() -> None:
     )
     claim = _claim(replace(tables, answers=answers), BASELINE, REFERENCE, BASE)
     assert (claim.status, claim.rule) == ("qualified", f"answers/{AWAY}")
-    assert "may have seen" not in claim.sentence
-    assert "no sign of it" in claim.why and "not clearly more" not in claim.why
-    (advice,) = settled_by(claim)
-    assert "baselines that are more like it" in advice
+    assert claim.why == next(rule.reason for rule in RULES if rule.name == AWAY)
+    (advice,) = settled_by(claim)  # not one for each baseline that it does not exceed
+    assert advice.startswith("external baseline:")
 
 
 def test_twins_that_are_wrong_make_everybody_drop_and_the_claim_goes() -> None:
