@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 
 from heldout.detect import DetectSettings, ScoreTables
+from heldout.lab.power.planted_answers import BASELINE, planted_answers
 from heldout.verdict import Claim, examine
 from heldout.verdict.controls.same_models import same_models
 from heldout.verdict.required import settled_by
@@ -43,6 +44,33 @@ def test_one_reference_under_three_names_is_one_family(tables: ScoreTables) -> N
     assert (claim.status, claim.rule) == ("qualified", "answers/control-missing")
     assert "of 1 family" in claim.why
     assert "one model" in claim.why
+
+
+def test_references_that_share_nearly_all_their_wrong_replies_are_one_family(
+    tables: ScoreTables,
+) -> None:
+    """As one checkpoint in two backends does."""
+    same = _renamed(tables, "reference-1", "reference-2", "reference-3")
+    assert same.answers is not None
+    order = pl.int_range(pl.len()).over("model")
+    changed = (pl.col("model") != "reference-1") & (order % 60 == 0)
+    flipped = pl.when(changed).then(pl.lit("right")).otherwise("outcome").alias("outcome")
+    nearly = replace(same, answers=same.answers.with_columns(flipped))
+    assert "reference-2" not in same_models(nearly)
+    claim = _claim(nearly, SETTINGS)
+    assert (claim.status, claim.rule) == ("qualified", "answers/control-missing")
+    assert "of 1 family" in claim.why
+
+
+def test_the_same_probabilities_of_options_are_of_one_model() -> None:
+    """Also where every reply is right."""
+    tables = planted_answers(2)
+    assert tables.answers is not None
+    right = tables.answers.with_columns(outcome=pl.lit("right"), parsed=pl.col("gold"))
+    assert same_models(replace(tables, answers=right)) == {}
+    again = right.filter(pl.col("model") == BASELINE).with_columns(model=pl.lit("again"))
+    both = replace(tables, answers=pl.concat([right, again]))
+    assert same_models(both) == {"again": "again", BASELINE: "again"}
 
 
 @pytest.mark.parametrize("copies", [1, 3])

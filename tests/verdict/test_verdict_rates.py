@@ -78,6 +78,7 @@ def test_intervals_of_what_does_not_fire_hold_together_for_the_tests_of_a_model(
         update={"details": {**alone.details, "least_p": 1e-4, "needed_p": 0.001}, "clusters": 400}
     )
     assert together(finding, 1).effect == effect
+    assert together(finding, 10).minimum_detectable_effect >= together(finding, 10).effect.high
     wide = together(finding, 10).effect
     assert wide.level == pytest.approx(0.995)
     ratio = (wide.value - wide.low) / (effect.value - effect.low)

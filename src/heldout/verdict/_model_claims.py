@@ -26,6 +26,7 @@ FIRES_ALONE = (
 )
 
 AWAY = "away-from-memory"  # the rule of effects that point the other way
+MORE_ALIKE = "name baselines that are more like it: from these it departs away from memory"
 NOTABLE = 0.1  # a drop of clean references from which on a claim's sentence mentions it
 WEAKER = 0.2  # accuracy in the first form lower by this much is mentioned in a claim's sentence
 
@@ -96,7 +97,7 @@ def model_claim(
         rule=rule_id(kind, rule),
         findings=[finding.id for finding in findings],
         controls=list(controls),
-        next_step=_next_step(status, controls),
+        next_step=_next_step(rule, controls),
         corrected_p=q if any(finding.p is not None for finding in findings) else None,
     )
 
@@ -189,6 +190,7 @@ def _sentence(
     named = "" if finding.detector == what else f"{finding.detector}: "
     message = (
         f"{named}{effect.name} = {effect.value:.3g} [{effect.low:.3g}, {effect.high:.3g}]"
+        + (f" ({100 * effect.level:.3g} %)" if effect.level != 1 - ALPHA else "")
         + (
             f", corrected p = {q:.2g}"
             if finding.p is not None
@@ -223,9 +225,8 @@ def _sentence(
     if alone:
         return f"Baseline {alone} fires in {what} tests of {benchmark}, and {model} does not ({message})."
     if finding.direction == "not seen":
-        return (
-            f"{model} on {benchmark} departs from chance on the side away from memory ({message})."
-        )
+        beside = "its references" if finding.details.get("references") else "chance"
+        return f"{model} on {benchmark} departs from {beside} on the side away from memory ({message})."
     if off:
         return (
             f"{finding.detector} fires for {model} on {benchmark}, as it does on too many clean models: by "
@@ -308,13 +309,23 @@ def not_recorded(finding: Finding) -> str:
     return f" ({hidden:.2g} of it may be in answers that are not recorded)" if hidden else ""
 
 
-def _next_step(status: Status, controls: Sequence[Control]) -> str:
+def _next_step(rule: Rule, controls: Sequence[Control]) -> str:
+    status = rule.status
     if any(c.name.startswith(BASELINE) and c.outcome == "missing" for c in controls):
         return "record a model that cannot have seen the benchmark, and name it under baselines"
     if alone := fire_alone(controls):
         return f"baseline {alone} fires by itself: it may have seen the benchmark; name another baseline"
+    if rule.name == AWAY and any(c.name.startswith(BASELINE) for c in controls):
+        return MORE_ALIKE
     if status == "not testable":
         return "record what the reasons name, and detect again"
     if status == "survives":
         return "do not report this benchmark for this model without saying so"
+    if shown := [c for c in controls if FIRES_TOO in c.reason and c.outcome == "failed"]:
+        others = [c for c in controls if c.name.startswith(BASELINE) and c not in shown]
+        if others:  # one of several may have been named as clean and is not
+            named = ", ".join(c.name.removeprefix(BASELINE).strip() for c in shown)
+            return (
+                f"if {named} may have seen the benchmark, too, name another baseline in its place"
+            )
     return "nothing" if status == "clean" else "look at the findings beside their controls"

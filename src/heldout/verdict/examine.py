@@ -44,7 +44,12 @@ from heldout.verdict.controls.inflation import Inflation, Stratum, run_inflation
 from heldout.verdict.controls.lab_rates import keeping_their_level, lab_control, power_note
 from heldout.verdict.controls.orders import OrderResult, ablate_orders
 from heldout.verdict.controls.reach import at_level, needed_p, reach_controls, together
-from heldout.verdict.controls.same_models import as_one_family, same_models, without_itself
+from heldout.verdict.controls.same_models import (
+    as_one_family,
+    one_family,
+    same_models,
+    without_itself,
+)
 from heldout.verdict.looks import NONE, EarlierLooks, earlier_looks, record_looks
 from heldout.verdict.measured import MeasuredRates, read_rates, shipped_rates
 from heldout.verdict.rules import ANSWERS
@@ -175,7 +180,8 @@ def judge(
     known = rates or shipped_rates()
     q_values = corrected(looked.p_values, others)
     same = same_models(looked.tables)
-    families = as_one_family(chosen, same)
+    alike = one_family(looked.tables, chosen.baselines, same)
+    families = as_one_family(chosen, alike)
     claims = []
     for key, every in looked.groups.items():
         family = key.split("/", 1)[0]
@@ -185,7 +191,7 @@ def judge(
         )
         controls = challenge(sound, standing, findings, q, families) if standing else []
         needed = fires(standing, q) or (bool(standing) and kind_of(standing[0].detector) == ANSWERS)
-        controls = without_itself(controls, key.split("/", 1)[1], chosen, same, needed)
+        controls = without_itself(controls, key.split("/", 1)[1], chosen, same, alike, needed)
         power = power_note(standing, controls, known)
         if fires(standing, q):
             controls += lab_control(standing, controls, known)

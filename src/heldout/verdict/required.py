@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from heldout.verdict._model_claims import AWAY, BASELINE, FIRES_ALONE
+from heldout.verdict._model_claims import AWAY, BASELINE, FIRES_ALONE, MORE_ALIKE
 from heldout.verdict.claim import WHOLE_CORPUS, Claim, Control
 from heldout.verdict.rules import (
     ANSWERS,
@@ -290,9 +290,7 @@ def settled_by(claim: Claim, audited: bool = True) -> list[str]:
     if claim.status not in ("qualified", "not testable"):
         return []
     if claim.rule.endswith(f"/{AWAY}"):
-        return [
-            "external baseline: name baselines that are more like it: from these it departs away from memory"
-        ]
+        return [f"{BASELINE}: {MORE_ALIKE}"]
     texts = [
         f"{control.name}: {supply}"
         for control in claim.controls

@@ -228,7 +228,10 @@ def _references(finding: Finding, settings: DetectSettings) -> list[Control]:
             reason = f"{named} {FIRES_TOO} ({_written(own)}); {message}"
             controls.append(Control(name=label, outcome="failed", reason=reason))
         else:
-            reason = f"not clearly more than in {name}; {message}"
+            word = "less" if above["direction"] == "not seen" else "not clearly more"
+            drops = details["own"]
+            by_itself = f" (by itself {_written(drops)})" if drops["direction"] == "seen" else ""
+            reason = f"{word} than in {name}{by_itself}; {message}"
             controls.append(Control(name=label, outcome="failed", reason=reason))
     return controls
 

@@ -54,8 +54,20 @@ def at_level(finding: Finding, needed: float) -> Finding:
 
 
 def together(finding: Finding, tests: int) -> Finding:
-    """The finding with an interval that holds together with those of all ``tests`` of its model (Bonferroni). One
-    whose p could not have been small enough keeps the narrower: its interval alone can speak."""
+    """A finding that does not fire, with an interval that holds together with those of all ``tests`` of its model
+    (Bonferroni). One whose p could not have been small enough keeps the narrower: its interval alone can speak.
+    An effect that the interval holds is not said to have been detectable."""
+    return _not_below(_widened(finding, tests))
+
+
+def _not_below(finding: Finding) -> Finding:
+    if finding.p is None or "above_baselines" in finding.details:
+        return finding
+    least = max(finding.minimum_detectable_effect, finding.effect.high)
+    return finding.model_copy(update={"minimum_detectable_effect": least})
+
+
+def _widened(finding: Finding, tests: int) -> Finding:
     if finding.p is None or tests < 2 or out_of_reach(finding):
         return finding
     freedom = _freedom(finding)

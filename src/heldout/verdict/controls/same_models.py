@@ -1,7 +1,9 @@
 """One model under several names: it is no reference for itself, and three times the same one are not three families.
 
 Two models that are not the same never agree to the letter: in every reply, among them many wrong ones, or in every
-log-probability. Models that are right about everything agree, too, and are not told apart from one model.
+log-probability. Models that are right about everything agree, too, and are not told apart from one model. References
+that share nine in ten of their wrong replies are of one family, whatever they are called: one checkpoint in two
+backends differs in a few of them.
 """
 
 from __future__ import annotations
@@ -17,7 +19,9 @@ from heldout.verdict.claim import Control
 from heldout.verdict.controls.behaviour import SPREAD
 
 LEAST_ALIKE = 10  # wrong replies, or different scores, below which agreement may be chance
+NEARLY = 0.9  # of the wrong replies of two models, those that both give; of two families it is half of them at most
 _REPLY = ("benchmark_id", "variant", "draw", "outcome", "parsed")
+_WRONG = (pl.col("outcome") == "wrong") & (pl.col("parsed").fill_null("") != "")
 
 
 def same_models(tables: ScoreTables) -> dict[str, str]:
@@ -25,7 +29,8 @@ def same_models(tables: ScoreTables) -> dict[str, str]:
     groups: dict[str, str] = {}
     same: dict[str, str] = {}
     for model in sorted({*tables.models, *tables.answering}):
-        marks = [mark for mark in (_of_answers(tables, model), _of_scores(tables, model)) if mark]
+        marks = [mark(tables, model) for mark in (_of_answers, _of_letters, _of_scores)]
+        marks = [mark for mark in marks if mark]
         first = next((groups[mark] for mark in marks if mark in groups), model)
         for mark in marks:
             groups.setdefault(mark, first)
@@ -34,12 +39,52 @@ def same_models(tables: ScoreTables) -> dict[str, str]:
     return same
 
 
+def one_family(
+    tables: ScoreTables, baselines: Sequence[str], same: Mapping[str, str]
+) -> dict[str, str]:
+    """By baseline the first one that is the same model or nearly so, where there is another; and ``same``."""
+    alike = dict(same)
+    replies = {name: _wrong(tables, name) for name in dict.fromkeys(baselines)}
+    firsts: list[str] = []
+    for name, mine in replies.items():
+        first = next((other for other in firsts if _nearly(replies[other], mine)), None)
+        if first is None:
+            firsts.append(name)
+        else:
+            alike[name] = alike[first] = alike.get(first, first)
+    return alike
+
+
+def _nearly(one: frozenset[int], other: frozenset[int]) -> bool:
+    shared, either = len(one & other), len(one | other)
+    return shared >= LEAST_ALIKE and shared >= NEARLY * either
+
+
+def _wrong(tables: ScoreTables, model: str) -> frozenset[int]:
+    """Its wrong replies, as numbers."""
+    if tables.answers is None or not set(_REPLY) <= set(tables.answers.columns):
+        return frozenset()
+    mine = tables.answers.filter((pl.col("model") == model) & _WRONG).select(_REPLY)
+    return frozenset(mine.hash_rows().to_list())
+
+
+def _of_letters(tables: ScoreTables, model: str) -> str:
+    """Log-probabilities of options, which say more than replies that are all right."""
+    names = ("benchmark_id", "variant", "draw", "choice_logprobs")
+    if tables.answers is None or not set(names) <= set(tables.answers.columns):
+        return ""
+    mine = tables.answers.filter(
+        (pl.col("model") == model) & pl.col("choice_logprobs").is_not_null()
+    ).select(names)
+    values = mine["choice_logprobs"].list.first()
+    return _digest("letters", mine) if values.n_unique() >= LEAST_ALIKE else ""
+
+
 def _of_answers(tables: ScoreTables, model: str) -> str:
     if tables.answers is None or not set(_REPLY) <= set(tables.answers.columns):
         return ""
     mine = tables.answers.filter(pl.col("model") == model).select(_REPLY)
-    wrong = (pl.col("outcome") == "wrong") & (pl.col("parsed").fill_null("") != "")
-    return _digest("replies", mine) if len(mine.filter(wrong)) >= LEAST_ALIKE else ""
+    return _digest("replies", mine) if len(mine.filter(_WRONG)) >= LEAST_ALIKE else ""
 
 
 def _of_scores(tables: ScoreTables, model: str) -> str:
@@ -66,16 +111,18 @@ def without_itself(
     model: str,
     settings: DetectSettings,
     same: Mapping[str, str],
+    alike: Mapping[str, str],
     asked: bool,
 ) -> list[Control]:
-    """Controls in which the model itself, under another name, was a reference; ``asked``: the claim needs one."""
+    """Controls in which the model itself, under another name, was a reference; ``alike``: those of one family;
+    ``asked``: the claim needs one."""
     itself = [
         name
         for name in settings.baselines
         if name != model and same.get(name, name) == same.get(model)
     ]
     labels = {f"{BASELINE} {name}" for name in itself}
-    kept = [_said(control, settings, same) for control in controls if control.name not in labels]
+    kept = [_said(control, settings, alike) for control in controls if control.name not in labels]
     missing = [
         Control(
             name=f"{BASELINE} {name}",
@@ -88,15 +135,13 @@ def without_itself(
     return [*missing, *kept]
 
 
-def _said(control: Control, settings: DetectSettings, same: Mapping[str, str]) -> Control:
+def _said(control: Control, settings: DetectSettings, alike: Mapping[str, str]) -> Control:
     groups = {
-        first: [name for name in settings.baselines if same.get(name) == first]
-        for first in dict.fromkeys(same.values())
+        first: [name for name in settings.baselines if alike.get(name) == first]
+        for first in dict.fromkeys(alike.values())
     }
     several = [" and ".join(dict.fromkeys(names)) for names in groups.values() if len(names) > 1]
     if control.name != SPREAD or control.outcome == "passed" or not several:
         return control
-    reason = (
-        f"{control.reason}; {'; '.join(several)} have the very same replies or scores: one model"
-    )
+    reason = f"{control.reason}; {'; '.join(several)} have the very same replies or scores, or nearly: one model"
     return control.model_copy(update={"reason": reason})
