@@ -299,10 +299,13 @@ class WithoutTemplates:
             stay &= ~crowded | nearest
         return stay
 
-    def to_verify(self, copies: Callable[[int], Container[tuple[str, str]]]) -> SomeRows | None:
+    def to_verify(
+        self, copies: Callable[[int], Container[tuple[str, str]]], near: Iterable[Row] = ()
+    ) -> SomeRows | None:
         """Of what was passed over, the neighbours of a picture whose nearest ones are mostly copies.
 
-        ``copies``: by shard, (picture, corpus item) of what was found to be one.
+        ``copies``: by shard, (picture, corpus item) of what was found to be one. ``near``: what an encoder
+        proposed, which was verified with them: no pair is judged twice.
         """
         looked: Counter[str] = Counter()
         proven: Counter[str] = Counter()
@@ -317,18 +320,21 @@ class WithoutTemplates:
                 )
                 for row in rows
             }
-            known = copies(shard)
+            found = copies(shard)
             for pair, both in sides.items():
                 looked.update(both)
-                proven.update(both if pair in known else ())
+                proven.update(both if pair in found else ())
         copied = [side for side, count in proven.items() if count > 1 and 2 * count > looked[side]]
         if not copied:
             return None
         mostly = pl.col("picture").is_in(copied) | _SHOWN.is_in(copied)
+        names = ("shard", "picture", "corpus_id")
+        known = {tuple(row[name] for name in names) for row in near}
 
         def wanted(frame: pl.DataFrame) -> NDArray[np.bool_]:
             chosen: NDArray[np.bool_] = frame.select(mostly).to_series().to_numpy()
-            return chosen & ~self._stay(frame)
+            new = (each not in known for each in frame.select(names).iter_rows())
+            return chosen & ~self._stay(frame) & np.fromiter(new, bool, len(frame))
 
         return SomeRows(self.shards, wanted)
 
