@@ -76,7 +76,9 @@ def test_a_pair_that_hashes_and_encoder_propose_is_one_row(tmp_path: Path) -> No
     picture.save(tmp_path / "bench/0.png")
     row = {"id": "0", "image": "0.png", "question": "What is to be seen?", "answer": "a"}
     (tmp_path / "bench/test.jsonl").write_text(json.dumps(row) + "\n")
-    for quality in range(60, 96, 3):  # more than hashes let through at first, as if it were a template
+    for quality in range(
+        60, 96, 3
+    ):  # more than hashes let through at first, as if it were a template
         picture.save(tmp_path / f"corpus/{quality}.jpg", quality=quality)
     words = ("overlap", tmp_path / "bench", "--against", tmp_path / "corpus", "--nearest", "5")
     done = run_inside(*words, "--out", tmp_path / "run", "--workers", "1", "--quiet")

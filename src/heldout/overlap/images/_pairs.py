@@ -333,8 +333,9 @@ class WithoutTemplates:
 
         def wanted(frame: pl.DataFrame) -> NDArray[np.bool_]:
             chosen: NDArray[np.bool_] = frame.select(mostly).to_series().to_numpy()
-            new = (each not in known for each in frame.select(names).iter_rows())
-            return chosen & ~self._stay(frame) & np.fromiter(new, bool, len(frame))
+            pairs = frame.select(names).iter_rows()
+            new = np.fromiter((pair not in known for pair in pairs), bool, len(frame))
+            return np.asarray(chosen & ~self._stay(frame) & new)
 
         return SomeRows(self.shards, wanted)
 
