@@ -39,9 +39,8 @@ def printed(kind: str, seed: int) -> tuple[Picture, Picture]:
     size, ink, words = _laid_out(kind, draw)
     place = int(draw.choice([n for n, (text, *_) in enumerate(words) if len(text) > 1]))
     ground = _ground(kind, size, draw, words)
-    changed = [
-        (edited(text) if n == place else text, *where) for n, (text, *where) in enumerate(words)
-    ]
+    text, where, height = words[place]
+    changed = [*words[:place], (edited(text), where, height), *words[place + 1 :]]
     return _written(ground, words, ink), _written(ground, changed, ink)
 
 

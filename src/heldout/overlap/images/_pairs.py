@@ -320,21 +320,21 @@ class WithoutTemplates:
                 )
                 for row in rows
             }
-            found = copies(shard)
+            known = copies(shard)
             for pair, both in sides.items():
                 looked.update(both)
-                proven.update(both if pair in found else ())
+                proven.update(both if pair in known else ())
         copied = [side for side, count in proven.items() if count > 1 and 2 * count > looked[side]]
         if not copied:
             return None
         mostly = pl.col("picture").is_in(copied) | _SHOWN.is_in(copied)
         names = ("shard", "picture", "corpus_id")
-        known = {tuple(row[name] for name in names) for row in near}
+        verified = {tuple(row[name] for name in names) for row in near}
 
         def wanted(frame: pl.DataFrame) -> NDArray[np.bool_]:
             chosen: NDArray[np.bool_] = frame.select(mostly).to_series().to_numpy()
             pairs = frame.select(names).iter_rows()
-            new = np.fromiter((pair not in known for pair in pairs), bool, len(frame))
+            new = np.fromiter((pair not in verified for pair in pairs), bool, len(frame))
             return np.asarray(chosen & ~self._stay(frame) & new)
 
         return SomeRows(self.shards, wanted)
