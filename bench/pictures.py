@@ -1,4 +1,4 @@
-"""What the default search finds of real pictures: crops, panels, marks, tiny pictures, charts; and what it
+"""What the default search finds of real pictures: crops, panels, marks, tiny pictures, charts, print; and what it
 calls a copy that is none.
 
     python bench/pictures.py                    # the half of the pictures that is reported
@@ -55,6 +55,7 @@ from planted_pictures import (
     small_copy,
     translucent_mark,
 )
+from planted_print import pairs as printed_pairs
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = Path(os.environ.get("HELDOUT_SHARED", ROOT.parent / "shared")) / "data"
@@ -379,6 +380,17 @@ def charts(folder: Path, count: int, seed: int) -> Iterator[tuple[str, Planting]
     yield "charts of four templates", planting
 
 
+def prints(half: str, folder: Path, count: int, seed: int) -> Iterator[tuple[str, Planting]]:
+    """Tables, charts and films with print: copies, and copies in which one figure or word is another."""
+    planting = Planting(folder / "print")
+    drawn = printed_pairs(HALVES[half], max(1, count // 12), seed)
+    for number, (kind, picture, copy, decoy) in enumerate(drawn):
+        planting.ask(f"{number:03d}", picture)
+        planting.plant(kind, f"{number:03d}", copy)
+        planting.plant(f"{DECOY}one word of a {kind}", f"{number:03d}", decoy)
+    yield "print", planting
+
+
 def strangers(folder: Path) -> Iterator[tuple[str, Planting]]:
     """All pairs of different pictures across the three collections."""
     for bench, corpora in (("vqa_rad", ("slake", "vqa_med_2019")), ("slake", ("vqa_med_2019",))):
@@ -516,6 +528,7 @@ SECTIONS = (
     "small",
     "small strangers",
     "charts",
+    "print",
     "strangers",
     "speed",
 )
@@ -554,6 +567,8 @@ def main() -> None:
             small_strangers(10 * options.images)
         if "charts" in kinds:
             parts.append(charts(folder, options.images, seed))
+        if "print" in kinds:
+            parts.append(prints(options.half, folder, options.images, seed))
         if "strangers" in kinds:
             parts.append(strangers(folder))
         if "speed" in kinds:

@@ -146,6 +146,11 @@ def test_a_picture_that_a_corpus_holds_many_times_is_verified_throughout() -> No
     proven = set(held(many.kept))
     assert len(proven) < len(copies)
     assert held(many.to_verify(lambda _: proven)) == held(many.passed_over)
+    _, *others = passed = [row for _, rows in many.passed_over for row in rows]
+    near = [
+        {**passed[0], "method": "pixels"}
+    ]  # an encoder proposed it, too: it was verified before
+    assert held(many.to_verify(lambda _: proven, near)) == held([(0, others)])
 
 
 def near_to_many(rows: list[dict[str, Any]]) -> dict[str, set[str]]:

@@ -91,6 +91,46 @@ def test_a_page_with_another_word_is_no_copy(
     assert verdict(query, stored(query), tmp_path)[0] in COPIES
 
 
+def table(size: tuple[int, int], ink: int, other: str | None = None) -> Image.Image:
+    """A table of figures, with ``other`` for one of them."""
+    chance = random.Random(8)
+    image = Image.new("L", size, 255)
+    draw = ImageDraw.Draw(image)
+    for y in range(20, size[1] - 30, 32):
+        for x in range(30, size[0] - 60, 110):
+            figure = f"{chance.randint(1000, 9999)}"
+            if x == 140 and y == 116:
+                figure = other or "4713"
+            draw.text((x, y), figure, fill=ink, font=ImageFont.load_default(18))
+    return image
+
+
+@pytest.mark.parametrize("ink", [0, 110])
+@pytest.mark.parametrize("width", [560, 1000])
+@pytest.mark.parametrize("stored", [jpeg, smaller, cropped])
+def test_a_table_with_an_8_for_a_3_is_no_copy(
+    ink: int, width: int, stored: Callable[[Image.Image], Image.Image], tmp_path: Path
+) -> None:
+    query, edited = (table((width, 700), ink, other) for other in (None, "4718"))
+    assert verdict(query, stored(edited), tmp_path) == (Relation.UNDECIDED, CHANGED)
+    assert verdict(query, stored(query), tmp_path)[0] in COPIES
+
+
+def test_figures_burnt_into_a_film_are_read(tmp_path: Path) -> None:
+    def film(words: str) -> Image.Image:
+        image = blobs(3, (900, 900)).convert("L")
+        draw = ImageDraw.Draw(image)
+        draw.rectangle((0, 0, 260, 70), fill=10)
+        for line, text in enumerate((words, "kV 120 mA 80")):
+            draw.text((14, 10 + 28 * line), text, fill=240, font=ImageFont.load_default(18))
+        return image
+
+    for stored in (jpeg, smaller):
+        query, edited = film("Study 4713"), stored(film("Study 4718"))
+        assert verdict(query, edited, tmp_path) == (Relation.UNDECIDED, CHANGED)
+        assert verdict(query, stored(query), tmp_path)[0] in COPIES
+
+
 @pytest.mark.parametrize("letters", ["RL", "LR", "AB"])
 def test_a_letter_in_the_place_of_another_is_a_change(letters: str) -> None:
     def film(letter: str) -> Image.Image:

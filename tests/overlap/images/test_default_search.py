@@ -67,3 +67,24 @@ def test_known_copies_are_found_and_nothing_else(tmp_path: Path) -> None:
     assert called["2", "cropped.png"] not in ("bytes", "pixels", "pdq", "phash")
     claim = json.loads((tmp_path / "run/claims.json").read_text())["claims"][0]
     assert claim["status"] == "survives" and claim["sentence"].startswith("3 of 4 ")
+
+
+def test_a_pair_that_hashes_and_encoder_propose_is_one_row(tmp_path: Path) -> None:
+    for folder in ("bench", "corpus"):
+        (tmp_path / folder).mkdir()
+    picture = pictures()[0]
+    picture.save(tmp_path / "bench/0.png")
+    row = {"id": "0", "image": "0.png", "question": "What is to be seen?", "answer": "a"}
+    (tmp_path / "bench/test.jsonl").write_text(json.dumps(row) + "\n")
+    for quality in range(
+        60, 96, 3
+    ):  # more than hashes let through at first, as if it were a template
+        picture.save(tmp_path / f"corpus/{quality}.jpg", quality=quality)
+    words = ("overlap", tmp_path / "bench", "--against", tmp_path / "corpus", "--nearest", "5")
+    done = run_inside(*words, "--out", tmp_path / "run", "--workers", "1", "--quiet")
+    assert done.returncode == 0, done.stderr
+    matches = Run.open(tmp_path / "run").read_table("matches").to_pylist()
+    assert (tmp_path / "run/stages/verified-series").exists()
+    assert sorted(match["corpus_id"] for match in matches) == sorted(
+        path.name for path in (tmp_path / "corpus").iterdir()
+    )

@@ -2,7 +2,7 @@
 
 Registration compares on a grid of a few hundred pixels, on which a word of a page or a figure in a table is
 a grey smear. What it calls a copy is therefore compared once more, close up: strokes that only one of the
-two has are an edit.
+two has are an edit, and so is a spot that differs far more than print does elsewhere in the same two pictures.
 """
 
 from __future__ import annotations
@@ -14,18 +14,35 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from heldout.image import to_rgb
-from heldout.overlap.images._agreement import GRID_SIDE, resample, without_margin
-from heldout.overlap.images._marks import left_unexplained, stand_for_others
+from heldout.overlap.images._agreement import resample, without_margin
+from heldout.overlap.images._marks import (
+    left_unexplained,
+    stand_for_others,
+    steepness,
+    unexplained_by_either,
+)
 from heldout.overlap.images._registration import Rows
 from heldout.overlap.images._tone import in_tone_of, tone_curve
 from heldout.overlap.images.features import Floats
 
 SIDE = 1600  # longest side of the grid: letters of a scanned page have a dozen pixels there
-CLOSER = 1.2  # times the grid of registration, from which on there is more to see
+LEAST_SIDE = 176  # of the grid, on which print can be read
 PULLS = 20  # steps of pulling one picture onto the other
 STROKE_LEVELS = 45.0  # grey levels that compression leaves unexplained at no stroke
 STROKE_PIXELS = 14  # that hang together; dithering to a few colours leaves some
 DIFFERS = 0.5  # share of the levels, by which the greys themselves differ somewhere in a stroke
+SOFT = 0.7  # pixels: what resampling makes of the finest detail depends on where its pixels fall
+CELL = 16  # pixels: about a figure
+STEEP, STEEP_SHARE = (
+    16.0,
+    0.5,
+)  # grey levels a pixel, and share of the steepest: edges of print have at least as many
+USUAL = 90  # per cent of the cells with such edges, which differ by no more than is usual
+FEW_CELLS = 8  # of which all are usual
+BESIDE = 2  # cells that may belong to the same spot
+SPOT_LEVELS = 20.0  # grey levels, softened, that compression leaves unexplained at no spot
+SPOT_TIMES = 2.5  # what is usual: copies stay below, one figure for another is beyond
+SPOT_PIXELS = 6
 
 
 def is_rewritten(
@@ -43,30 +60,70 @@ def is_rewritten(
         return False
     ours, theirs, mask = frame
     fitted = in_tone_of(theirs, ours, mask)
-    strong = _strokes(cv2, ours, fitted, mask, STROKE_LEVELS)
-    if not strong.any():
-        return False
     if marked:
-        return stand_for_others(strong, ours, fitted)
+        strong = _strokes(cv2, ours, fitted, mask, STROKE_LEVELS)
+        return bool(strong.any()) and stand_for_others(strong, ours, fitted)
+    if not _is_edited(cv2, ours, fitted, mask):
+        return False
     curve = tone_curve(ours, theirs, mask)
     if curve is None:
         return True
     # A tone that was flattened cannot be brought back: what was changed shows the way that was gone, too.
     toned = np.interp(ours, np.arange(len(curve)), curve).astype(np.float32)
-    levels = STROKE_LEVELS * min(1.0, _contrast(theirs, mask) / _contrast(ours, mask))
-    return bool(_strokes(cv2, toned, theirs, mask, levels).any())
+    flattened = min(1.0, _contrast(theirs, mask) / _contrast(ours, mask))
+    return _is_edited(cv2, toned, theirs, mask, flattened)
+
+
+def _is_edited(
+    cv2: Any, ours: Floats, theirs: Floats, mask: NDArray[np.bool_], flattened: float = 1.0
+) -> bool:
+    strokes = _strokes(cv2, ours, theirs, mask, STROKE_LEVELS * flattened)
+    return bool(strokes.any()) or _stands_out(cv2, ours, theirs, mask, SPOT_LEVELS * flattened)
+
+
+def _stands_out(
+    cv2: Any, ours: Floats, theirs: Floats, mask: NDArray[np.bool_], levels: float
+) -> bool:
+    """Whether a spot differs far more than print does elsewhere.
+
+    A copy that was resized lies a fraction of a pixel off at all edges alike. An allowance for the worst of that at
+    every edge would be an allowance for one figure in the place of another, whose strokes lie beside its own.
+    """
+    ours, theirs = (cv2.GaussianBlur(each, (0, 0), SOFT) for each in (ours, theirs))
+    left = unexplained_by_either(cv2, theirs, ours, mask) * mask
+    steep = np.maximum(steepness(cv2, ours), steepness(cv2, theirs)) * mask
+    some, square = np.s_[CELL // 2 :: CELL, CELL // 2 :: CELL], np.ones((CELL, CELL), np.uint8)
+    inside = mask[some]
+    peaks, edges = (cv2.dilate(each, square)[some] * inside for each in (left, steep))
+    bar = max(STEEP, STEEP_SHARE * float(np.percentile(edges[inside], 99.5)))
+    row, column = np.unravel_index(np.argmax(peaks), peaks.shape)
+    elsewhere = inside & (edges >= bar)
+    elsewhere[
+        max(0, row - BESIDE) : row + BESIDE + 1, max(0, column - BESIDE) : column + BESIDE + 1
+    ] = False
+    others = peaks[elsewhere]
+    share = USUAL if len(others) >= FEW_CELLS else 100
+    usual = float(np.percentile(others, share)) if len(others) else 0.0
+    bar = max(levels, SPOT_TIMES * usual)
+    return bool(_pieces(cv2, left > bar, np.abs(ours - theirs), bar, SPOT_PIXELS).any())
 
 
 def _strokes(
     cv2: Any, ours: Floats, theirs: Floats, mask: NDArray[np.bool_], levels: float
 ) -> NDArray[np.bool_]:
     left = left_unexplained(cv2, theirs, ours, mask)
-    strong = ((left > levels) & mask).astype(np.uint8)
-    count, labels, statistics, _ = cv2.connectedComponentsWithStats(strong, connectivity=8)
-    large = statistics[:, cv2.CC_STAT_AREA] >= STROKE_PIXELS
+    return _pieces(cv2, (left > levels) & mask, np.abs(ours - theirs), levels, STROKE_PIXELS)
+
+
+def _pieces(
+    cv2: Any, strong: NDArray[np.bool_], apart: Floats, levels: float, pixels: int
+) -> NDArray[np.bool_]:
+    count, labels, statistics, _ = cv2.connectedComponentsWithStats(
+        strong.astype(np.uint8), connectivity=8
+    )
+    large = statistics[:, cv2.CC_STAT_AREA] >= pixels
     # Beside a large mark a filter rings: what it leaves there is no stroke, and the greys are the same.
-    differs = np.abs(ours - theirs) > DIFFERS * levels
-    large &= np.bincount(labels[differs], minlength=count) > 0
+    large &= np.bincount(labels[apart > DIFFERS * levels], minlength=count) > 0
     large[0] = False
     return np.asarray(large[labels])
 
@@ -74,13 +131,13 @@ def _strokes(
 def _frame(
     cv2: Any, query: Image.Image, candidate: Image.Image, warp: NDArray[np.float64], inverted: bool
 ) -> tuple[Floats, Floats, NDArray[np.bool_]] | None:
-    """Both in greys on one grid; None where they show no more on it than registration has seen."""
+    """Both in greys on one grid; None where it is too small for print, or they cannot be laid on each other."""
     ours, theirs = (np.asarray(to_rgb(each).convert("L")) for each in (query, candidate))
     theirs = 255 - theirs if inverted else theirs
     zoom = float(np.sqrt(abs(np.linalg.det(warp[:2, :2] / warp[2, 2]))))
     seen = min(max(query.size), max(candidate.size) / zoom)  # of the query's pixels
     factor = min(1.0, zoom, SIDE / seen)
-    if factor * seen < CLOSER * GRID_SIDE:
+    if factor * seen < LEAST_SIDE:
         return None
     height, width = ours.shape
     size = (round(width * factor), round(height * factor))

@@ -165,7 +165,7 @@ def _without_letters(
 
 def _hides_most(cv2: Any, clean: Floats, mask: NDArray[np.bool_], near: NDArray[np.bool_]) -> bool:
     """Whether too little of what the picture shows is left to be compared: then nothing is proven."""
-    shown = mask & (_steepness(cv2, clean) >= SHOWN)
+    shown = mask & (steepness(cv2, clean) >= SHOWN)
     return float(near[shown].mean()) > HIDDEN if shown.any() else False
 
 
@@ -193,7 +193,7 @@ def _softened(
 def _is_softened(
     cv2: Any, first: Floats, second: Floats, mask: NDArray[np.bool_]
 ) -> NDArray[np.bool_]:
-    steep = np.minimum(_steepness(cv2, first), _steepness(cv2, second))
+    steep = np.minimum(steepness(cv2, first), steepness(cv2, second))
     return np.asarray((steep >= STRONG) & (left_unexplained(cv2, first, second, mask) <= FAINT))
 
 
@@ -418,12 +418,12 @@ def _lies_exactly(frame: Frame, grain: float) -> bool:
 
 def _astray(cv2: Any, first: Floats, second: Floats) -> Floats:
     """Where both have an edge, laying one a fraction of a pixel off leaves a part of its height."""
-    return np.float32(ASTRAY) * np.minimum(_steepness(cv2, first), _steepness(cv2, second))
+    return np.float32(ASTRAY) * np.minimum(steepness(cv2, first), steepness(cv2, second))
 
 
 def _grain(cv2: Any, first: Floats, second: Floats, mask: NDArray[np.bool_]) -> float:
     """Grey levels by which most of what is textured differs: what compression left, marks aside."""
-    steep = np.minimum(_steepness(cv2, first), _steepness(cv2, second))
+    steep = np.minimum(steepness(cv2, first), steepness(cv2, second))
     textured = mask & (steep >= TEXTURED)
     if textured.sum() < FEW_TEXTURED:
         return 255.0
@@ -440,15 +440,21 @@ def _is_altered(cv2: Any, first: Floats, second: Floats, mask: NDArray[np.bool_]
 
 def left_unexplained(cv2: Any, first: Floats, second: Floats, mask: NDArray[np.bool_]) -> Floats:
     """Grey levels that neither explains of the other, a fraction of a pixel at edges allowed for."""
-    shades = shading(cv2, first, second)
-    left = np.minimum(
-        unexplained(cv2, first, second, mask, shades),
-        unexplained(cv2, second, first, mask, shades[::-1]),
-    )
+    left = unexplained_by_either(cv2, first, second, mask)
     return np.asarray(np.maximum(left - _astray(cv2, first, second), 0.0))
 
 
-def _steepness(cv2: Any, picture: Floats) -> Floats:
+def unexplained_by_either(
+    cv2: Any, first: Floats, second: Floats, mask: NDArray[np.bool_]
+) -> Floats:
+    shades = shading(cv2, first, second)
+    return np.minimum(
+        unexplained(cv2, first, second, mask, shades),
+        unexplained(cv2, second, first, mask, shades[::-1]),
+    )
+
+
+def steepness(cv2: Any, picture: Floats) -> Floats:
     """Grey levels a pixel, the most within a spot; a point has half its height."""
     spot = np.ones((3, 3), np.uint8)
     half = (cv2.dilate(picture, spot) - cv2.erode(picture, spot)) / np.float32(2)

@@ -299,10 +299,13 @@ class WithoutTemplates:
             stay &= ~crowded | nearest
         return stay
 
-    def to_verify(self, copies: Callable[[int], Container[tuple[str, str]]]) -> SomeRows | None:
+    def to_verify(
+        self, copies: Callable[[int], Container[tuple[str, str]]], near: Iterable[Row] = ()
+    ) -> SomeRows | None:
         """Of what was passed over, the neighbours of a picture whose nearest ones are mostly copies.
 
-        ``copies``: by shard, (picture, corpus item) of what was found to be one.
+        ``copies``: by shard, (picture, corpus item) of what was found to be one. ``near``: what an encoder
+        proposed, which was verified with them: no pair is judged twice.
         """
         looked: Counter[str] = Counter()
         proven: Counter[str] = Counter()
@@ -325,10 +328,14 @@ class WithoutTemplates:
         if not copied:
             return None
         mostly = pl.col("picture").is_in(copied) | _SHOWN.is_in(copied)
+        names = ("shard", "picture", "corpus_id")
+        verified = {tuple(row[name] for name in names) for row in near}
 
         def wanted(frame: pl.DataFrame) -> NDArray[np.bool_]:
             chosen: NDArray[np.bool_] = frame.select(mostly).to_series().to_numpy()
-            return chosen & ~self._stay(frame)
+            pairs = frame.select(names).iter_rows()
+            new = np.fromiter((pair not in verified for pair in pairs), bool, len(frame))
+            return np.asarray(chosen & ~self._stay(frame) & new)
 
         return SomeRows(self.shards, wanted)
 

@@ -178,7 +178,7 @@ def scan(
             pairs = PairsByShard(nearest, hashed_pairs.kept, (hashed_pairs, templates), series)
             copies = _verify(pictures, corpus, pairs, verified, result, engine, quiet, every)
             stages.append(verified)
-            passed_over = hashed_pairs.to_verify(copies.pictures)
+            passed_over = hashed_pairs.to_verify(copies.pictures, nearest)
             if passed_over is not None and any(passed_over):
                 # What looked like a template is a picture that the corpus holds many times.
                 again = run.stage(f"verified-series/{folder}", way)
