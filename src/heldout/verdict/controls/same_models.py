@@ -55,8 +55,9 @@ def one_family(
     return alike
 
 
-def _nearly(one: frozenset[int], other: frozenset[int]) -> bool:
-    shared, either = len(one & other), len(one | other)
+def _nearly(first: frozenset[int], second: frozenset[int]) -> bool:
+    """Of two models' wrong replies."""
+    shared, either = len(first & second), len(first | second)
     return shared >= LEAST_ALIKE and shared >= NEARLY * either
 
 
