@@ -63,25 +63,21 @@ def test_the_grey_strip_is_the_null_of_the_test(tmp_path: Path) -> None:
     assert len(strips) == 1 + len(tables.models)
 
 
-def test_answers_make_slopes_with_clean_models_in_grey(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("detector", "name"), [("twin-drop", "slopes-twin"), ("twin-margin", "margins-twin")]
+)
+def test_answers_make_slopes_with_clean_models_in_grey(
+    tmp_path: Path, detector: str, name: str
+) -> None:
     tables = planted_answers(2, dose=2.0)
     run = kept(tmp_path / "run", tables)
-    save_examination(run, examine(tables, ["twin-drop"], ASKED))
+    save_examination(run, examine(tables, [detector], ASKED))
     (figure,) = model_figures(run)
-    assert figure.name == "slopes-twin"
+    assert figure.name == name
     ElementTree.fromstring(str(figure.drawn))
     assert "baseline (clean)" in figure.drawn
     assert re.search(r">target: drop \d+\.\d<", figure.drawn)
-
-
-def test_margins_of_twins_make_slopes_too(tmp_path: Path) -> None:
-    tables = planted_answers(2, dose=2.0)
-    run = kept(tmp_path / "run", tables)
-    save_examination(run, examine(tables, ["twin-margin"], ASKED))
-    (figure,) = model_figures(run)
-    assert figure.name == "margins-twin"
-    assert re.search(r">target: drop \d+\.\d<", figure.drawn)
-    assert re.search(r"twin-margin .* target \+0\.\d\d", figure.caption)
+    assert re.search(rf"{detector} .* target \+0\.\d\d", figure.caption)
 
 
 def test_a_caption_names_models_as_they_are_called(tmp_path: Path) -> None:

@@ -164,10 +164,14 @@ def facts_of(controls: Sequence[Control]) -> dict[str, bool]:
 
 def fire_alone(controls: Sequence[Control]) -> str:
     """The baselines that fire where the model does not, as a sentence names them; "" for none."""
+    return _failed_baselines(controls, FIRES_ALONE)
+
+
+def _failed_baselines(controls: Sequence[Control], how: str) -> str:
     return ", ".join(
         control.name.removeprefix(BASELINE).strip()
         for control in controls
-        if control.outcome == "failed" and FIRES_ALONE in control.reason
+        if control.outcome == "failed" and how in control.reason
     )
 
 
@@ -321,11 +325,8 @@ def _next_step(rule: Rule, controls: Sequence[Control]) -> str:
         return "record what the reasons name, and detect again"
     if status == "survives":
         return "do not report this benchmark for this model without saying so"
-    if shown := [c for c in controls if FIRES_TOO in c.reason and c.outcome == "failed"]:
-        others = [c for c in controls if c.name.startswith(BASELINE) and c not in shown]
-        if others:  # one of several may have been named as clean and is not
-            named = ", ".join(c.name.removeprefix(BASELINE).strip() for c in shown)
-            return (
-                f"if {named} may have seen the benchmark, too, name another baseline in its place"
-            )
+    named = _failed_baselines(controls, FIRES_TOO)
+    if named and any(c.name.startswith(BASELINE) and FIRES_TOO not in c.reason for c in controls):
+        # one of several may have been named as clean and is not
+        return f"if {named} may have seen the benchmark, too, name another baseline in its place"
     return "nothing" if status == "clean" else "look at the findings beside their controls"

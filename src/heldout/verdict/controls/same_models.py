@@ -19,7 +19,7 @@ from heldout.verdict.claim import Control
 from heldout.verdict.controls.behaviour import SPREAD
 
 LEAST_ALIKE = 10  # wrong replies, or different scores, below which agreement may be chance
-NEARLY = 0.9  # of the wrong replies of two models, those that both give; of two families it is half of them at most
+NEARLY = 0.9  # of the wrong replies that either of two models gives, those that both give
 _REPLY = ("benchmark_id", "variant", "draw", "outcome", "parsed")
 _WRONG = (pl.col("outcome") == "wrong") & (pl.col("parsed").fill_null("") != "")
 
