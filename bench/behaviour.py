@@ -2,6 +2,7 @@
 
 python bench/behaviour.py calibration --cells 500     # tests, and what forgetting clusters or places costs
 python bench/behaviour.py power --cells 100           # share of cells called seen, by planted dose
+python bench/behaviour.py power --detector twin-margin --scored   # both answers scored on both pictures, no options
 python bench/behaviour.py published ../shared         # the published MMStar rows, audited
 """
 
@@ -9,12 +10,13 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from heldout.detect import DetectSettings, Finding, Need, ScoreTables, detectors
 from heldout.lab.power.conform import target_finding
-from heldout.lab.power.planted_answers import ASKED, planted_answers
+from heldout.lab.power.planted_answers import ASKED, planted_answers, scored_twins
 from heldout.stats.intervals import binomial_band
 from heldout.verdict import examine
 from published_twins import allowed_answers, extremes, least_z, published_rows
@@ -32,18 +34,32 @@ OF_TWIN_DROP = ("twin-drop, no reference", "twin-drop, published sign Δ < 0")
 OWN = ASKED.model_copy(update={"baselines": ()})
 
 
-def calibrate(cells: int, permutations: int, names: Sequence[str], own_too: bool) -> None:
+#: the seed and the values of a cell: its tables
+Drawn = Callable[..., ScoreTables]
+
+
+def scored_answers(seed: int, **values: Any) -> ScoreTables:
+    return scored_twins(planted_answers(seed, **values))
+
+
+def calibrate(
+    cells: int,
+    permutations: int,
+    names: Sequence[str],
+    own_too: bool,
+    draw: Drawn = planted_answers,
+) -> None:
     print(
         f"{cells} clean cells of about 180 items in 40 clusters, at most {permutations} permutations"
     )
     alarms: Counter[tuple[str, str]] = Counter()
     tested: Counter[tuple[str, str]] = Counter()
     for cell in range(cells):
-        skewed = planted_answers(cell, easier=1.0, together=TOGETHER)
+        skewed = draw(cell, easier=1.0, together=TOGETHER)
         for name in names:
             if own_too:
                 # Twins change the place of the answer: where a release prefers one, only references help.
-                own = planted_answers(cell, skewed=name != "twin-drop", together=TOGETHER)
+                own = draw(cell, skewed=name != "twin-drop", together=TOGETHER)
                 _count(
                     name,
                     "own",
@@ -113,7 +129,9 @@ def _count(
             alarms[name, kind] += p is not None and p <= ALPHA
 
 
-def measure_power(cells: int, permutations: int, names: Sequence[str]) -> None:
+def measure_power(
+    cells: int, permutations: int, names: Sequence[str], draw: Drawn = planted_answers
+) -> None:
     print(
         f"share of {cells} cells in which the target is called seen, by planted dose; twins and confused"
     )
@@ -124,7 +142,7 @@ def measure_power(cells: int, permutations: int, names: Sequence[str]) -> None:
     for dose in DOSES:
         seen: Counter[str] = Counter()
         for cell in range(cells):
-            tables = planted_answers(10_000 + cell, dose=dose, easier=1.0)
+            tables = draw(10_000 + cell, dose=dose, easier=1.0)
             for name in names:
                 settings = ASKED.model_copy(update={"seed": cell, "permutations": permutations})
                 found = target_finding(detectors()[name], tables, settings)
@@ -206,15 +224,20 @@ def main() -> None:
         one.add_argument("--permutations", type=int, default=999)
         one.add_argument("--references-only", action="store_true", help="no own differences")
         one.add_argument("--detector", action="append", choices=NAMES, help="default: all of them")
+        one.add_argument(
+            "--scored", action="store_true", help="open items, both answers scored on both pictures"
+        )
     commands.add_parser("published").add_argument("shared", type=Path)
     chosen = parser.parse_args()
     if chosen.command == "published":
         audit_published(chosen.shared)
-    elif chosen.command == "calibration":
-        names = chosen.detector or NAMES
-        calibrate(chosen.cells, chosen.permutations, names, not chosen.references_only)
+        return
+    names = chosen.detector or NAMES
+    draw = scored_answers if chosen.scored else planted_answers
+    if chosen.command == "calibration":
+        calibrate(chosen.cells, chosen.permutations, names, not chosen.references_only, draw)
     else:
-        measure_power(chosen.cells, chosen.permutations, chosen.detector or NAMES)
+        measure_power(chosen.cells, chosen.permutations, names, draw)
 
 
 if __name__ == "__main__":

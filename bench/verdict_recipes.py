@@ -53,7 +53,7 @@ def write_run(recording: Recording, folder: Path) -> Run:
     """The same tables as a run folder, as `heldout score` and `heldout ask` leave them."""
     run = Run.create(folder, command=["verdicts"])
     run.update("inputs", {"benchmark": {"name": recording.tables.benchmark}})
-    for name in ("items", "scores", "answers", "order_joint", "order_neighbour"):
+    for name in ("items", "scores", "answers", "order_joint", "order_neighbour", "twin_scores"):
         frame = getattr(recording.tables, name)
         if frame is not None and len(frame):
             whole = pl.concat([pl.DataFrame(empty_table(name)), frame], how="diagonal_relaxed")

@@ -3,13 +3,14 @@
     python bench/verdicts.py [--replicates 200] [--only TEXT] [--public 2]
     python bench/verdicts.py --setups [--replicates 200] [--only TEXT]
     python bench/verdicts.py --twins [--replicates 200] [--only TEXT]
+    python bench/verdicts.py --twins --detector twin-margin --scored
 
 Every recipe of `verdict_recipes.py` and `verdict_setups.py` is recorded and looked at as `heldout detect`
 does. Prints a Markdown table: how often the counted test has p ≤ .05, how often the claim *survives* (wrong for
 clean models) and how often it is *clean* (wrong for contaminated ones), with the upper end of an exact one-sided
 95 % interval. The first ``--public`` replicates of each recipe are also written as run folders and given to
 ``heldout.detect``, which has to say the same. ``--twins`` looks at the same twins by twin-drop,
-twin-memory and twin-margin, and prints them side by side.
+twin-memory and twin-margin, and prints them side by side; ``--scored``: by scores of both answers on both pictures.
 """
 
 from __future__ import annotations
@@ -18,8 +19,10 @@ import argparse
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
+from heldout.lab.power.planted_answers import scored_twins
 from heldout.stats import binomial_interval
 from heldout.verdict import Claim, Examination, detect_run, judge, look
 from verdict_recipes import (
@@ -89,10 +92,12 @@ def main() -> None:
     parser.add_argument("--setups", action="store_true", help="those of verdict_setups.py alone")
     parser.add_argument("--twins", action="store_true", help="detectors of twins, side by side")
     parser.add_argument("--detector", action="append", choices=TWIN_DETECTORS, help="of --twins")
+    parser.add_argument("--scored", action="store_true", help="of --twins: open items, by scores")
     options = parser.parse_args()
     print(f"{options.replicates} replicates of each recipe\n")
     if options.twins:
-        _side_by_side(options.replicates, options.only, options.detector or TWIN_DETECTORS)
+        names = options.detector or TWIN_DETECTORS
+        _side_by_side(options.replicates, options.only, names, scored=options.scored)
         return
     tables = (
         ("clean models", CLEAN),
@@ -136,7 +141,7 @@ def _row(recipe: Recipe, replicates: int, public: int) -> str:
     return f"| {recipe.name} | {' | '.join(cells)} | {rest or '–'} |"
 
 
-def _side_by_side(replicates: int, only: str, names: Sequence[str]) -> None:
+def _side_by_side(replicates: int, only: str, names: Sequence[str], *, scored: bool) -> None:
     """Of each twin detector: p ≤ .05 on memory's side, *survives* with its upper bound, and *clean*."""
     heads = " | ".join(f"{name}: seen | survives | clean" for name in names)
     print(f"| twins | models | {heads} |")
@@ -149,6 +154,8 @@ def _side_by_side(replicates: int, only: str, names: Sequence[str]) -> None:
             counts: Counter[str] = Counter()
             for seed in range(replicates):
                 recording = looked_at_by(detector, recipe.make(seed))
+                if scored:
+                    recording = replace(recording, tables=scored_twins(recording.tables))
                 (made,) = examined(recording)
                 counts[verdict_of(recording, [made])] += 1
                 mine = [f for f in made.findings if f.id == recording.claim]

@@ -16,6 +16,7 @@ import pytest
 import yaml
 from PIL import Image
 
+from heldout.audit.plan import ABLATIONS
 from heldout.audit.reader import read_audit
 from heldout.audit.runner import run_audit
 from heldout.errors import InputError
@@ -84,7 +85,7 @@ def test_a_server_is_asked_once_and_a_death_is_gone_on_from(
     assert model["lines"][0]["value"] == 1.0
 
 
-def test_a_local_model_is_scored_and_asked(audit_folder: Path) -> None:
+def _tiny_models() -> Any:
     pytest.importorskip("torch", reason="torch is not installed")
     pytest.importorskip("transformers", reason="transformers is not installed")
     spec = importlib.util.spec_from_file_location("tiny", TESTS / "model/local/tiny_models.py")
@@ -92,7 +93,11 @@ def test_a_local_model_is_scored_and_asked(audit_folder: Path) -> None:
     assert spec.loader is not None
     tiny = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(tiny)
-    tiny.save("qwen2_5_vl", audit_folder / "tiny")
+    return tiny
+
+
+def test_a_local_model_is_scored_and_asked(audit_folder: Path) -> None:
+    _tiny_models().save("qwen2_5_vl", audit_folder / "tiny")
     local = {
         "name": "tiny",
         "local": "tiny",
@@ -161,3 +166,47 @@ def test_log_probabilities_of_options_are_recorded_for_detectors_that_are_named(
     file = read_audit(_edit(audit_folder, models=models, baselines=[], detectors=named)).file
     assert file.reads_choices == recorded
     assert file.models[0].ask_settings(file).choice_logprobs == recorded
+
+
+@pytest.mark.parametrize("record", [["scores"], ["scores", "answers"]])
+def test_twins_are_scored_where_twin_margin_is_named(audit_folder: Path, record: list[str]) -> None:
+    """Models that are only scored are tested, too; where letters are recorded, twins that offer both answers
+    are not scored."""
+    tiny = _tiny_models()
+    leaky = audit_folder / "leaky"
+    rows = [json.loads(line) for line in (leaky / "test.jsonl").read_text().splitlines()][:12]
+    for n, row in enumerate(rows):
+        row["answer"] = "lung"
+        if n % 2:
+            row["options"] = ["lung", "heart"]
+        with Image.open(leaky / row["image"]) as picture:
+            picture.rotate(90).save(leaky / f"twin-{n}.png")
+    twins = [{**row, "image": f"twin-{n}.png", "answer": "heart"} for n, row in enumerate(rows)]
+    for name, written in (("test", rows), ("twins", twins)):
+        (leaky / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in written))
+    models = []
+    for name, side in (("suspect", "right"), ("clean", "left")):
+        tiny.save("qwen2_5_vl", audit_folder / name, side=side)
+        models.append(
+            {
+                "name": name,
+                "local": name,
+                "dtype": "float32",
+                "device": "cpu",
+                "max_new_tokens": 2,
+                "record": record,
+            }
+        )
+    path = _edit(audit_folder, models=models, baselines=["clean"], detectors=["twin-margin"])
+    told = yaml.safe_load(path.read_text())
+    told["benchmarks"][0]["twins"] = {"twin": "leaky/twins.jsonl"}
+    path.write_text(yaml.safe_dump(told))
+    done = run_audit(read_audit(path), quiet=True)
+    assert done.plan.claims["leaky"] == ["twin-margin/suspect"]
+    scored = pl.read_parquet(audit_folder / "out/leaky/tables/twin_scores.parquet")
+    open_items = {row["id"] for n, row in enumerate(rows) if n % 2 == 0}
+    wanted = {row["id"] for row in rows} if record == ["scores"] else open_items
+    assert set(scored["benchmark_id"]) == wanted
+    requests = {s.stage: s.requests for s in done.plan.steps if s.on == "suspect"}
+    assert requests["scores"] == len(rows) * (1 + ABLATIONS) + 3 * len(wanted)
+    assert run_audit(read_audit(path), quiet=True).made == []

@@ -13,7 +13,7 @@ from PIL import Image
 
 from heldout.benchmark import read_benchmark
 from heldout.errors import InputError
-from heldout.model.asking.summary import twin_origin
+from heldout.model.asking.twins import twin_origin
 from heldout.store import Run
 from heldout.store.judgements import TWIN, Judgement, append, current
 

@@ -177,13 +177,17 @@ def inputs_of(audit: Audit, case: AuditCase, recording: Recording, kind: str) ->
     local = _location(audit, recording)
     inputs |= {"model": entry.model_dump(mode="json"), "items": audit.file.budget.items}
     inputs["checkpoint"] = file_digest(onnx_folder(local) or Path(local)) if local else ""
+    twins = {name: twin.fingerprint for name, twin in case.twins.items()}
     if kind == "scores":
-        return inputs | {"plan": scoring_settings(audit, case, recording).model_dump(mode="json")}
+        plan = scoring_settings(audit, case, recording).model_dump(mode="json")
+        if not plan["variants"]:  # what was scored before there was such a setting counts as it is
+            return inputs | {"plan": {k: v for k, v in plan.items() if k != "variants"}}
+        return inputs | {"plan": plan, "twins": twins}
     if audit.file.reads_choices:  # else what was asked before counts as it is
         inputs["choice_logprobs"] = True
     return inputs | {
         "variants": [str(variant) for variant in recording.variants],
-        "twins": {name: twin.fingerprint for name, twin in case.twins.items()},
+        "twins": twins,
     }
 
 
@@ -206,8 +210,16 @@ def record(
             return {"rows": answers.reused, "dropped": dict(answers.dropped), "again": False}
         if kind == "scores":
             scoring = scoring_settings(audit, case, recording)
+            twins = {twin: case.twins[twin] for twin in recording.twins}
             scored = score_benchmark(
-                case.benchmark, scorer_of(scoring), run, name, scoring, quiet=quiet
+                case.benchmark,
+                scorer_of(scoring),
+                run,
+                name,
+                scoring,
+                twins,
+                letters=recording.letters,
+                quiet=quiet,
             )
             return {"rows": scored.rows, "dropped": scored.dropped, "again": _may_succeed(run)}
         settings = entry.ask_settings(audit.file, _location(audit, recording))
@@ -231,6 +243,7 @@ def scoring_settings(audit: Audit, case: AuditCase, recording: Recording) -> Sco
     return recording.entry.score_settings(
         audit.file,
         location,
+        variants=recording.twins,
         order_joint=joint is not None,
         budget=joint,
         order_neighbour=wants(audit.file, "order-neighbour") and len(case.benchmark) > 1,

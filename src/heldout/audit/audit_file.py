@@ -19,7 +19,7 @@ from pydantic import (
 )
 
 from heldout.benchmark import CheckSettings
-from heldout.detect import Need, detectors
+from heldout.detect import TWIN_SCORES, Need, detectors
 from heldout.errors import InputError, percent
 from heldout.model import AskSettings, ModelServer, ScoreSettings
 from heldout.overlap import OverlapSettings
@@ -181,6 +181,12 @@ class AuditFile(Keys):
     def reads_entropies(self) -> bool:
         """Whether a detector that it names reads entropies."""
         return self._reads(Need.ENTROPIES)
+
+    @property
+    def reads_twin_scores(self) -> bool:
+        """Whether a detector that it names reads scores of both answers on both pictures."""
+        known = detectors()
+        return any(TWIN_SCORES in known[name].also for name in self.detectors if name in known)
 
     def _reads(self, need: Need) -> bool:
         known = detectors()

@@ -14,7 +14,7 @@ from heldout.audit.audit_file import AuditFile, BenchmarkEntry, ModelEntry
 from heldout.audit.reader import Audit
 from heldout.benchmark import Benchmark, read_benchmark
 from heldout.corpus import Corpus, MixtureSource, is_recipe, open_corpus, open_recipe
-from heldout.detect import Detector, Need, detectors
+from heldout.detect import TWIN_SCORES, Detector, Need, detectors
 from heldout.errors import InputError
 from heldout.evidence import LeakLabels, read_leak_labels
 from heldout.model import (
@@ -42,6 +42,8 @@ class Recording:
     variants: tuple[Variant, ...] = ()  # to be asked
     shown: frozenset[str] = frozenset()  # names of variants that will have answers
     questions: int = 0  # how many are asked live
+    twins: tuple[str, ...] = ()  # sets of twins to be scored
+    letters: bool = False  # log-probabilities of options are recorded with the answers
 
     @property
     def name(self) -> str:
@@ -206,6 +208,8 @@ def _recording(audit: Audit, case: AuditCase, model: ModelEntry, place: int) -> 
         variants=tuple(dict.fromkeys(variants)),
         shown=frozenset(shown),
         questions=count,
+        twins=tuple(case.twins) if "scores" in wanted and audit.file.reads_twin_scores else (),
+        letters="answers" in wanted and audit.file.reads_choices,
     )
 
 
@@ -325,7 +329,8 @@ def _candidates(case: AuditCase, file: AuditFile) -> Iterator[Test]:
                     yield Test(case.name, " & ".join(pair), name, detector.family)
             continue
         for recording in case.recordings:
-            has = recording.scored if detector.needs == "scores" else recording.answered
+            twins = recording.twins if TWIN_SCORES in detector.also else ()
+            has = recording.scored if detector.needs == "scores" else recording.answered or twins
             if recording.name in baselines or not has:
                 continue
             lacks = _lacks(detector, recording, file, scored)
@@ -356,7 +361,8 @@ def _lacks(detector: Detector, recording: Recording, file: AuditFile, scored: Se
     ]
     if reasons:
         return "; ".join(reasons)
-    if detector.lacks_variants(recording.shown):
+    scored_on = ("original", *recording.twins) if TWIN_SCORES in detector.also else ()
+    if detector.lacks_variants({*recording.shown, *scored_on}):
         return "no answers in that form (twins, variants)"
     return ""
 

@@ -15,12 +15,15 @@ from heldout.benchmark import Example
 from heldout.corpus import Corpus, CorpusItem
 from heldout.detect import ALPHA, detectors
 from heldout.errors import InputError
-from heldout.model import SAMPLE
+from heldout.model import SAMPLE, offer_both
 
 RATIO = "perplexity-ratio"
 COUNTED = 2_000  # corpus items looked at to say how many there are
 CHARACTERS_PER_TOKEN = 4
 PICTURE_TOKENS = 600  # tokens of one picture in common vision-language models
+TWIN_REQUESTS = (
+    3  # new answer on the original, both on the twin; the old one on the original is scored anyway
+)
 READINGS = 3  # of order-neighbour: after its predecessor and after two others
 ABLATIONS = 4  # without picture, with another; without question, with another
 # What time is estimated with; a local model is not timed before it runs.
@@ -254,6 +257,13 @@ def _live(case: AuditCase, recording: Recording, file: AuditFile) -> list[PlanSt
         requests, tokens, note = len(examples) + checks, words + pictures, [where]
         per_item = (words + pictures) // max(len(examples), 1)
         tokens += checks * per_item
+        for name in recording.twins:
+            twins = {example.id: example for example in case.twins[name]}
+            pairs = [(example, twins[example.id]) for example in examples if example.id in twins]
+            more = sum(not (recording.letters and offer_both(*pair)) for pair in pairs)
+            requests += TWIN_REQUESTS * more
+            tokens += TWIN_REQUESTS * more * per_item
+            note.append(f"both answers on original and {name}")
         if wants(file, "order-neighbour"):
             requests += READINGS * len(examples)
             tokens += READINGS * 2 * words

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import shutil
 from collections import Counter
 from collections.abc import Callable
@@ -360,27 +359,15 @@ class _Journey:
         }
 
     def _look(self, case: AuditCase, run: Run) -> DetectorOutcomes:
-        wanted = pl.col("model").is_in([recording.name for recording in case.recordings])
-        tables = ScoreTables.load(run)
-
-        def mine(frame: pl.DataFrame | None) -> pl.DataFrame | None:
-            return frame if frame is None else frame.filter(wanted)
-
         # A model that the audit file no longer names stays in the folder, but is not in the family.
-        tables = dataclasses.replace(
-            tables,
-            scores=tables.scores.filter(wanted),
-            answers=mine(tables.answers),
-            order_joint=mine(tables.order_joint),
-            order_neighbour=mine(tables.order_neighbour),
-            entropies=mine(tables.entropies),
-        )
+        named = [recording.name for recording in case.recordings]
+        tables = ScoreTables.load(run).of_models(named)
         return look(tables, self._detectors(case), self._settings(case))
 
     def _detectors(self, case: AuditCase) -> list[str]:
         has = {
             "scores": any(recording.scored for recording in case.recordings),
-            "answers": any(recording.answered for recording in case.recordings),
+            "answers": any(r.answered or r.twins for r in case.recordings),
         }
         return [name for name in self.file.detectors if has[detectors()[name].needs]]
 

@@ -34,6 +34,7 @@ SHOWN = (
     *panel(
         "What is scored",
         "options",
+        "variants twin=BENCH",
         "entropies",
         "order_joint",
         "budget TOKENS",

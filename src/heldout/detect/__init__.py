@@ -7,7 +7,15 @@ from heldout.lazy import load_on_first_use
 if TYPE_CHECKING:
     from heldout.detect.behaviour.compare import probe_detector
     from heldout.detect.behaviour.probe import Probe, two_variants
-    from heldout.detect.detector import Citation, Detector, Difference, Need, article, arxiv
+    from heldout.detect.detector import (
+        TWIN_SCORES,
+        Citation,
+        Detector,
+        Difference,
+        Need,
+        article,
+        arxiv,
+    )
     from heldout.detect.easiest import EASIEST, TopItems, easiest_items
     from heldout.detect.finding import (
         DETECTABLE,
@@ -93,6 +101,7 @@ __all__ = [
     "POSSIBLE_IMAGES",
     "RELEASED",
     "SMALLEST",
+    "TWIN_SCORES",
     "Block",
     "Cell",
     "Citation",

@@ -197,6 +197,7 @@ XU = arxiv(
 ItemScores = Callable[[ScoreTables, ModelScores, DetectSettings], "Floats | str"]
 #: tokens that one model reads, from what was recorded and, by table, what its maker counted
 Cost = Callable[[ScoreTables, str, "Mapping[str, Any] | None"], "int | None"]
+TWIN_SCORES = "twin_scores"  # both answers on both pictures
 KINDS = ("order", "membership", "cohort", "answers")
 
 
@@ -241,6 +242,7 @@ class Detector:
         find: Yields one outcome per cell. Higher means more likely seen; p is two-sided.
         needs: What has to be recorded: ``scores`` or ``answers``.
         table: The table it reads, if that is not ``scores`` or ``answers``.
+        also: Tables that it reads besides or instead, where they are there; an audit that names it records them.
         requires: What it needs beside its table; an audit says beforehand what is missing.
         variants: Answers it reads. Each entry has to be there; ``|`` separates alternatives, ``*`` stands for
             anything.
@@ -266,6 +268,7 @@ class Detector:
     find: Callable[[ScoreTables, DetectSettings], Iterable[Outcome]]
     needs: Literal["scores", "answers"] = "scores"
     table: str = ""
+    also: tuple[str, ...] = ()
     requires: frozenset[Need] = frozenset()
     variants: tuple[str, ...] = ()
     asks: str = ""

@@ -22,6 +22,7 @@ from heldout.store import Run, empty_table, make_table
 Floats = NDArray[np.float64]
 _BANDS = ((1, "1 word"), (3, "2-3 words"), (7, "4-7 words"))
 _CLOSED = {"yes", "no", "true", "false"}
+RECORDED = ("scores", "answers", "twin_scores")  # tables of which a run has to hold one
 MOST_STRATA = 24  # values of a field, above which strata are too small
 
 
@@ -34,6 +35,7 @@ class ScoreTables:
     order_neighbour: pl.DataFrame | None = None
     answers: pl.DataFrame | None = None
     entropies: pl.DataFrame | None = None
+    twin_scores: pl.DataFrame | None = None
     #: backend, dtype and revision by model: part of a score's identity
     identities: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     #: by corpus, the items of which a copy of an image was proven there
@@ -86,7 +88,7 @@ class ScoreTables:
     @classmethod
     def load(cls, run: Run) -> ScoreTables:
         manifest = run.manifest()
-        if not any(run.table_path(name).exists() for name in ("scores", "answers")):
+        if not any(run.table_path(name).exists() for name in RECORDED):
             raise InputError(
                 f"{run.path} holds no scores and no answers: run heldout score or heldout ask first, or "
                 f"import recorded ones"
@@ -99,10 +101,13 @@ class ScoreTables:
                 "order_neighbour",
                 "answers",
                 "entropies",
+                "twin_scores",
                 "nearest",
             )
         }
         scores = optional.pop("scores")
+        if optional["answers"] is None and optional["twin_scores"] is not None:
+            optional["answers"] = pl.DataFrame(empty_table("answers"))
         pictured = leaks(run).filter(pl.col("rung").is_in(PICTURED))
         known = manifest["inputs"].get("benchmark", {})
         return cls(
@@ -137,8 +142,9 @@ class ScoreTables:
 
     @cached_property
     def answering(self) -> list[str]:
-        """Models whose answers were recorded, whether or not their scores were."""
-        return [] if self.answers is None else sorted(self.answers["model"].unique().to_list())
+        """Models whose answers were recorded, or their scores of two answers on two pictures."""
+        tables = [table for table in (self.answers, self.twin_scores) if table is not None]
+        return sorted({model for table in tables for model in table["model"].unique()})
 
     @property
     def tested(self) -> list[str]:
@@ -152,18 +158,20 @@ class ScoreTables:
 
     def without(self, models: Sequence[str]) -> ScoreTables:
         """Without these models' scores; what they answered stands on its own."""
-        keep = ~pl.col("model").is_in(list(models))
+        return self._kept(~pl.col("model").is_in(list(models)))
 
-        def kept(frame: pl.DataFrame | None) -> pl.DataFrame | None:
-            return frame if frame is None else frame.filter(keep)
+    def of_models(self, models: Sequence[str]) -> ScoreTables:
+        """With nothing but these models' scores and answers."""
+        wanted = pl.col("model").is_in(list(models))
+        answers = self.answers if self.answers is None else self.answers.filter(wanted)
+        return replace(self._kept(wanted), answers=answers)
 
-        return replace(
-            self,
-            scores=self.scores.filter(keep),
-            order_joint=kept(self.order_joint),
-            order_neighbour=kept(self.order_neighbour),
-            entropies=kept(self.entropies),
-        )
+    def _kept(self, rows: pl.Expr) -> ScoreTables:
+        """Of every table of scores only these rows."""
+        names = ("order_joint", "order_neighbour", "entropies", "twin_scores")
+        tables = {name: getattr(self, name) for name in names}
+        kept: dict[str, Any] = {n: t if t is None else t.filter(rows) for n, t in tables.items()}
+        return replace(self, scores=self.scores.filter(rows), **kept)
 
     def common(self, models: Sequence[str]) -> list[ModelScores]:
         """Several models on the items that all of them scored."""

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
         import_answers,
         open_asker,
         open_chat,
-        read_twins,
     )
     from heldout.model.asking.forms import (
         BOUND,
@@ -48,19 +47,17 @@ if TYPE_CHECKING:
         write,
     )
     from heldout.model.asking.summary import (
-        TWIN_SETS,
         Accuracy,
         OwnGrades,
         ReplyOutcome,
         Summary,
         Unread,
         compare_grades,
-        note_twins,
         own_grades_of,
         recorded_remarks,
-        unchanged_twins,
         unread_of,
     )
+    from heldout.model.asking.twins import TWIN_SETS, note_twins, read_twins, unchanged_twins
     from heldout.model.asking.variants import Variant, expand, parse_variants
     from heldout.model.endpoint.capabilities import Capabilities, as_json, probe
     from heldout.model.endpoint.chat import FAILED, ChatEndpoint
@@ -186,6 +183,7 @@ if TYPE_CHECKING:
         onnx_folder,
         open_model,
     )
+    from heldout.model.twin_scores import offer_both
 
 __all__ = [
     "AFTER_RELEASED",
@@ -308,6 +306,7 @@ __all__ = [
     "load",
     "moments",
     "note_twins",
+    "offer_both",
     "onnx_folder",
     "open_asker",
     "open_chat",

@@ -167,6 +167,11 @@ def option_requests(example: Example) -> list[Request]:
     ]
 
 
+def answer_request(example: Example, identifier: str, answer: str) -> Request:
+    """Another answer than its own after the item's pictures and question."""
+    return _request(example, identifier, answer)
+
+
 def _request(
     example: Example,
     identifier: str,

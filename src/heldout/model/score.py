@@ -14,6 +14,7 @@ import polars as pl
 from heldout.benchmark import Benchmark, open_verb_run, prepare_run, read_benchmark
 from heldout.engine import progress
 from heldout.errors import InputError, html_table
+from heldout.model.asking.twins import note_twins, read_twins
 from heldout.model.endpoint.endpoint import Endpoint, check_parity
 from heldout.model.entropies import score_entropies
 from heldout.model.item_scores import score_items, score_options
@@ -29,6 +30,7 @@ from heldout.model.self_check import (
     truncation_check,
 )
 from heldout.model.settings import ScoreSettings
+from heldout.model.twin_scores import score_twins
 from heldout.store import Run
 
 
@@ -52,14 +54,19 @@ def score_benchmark(
     run: Run,
     model: str,
     settings: ScoreSettings,
+    twins: Mapping[str, Benchmark] | None = None,
     *,
+    letters: bool = False,
     extra: Mapping[str, Any] | None = None,
     tell: Callable[[str], object] = lambda _: None,
     quiet: bool = False,
 ) -> Scoring:
-    """Call inside run.writing(). ``tell`` receives the cost of order-joint before it is spent."""
+    """Call inside run.writing(). ``twins``: those of the settings or of an audit, by variant, and ``letters``
+    whether the probabilities of their options are recorded as well; ``tell`` receives the cost of order-joint before
+    it is spent."""
     prepare_run(benchmark, run)
     claim_model(run, model, {**scorer.identity, **(extra or {})})
+    note_twins(run, benchmark, twins or {})
     folder = stage_folder(model)
     examples = benchmark.examples[: settings.limit]
     if settings.options and not any(example.options for example in examples):
@@ -92,6 +99,19 @@ def score_benchmark(
     if settings.options:
         rows["option_scores"] = score_options(
             benchmark, examples, scorer, run, model, folder, **how
+        )
+    if twins:
+        rows["twin_scores"] = score_twins(
+            benchmark,
+            examples,
+            twins,
+            scored,
+            scorer,
+            run,
+            model,
+            folder,
+            letters=letters,
+            **how,
         )
     if settings.entropies:
         rows["entropies"] = score_entropies(benchmark, examples, scorer, run, model, folder, **how)
@@ -247,6 +267,7 @@ def score(
             )
         return ScoreResult(run, scorings)
     check_run(run, chosen.seed)
+    twins = read_twins(chosen.parsed_variants, benchmark, run)
     extra: dict[str, Any] = {}
     scorer: Scorer
     if chosen.endpoint is not None:
@@ -265,6 +286,7 @@ def score(
             run,
             name,
             chosen,
+            twins,
             extra=extra,
             tell=(lambda _: None) if quiet else tell,
             quiet=quiet,

@@ -131,13 +131,32 @@ class OneModel(Settings):
             )
 
 
-class ScoreSettings(OneModel):
+class InVariants(OneModel):
+    """A model that sees items in further forms."""
+
+    variants: tuple[str, ...] = ()
+
+    @field_validator("variants", mode="before")
+    @classmethod
+    def _between_commas(cls, value: Any) -> Any:
+        return (value,) if isinstance(value, str) else value
+
+    @property
+    def parsed_variants(self) -> list[Variant]:
+        """The original and those that were given; empty where none were."""
+        return parse_variants(",".join(self.variants)) if self.variants else []
+
+
+class ScoreSettings(InVariants):
     """Settings of ``heldout score``."""
 
     recorded: Path | None = None
     """Scores made elsewhere: parquet, jsonl, csv."""
     options: bool = False
     """Score every option in the answer's place, too."""
+    variants: tuple[str, ...] = ()
+    """twin=BENCH, twin-NAME=BENCH: score the answers to original and twin on both pictures, too; twin alone: the
+    twins that this run holds."""
     entropies: bool = False
     """Read the entropies over picture, question and answer, too; needs a local checkpoint or an ONNX folder."""
     order_joint: bool = False
@@ -168,16 +187,29 @@ class ScoreSettings(OneModel):
                 "parity: compares a server with a local copy; give the setting endpoint"
             )
         more = (
-            self.options or self.entropies or self.order_joint or self.order_neighbour or self.limit
+            self.options
+            or self.variants
+            or self.entropies
+            or self.order_joint
+            or self.order_neighbour
+            or self.limit
         )
         if self.recorded is not None and more:
             raise ValueError(
-                "recorded: a file is taken as it is, without options, order tests or limit"
+                "recorded: a file is taken as it is, without options, twins, order tests or limit"
+            )
+        try:
+            others = [v.name for v in self.parsed_variants[1:] if not is_twin(v.name)]
+        except InputError as error:
+            raise ValueError(str(error)) from None
+        if others:
+            raise ValueError(
+                f"variants {', '.join(others)}: only twins are scored; heldout ask asks the others"
             )
         return self
 
 
-class AskSettings(OneModel):
+class AskSettings(InVariants):
     """Settings of ``heldout ask``."""
 
     recorded: Path | None = None
@@ -197,11 +229,6 @@ class AskSettings(OneModel):
     paraphraser: ModelServer | None = None
     """Server that rewords questions for slot-paraphrase and ngram-paraphrase."""
 
-    @field_validator("variants", mode="before")
-    @classmethod
-    def _between_commas(cls, value: Any) -> Any:
-        return (value,) if isinstance(value, str) else value
-
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if self.recorded is not None and (self.chain_of_thought or self.limit):
@@ -211,11 +238,6 @@ class AskSettings(OneModel):
         except InputError as error:
             raise ValueError(str(error)) from None
         return self
-
-    @property
-    def parsed_variants(self) -> list[Variant]:
-        """Those that were asked for; empty where none were."""
-        return parse_variants(",".join(self.variants)) if self.variants else []
 
     @property
     def recorded_variant(self) -> str | None:

@@ -26,6 +26,7 @@ VERSIONS = {
     "leaks": 1,
     "scores": 1,
     "option_scores": 1,
+    "twin_scores": 1,
     "entropies": 1,
     "request_scores": 1,
     "order_joint": 1,
@@ -168,6 +169,19 @@ _COLUMNS: dict[str, list[tuple[str, pa.DataType]]] = {
         ("text", pa.string()),
         ("sum_logprob", pa.float64()),
         ("n_tokens", pa.int32()),
+    ],
+    # Log-probabilities of two answers, right on the original (old) and right on its twin (new), after either picture
+    # with its question; ``variant`` names the set of twins.
+    "twin_scores": [
+        ("benchmark_id", pa.string()),
+        ("model", pa.string()),
+        ("variant", pa.string()),
+        ("old_answer", pa.string()),
+        ("new_answer", pa.string()),
+        ("original_old", pa.float64()),
+        ("original_new", pa.float64()),
+        ("twin_old", pa.float64()),
+        ("twin_new", pa.float64()),
     ],
     # Mean of the largest Rényi entropies (a share of the places of a slice; 0: the single largest) at the picture's
     # tokens, the question's and the answer's.

@@ -16,9 +16,10 @@ import heldout
 from heldout.detect import DetectSettings, Finding, NotTestable, Outcome, ScoreTables, run_detectors
 from heldout.detect.behaviour import margins
 from heldout.errors import InputError
-from heldout.lab.power.planted_answers import ASKED, TARGET, planted_answers
+from heldout.lab.power.planted_answers import ASKED, TARGET, planted_answers, scored_twins
 from verdict_recipes import (
     MODEL,
+    TWINS,
     Recording,
     faint,
     looked_at_by,
@@ -350,3 +351,84 @@ def test_a_smaller_gain_beside_weaker_references_confirms_nothing() -> None:
         recording = _by_margin(published(seed, lineages=3))
         (claim,) = counted_claims(recording, examined(recording))
         assert claim.status == "qualified"
+
+
+# Both answers scored on both pictures: open items
+
+
+def _scored(dose: float = 0.0, seed: int = 0) -> tuple[ScoreTables, ScoreTables]:
+    lettered = planted_answers(seed, dose=dose, easier=1.0)
+    return lettered, scored_twins(lettered)
+
+
+def test_scores_of_both_answers_say_what_letters_say() -> None:
+    lettered, scored = (_finding(t, ASKED, TARGET) for t in _scored(dose=1.0))
+    assert scored.n == lettered.n
+    assert scored.direction == lettered.direction == "seen"
+    assert scored.effect.value == pytest.approx(lettered.effect.value, abs=0.03)
+    assert scored.details["nats"] == pytest.approx(lettered.details["nats"])
+    assert scored.details["wrong_options"] is None  # there are no other wrong answers
+
+
+def test_skill_cancels_in_scores() -> None:
+    better = scored_twins(_tables({"m": SEES, "r": GUESSES}))
+    assert _finding(better).effect.value == pytest.approx(0.0, abs=1e-3)
+
+
+def test_an_item_is_measured_in_one_way_for_all_models() -> None:
+    """Letters of one model and scores of another are never compared."""
+    lettered, scored = _scored(dose=1.0)
+    assert lettered.answers is not None
+    half = [f"item{place:05d}" for place in range(90)]
+    answers = lettered.answers.filter(
+        pl.col("benchmark_id").is_in(half) | ~pl.col("variant").is_in(["original", "twin"])
+    )
+    both = replace(scored, answers=answers)
+    assert _finding(both, ASKED, TARGET).n == _finding(scored, ASKED, TARGET).n
+    # A reference whose letters are missing has no margin there, whatever its scores are.
+    reference = ASKED.baselines[0]
+    lacking = answers.filter(pl.col("model") != reference)
+    fewer = _finding(replace(both, answers=lacking), ASKED, TARGET)
+    assert fewer.details["references"][reference]["n"] == len(
+        set(scored.items["benchmark_id"]) - set(half)
+    )
+
+
+def test_scores_by_another_backend_are_no_reference() -> None:
+    _, scored = _scored()
+    backends = {name: {"backend": f"backend of {name}"} for name in scored.answering}
+    finding = _finding(replace(scored, identities=backends), ASKED, TARGET)
+    assert not finding.details["references"]
+    assert set(finding.details["references_unusable"]) == set(ASKED.baselines)
+
+
+def test_scores_that_failed_their_checks_are_not_used() -> None:
+    _, scored = _scored()
+    assert isinstance(_outcome(scored.without([TARGET]), ASKED, TARGET), NotTestable)
+    assert TARGET not in scored.of_models(list(ASKED.baselines)).answering
+
+
+def test_a_favourite_answer_is_a_place() -> None:
+    _, scored = _scored()
+    assert scored.twin_scores is not None
+    said = scored.twin_scores.with_columns(old_answer=pl.lit("Yes"), new_answer=pl.lit("no."))
+    arms = margins.probe_for().read(replace(scored, twin_scores=said), ASKED, TARGET)
+    assert not isinstance(arms, str)
+    assert set(arms.rows.filter("released")["place"]) == {"yes"}
+    assert set(arms.rows.filter(~pl.col("released"))["place"]) == {"no"}
+
+
+@pytest.mark.parametrize(
+    ("name", "status"),
+    [
+        ("75 % unanswerable, model better by 1.6", "qualified"),
+        ("40 % of the answers remembered", "survives"),
+    ],
+)
+def test_a_run_of_scores_alone_is_looked_at_by_twin_margin(name: str, status: str) -> None:
+    """Without one reply: twins that nobody can answer convict no model, and remembered answers are found."""
+    (recipe,) = [recipe for recipe in TWINS if recipe.name == name]
+    recording = looked_at_by("twin-margin", recipe.make(1))
+    recording = replace(recording, tables=scored_twins(recording.tables))
+    (claim,) = counted_claims(recording, detected(recording))
+    assert claim.status == status

@@ -1,4 +1,4 @@
-"""twin-margin and option-margin: probabilities of options where twin-drop and option-order count right answers.
+"""twin-margin and option-margin: probabilities of answers where twin-drop and option-order count right ones.
 
 An item that is nearly answered otherwise says as much as the reply alone hides. twin-margin is, on the original
 and on the twin, the probability of the right answer less that of the other picture's answer. Skill raises both,
@@ -6,12 +6,15 @@ and the difference of the two cancels it; memory of the old answer raises the fi
 option-margin is the probability of the right option, in the released order and in another.
 
 Probabilities are of the options' letters, scaled to sum to 1, so that a model that likes to begin otherwise is
-compared by what it prefers. They are compared as probabilities, not as logarithms: a sharper model has larger
-log-probabilities on both sides, and a few of them outweigh all other items (docs/behaviour.md).
+compared by what it prefers. Where no model gave them (open items, or twins that do not offer both answers),
+twin-margin reads the scores of both answers on both pictures, scaled in the same way. They are compared as
+probabilities, not as logarithms: a sharper model has larger log-probabilities on both sides, and a few of them
+outweigh all other items (docs/behaviour.md).
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
@@ -26,6 +29,7 @@ from heldout.detect.behaviour.compare import FEW, compare, probe_detector, test_
 from heldout.detect.behaviour.probe import (
     COLUMNS,
     ORIGINAL,
+    POLES,
     Arms,
     ArmsOf,
     Probe,
@@ -34,7 +38,7 @@ from heldout.detect.behaviour.probe import (
 )
 from heldout.detect.behaviour.twin_drop import TWIN, of_twins, twins_of
 from heldout.detect.behaviour.twin_memory import LEAST_OPTIONS, old_answers, place_of
-from heldout.detect.detector import PARK, SONG, Need
+from heldout.detect.detector import PARK, SONG, TWIN_SCORES, Need
 from heldout.detect.finding import Finding, NotRecorded, Outcome
 from heldout.detect.settings import DetectSettings
 from heldout.detect.tables import Floats, ScoreTables
@@ -45,8 +49,11 @@ NOT_RECORDED = NotRecorded(
     "needs the log-probabilities of the options: heldout ask --choice-logprobs, with the variants it reads"
 )
 NOT_OFFERED = NotRecorded(
-    "no original and its twin both offer the answers of both: open items have no options to compare"
+    "no original and its twin both offer the answers of both: of open items, score both answers on both pictures "
+    "(heldout score --variants twin=…)"
 )
+SCORED = "scored"  # the rule of answers made of scores
+INSTRUMENT = ("backend", "dtype")  # scores are never compared across these
 GRADED = {"benchmark_id": pl.String, "variant": pl.String, "right": pl.Float64, "place": pl.String}
 #: of one row of answers: place of the right option, and of the one it is compared with (None: of no one)
 Places = Callable[[dict[str, Any]], tuple[int, int | None] | None]
@@ -72,9 +79,10 @@ def _rows(answers: pl.DataFrame, places: Places) -> pl.DataFrame:
     half of 1 and the difference of the two. Draws are averaged."""
     if "choice_logprobs" not in answers.columns:
         return pl.DataFrame(schema=GRADED)
-    names = ("benchmark_id", "variant", "draw", "gold", "options", "choice_logprobs")
+    names = ("benchmark_id", "variant", "draw", "gold", "options", "rule", "choice_logprobs")
+    known = answers.select(name for name in names if name in answers.columns)
     rows = []
-    for row in answers.select(names).sort("benchmark_id", "variant", "draw").iter_rows(named=True):
+    for row in known.sort("benchmark_id", "variant", "draw").iter_rows(named=True):
         options = row["options"] or ()
         probabilities = chances(row["choice_logprobs"], len(options))
         where = places(row) if probabilities is not None else None
@@ -86,6 +94,9 @@ def _rows(answers: pl.DataFrame, places: Places) -> pl.DataFrame:
         if other is not None:
             value = (1.0 + value - probabilities[other]) / 2
             label = f"{letter(right)} and {letter(other)}/{len(options)}"
+        if row.get("rule") == SCORED:  # there is no place, but a model may like to say yes
+            text = options[right].lower().strip(" .")
+            label = text if text in POLES else "open"
         rows.append((row["benchmark_id"], row["variant"], float(value), label))
     graded = pl.DataFrame(rows, schema=GRADED, orient="row")
     return graded.group_by("benchmark_id", "variant", maintain_order=True).agg(
@@ -134,8 +145,74 @@ def _graded(counted: ArmsOf, places: Callable[[ScoreTables], Places]) -> ArmsOf:
 
 TWIN_BLIND_TO = [
     *twin_drop.BLIND_TO,
-    "open items, and twins that do not offer the old answer or originals that do not offer the new one",
+    "open items, and twins that do not offer the old answer or originals that do not offer the new one, unless both "
+    "answers were scored on both pictures",
 ]
+
+
+def with_scores(tables: ScoreTables, twin: str) -> ScoreTables:
+    """With answers that are made of scores: old and new answer as two options, by their log-probabilities.
+
+    Of one item all models are measured in the same way: by the options' letters, where any model gave them.
+    """
+    if tables.twin_scores is None:
+        return tables
+    key = ("with scores of twins", twin)
+    if key not in tables.memo:
+        scored = tables.twin_scores.filter(pl.col("variant") == twin)
+        answers, lettered = tables.answers, _lettered(tables, twin)
+        rows = _as_answers(scored.filter(~pl.col("benchmark_id").is_in(list(lettered))), tables)
+        if answers is not None:
+            named = pl.col("benchmark_id").is_in(rows["benchmark_id"].unique().to_list())
+            rows = pl.concat([answers.filter(~named), rows], how="diagonal_relaxed")
+        tables.memo[key] = replace(tables, answers=rows)
+    both: ScoreTables = tables.memo[key]
+    return both
+
+
+def _lettered(tables: ScoreTables, twin: str) -> frozenset[str]:
+    """Items of which some model gave the probabilities of both answers' letters, on both pictures."""
+    answers = tables.answers
+    if answers is None or "choice_logprobs" not in answers.columns:
+        return frozenset()
+    at = _places_of_twins(tables, twin)
+    rows = answers.filter(
+        pl.col("variant").is_in([ORIGINAL, twin]), pl.col("choice_logprobs").list.len() > 0
+    ).unique(["benchmark_id", "variant"])
+    shown = Counter(row["benchmark_id"] for row in rows.iter_rows(named=True) if at(row))
+    return frozenset(item for item, sides in shown.items() if sides == 2)
+
+
+def _as_answers(scored: pl.DataFrame, tables: ScoreTables) -> pl.DataFrame:
+    """Two rows an item. Models scored with other backends are models asked with other templates: neither compares."""
+    instruments = {
+        model: ", ".join([SCORED, *(str(record[k]) for k in INSTRUMENT if k in record)])
+        for model, record in tables.identities.items()
+    }
+    options = pl.concat_list("old_answer", "new_answer")
+    sides = [
+        scored.select(
+            "benchmark_id",
+            "model",
+            pl.lit(variant).alias("variant") if variant else pl.col("variant"),
+            pl.lit(0, pl.Int32).alias("draw"),
+            options.alias("options"),
+            pl.lit(gold).alias("gold"),
+            pl.lit("").alias("reply"),
+            pl.when(right > wrong)
+            .then(pl.lit("right"))
+            .otherwise(pl.lit("wrong"))
+            .alias("outcome"),
+            pl.lit(SCORED).alias("rule"),
+            pl.concat_list(f"{picture}_old", f"{picture}_new").alias("choice_logprobs"),
+            pl.col("model").replace_strict(instruments, default=SCORED).alias("template"),
+        )
+        for picture, variant, gold, right, wrong in (
+            ("original", ORIGINAL, "A", pl.col("original_old"), pl.col("original_new")),
+            ("twin", None, "B", pl.col("twin_new"), pl.col("twin_old")),
+        )
+    ]
+    return pl.concat(sides)
 
 
 def _places_of_twins(tables: ScoreTables, twin: str) -> Places:
@@ -166,7 +243,13 @@ def _places_of_twins(tables: ScoreTables, twin: str) -> Places:
 @cache
 def probe_for(twin: str = TWIN) -> Probe:
     counted = twin_drop.probe_for(twin)
-    arms = _graded(counted.read, lambda tables: _places_of_twins(tables, twin))
+    graded = _graded(counted.read, lambda tables: _places_of_twins(tables, twin))
+
+    def arms(
+        tables: ScoreTables, settings: DetectSettings, model: str, leave_out: bool
+    ) -> Arms | str:
+        return graded(with_scores(tables, twin), settings, model, leave_out)
+
     return replace(
         counted,
         name=TWIN_NAME,
@@ -240,9 +323,10 @@ def _beliefs(tables: ScoreTables, model: str, twin: str) -> pl.DataFrame:
     """By item: ``old_share`` on the twin (null with two options), ``nats`` of both pictures together."""
     key = ("beliefs", twin, model)
     if key not in tables.memo:
-        places = _places_of_twins(tables, twin)
+        both = with_scores(tables, twin)
+        places = _places_of_twins(both, twin)
         unchanged = tables.unchanged.get(twin, frozenset())
-        answers = asked(tables, model, lambda name: name in (ORIGINAL, twin))
+        answers = asked(both, model, lambda name: name in (ORIGINAL, twin))
         shares: dict[str, list[float]] = {}
         nats: dict[tuple[str, str], list[float]] = {}
         rows = answers.iter_rows(named=True) if "choice_logprobs" in answers.columns else ()
@@ -258,17 +342,17 @@ def _beliefs(tables: ScoreTables, model: str, twin: str) -> pl.DataFrame:
             wrong = 1.0 - probabilities[right]
             if row["variant"] == twin and len(options) >= LEAST_OPTIONS and wrong > 0:
                 shares.setdefault(item, []).append(float(probabilities[other] / wrong))
-        both = {
+        summed = {
             item: float(np.mean(nats[item, ORIGINAL]) - np.mean(nats[item, twin]))
             for item, variant in nats
             if variant == twin and (item, ORIGINAL) in nats
         }
-        items = sorted({*shares, *both})
+        items = sorted({*shares, *summed})
         tables.memo[key] = pl.DataFrame(
             {
                 "benchmark_id": items,
                 "old_share": [float(np.mean(shares[i])) if i in shares else None for i in items],
-                "nats": [both.get(item) for item in items],
+                "nats": [summed.get(item) for item in items],
             },
             schema={"benchmark_id": pl.String, "old_share": pl.Float64, "nats": pl.Float64},
         )
@@ -276,13 +360,16 @@ def _beliefs(tables: ScoreTables, model: str, twin: str) -> pl.DataFrame:
     return beliefs
 
 
-TWIN_MARGIN = probe_detector(
-    probe_for(),
-    "probabilities of old and new answer: does the margin drop on the twin?",
-    variants=(ORIGINAL, f"{TWIN}|{TWIN}-*"),
-    find=_find_twins,
-    requires=(Need.CHOICES,),
-    citations=(PARK,),
+TWIN_MARGIN = replace(
+    probe_detector(
+        probe_for(),
+        "probabilities of old and new answer: does the margin drop on the twin?",
+        variants=(ORIGINAL, f"{TWIN}|{TWIN}-*"),
+        find=_find_twins,
+        requires=(Need.CHOICES,),
+        citations=(PARK,),
+    ),
+    also=(TWIN_SCORES,),
 )
 
 

@@ -81,10 +81,11 @@ def unchanged_note(tables: ScoreTables, twin: str) -> str:
 
 
 def twins_of(tables: ScoreTables, model: str) -> list[str]:
-    """Every set of twins this model was asked about; the plain name where it was asked about none."""
-    if tables.answers is None:
-        return [TWIN]
-    names = tables.answers.filter(tables.answers["model"] == model)["variant"].unique().to_list()
+    """Every set of twins this model was asked about or scored on; the plain name where there is none."""
+    names: set[str] = set()
+    for table in (tables.answers, tables.twin_scores):
+        if table is not None:
+            names |= set(table.filter(pl.col("model") == model)["variant"].unique())
     return sorted(name for name in names if name == TWIN or name.startswith(f"{TWIN}-")) or [TWIN]
 
 

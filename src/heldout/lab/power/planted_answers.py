@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -159,6 +159,30 @@ def planted_answers(seed: int, **values: Any) -> ScoreTables:
     )
     items = _items(draw.codes, draw.later)
     return ScoreTables("planted", items, no_scores(), answers=answers)
+
+
+def scored_twins(tables: ScoreTables) -> ScoreTables:
+    """The same items without options: both answers scored on original and twin, in place of the letters'
+    probabilities."""
+    assert tables.answers is not None
+    letters = _LETTERS.tolist()
+    sides = {}
+    for variant in ("original", "twin"):
+        shown = tables.answers.filter(pl.col("variant") == variant)
+        names = ("benchmark_id", "model", "gold", "options", "choice_logprobs")
+        sides[variant] = {row[:2]: row[2:] for row in shown.select(names).iter_rows()}
+    rows = []
+    for key, (gold, options, logprobs) in sides["original"].items():
+        new_gold, new_options, new_logprobs = sides["twin"][key]
+        old, new = options[letters.index(gold)], new_options[letters.index(new_gold)]
+        original = dict(zip(options, logprobs, strict=True))
+        twin = dict(zip(new_options, new_logprobs, strict=True))
+        if old != new and new in original and old in twin:
+            values = original[old], original[new], twin[old], twin[new]
+            rows.append((*key, "twin", old, new, *values))
+    scores = pl.DataFrame(rows, pl.DataFrame(empty_table("twin_scores")).schema, orient="row")
+    others = tables.answers.filter(~pl.col("variant").is_in(["original", "twin"]))
+    return replace(tables, answers=others, twin_scores=scores)
 
 
 def _chances(

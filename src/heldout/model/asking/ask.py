@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -12,7 +11,7 @@ from typing import Any
 
 import polars as pl
 
-from heldout.benchmark import Benchmark, open_verb_run, prepare_run, read_benchmark
+from heldout.benchmark import Benchmark, open_verb_run, prepare_run
 from heldout.errors import InputError, counted, html_table, percent
 from heldout.model.asking.forms import picture_digest
 from heldout.model.asking.prompts import Journal, write_paraphrases
@@ -29,13 +28,13 @@ from heldout.model.asking.summary import (
     ReplyOutcome,
     Summary,
     Unread,
-    note_twins,
     own_grades_of,
     recorded_remarks,
     summarise,
     unread_of,
 )
-from heldout.model.asking.variants import PARAPHRASE, Variant, expand, is_twin, parse_variants
+from heldout.model.asking.twins import note_twins, read_twins
+from heldout.model.asking.variants import PARAPHRASE, Variant, expand, parse_variants
 from heldout.model.endpoint.chat import ChatEndpoint
 from heldout.model.endpoint.settings import ModelServer
 from heldout.model.item_scores import by_picture
@@ -44,8 +43,6 @@ from heldout.model.score import check_run, opened_benchmark
 from heldout.model.scoring import claim_model, stage_folder
 from heldout.model.settings import SENTENCE_TOKENS, AskSettings
 from heldout.store import Dropped, Run
-
-PUBLISHED_TWINS = "twin/publish.json"  # written by heldout twin
 
 
 @dataclass(frozen=True)
@@ -91,35 +88,6 @@ def default_variants(benchmark: Benchmark) -> list[Variant]:
 
 def needs_paraphraser(variants: Sequence[Variant]) -> bool:
     return any(variant.name.endswith(PARAPHRASE) and not variant.source for variant in variants)
-
-
-def read_twins(
-    variants: Sequence[Variant], benchmark: Benchmark, run: Run | str | Path | None = None
-) -> dict[str, Benchmark]:
-    """Twins by variant; a variant that names no benchmark uses the twins that ``run`` holds."""
-    ids = {example.id for example in benchmark}
-    twins = {}
-    for variant in variants:
-        if not is_twin(variant.name):
-            continue
-        source = variant.source or _published_twins(variant, run)
-        twins[variant.name] = read_benchmark(source)
-        if not any(example.id in ids for example in twins[variant.name]):
-            others = ", ".join(example.id for example in twins[variant.name].examples[:3])
-            raise InputError(
-                f"variants: {variant.name}={source}: no item has the id of an item of "
-                f"{benchmark.name}. Twins are paired by id; these are like {others}"
-            )
-    return twins
-
-
-def _published_twins(variant: Variant, run: Run | str | Path | None) -> Path:
-    folder = run.path if isinstance(run, Run) else Path(run) if run is not None else None
-    if folder is None or not (folder / PUBLISHED_TWINS).exists():
-        raise InputError(
-            f"variants: {variant.name}: this run holds no twins; name them with {variant.name}=BENCH"
-        )
-    return folder / str(json.loads((folder / PUBLISHED_TWINS).read_text())["ask_with"])
 
 
 def ask_benchmark(
