@@ -63,6 +63,21 @@ def test_with_a_reference_no_difference_is_clean_with_what_would_have_shown() ->
     assert claim.rule == "answers/quiet"
 
 
+def test_what_correction_clears_is_said_with_its_own_p() -> None:
+    """The same answers, looked at by one detector and by two."""
+    tables = planted_answers(66, dose=0.1)
+    references = (BASELINE, REFERENCE, BASE)
+    families = tuple((name, name) for name in references)
+    settings = QUICK.model_copy(update={"baselines": references, "families": families})
+    claims = {}
+    for names in (DROP, [*DROP, "option-margin"]):
+        made = examine(tables, names, settings, NOTHING_MEASURED)
+        claims[len(names)] = next(one for one in made.claims if one.id == f"twin-drop/{TARGET}")
+    assert (claims[1].status, claims[2].status) == ("qualified", "clean")
+    assert claims[2].corrected_p is not None
+    assert f"{claims[2].corrected_p:.2g} corrected over the tests" in claims[2].why
+
+
 def test_what_points_away_from_memory_is_not_said_to_be_a_sign_of_it() -> None:
     tables = planted_answers(2, clusters=120)
     assert tables.answers is not None

@@ -286,7 +286,7 @@ def _show_details(examination: Examination, run: Path) -> None:
         "interval",
         "level",
         "p",
-        "adjusted",
+        "p (Holm)",
         "direction",
         "n",
         "clusters",

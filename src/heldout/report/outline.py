@@ -123,7 +123,7 @@ def _of_corpus(cell: Mapping[str, Any]) -> tuple[str, str]:
 def effect_words(finding: Mapping[str, Any]) -> str:
     """An effect with its interval, and whether that of the references is subtracted."""
     effect = finding["effect"]
-    than = " above references" if effect["name"].endswith("minus that of the references") else ""
+    than = " against references" if effect["name"].endswith("minus that of the references") else ""
     return f"{finding['detector']} {effect['value']:+.2f} [{effect['low']:+.2f}, {effect['high']:+.2f}]{than}"
 
 

@@ -93,7 +93,7 @@ def model_claim(
             off=facts_of(controls)["clean lab models fire too"],
         ),
         status=status,
-        why=_why(rule, strongest, untested, controls, power),
+        why=_why(rule, strongest, untested, controls, power, q),
         rule=rule_id(kind, rule),
         findings=[finding.id for finding in findings],
         controls=list(controls),
@@ -293,6 +293,7 @@ def _why(
     untested: Sequence[NotTestable],
     controls: Sequence[Control],
     power: str,
+    q: float,
 ) -> str:
     if finding is None:
         return "; ".join(dict.fromkeys(not_testable.reason for not_testable in untested))
@@ -302,6 +303,11 @@ def _why(
         least = f"{finding.minimum_detectable_effect:.2g}"
         message = f"this is no proof that it has not: effects below {least} may have been missed"
         message += not_recorded(finding)
+        if finding.p is not None and finding.p <= ALPHA and finding.effect.value > 0:
+            message += (
+                f"; its p alone is {finding.p:.2g}, and {q:.2g} corrected over the tests that were planned together: "
+                "more items would tell the two apart"
+            )
         return f"{message}; {power}" if power else message
     bad = [control.reason for control in controls if control.outcome != "passed"]
     return "; ".join(bad) if bad else "; ".join(control.reason for control in controls)
