@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,14 +13,22 @@ import pytest
 from markupsafe import Markup
 
 from heldout.detect import Cell
+from heldout.evidence import Rung
 from heldout.report._first_screen import first_screen, shown_figure
 from heldout.report._models import Figure
 from heldout.report._scores_owed import score_rows
 from heldout.report._statuses import MEANINGS, DetectableEffect, detectable, status_pill
+from heldout.stats import Interval
 from heldout.store import Run, empty_table
 from heldout.verdict import LAB, PLAIN, PRESSING, Claim, Control, FiringCount
 from heldout.verdict.claim import FalseAlarms
-from heldout.verdict.overall import BenchmarkVerdict, CellVerdict, cell_status, recommend
+from heldout.verdict.overall import (
+    BenchmarkVerdict,
+    CellVerdict,
+    LeakRate,
+    cell_status,
+    recommend,
+)
 
 NO_LEAKS = pl.DataFrame(empty_table("leaks"))
 
@@ -58,6 +67,38 @@ def test_a_model_that_has_seen_it_is_told_once_with_its_tests(wording: Callable[
     assert shown["m"]["why"].endswith(": twin-drop, option-order")
     assert shown["m"]["claim"] == "twin-drop/m"
     assert screen["statuses"] == ["survives", "re-attributed", "clean"]
+
+
+def test_what_was_found_stands_before_what_is_open_and_that_before_what_is_clean() -> None:
+    rate = LeakRate(0, 60, Interval(0, 0.06, 0.95, "clopper-pearson"))
+
+    def searched(corpus: str, status: Any, rule: str, **evidence: int) -> dict[str, Any]:
+        cell = Cell(benchmark="b", corpus=corpus)
+        claim = Claim(
+            id=f"text/{corpus}",
+            cell=cell,
+            sentence="s",
+            status=status,
+            why="w",
+            rule=rule,
+            findings=[],
+        )
+        return CellVerdict(
+            cell, status, [claim], rate, {Rung(k): v for k, v in evidence.items()}
+        ).as_json()
+
+    cells = [
+        searched("clean", "clean", "words/none-found"),
+        searched("unread", "qualified", "words/parts-unread"),
+        searched("few", "qualified", "words/like-words", **{Rung.WORDING: 1}),
+        searched("reworded", "qualified", "words/like-words", **{Rung.SIMILAR: 24}),
+    ]
+    screen = first_screen(cells, [], {})
+    shown = [(entry["value"], entry["words"]) for entry in screen["numbers"]]
+    assert [value for value, _ in shown] == ["24 of 60", "1 of 60", "0 of 60", "clean"]
+    assert "in reworded" in shown[0][1] and "in unread" in shown[2][1]
+    assert re.findall(r"\d+", screen["sentence"]) == ["24", "60", "1", "60"]
+    assert "24" in screen["grid"]["rows"][3]["cells"][0]["words"]
 
 
 def test_two_models_that_share_items_have_not_seen_anything_by_that() -> None:

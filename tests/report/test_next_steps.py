@@ -10,7 +10,7 @@ import pytest
 
 from heldout.evidence import Rung
 from heldout.report._next_steps import commands_folder, further, next_steps, with_paths
-from heldout.store import Run
+from heldout.store import TEXT, Judgement, Run, append
 from heldout.verdict.claim import ACTIONS
 from heldout.verdict.overall import REPLACE
 
@@ -83,6 +83,48 @@ def test_nothing_leaked_nothing_to_remove(tmp_path: Path) -> None:
     assert next_steps([_run(tmp_path / "run")], []) == []
     steps = next_steps([_run(tmp_path / "near")], [_advice(Rung.LOOK_ALIKE, 4)])
     assert [words[1] for words in _commands(steps)] == ["review", "report"]
+
+
+def test_similar_words_alone_have_the_command_that_settles_and_the_one_that_removes(
+    tmp_path: Path,
+) -> None:
+    run = _run(tmp_path / "run")
+    advice = [_advice(Rung.SIMILAR, 24), _advice(Rung.WORDING, 1)]
+    steps = next_steps([run], advice)
+    folder = str(run.path)
+    removed = ("--run", folder, "--policy", "soft", "--text", "--out", "clean-unread-b")
+    assert "25 items" in steps[0]["sentence"] and "these 25 items" in steps[1]["sentence"]
+    assert _commands(steps) == [
+        ["heldout", "review", folder, "--kind", "texts"],
+        ["heldout", "report", folder],
+        ["heldout", "sanitize", "my bench.jsonl", *removed],
+    ]
+    assert further(advice, steps) == []
+    # Beside doubtful pictures that policy would remove more than the words.
+    steps = next_steps([run], [*advice, _advice(Rung.LOOK_ALIKE, 3)])
+    assert "sanitize" not in [words[1] for words in _commands(steps)]
+    append(run.path, Judgement("ada", TEXT, "0" * 24, "same question"))
+    second = _commands(next_steps([run], advice))[0]
+    assert second[3:] == ["--rater", "rater-2", "--blind", "--kind", "texts"]
+
+
+@pytest.mark.parametrize("installed", [True, False])
+def test_rewordings_that_nobody_looked_for_are_searched_by_the_same_command(
+    tmp_path: Path, installed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "heldout.report._next_steps.installed_text_encoder", lambda name: "e" if installed else None
+    )
+    run = _run(tmp_path / "run")
+    asked = ["heldout", "overlap", "b.jsonl", "--against", "web", "--out", "run"]
+    manifest = {**run.manifest(), "commands": [[*asked, "--text-encoder", "none"]]}
+    run.write_json("manifest.json", manifest)
+    control = {"name": "rewordings", "outcome": "missing", "reason": "r"}
+    claim = {"id": "text/web", "status": "qualified", "controls": [control]}
+    run.write_json("claims.json", {"claims": [{**claim, "cell": {"corpus": "web"}}]})
+    commands = _commands(next_steps([run], []))
+    assert commands[-1] == asked
+    assert [words[0] for words in commands[:-1]] == ([] if installed else ["pip"])
 
 
 def test_what_was_not_done_yet_comes_last(tmp_path: Path) -> None:

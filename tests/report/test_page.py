@@ -234,3 +234,29 @@ def test_sentences_that_had_to_be_read_twice_are_gone() -> None:
         text = path.read_text()
         for words in REPLACED:
             assert words not in text, f"{path.relative_to(source)}: {words}"
+
+
+def test_the_row_of_proven_leaks_does_not_read_as_nothing_found(tmp_path: Path) -> None:
+    questions = (
+        "Which artery is occluded in the angiogram of the left coronary system?",
+        "How many fractured ribs does the oblique projection of the thorax show?",
+        "What kind of suture closes the wound along the patient's forearm?",
+        "Where does the catheter end that enters through the jugular vein?",
+    )
+    asked = [{"question": question, "answer": "left one"} for question in questions]
+    for name, rows in (("bench", asked), ("web", [{"text": row["question"]} for row in asked[:3]])):
+        lines = "".join(json.dumps({"id": str(k), **row}) + "\n" for k, row in enumerate(rows))
+        (tmp_path / f"{name}.jsonl").write_text(lines)
+    out = tmp_path / "run"
+    heldout.overlap(
+        tmp_path / "bench.jsonl",
+        against=tmp_path / "web.jsonl",
+        run=out,
+        text_encoder="none",
+        quiet=True,
+    )
+    page = (out / "report.html").read_text()
+    (row,) = re.findall(r"with a proven leak[^<]*</td><td class=.n.>(\d+)</td>", page)
+    assert (row, '<th class="n">found</th>' in page) == ("0", True)
+    assert re.search(r"<dt>(\d) of 4</dt>", page)[1] == "3"  # tile
+    assert f"heldout review {out} --kind texts" in unescape(page)

@@ -16,12 +16,16 @@ from PIL import Image
 from heldout.benchmark import read_benchmark
 from heldout.errors import InputError
 from heldout.scenes import (
+    BY_ANSWER,
+    BY_QUESTION,
     FILMS,
     KINDS,
+    REWORDED_ALONE,
     SCENES,
     LeakWorld,
     WrittenBenchmark,
     WrittenCorpus,
+    told_apart,
     write_benchmark,
     write_corpus,
 )
@@ -189,6 +193,45 @@ def test_as_many_of_each_kind_as_are_asked_for(tmp_path: Path) -> None:
     written = write_benchmark(tmp_path / "benchmark", images=5)
     corpus = write_corpus(tmp_path / "corpus", written, items=50, each=2)
     assert {corpus.kinds[kind.name] for kind in KINDS} == {2}
+
+
+def test_reworded_questions_are_planted_by_what_tells_their_items_apart(
+    tmp_path: Path, benchmark: WrittenBenchmark, world: LeakWorld
+) -> None:
+    corpus = write_corpus(tmp_path / "corpus", benchmark, items=80, each=2, reworded=7, world=world)
+    asked = [
+        (item, image, question.question, question.answer)
+        for image, questions in benchmark.questions.items()
+        for item, question in questions
+    ]
+    apart = told_apart(asked)
+    for by, kind in REWORDED_ALONE.items():
+        planted = [row for row in corpus.truth if row.kind == kind.name]
+        there = {image for item, image, *_ in asked if apart[item] == by}
+        most = 7 if by == BY_QUESTION else 2
+        assert {apart[row.benchmark_id or ""] for row in planted} <= {by}
+        # Items that leak otherwise are left out, so that a few may lack.
+        assert len(planted) == most or len(planted) == len({row.image for row in planted}) <= len(
+            there
+        )
+        assert len({row.image for row in planted}) == len(planted)
+    if world is SCENES:
+        assert corpus.kinds[REWORDED_ALONE[BY_QUESTION].name] == 7
+    others = {kind.name for kind in KINDS} - {kind.name for kind in REWORDED_ALONE.values()}
+    assert {corpus.kinds[name] for name in others} == {2}
+
+
+def test_a_question_or_its_answer_tells_items_of_other_pictures_apart() -> None:
+    rows = [
+        ("a", "1", "How many of 3?", "one"),
+        ("b", "2", "How many of 4?", "two"),
+        ("c", "2", "Is it red?", "yes"),
+        ("d", "2", "Is it red?", "yes"),  # the same picture
+        ("e", "3", "Where?", "left"),
+        ("f", "4", "where?", "left"),
+    ]
+    by = {"a": BY_ANSWER, "b": BY_ANSWER, "c": BY_QUESTION, "d": BY_QUESTION}
+    assert told_apart(rows) == {**by, "e": "nothing", "f": "nothing"}
 
 
 def test_broken_files_are_really_broken(

@@ -150,6 +150,9 @@ def test_without_the_same_words_and_the_same_answer_people_must_read(
     made = claim(tmp_path, asked(*LONG), theirs)
     assert made.status == "qualified"
     assert made.rule == "words/like-words"
+    # Pictures, or other words, would not say what these are.
+    assert settled_by(made)[0].startswith("similar words: ") and "--kind texts" in made.next_step
+    assert not [text for text in settled_by(made) if "pictures" in text]
 
 
 def test_other_options_are_another_item(tmp_path: Path) -> None:

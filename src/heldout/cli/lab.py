@@ -114,6 +114,7 @@ LEAKS_SHOWN = (
     Shown("seeds"),
     Shown("worlds", "NAME", flag="--world"),
     Shown("each"),
+    Shown("reworded"),
     Shown("items"),
     Shown("encoder", "E"),
     Shown("nearest"),

@@ -273,8 +273,8 @@ def joined_leakage(
     return rate_finding(
         [float(item in counted) for item in items["benchmark_id"]],
         items["cluster"].to_list(),
-        statistic="leaked items",
-        effect="leak rate per item, by picture or words",
+        statistic="items with a proven leak",
+        effect="proven leaks per item, by picture or words",
         id=f"{JOINED}/{corpus}",
         detector=JOINED,
         cell=Cell(benchmark=benchmark, corpus=corpus),

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
         undecided_because,
         undecided_words,
     )
-    from heldout.evidence.rungs import OPEN, PICTURED, PROVEN, UNPROVEN_WORDS, Rung
+    from heldout.evidence.rungs import OPEN, PICTURED, PROVEN, TO_READ, UNPROVEN_WORDS, Rung
     from heldout.evidence.text_kinds import KINDS, QUESTION_OTHER_IMAGE, count_kinds, text_kinds
     from heldout.overlap import (
         BY_DIGEST,
@@ -67,6 +67,7 @@ __all__ = [
     "SUREST",
     "TOO_PLAIN",
     "TOO_SMALL",
+    "TO_READ",
     "UNDECIDED_WORDS",
     "UNPROVEN_WORDS",
     "ItemLeaks",

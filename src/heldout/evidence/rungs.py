@@ -47,5 +47,7 @@ PROVEN = frozenset({Rung.TEXT, Rung.COPY, Rung.FULL})
 OPEN = frozenset({Rung.UNCOMPARED, Rung.UNDECIDED})
 #: the item's picture is in the corpus
 PICTURED = frozenset({Rung.COPY, Rung.FULL})
+#: words like the item's own: whether they are, people have to read
+TO_READ = frozenset({Rung.SIMILAR, Rung.WORDING})
 #: words that prove nothing
-UNPROVEN_WORDS = frozenset({Rung.SIMILAR, Rung.WORDING, Rung.BESIDE_ANOTHER, Rung.UNCOMPARED})
+UNPROVEN_WORDS = TO_READ | {Rung.BESIDE_ANOTHER, Rung.UNCOMPARED}

@@ -64,7 +64,10 @@ class LeakSettings(Settings):
     """Worlds to render."""
     each: Annotated[int, Field(ge=1)] = 2
     """Items of every kind in a corpus; the benchmark has an image for each of them."""
-    items: Annotated[int, Field(ge=1)] = 120
+    reworded: Annotated[int, Field(ge=1)] = 20
+    """Questions of a corpus in other words and without their picture, drawn among those that the benchmark asks of no
+    other picture; fewer where there are not so many."""
+    items: Annotated[int, Field(ge=1)] = 144
     """Items of a corpus."""
     encoder: str = "pixels"
     """As in ``overlap``."""

@@ -88,7 +88,7 @@ if TYPE_CHECKING:
         parse_bounds,
     )
     from heldout.overlap.texts.edits import EDITED, RENUMBERED, SAME, compare_wording
-    from heldout.overlap.texts.encoders import DEFAULT, open_text_encoder
+    from heldout.overlap.texts.encoders import DEFAULT, installed_text_encoder, open_text_encoder
     from heldout.overlap.texts.index import TextSearch
     from heldout.overlap.texts.judge import (
         JUDGED_DIFFERENT,
@@ -198,6 +198,7 @@ __all__ = [
     "evidence_field",
     "flag_p",
     "forget_texts",
+    "installed_text_encoder",
     "is_compiled",
     "item_words",
     "judge_texts",

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from heldout.errors import counted, percent
-from heldout.evidence import OPEN, PROVEN
+from heldout.evidence import OPEN, PROVEN, TO_READ
 from heldout.verdict import AWAY, NEARNESS, NOTHING_TO_COMPARE, WHOLE_CORPUS, rung_words
 
 Cell = Mapping[str, Any]
@@ -65,6 +65,8 @@ def in_words(cell: Cell) -> str:
         return f"none proven; {counted(near, 'item is', 'items are')} undecided{not_compared(cell)}"
     if kind == "corpus" and (why := nothing_found(cell)):
         return f"nothing found; {why}"
+    if kind == "corpus" and (similar := similar_items(cell)):
+        return f"none proven; {counted(similar, 'item has', 'items have')} similar words there{not_compared(cell)}"
     if kind == "corpus":
         return _CORPUS[cell["status"]] + not_compared(cell)
     if kind == "model" and _only_off(cell):
@@ -167,6 +169,11 @@ def idle(claim: Mapping[str, Any]) -> bool:
 
 def undecided_items(cells: Sequence[Cell]) -> int:
     return sum(cell["evidence"].get(rung, 0) for cell in cells for rung in OPEN)
+
+
+def similar_items(cell: Cell) -> int:
+    """Items that were found by words like their own, which prove nothing until people have read them."""
+    return sum(cell["evidence"].get(rung, 0) for rung in TO_READ)
 
 
 def believed(by_people: int) -> str:

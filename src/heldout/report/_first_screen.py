@@ -21,6 +21,7 @@ from heldout.report._cell_words import (
     not_compared,
     nothing_found,
     rungs_in_words,
+    similar_items,
     speaking_claims,
     speaks_of_leaks,
     target,
@@ -238,6 +239,14 @@ def _sentence(cells: Sequence[Cell]) -> str:
         ]
         return " ".join(messages[:TOP])
     if open_:
+        messages = [
+            f"{similar_items(cell):,} of {counted(cell['leak_rate']['items'], 'item', 'items')} of {cell['benchmark']} "
+            f"{'has' if similar_items(cell) == 1 else 'have'} similar words in {cell['corpus']}."
+            for cell in sorted(open_, key=similar_items, reverse=True)
+            if similar_items(cell)
+        ]
+        if messages:
+            return " ".join([*messages[:TOP], "Nothing is proven until people have read them."])
         unsettled = list(dict.fromkeys(target(cell)[1] for cell in open_))
         names = ", ".join(unsettled[:TOP])
         if len(unsettled) > TOP:
@@ -302,11 +311,21 @@ def _numbers(
         numbers.insert(0, {"value": f"{near:,}", "words": words})
     if not numbers:
         single = [cell for cell in cells if not is_pair(cell)]
-        numbers = [_number(cell) for cell in single]
+        numbers = [_number(cell) for cell in sorted(single, key=_pressing)]
     return numbers[:most]
 
 
+def _pressing(cell: Cell) -> tuple[bool, int, int]:
+    """What was found comes first, then what is not settled, then what is clean."""
+    similar = similar_items(cell)
+    return not similar, PRESSING.index(cell["status"]), -similar
+
+
 def _number(cell: Cell) -> dict[str, str]:
+    if similar := similar_items(cell):
+        have = "item has" if similar == 1 else "items have"
+        words = f"{have} similar words in {cell['corpus']}: people have to read them"
+        return {"value": f"{similar:,} of {cell['leak_rate']['items']:,}", "words": words}
     if why := nothing_found(cell):
         rate = cell["leak_rate"]
         words = f"items were found in {cell['corpus']}; {why}"

@@ -9,14 +9,17 @@ from pathlib import Path
 from typing import Any
 
 from heldout.errors import counted
-from heldout.evidence import OPEN, Rung
+from heldout.evidence import OPEN, TO_READ, Rung
+from heldout.overlap import installed_text_encoder
 from heldout.settings import changed_command, command_line
-from heldout.store import MATCH, Run, current
-from heldout.verdict import ACTIONS, REPLACE, WHOLE_CORPUS, Claim
+from heldout.store import MATCH, TEXT, Run, current
+from heldout.verdict import ACTIONS, REPLACE, REWORDINGS, WHOLE_CORPUS, Claim
 
 SAMPLE = 30  # pairs that people look at in a few minutes
 LISTED = "; they are listed in actions.jsonl."
 _REMOVED = (ACTIONS[Rung.FULL], ACTIONS[Rung.COPY], ACTIONS[Rung.TEXT])
+#: rungs that ``sanitize --policy soft`` removes by their picture
+_WITH_PICTURES = (Rung.UNDECIDED, Rung.UNCOMPARED, Rung.LOOK_ALIKE)
 _OPENED = re.compile(r"\bheldout (review|detect|report)(?: RUN\b|(?=[).,;:]|$))")
 _NAMED = re.compile(r"(heldout impact [^.]*--run) RUN\b")
 
@@ -104,7 +107,7 @@ def _resplits(run: Run) -> list[str]:
     ][:1]
 
 
-def _reading(folder: Run, verb: str, /, **values: str) -> str:
+def _reading(folder: Run, verb: str, /, **values: str | bool) -> str:
     """A command that reads the benchmark as it was read for this run folder."""
     benchmark = folder.manifest()["inputs"]["benchmark"]
     settings = benchmark.get("settings", {})
@@ -167,6 +170,11 @@ def next_steps(runs: Sequence[Run], advice: Sequence[Mapping[str, Any]]) -> list
         elif not leaked and (near := counts.get(ACTIONS[Rung.LOOK_ALIKE], 0)):
             steps.append(_judged(run, f"the look-alikes of {_items(near)}{of}", near))
             steps[-1]["covers"] = ["review", (name, ACTIONS[Rung.LOOK_ALIKE])]
+        similar = sum(counts.get(ACTIONS[rung], 0) for rung in TO_READ)
+        if similar and REPLACE not in counts:
+            steps.append(_texts_read(run, _items(similar) + of))
+            if not any(counts.get(ACTIONS[rung], 0) for rung in _WITH_PICTURES):
+                steps.append(_removed_unread(run, similar))
         if leaked or undecided:
             leaky.append(run)
     if leaky:
@@ -220,6 +228,44 @@ def _judged(run: Run, what: str, look_alikes: int = 0) -> dict[str, Any]:
     }
 
 
+def _texts_read(run: Run, items: str) -> dict[str, Any]:
+    """What settles words that are like an item's own: people who read them."""
+    raters = {rater for _, rater in current(run.path, TEXT)}
+    texts = {"kind": "texts"}
+    if not raters:
+        sentence = (
+            f"Read the pairs of texts of {items} with similar words in a corpus: a rewording that two people recognise "
+            f"counts as a leak. Then build this report again with the judgements."
+        )
+        first = command_line("review", str(run.path), **texts)
+    else:
+        sentence = (
+            f"Let another rater read the pairs of texts of {items}. Then build this report again."
+        )
+        first = command_line(
+            "review", str(run.path), rater=f"rater-{len(raters) + 1}", blind=True, **texts
+        )
+    name = run.manifest()["inputs"]["benchmark"]["name"]
+    return {
+        "sentence": sentence,
+        "commands": [first, rebuild_command(run)],
+        "covers": ["review", *((name, ACTIONS[rung]) for rung in TO_READ)],
+    }
+
+
+def _removed_unread(run: Run, similar: int) -> dict[str, Any]:
+    """The split without them for whoever has no time to read; ``soft`` would remove doubtful pictures, too."""
+    folder = _folder("clean-unread", run.manifest()["inputs"]["benchmark"])
+    command = _reading(run, "sanitize", run=str(run.path), policy="soft", text=True, out=folder)
+    those = "this item" if similar == 1 else f"these {similar:,} items"
+    return {
+        "sentence": f"Or write a split without {those}, without reading them: some may be other questions in similar "
+        f"words.",
+        "commands": [command],
+        "covers": [],
+    }
+
+
 def rebuild_command(run: Run) -> str:
     """The command that includes judgements; an audit's pages are about all its runs and are made together."""
     if not (run.path / "audit.yaml").exists():
@@ -239,6 +285,14 @@ def _not_done_yet(run: Run) -> Iterator[dict[str, Any]]:
             "sentence": f"Search all of {' and '.join(first)}: {next(iter(first.values()))}.",
             "commands": _whole_search(run),
             "covers": [WHOLE_CORPUS],
+        }
+    if unread := _not_searched_for_rewordings(run):
+        again, installed = _search_for_rewordings(run)
+        yield {
+            "sentence": f"Look for rewordings in {' and '.join(unread)}: the search so far finds no question in other "
+            f"words{'' if installed else '. It needs the extra text'}.",
+            "commands": again,
+            "covers": [REWORDINGS],
         }
     if manifest.get("models") and not (run.path / "detections.json").exists():
         yield {
@@ -263,6 +317,29 @@ def _read_in_part(run: Run) -> dict[str, str]:
         for control in claim.get("controls", ())
         if control["name"] == WHOLE_CORPUS
     }
+
+
+def _not_searched_for_rewordings(run: Run) -> list[str]:
+    """Corpora whose words were searched, but not for rewordings."""
+    claims = run.read_json("claims.json")["claims"] if (run.path / "claims.json").exists() else []
+    return [
+        claim["cell"]["corpus"]
+        for claim in claims
+        if claim["status"] == "qualified" and claim["id"].startswith("text/")
+        for control in claim.get("controls", ())
+        if control["name"] == REWORDINGS and control["outcome"] == "missing"
+    ]
+
+
+def _search_for_rewordings(run: Run) -> tuple[list[str], bool]:
+    """The same search with the encoder that it finds by itself, and whether that is installed here."""
+    installed = installed_text_encoder(None) is not None
+    searches = [command for command in run.manifest()["commands"] if command[1:2] == ["overlap"]]
+    if not searches:
+        return [], installed
+    without = changed_command(searches[-1], "text_encoder")
+    extra = [] if installed else ["pip install 'heldout[text]'"]
+    return [*extra, without or shlex.join(searches[-1])], installed
 
 
 def _whole_search(run: Run) -> list[str]:

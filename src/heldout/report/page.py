@@ -154,7 +154,7 @@ def write_report(
     text = report_markdown(
         record["benchmark"],
         record["answer"][0],
-        screen,
+        {**screen, "sure": [with_paths(sentence, run) for sentence in screen["sure"]]},
         steps,
         cells,
         claims_with_paths(every, run),

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
         write_scenes,
     )
     from heldout.scenes.films import ZONES, Film, ask_film, random_film, render_film, vary_film
-    from heldout.scenes.leak_kinds import KINDS
+    from heldout.scenes.leak_kinds import BY_ANSWER, BY_QUESTION, KINDS, REWORDED_ALONE, told_apart
     from heldout.scenes.leaks import (
         FILMS,
         SCENES,
@@ -54,11 +54,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ATTRIBUTES",
+    "BY_ANSWER",
+    "BY_QUESTION",
     "COLOURS",
     "FILMS",
     "KINDS",
     "NAME",
     "RELATIONS",
+    "REWORDED_ALONE",
     "SCENES",
     "SHAPES",
     "ZONES",
@@ -96,6 +99,7 @@ __all__ = [
     "refuse_leftovers",
     "render",
     "render_film",
+    "told_apart",
     "twin_scene",
     "vary",
     "vary_film",

@@ -6,7 +6,8 @@ The shares add up to one, so that each picture of a benchmark leaks once, in one
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -270,3 +271,44 @@ KINDS: tuple[LeakKind, ...] = (
     _decoy("same question of another picture", _WORD, asked_of_another),
     _decoy("another question in like words", _WORD, alike),
 )
+
+#: what tells an item from the other pictures' in its benchmark
+BY_QUESTION, BY_ANSWER, BY_NOTHING = "question", "question and answer", "nothing"
+#: reworded questions by what tells their items apart: planted where they are asked for. Of one that shares question
+#: and answer with other pictures nobody can say which item leaked, so that it has to stay unfound.
+REWORDED_ALONE: dict[str, LeakKind] = {
+    BY_QUESTION: next(kind for kind in KINDS if kind.make is reworded_alone),
+    BY_ANSWER: LeakKind(
+        "shared question, own answer, reworded, alone",
+        BLIND,
+        None,
+        REWORDED,
+        "same",
+        0,
+        reworded_alone,
+    ),
+    BY_NOTHING: _decoy("shared question and answer, reworded, alone", 0, reworded_alone),
+}
+
+
+def told_apart(items: Iterable[tuple[str, str, str, str]]) -> dict[str, str]:
+    """By what each item is told from those of other pictures. ``items``: id, picture, question and answer.
+
+    Numbers do not count: templates differ in them.
+    """
+    rows = [
+        (item, picture, re.sub(r"\d+", "#", question.casefold()), answer.casefold())
+        for item, picture, question, answer in items
+    ]
+    asked: defaultdict[tuple[str, ...], set[str]] = defaultdict(set)
+    for _, picture, question, answer in rows:
+        asked[question,].add(picture)
+        asked[question, answer].add(picture)
+    return {
+        item: BY_QUESTION
+        if len(asked[question,]) == 1
+        else BY_ANSWER
+        if len(asked[question, answer]) == 1
+        else BY_NOTHING
+        for item, _, question, answer in rows
+    }

@@ -11,7 +11,7 @@ import json
 import math
 import tarfile
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -20,7 +20,7 @@ import numpy as np
 from heldout.errors import InputError
 from heldout.image import decode, native_size, pixel_digest
 from heldout.scenes.benchmark import CORPUS_STREAM, refuse_leftovers
-from heldout.scenes.leak_kinds import KINDS
+from heldout.scenes.leak_kinds import BY_QUESTION, KINDS, REWORDED_ALONE, told_apart
 from heldout.scenes.leaks import (
     BYTES,
     PIXELS,
@@ -78,16 +78,20 @@ def write_corpus(
     shard_size: int = 300,
     world: LeakWorld = SCENES,
     each: int | None = None,
+    reworded: int = 0,
 ) -> WrittenCorpus:
     """Write ``items`` samples in shards, leaks of every kind among them, and the truth beside.
 
     ``each``: plant this many of every kind, and not every kind's share of the benchmark's pictures.
+    ``reworded``: plant this many reworded questions that the benchmark asks of no other picture (fewer where there are
+    not so many), and ``each`` of those that it asks of several, with an answer of their own and without.
     """
     folder = Path(folder)
     refuse_leftovers(folder)
     files = {image: (benchmark.folder / image).read_bytes() for image in benchmark.scenes}
     protected = _Protected(files)
-    plan = _plan(benchmark, files, items, world, each, world.rng(seed, CORPUS_STREAM, _PLAN))
+    rng = world.rng(seed, CORPUS_STREAM, _PLAN)
+    plan = _plan(benchmark, files, items, world, each, reworded, rng)
     truth: list[Truth] = []
     shards = math.ceil(items / shard_size)
     for shard in range(shards):
@@ -169,12 +173,13 @@ def _plan(
     items: int,
     world: LeakWorld,
     each: int | None,
+    reworded: int,
     rng: np.random.Generator,
 ) -> dict[int, _Leak | _Broken]:
     """Which item of the corpus is what. Each picture leaks once, as long as there are enough."""
     names = list(files)
     order = [names[index] for index in rng.permutation(len(names))]
-    planted: list[_Leak | _Broken] = []
+    planted: list[_Leak] = []
     for kind in KINDS:
         # The least of a share and a hair: a third of sixty may be 19.999 in floats.
         count = max(1, math.floor(kind.share * len(names) + 1e-9)) if each is None else each
@@ -184,15 +189,52 @@ def _plan(
             scene = benchmark.scenes[image]
             target = Target(image, files[image], scene, item_id, question, world)
             planted.append(_Leak(kind, target))
+    if reworded:
+        planted = [leak for leak in planted if leak.kind not in REWORDED_ALONE.values()]
+        taken = {leak.target.item_id for leak in planted}
+        planted += _reworded(
+            benchmark, files, world, {BY_QUESTION: reworded}, each or 1, taken, rng
+        )
+    planted_in_all: list[_Leak | _Broken] = [*planted]
     for broken in _BROKEN:
-        planted += [_Broken(broken, world)] * max(1, items // 500)
-    if len(planted) > items:
+        planted_in_all += [_Broken(broken, world)] * max(1, items // 500)
+    if len(planted_in_all) > items:
         raise InputError(
-            f"items={items}: {len(planted)} leaks and broken files are planted for a benchmark of "
+            f"items={items}: {len(planted_in_all)} leaks and broken files are planted for a benchmark of "
             f"{len(names)} images, and the corpus must hold at least as many items"
         )
-    places = rng.permutation(items)[: len(planted)].tolist()
-    return dict(zip(places, planted, strict=True))
+    places = rng.permutation(items)[: len(planted_in_all)].tolist()
+    return dict(zip(places, planted_in_all, strict=True))
+
+
+def _reworded(
+    benchmark: Leaking,
+    files: Mapping[str, bytes],
+    world: LeakWorld,
+    counts: Mapping[str, int],
+    each: int,
+    taken: Collection[str],
+    rng: np.random.Generator,
+) -> list[_Leak]:
+    """Reworded questions by what tells their items apart: ``counts`` of them, else ``each``. Each is about another
+    picture, and none is of an item that was ``taken``."""
+    asked = [
+        (image, item, question)
+        for image, questions in benchmark.questions.items()
+        for item, question in questions
+    ]
+    apart = told_apart(
+        (item, image, question.question, question.answer) for image, item, question in asked
+    )
+    leaks: list[_Leak] = []
+    for by, kind in REWORDED_ALONE.items():
+        here = [row for row in asked if apart[row[1]] == by and row[1] not in taken]
+        shuffled = [here[place] for place in rng.permutation(len(here)).tolist()]
+        of_pictures = {image: (item, question) for image, item, question in shuffled}
+        for image, (item, question) in list(of_pictures.items())[: counts.get(by, each)]:
+            target = Target(image, files[image], benchmark.scenes[image], item, question, world)
+            leaks.append(_Leak(kind, target))
+    return leaks
 
 
 def _stranger(world: LeakWorld, rng: np.random.Generator, protected: _Protected) -> CorpusSample:

@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from heldout.verdict.published_claims import PublishedMap, published_map
     from heldout.verdict.published_map import Reading
     from heldout.verdict.rules import ANSWERS, COPIES
-    from heldout.verdict.text_claims import source_claim, text_claim, words_compared
+    from heldout.verdict.text_claims import REWORDINGS, source_claim, text_claim, words_compared
 
 __all__ = [
     "ACCURACY",
@@ -86,6 +86,7 @@ __all__ = [
     "RAW",
     "REFERENCES",
     "REPLACE",
+    "REWORDINGS",
     "WHOLE_CORPUS",
     "BenchmarkRate",
     "CellVerdict",

@@ -86,7 +86,7 @@ _TOLD = {
     Rung.UNDECIDED: "undecided picture",
     Rung.UNCOMPARED: "undecided: question and answer, pictures that could not be compared",
 }
-#: from the highest rung down; the others prove too little to act on, and ``heldout sanitize`` lists them
+#: from the highest rung down
 ACTIONS: dict[Rung, str] = {
     Rung.FULL: "remove",
     Rung.COPY: "leave out, or report with and without",
@@ -96,6 +96,8 @@ ACTIONS: dict[Rung, str] = {
     Rung.BESIDE_ANOTHER: "keep; read whether it can be answered without its picture",
     Rung.SOURCE_OVERLAP: "report with and without; one source with the corpus",
     Rung.LOOK_ALIKE: "look at it; a copy that could not be aligned is not ruled out",
+    Rung.WORDING: "read its texts; many people may ask the same",
+    Rung.SIMILAR: "read its texts; they may be a rewording or another question",
 }
 
 

@@ -71,6 +71,10 @@ def _items(verdict: BenchmarkVerdict) -> Iterator[Advice]:
         "(article, study, patient or file)",
         Rung.LOOK_ALIKE: "Look at the look-alikes of {} of {}: none is a proven copy, but one that could not be "
         "aligned may be a copy (heldout review)",
+        Rung.WORDING: "Read the texts of {} of {} whose question is in the corpus without the answer (heldout review "
+        "RUN --kind texts)",
+        Rung.SIMILAR: "Read the texts of {} of {} with similar words in the corpus: a rewording, or another question "
+        "(heldout review RUN --kind texts)",
     }
     proven = sum(count for rung, count in counts.items() if rung in PROVEN)
     items_in_all = max((cell.leak.items for cell in verdict.cells if cell.leak), default=0)

@@ -18,10 +18,13 @@ from heldout.verdict.rules import (
     WORDS,
 )
 from heldout.verdict.text_claims import (
+    BY_NOTHING,
     READ_PROGRAMS,
+    READ_TEXTS,
     REWORDINGS,
     REWRITTEN_PROGRAMS,
     SEARCH_LANGUAGES,
+    WITHIN_REACH,
 )
 
 
@@ -84,7 +87,7 @@ REQUIRED: tuple[RequiredControl, ...] = (
         "have people judge these pairs (heldout review RUN)",
     ),
     RequiredControl(
-        "most items can be identified",
+        WITHIN_REACH,
         (WORDS,),
         "could the items have been found by their words?",
         "compare the pictures, too: these words are too common or too short",
@@ -282,6 +285,9 @@ _FAILED = {
 }
 
 
+LIKE_WORDS = f"{WORDS}/like-words"  # the rule of claims that found words like the item's own
+
+
 def settled_by(claim: Claim, audited: bool = True) -> list[str]:
     """What would settle a claim: a sentence for each control that it did not pass.
 
@@ -296,6 +302,15 @@ def settled_by(claim: Claim, audited: bool = True) -> list[str]:
         for control in claim.controls
         if control.outcome != "passed" and (supply := _supply(control, audited))
     ]
+    if claim.rule == LIKE_WORDS:
+        # Something was found: that other items could not have been found does not settle what it is.
+        others = [text for text in texts if not text.startswith(WITHIN_REACH)]
+        texts = [f"similar words: {READ_TEXTS}", *others]
+    if claim.next_step == BY_NOTHING:
+        texts = [
+            f"{WITHIN_REACH}: {BY_NOTHING}" if text.startswith(WITHIN_REACH) else text
+            for text in texts
+        ]
     return list(dict.fromkeys(texts))
 
 

@@ -90,9 +90,10 @@ def words_compared(findings: Sequence[Finding], scanned: Mapping[str, Any]) -> l
     return [finding for finding in findings if both or finding.statistic.value]
 
 
+READ_TEXTS = "have people read the listed pairs (heldout review RUN --kind texts)"
 _NEXT: Mapping[Status, str] = {
     "survives": "remove these items before reporting a score (heldout sanitize)",
-    "qualified": "read the listed pairs: a question without its answer, or reworded, may be another one",
+    "qualified": f"{READ_TEXTS}: a question without its answer, or reworded, may be another one",
     "clean": "translations need a multilingual encoder (heldout overlap … --text-encoder E), and free "
     "rewordings may be left",
     "not testable": "give a corpus with text fields, or switch the text search off (heldout "
@@ -114,7 +115,7 @@ READ_PROGRAMS = (
 )
 _TOGETHER = ("items", "eligible", "eligible_inside_longer_texts", "evident", "hard")
 _BY_PICTURE = "words alone identify too few of these items: compare their pictures, too"
-_BY_NOTHING = (
+BY_NOTHING = (
     "words alone identify too few of these items, and this corpus has no pictures to compare: search the "
     "corpus that its words were taken from"
 )
@@ -132,7 +133,7 @@ def _next_step(
     if together["evident"] or status in ("survives", "clean"):
         return _NEXT[status]
     if together["items"] and documents and reach.outcome == "failed":
-        return _BY_PICTURE if pictured else _BY_NOTHING
+        return _BY_PICTURE if pictured else BY_NOTHING
     if status == "qualified" and control.outcome != "failed" and rewordings.outcome == "missing":
         return SEARCH_REWORDINGS
     if status == "qualified" and control.outcome != "failed" and rewordings.outcome == "failed":

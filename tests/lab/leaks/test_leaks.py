@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,9 @@ EMPTY: dict[str, Any] = {
     "answer_said": "",
     "other_texts": 0,
     "other_text_hard": 0,
+    "benchmark_items": 9,
+    "told_by_question": 4,
+    "told_by_answer": 3,
 }
 NEAR = {"kind": "watermarked", "found_by": "near"}
 ANSWERED = {
@@ -153,6 +157,10 @@ def test_the_page_names_what_was_missed_and_why(rows: pl.DataFrame, board: LeakB
     assert "| films | watermarked | undecided | changed in part | 1 | – |" in page
     assert "| films | watermarked | not listed | – | 1 | – |" in page
     assert "| films | asked several times | 1 |" in page
+    # Of one benchmark: its items by what tells them apart.
+    assert re.findall(
+        r"the (\d+) items .* films, (\d+) .*, (\d+) more .* and (\d+) share", page
+    ) == [("9", "4", "3", "2")]
     assert f"| watermarked | {rate_cell(board.pictures[1].levels['listed'])} |" in page or (
         f"| watermarked | {rate_cell(board.pictures[0].levels['listed'])} |" in page
     )

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import weakref
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from text_corpus import bench, corpus, matches, scan_all
 
 from heldout.errors import InputError
-from heldout.overlap.texts.encoders import open_text_encoder
+from heldout.overlap.texts import encoders
+from heldout.overlap.texts.encoders import (
+    DEFAULT,
+    READER,
+    carried,
+    close_text_encoder,
+    open_text_encoder,
+)
 from heldout.overlap.texts.index import TextSearch
 
 WORDS = ["is", "the", "lung", "healthy", "heart", "enlarged", "there", "a", "mass", "?"]
@@ -51,19 +61,46 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_transformers_encoder_pools_as_its_configuration_says(tiny: Path) -> None:
-    open_text_encoder.cache_clear()
     mean = open_text_encoder(f"transformers:{tiny}")
     (tiny / "1_Pooling").mkdir(exist_ok=True)
     (tiny / "1_Pooling/config.json").write_text(json.dumps({"pooling_mode_cls_token": True}))
-    open_text_encoder.cache_clear()
+    close_text_encoder(f"transformers:{tiny}")
     first = open_text_encoder(f"transformers:{tiny}")
-    open_text_encoder.cache_clear()
+    close_text_encoder(f"transformers:{tiny}")
     assert "mean" in mean.identity and "first token" in first.identity
     texts = ["is the lung healthy ?", "is there a mass ?", "lung " * 500]
     one, other = mean.embed(texts), first.embed(texts)
     assert one.shape == other.shape == (3, 16)
     assert np.allclose(np.linalg.norm(one, axis=1), 1, atol=1e-5)
     assert not np.allclose(one, other)
+
+
+def test_the_encoder_that_proposed_is_freed_before_another_reads(tmp_path: Path) -> None:
+    """Two at once cost the memory of both."""
+    pytest.importorskip("wordllama")
+    if carried(READER) is None:
+        pytest.skip("no package carries the reader")
+    alive = []
+    opened = encoders._text_encoder
+
+    def watched(spec: str) -> encoders.TextEncoder:
+        gc.collect()
+        alive.append((spec, [name for name, encoder in seen.items() if encoder() is not None]))
+        encoder = opened(spec)
+        seen[spec] = weakref.ref(encoder)
+        return encoder
+
+    seen: dict[str, Any] = {}
+    items = [
+        {"question": f"Where does the {organ} of this patient lie?", "answer": f"near the {organ}"}
+        for organ in ("spleen", "liver", "heart", "left kidney", "stomach")
+    ]
+    rows = [{"question": f"In which place is the {organ}?"} for organ in ("spleen", "liver")]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(encoders, "_text_encoder", watched)
+        patch.setattr(encoders, "_opened", {})
+        scan_all(bench(*items), corpus(tmp_path, *rows), TextSearch.installed(None))
+        assert alive == [(DEFAULT, []), (READER, [])]
 
 
 def test_padding_does_not_change_a_text(tiny: Path) -> None:

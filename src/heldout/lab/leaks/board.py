@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,7 +21,17 @@ from heldout.evidence import BY_DIGEST, COPIES, Relation
 from heldout.lab.settings import LeakSettings
 from heldout.lab.transforms.result import CountedRate, StudyRecord, rate
 from heldout.overlap import NearSearch, TextSearch, read_matches, scan, scan_texts, untestable_items
-from heldout.scenes import FILMS, KINDS, SCENES, write_benchmark, write_corpus
+from heldout.scenes import (
+    BY_ANSWER,
+    BY_QUESTION,
+    FILMS,
+    KINDS,
+    REWORDED_ALONE,
+    SCENES,
+    told_apart,
+    write_benchmark,
+    write_corpus,
+)
 from heldout.store import Dropped, Run, replacing, write_json
 
 STRANGER = "stranger"
@@ -63,6 +73,10 @@ SCHEMA = pl.Schema(
         "answer_said": pl.String,
         "other_texts": pl.Int64,
         "other_text_hard": pl.Int64,
+        # Of the benchmark: its items, and how many of them their question, or it and the answer, tell apart.
+        "benchmark_items": pl.Int64,
+        "told_by_question": pl.Int64,
+        "told_by_answer": pl.Int64,
     }
 )
 _GRADE = {"hard": 2, "soft": 1, "none": 0}
@@ -83,8 +97,20 @@ def leak_rows(run: Run, corpus: Corpus, truth: Path, *, world: str, seed: int) -
     results = _said(items, read_matches(run), run.frame("text_matches"))
     untestable = _untestable(run, items)
     known = {row["corpus_id"]: row for row in map(json.loads, truth.read_text().splitlines())}
+    columns = items.select("benchmark_id", "image", "question", "answer")
+    apart = Counter(told_apart(columns.iter_rows()).values())
+    of_benchmark = {
+        "benchmark_items": len(items),
+        "told_by_question": apart[BY_QUESTION],
+        "told_by_answer": apart[BY_ANSWER],
+    }
     rows = [
-        {"world": world, "seed": seed, **_row(id, pictured, known.get(id), results[id], untestable)}
+        {
+            "world": world,
+            "seed": seed,
+            **of_benchmark,
+            **_row(id, pictured, known.get(id), results[id], untestable),
+        }
         for id, pictured in _corpus_items(corpus)
         if known.get(id, {}).get("group") != BROKEN
     ]
@@ -242,6 +268,7 @@ def _measure(
             seed=seed,
             world=world,
             each=settings.each,
+            reworded=settings.reworded,
         )
     benchmark = read_benchmark(folder / BENCHMARK, name=name)
     corpus = open_corpus(folder / CORPUS, name=CORPUS)
@@ -261,6 +288,10 @@ def _measure(
     return leak_rows(run, corpus, truth, world=name, seed=seed)
 
 
+def _kinds() -> list[str]:
+    return list(dict.fromkeys(kind.name for kind in (*KINDS, *REWORDED_ALONE.values())))
+
+
 def benchmark_images(settings: LeakSettings) -> int:
     """One image for every leak of every kind."""
     return settings.each * len(KINDS)
@@ -269,7 +300,7 @@ def benchmark_images(settings: LeakSettings) -> int:
 def _same_settings(out: Path, settings: LeakSettings) -> None:
     """Rows of other settings or versions are not mixed with these; more seeds and worlds may come."""
     plan = settings.model_dump(mode="json", exclude={"seeds", "worlds"})
-    record = {**plan, "heldout": __version__, "kinds": [kind.name for kind in KINDS]}
+    record = {**plan, "heldout": __version__, "kinds": _kinds()}
     path = out / PLAN
     if path.exists() and json.loads(path.read_text()) != record:
         raise InputError(
@@ -351,7 +382,7 @@ class LeakBoard(StudyRecord):
 
 
 def leak_board(rows: pl.DataFrame) -> LeakBoard:
-    names = [kind.name for kind in KINDS]
+    names = _kinds()
     worlds = rows["world"].unique(maintain_order=True).to_list()
     pictures, words, alarms, precision = [], [], [], []
     for world in worlds:

@@ -88,10 +88,12 @@ def _head(
     yield (
         f"{board.seeds} seeds of each world. A benchmark of {benchmark_images(settings)} pictures (four to six items "
         f"each) leaks into a corpus of {settings.items} items of the same world: {settings.each} of every kind "
-        f"below, each made from a picture of its own, three broken files, and strangers, a quarter of "
-        f"which come with a question and its answer. The audit is that of {audit}; it "
-        f"never sees the truth."
+        f"below, each made from a picture of its own, {settings.reworded} questions in other words, three broken "
+        f"files, and strangers, a quarter of which come with a question and its answer. The audit is that of {audit}; "
+        f"it never sees the truth."
     )
+    yield ""
+    yield " ".join(_told_apart(rows))
     yield ""
     yield (
         "Counts are planted items, brackets exact 95 % intervals (Clopper–Pearson: every item was made "
@@ -100,6 +102,29 @@ def _head(
         "*Left to people*: *undecided*, which counts as no leak until somebody looks."
     )
     yield ""
+
+
+def _told_apart(rows: pl.DataFrame) -> Iterator[str]:
+    """What words can tell at all, for nobody finds an item by words that several of a benchmark have."""
+    counted = rows.unique(["world", "seed"], maintain_order=True)
+    sums = counted.group_by("world", maintain_order=True).agg(
+        pl.col("benchmark_items", "told_by_question", "told_by_answer").sum()
+    )
+    for row in sums.iter_rows(named=True):
+        items, question, answer = (
+            row["benchmark_items"],
+            row["told_by_question"],
+            row["told_by_answer"],
+        )
+        yield (
+            f"Of the {items:,} items of the benchmarks of {row['world']}, {question:,} ask what no other picture is "
+            f"asked (numbers aside), {answer:,} more have an answer of their own, and {items - question - answer:,} "
+            f"share both with other pictures."
+        )
+    yield (
+        "*Question reworded, alone* is drawn among the first, which their words identify. *Shared question and answer* "
+        "is drawn among the last: nobody can say which item leaked, and any that counts is a false alarm."
+    )
 
 
 def _table(

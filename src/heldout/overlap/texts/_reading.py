@@ -49,6 +49,7 @@ from heldout.overlap.texts.encoders import (
     READER,
     CrossEncoder,
     TextEncoder,
+    close_text_encoder,
     open_cross_encoder,
     open_text_encoder,
     reader_parts,
@@ -151,6 +152,8 @@ class _Reading:
         reader = index.search.reader or index.search.encoder
         assert reader is not None
         name, cross = reader_parts(reader)
+        if index.search.encoder is not None and name != index.search.encoder:
+            close_text_encoder(index.search.encoder)  # it has proposed the candidates
         encoder = open_text_encoder(name)
         texts = sorted(
             {

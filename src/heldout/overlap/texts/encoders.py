@@ -83,7 +83,8 @@ class _OnnxModel:
         self._tokenizer.enable_truncation(tokens)
         self._tokenizer.enable_padding(pad_id=_pad(folder), pad_token=_pad_token(self._tokenizer))
         self._inputs = [entry.name for entry in self._session.get_inputs()]
-        self.model_digest = hashlib.sha256(model.read_bytes()).hexdigest()[:16]
+        with model.open("rb") as file:  # not at once: weights are in memory already
+            self.model_digest = hashlib.file_digest(file, "sha256").hexdigest()[:16]
 
     def run(self, texts: list[str] | list[tuple[str, str]]) -> tuple[Floats, NDArray[np.int64]]:
         """The first output, and which tokens of a row belong to its text."""
@@ -190,6 +191,8 @@ def _options(onnxruntime: Any) -> Any:
         int(threads) if threads.isdigit() and int(threads) else usable_cores()
     )
     options.inter_op_num_threads = 1
+    # Batches differ in length, and a plan of memory for each length they had costs more than it saves.
+    options.enable_mem_pattern = False
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     options.log_severity_level = 3
     return options
@@ -365,9 +368,25 @@ def open_cross_encoder(spec: str) -> CrossEncoder:
     return CrossEncoder(Path(spec.removeprefix("onnx:")), spec)
 
 
-@functools.lru_cache(maxsize=2)  # once per worker, not once per shard
+_opened: dict[str, TextEncoder] = {}  # once per worker, not once per shard
+_MOST_OPEN = 2
+
+
 def open_text_encoder(spec: str) -> TextEncoder:
     """``wordllama``, ``bge-small``, ``onnx:DIR``, ``transformers:BAAI/bge-m3``, or another package's."""
+    encoder = _opened.pop(spec, None) or _text_encoder(spec)
+    _opened[spec] = encoder
+    for oldest in list(_opened)[:-_MOST_OPEN]:
+        close_text_encoder(oldest)
+    return encoder
+
+
+def close_text_encoder(spec: str) -> None:
+    """Free one that has done its work: two at once cost the memory of both."""
+    _opened.pop(spec, None)
+
+
+def _text_encoder(spec: str) -> TextEncoder:
     kind, _, argument = spec.partition(":")
     if kind in BUILT_IN:
         if kind in ("onnx", "transformers") and not argument:
