@@ -383,7 +383,7 @@ def _explained(cv2: Any, target: Bands, source: Bands, mask: NDArray[np.bool_]) 
     )
 
 
-def _stands_out(shares: Floats) -> float:
+def _stands_out(shares: NDArray[np.floating[Any]]) -> float:
     if not len(shares):
         return 0.0
     return float(shares.max() / (np.percentile(shares, USUAL) + LEAST_USUAL))
