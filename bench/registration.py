@@ -290,7 +290,9 @@ $ .venv/bin/python bench/registration.py --images {images} --pairs {pairs}
    or do at least five local features (SIFT; mirrored and inverted variants from the same
    descriptors) agree on one placement? They are asked at 256 pixels first, at 512 only if three agree
    there. If neither, the pair is *unrelated*, or a *look-alike* when only the coarse light and dark
-   agree. Gutters of one colour cut compound figures into panels first.
+   agree. Gutters of one colour cut compound figures into panels. Where a page that was made smaller to be compared
+   seems changed in part, its panels are compared in their own size: a panel that shows as much of the picture and
+   nothing changed is the copy.
 2. The candidate is laid onto the query, at the resolution of the coarser; the pixels pull the warp
    into place (ECC) where that helps.
 3. One picture is explained by the other through one filter for the whole frame, white noise is
@@ -335,9 +337,12 @@ $ .venv/bin/python bench/registration.py --images {images} --pairs {pairs}
    interpolated as sharply as they are. Compression and resampling leave as much above as below in
    every spot of a few pixels; what moved or was changed does not. Of every spot five measures
    count together, each in shares of what a copy may leave: 8.5 grey levels lighter or darker over
-   3 x 3 pixels, 5.5 over 5 x 5, 6 of a pattern from pixel to pixel, 11.5 of any kind and 8.5 of
+   3 x 3 pixels, 5.5 over 5 x 5, 6 of a pattern from pixel to pixel, 11.5 of any kind and 16 of
    colour, the last three more where both pictures show detail. Beyond one in all, or three times
-   that where the other picture is explained, it is *too small to decide*. Whole frames that correlate at .99 and differ
+   that where the other picture is explained, it is *too small to decide*; and so it is where the spot that differs
+   most does so by 1.6 times as much as nine tenths of all spots and a tenth of what a copy may leave. Both bands of
+   colour are explained with one gain and one filter, less in highlights: with weights of their own, one of
+   three things on grey ground could have any colour. Whole frames that correlate at .99 and differ
    nowhere by more than 20 grey levels are copies whatever the windows say: a faint mark on plain
    ground fills many of them. (Neighbouring slices that correlate as highly differ by 70.)
 7. Close up: an audit compares what is a copy so far once more, because print cannot be read on the
@@ -345,7 +350,8 @@ $ .venv/bin/python bench/registration.py --images {images} --pairs {pairs}
    are laid on a grid of up to 1,600 pixels a side, at the resolution of the coarser; where that has
    fewer than 176 pixels on the longer side, nothing is compared again.
    One is brought to the tone of the other, and the pixels pull it into place once more where that
-   brings the two closer. A *stroke* is 14 pixels or more that hang together and of which 45 grey
+   brings the two closer; where pulling does not converge they are compared as they lie.
+   A *stroke* is 14 pixels or more that hang together and of which 45 grey
    levels are left unexplained, as in step 4, if the greys themselves differ by half as much somewhere
    in it (beside a large mark a filter rings). One stroke makes a copy *undecided*: *changed in part*.
    So does a *spot*: step 4 allows every edge three quarters of a pixel, and one figure in the place of
@@ -361,10 +367,14 @@ $ .venv/bin/python bench/registration.py --images {images} --pairs {pairs}
    5 passed ([table](overlap.md#print)).
 
    The tables below are of steps 1 to 6; those of a whole search, with this one, are in
-   [image overlap](overlap.md#what-the-default-search-finds). The rules are those of `registration-14`. Its
-   spots were settled on 32 drawn pictures with print and some 100 copies of radiographs of the half `settle` of
-   `bench/pictures.py`; strokes are those of `registration-13`, changed after a look at three pairs of the
-   reported half that had been left undecided; steps 1 to 6 are those of `registration-12`.
+   [image overlap](overlap.md#what-the-default-search-finds). The rules are those of `registration-15`.
+   Its rules on panels were made after a look at 9 copies in compound figures that [transforms](transforms.md)
+   had left undecided, and those on small pictures were settled on 1,200 rendered scenes
+   (`bench/small_scenes.py`, seeds 2, 3 and 10 to 15) and 149 films and pieces of figures of the half `settle`.
+   The spots of `registration-14` were settled on 32 drawn pictures with print and some 100 copies of
+   radiographs of the half `settle` of `bench/pictures.py`; strokes are those of `registration-13`, changed after a
+   look at three pairs of the reported half that had been left undecided; the rest of steps 1 to 6 is that of
+   `registration-12`.
 
 *Same image* is said of a whole upright frame in its own size with no change but compression;
 everything else that is a copy is a *transformed copy*, and the transform is named. An audit makes

@@ -74,6 +74,7 @@ def _exceeded(query: Image.Image, candidate: Image.Image) -> list[str]:
         "the worst spot": agreement.spot > 1.0,
         "the worst spot the other way": agreement.other_spot > bounds.OTHER_WAY,
         "the worst spot's colour": worst_colour > bounds.OTHER_COLOUR,
+        "the worst spot against the others": agreement.other_stands_out > bounds.STANDS_OUT,
         "a patch": agreement.patch > bounds.OF_CONTRAST * agreement.contrast,
     }
     return [name for name, beyond in found.items() if beyond] or ["another bound"]

@@ -91,6 +91,24 @@ def test_a_page_with_another_word_is_no_copy(
     assert verdict(query, stored(query), tmp_path)[0] in COPIES
 
 
+def test_a_copy_that_cannot_be_pulled_into_place_is_compared_as_it_lies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import cv2
+
+    query, edited = page(1), cropped(page(1, other="zebra"))
+    registration = register(query, edited)
+    assert registration.is_copy
+
+    def does_not_converge(*_: object) -> None:
+        raise cv2.error("images may be uncorrelated or non-overlapped")
+
+    monkeypatch.setattr(cv2, "findTransformECC", does_not_converge)
+    given = {"inverted": registration.inverted, "marked": False}
+    assert is_rewritten(query, edited, registration.warp, **given)
+    assert not is_rewritten(query, cropped(query), registration.warp, **given)
+
+
 def table(size: tuple[int, int], ink: int, other: str | None = None) -> Image.Image:
     """A table of figures, with ``other`` for one of them."""
     chance = random.Random(8)

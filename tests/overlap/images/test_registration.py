@@ -10,11 +10,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image, ImageDraw, ImageFilter, ImageOps
+from PIL import Image, ImageDraw, ImageFilter, ImageFont, ImageOps
 
 from aligned_panel import aligned_panel
 from heldout.overlap.images.features import cheap_features
 from heldout.overlap.images.register import register
+from heldout.overlap.relations import CHANGED
 
 pytestmark = pytest.mark.skipif(
     find_spec("cv2") is None, reason="registration needs the extra 'vision'"
@@ -85,6 +86,31 @@ def test_a_panel_of_a_compound_figure_is_found_where_it_is(shared_data: Path) ->
     assert found.overlap[1] == pytest.approx(240 * 240 / (760 * 510), rel=0.05)
     back = register(page, picture)
     assert back.relation == "transformed copy" and "compound" in back.transform
+
+
+@pytest.mark.parametrize("name", ["synpic23130", "synpic52248"])
+@pytest.mark.parametrize("across", [True, False])
+def test_a_panel_is_seen_in_its_own_size_where_the_page_was_made_smaller(
+    shared_data: Path, name: str, across: bool
+) -> None:
+    films = shared_data / "vqa_rad/images"
+    picture, other = (
+        Image.open(films / f"{film}.jpg").convert("RGB") for film in (name, "synpic54610")
+    )
+    (width, height), gutter = picture.size, round(0.03 * max(picture.size))
+    beside = (width + 2 * gutter, gutter) if across else (gutter, height + 2 * gutter)
+    page = Image.new("RGB", (beside[0] + width + gutter, beside[1] + height + gutter), "white")
+    page.paste(other.resize(picture.size), (gutter, gutter))
+    page.paste(picture, beside)
+    pen = ImageDraw.Draw(page)
+    letter = ImageFont.load_default(size=0.06 * min(picture.size))
+    pen.text((beside[0] + 2, beside[1] + 1), "B", "white", letter, stroke_width=1, stroke_fill=0)
+    found = register(picture, page)
+    assert found.is_copy and CHANGED not in found.transform
+    place = (beside[0] + 2 * width // 5, beside[1] + 2 * height // 5)
+    pen.ellipse((*place, place[0] + 22, place[1] + 18), fill=(150, 150, 150))
+    edited = register(picture, page)
+    assert not edited.is_copy or CHANGED in edited.transform
 
 
 def test_white_noise_is_no_other_picture(chest: Image.Image) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image, ImageDraw, ImageEnhance, ImageOps
 
-from heldout.overlap.images._small import is_recoloured
+from heldout.overlap.images._small import NO_AGREEMENT, STANDS_OUT, _stands_out, is_recoloured
 from heldout.overlap.images.register import register
 from heldout.overlap.relations import COPIES, TOO_SMALL, Relation
 
@@ -83,6 +84,62 @@ def test_a_colour_that_was_changed_in_32_pixels_is_noticed() -> None:
     registration = register(ours, same)
     assert registration.is_copy and not is_recoloured(ours, same, registration)
     assert is_recoloured(ours, theirs, registration)
+
+
+@pytest.mark.parametrize("radius", [9, 11, 13])
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [((120, 60, 180), (190, 50, 60)), ((50, 100, 200), (120, 80, 190))],
+)
+def test_another_colour_of_one_of_three_things_is_no_change_of_all_colours(
+    radius: int, before: tuple[int, int, int], after: tuple[int, int, int]
+) -> None:
+    """Two bands with weights of their own bring three things on grey ground to nearly any colours."""
+
+    def things(colour: tuple[int, int, int]) -> Image.Image:
+        ground = np.random.default_rng(1).integers(205, 240, (5, 5), dtype=np.uint8)
+        picture = Image.fromarray(ground).resize((128, 128), Image.Resampling.BICUBIC)
+        picture = picture.convert("RGB")
+        pen = ImageDraw.Draw(picture)
+        pen.ellipse((25, 22, 45, 42), fill=(35, 35, 45))
+        pen.polygon([(60, 25), (96, 25), (78, 54)], fill=(245, 120, 30))
+        pen.ellipse((31 - radius, 93 - radius, 31 + radius, 93 + radius), fill=colour)
+        return picture
+
+    def darker(picture: Image.Image) -> Image.Image:
+        copy = ImageEnhance.Brightness(tiny(picture.crop((0, 0, 124, 124)))).enhance(0.87)
+        buffer = io.BytesIO()
+        copy.save(buffer, "JPEG", quality=90)
+        return Image.open(buffer).convert("RGB")
+
+    ours = tiny(things(before))
+    same, changed = (darker(things(colour)) for colour in (before, after))
+    registration = register(ours, same)
+    assert registration.is_copy and not is_recoloured(ours, same, registration)
+    registration = register(ours, changed)
+    assert not registration.is_copy or is_recoloured(ours, changed, registration)
+
+
+def test_a_spot_that_stands_out_from_all_others_leaves_it_undecided() -> None:
+    quiet = np.full(400, 0.1, np.float32)
+    quiet[7] = 0.9
+    noisy = np.linspace(0.1, 0.9, 400, dtype=np.float32)
+    assert _stands_out(quiet) > STANDS_OUT >= _stands_out(noisy)
+    agreement = replace(
+        NO_AGREEMENT,
+        detail=0.99,
+        left=0.1,
+        spot=0.9,
+        colour=0.2,
+        other_spot=1.2,
+        other_colour=0.2,
+        other_stands_out=_stands_out(noisy),
+        patch=1.0,
+        usual=1.0,
+        contrast=40.0,
+    )
+    assert agreement.is_copy
+    assert not replace(agreement, other_stands_out=_stands_out(quiet)).is_copy
 
 
 @pytest.mark.parametrize("number", [44, 534, 604, 613, 618])

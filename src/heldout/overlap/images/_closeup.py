@@ -131,7 +131,7 @@ def _pieces(
 def _frame(
     cv2: Any, query: Image.Image, candidate: Image.Image, warp: NDArray[np.float64], inverted: bool
 ) -> tuple[Floats, Floats, NDArray[np.bool_]] | None:
-    """Both in greys on one grid; None where it is too small for print, or they cannot be laid on each other."""
+    """Both in greys on one grid; None where it is too small for print."""
     ours, theirs = (np.asarray(to_rgb(each).convert("L")) for each in (query, candidate))
     theirs = 255 - theirs if inverted else theirs
     zoom = float(np.sqrt(abs(np.linalg.det(warp[:2, :2] / warp[2, 2]))))
@@ -149,8 +149,6 @@ def _frame(
     inside = in_first & in_second
     if not np.array_equal(warp, np.eye(3)):
         nudge = _pulled(cv2, *_in_one_tone(first, second, inside), inside)
-        if nudge is None:
-            return None
         second, in_second = resample(cv2, theirs, warp @ grid @ nudge, size, zoom * step)
         inside = in_first & in_second
     mask = without_margin(cv2, inside)
@@ -173,8 +171,12 @@ def _in_one_tone(first: Floats, second: Floats, inside: NDArray[np.bool_]) -> tu
 
 def _pulled(
     cv2: Any, first: Floats, second: Floats, inside: NDArray[np.bool_]
-) -> NDArray[np.float64] | None:
-    """How the second is laid more closely on the first; not at all where it lies more closely as it is."""
+) -> NDArray[np.float64]:
+    """How the second is laid more closely on the first; not at all where it lies more closely as it is.
+
+    Where pulling does not converge, it is compared as registration laid it: a copy that was never looked at close
+    up would be called one whatever is written in it.
+    """
     criteria = (cv2.TERM_CRITERIA_EPS | cv2.TERM_CRITERIA_COUNT, PULLS, 1e-4)
     still = np.eye(2, 3, dtype=np.float32)
     try:
@@ -182,7 +184,7 @@ def _pulled(
             first, second, still, cv2.MOTION_AFFINE, criteria, inside.astype(np.uint8), 5
         )
     except cv2.error:  # it does not converge where there is nothing to hold on to
-        return None
+        return np.eye(3)
     laid = cv2.warpAffine(
         second,
         nudge,

@@ -55,7 +55,11 @@ UNEXPLAINED = 0.25  # share of the finest detail
 LIGHT_3, LIGHT_5 = 8.5, 5.5
 PATTERN = (6.0, 2.4)
 ANY = (11.5, 0.18)
-COLOUR = (8.5, 1.45)
+COLOUR = (16.0, 1.45)
+CLIPPED = (200.0, 255.0)  # grey levels between which highlights lose their colour
+# The spot that differs most, against nine tenths of all spots and a tenth of what a copy may leave: compression and
+# resampling differ in many spots, a fill that was changed in one.
+STANDS_OUT, USUAL, LEAST_USUAL = 1.6, 90, 0.1
 OTHER_WAY = 3.0  # times as much, where the softer picture is what the sharper one is explained by
 OTHER_COLOUR = 1.9  # the same of colours, which JPEG stores at half the resolution
 OF_CONTRAST = 0.17
@@ -76,6 +80,10 @@ class SmallAgreement:
     colour: float  # the same of colour alone; 0 where greys are compared
     other_spot: float  # … where the other picture is explained, worse
     other_colour: float
+    stands_out: (
+        float  # how far the worst spot stands out from the others; the same of the other way
+    )
+    other_stands_out: float
     patch: float  # grey levels, of the spot of 5 x 5 that differs most
     usual: float  # grey levels that most spots of 3 x 3 differ by
     peak: float  # grey levels, of the pixel that differs most
@@ -89,12 +97,13 @@ class SmallAgreement:
             and self.spot <= 1.0
             and self.other_spot <= OTHER_WAY
             and max(self.colour, self.other_colour) <= OTHER_COLOUR
+            and self.other_stands_out <= STANDS_OUT
             and self.patch <= OF_CONTRAST * self.contrast
             and (self.usual > QUIET or self.peak <= EDITED)
         )
 
 
-NO_AGREEMENT = SmallAgreement(0.0, 1.0, 99.0, 99.0, 99.0, 99.0, 255.0, 0.0, 255.0, 0.0)
+NO_AGREEMENT = SmallAgreement(0.0, 1.0, 99.0, 99.0, 99.0, 99.0, 99.0, 99.0, 255.0, 0.0, 255.0, 0.0)
 
 
 def is_small(query: PictureFeatures, candidate: PictureFeatures) -> bool:
@@ -231,6 +240,7 @@ def small_agreement(
         detail=_correlation(cv2, ours[0], theirs[0], mask),
         other_spot=worse.spot,
         other_colour=worse.colour,
+        other_stands_out=worse.stands_out,
         contrast=min(float(picture[0][mask].std()) for picture in (ours, theirs)),
     )
 
@@ -366,21 +376,46 @@ def _explained(cv2: Any, target: Bands, source: Bands, mask: NDArray[np.bool_]) 
         left=left,
         spot=float(together[spots].max(initial=0.0)),
         colour=float(colour[spots].max(initial=0.0)),
+        stands_out=_stands_out(parts[-1][spots]),
         patch=float(large[spots].max(initial=0.0)),
         usual=float(np.percentile(small[spots], 70)) if spots.any() else 0.0,
         peak=float(np.abs(apart[mask]).max()),
     )
 
 
+def _stands_out(shares: NDArray[np.floating[Any]]) -> float:
+    if not len(shares):
+        return 0.0
+    return float(shares.max() / (np.percentile(shares, USUAL) + LEAST_USUAL))
+
+
 def _colour(cv2: Any, target: Bands, source: Bands, mask: NDArray[np.bool_]) -> Floats:
     """What its light and the whole picture's colours leave of a spot's colour, in shares of what it may be."""
     ours, theirs = ([band - np.float32(128.0) for band in bands] for bands in (target, source))
-    shared = [np.full_like(theirs[0], 64.0), theirs[0], _blur(cv2, theirs[0], 1.0)]
-    apart, fitted = [], []
-    for band, other in ((1, 2), (2, 1)):
-        blurred = [_blur(cv2, theirs[band], sigma) for sigma in COLOUR_BLURS]
-        fitted.append(_fitted(ours[band], [*shared, theirs[other], *blurred], mask))
-        apart.append(_mean(cv2, ours[band] - fitted[-1], mask, 3))
+    # The two bands share one gain and one filter, and differ by what light adds to them. With weights of its own for
+    # each, a picture of three things could be brought to another colour of one of them.
+    plain = np.zeros_like(theirs[0])
+    basis = [
+        pair
+        for added in (np.full_like(plain, 64.0), theirs[0])
+        for pair in ((added, plain), (plain, added))
+    ]
+    clipped = np.clip((source[0] - CLIPPED[0]) / (CLIPPED[1] - CLIPPED[0]), 0, 1)
+    basis.append((theirs[1] * clipped, theirs[2] * clipped))
+    basis += [
+        (_blur(cv2, theirs[1], sigma), _blur(cv2, theirs[2], sigma)) for sigma in COLOUR_BLURS
+    ]
+    both = np.concatenate(
+        [np.stack([pair[band][mask] for pair in basis], axis=1) for band in (0, 1)]
+    )
+    wanted = np.concatenate([band[mask] for band in ours[1:]])
+    weights = _weights(both.astype(np.float64), wanted).astype(np.float32)
+    fitted = [
+        np.tensordot(weights, np.stack([pair[band] for pair in basis]), axes=1) for band in (0, 1)
+    ]
+    apart = [
+        _mean(cv2, band - guess, mask, 3) for band, guess in zip(ours[1:], fitted, strict=True)
+    ]
     detail = np.minimum(
         *(
             np.hypot(*(_level(cv2, _detail(cv2, band), mask, 5) for band in bands))

@@ -19,11 +19,19 @@ from heldout.overlap.images._agreement import (
     lay,
 )
 from heldout.overlap.images._marks import is_altered, is_untouched, levels_apart, without_marks
+from heldout.overlap.images._placement import (
+    SETTLED,
+    Tried,
+    compare_at,
+    pull,
+    refine,
+    snap,
+    unlike,
+)
 from heldout.overlap.images._registration import IDENTITY, Registration, Rows
 from heldout.overlap.images._small import (
     ALIKE_DETAIL,
     COVERED,
-    SMALL_SIDE,
     from_middles,
     is_plausible,
     is_small,
@@ -54,8 +62,7 @@ WITNESSES = 5  # local features that must agree before pixels are compared
 SKETCH = 0.4  # correlation of the frames' detail that makes pixels worth comparing
 CERTAIN = 0.05  # residual below which nothing better is looked for
 REFINABLE = 0.25  # correlation of detail without which pulling at the warp is no use
-SETTLED = 0.9995  # … with which they lie where they should, whatever differs elsewhere
-NEARLY_EXACT = 0.02  # by which turn and scale of a warp may be off a flip or whole quarters
+AS_MUCH = 0.97  # of what a page shows of a picture, that its panel shows at least
 BEYOND = 1.2  # times a panel's overlap, from which on the pictures go on beyond it
 MARKABLE = 0.35  # correlation of detail without which marks are not what differs
 
@@ -66,9 +73,12 @@ def align(query: PictureFeatures, candidate: PictureFeatures) -> Alignment | Non
     import cv2
 
     best: Alignment | None = None
+    reduced = any(
+        page.panels and max(page.size) > max(page.grey.shape) for page in (query, candidate)
+    )
     for alignment in _whole_and_panels(cv2, query, candidate):
         best = alignment if best is None or _better(alignment, best) else best
-        if _is_certain(best):
+        if _is_certain(best) and not (reduced and _is_changed(best)):
             break
     return best
 
@@ -79,8 +89,32 @@ def _is_certain(alignment: Alignment) -> bool:
     return agreement.residual < CERTAIN and overlap >= OVERLAP
 
 
+def _is_changed(alignment: Alignment) -> bool:
+    return bool(alignment.agreement.marked) or alignment.agreement.worst > CHANGED_WINDOW
+
+
+def _seen_better(alignment: Alignment, other: Alignment) -> bool:
+    """Whether a panel, seen in its own size, shows all that the page showed of it, and nothing changed.
+
+    A page of several panels is made smaller before it is compared, and what is left of their print and edges
+    differs from a picture that was not.
+    """
+    panel = alignment.panel_of_candidate or alignment.panel_of_query
+    page = not (other.panel_of_candidate or other.panel_of_query)
+    if not (panel and page and _is_certain(alignment) and _is_certain(other)):
+        return False
+    ours, theirs = alignment.agreement, other.agreement
+    covered = (
+        ours.query_overlap >= AS_MUCH * theirs.query_overlap
+        and ours.candidate_overlap >= AS_MUCH * theirs.candidate_overlap
+    )
+    return covered and _is_changed(other) and not _is_changed(alignment)
+
+
 def _better(alignment: Alignment, other: Alignment) -> bool:
     """A part that agrees proves nothing if it is a small part of both."""
+    if _is_certain(other) and _is_changed(other):
+        return _seen_better(alignment, other)
 
     def doubt(agreement: PixelAgreement) -> tuple[bool, float]:
         overlap = max(agreement.query_overlap, agreement.candidate_overlap)
@@ -143,25 +177,25 @@ def _aligned(cv2: Any, query: PictureFeatures, candidate: PictureFeatures) -> Al
     """Whole frames first, then local features, then the pixels pull the better one into place."""
     if is_small(query, candidate):
         return _aligned_small(cv2, query, candidate)
-    tried: list[tuple[Hypothesis, Frame, PixelAgreement]] = []
+    tried: list[Tried] = []
     frames = from_frames(query, candidate)
     if frames.score >= SKETCH:
-        tried += _tried(cv2, query, candidate, frames)
+        tried += compare_at(cv2, query, candidate, frames)
     untouched = bool(tried) and is_untouched(cv2, tried[0][1], frames.inverted)
     if not untouched and (not tried or tried[0][2].residual >= CERTAIN):
         local = from_local_features(query, candidate)
         if local is not None and local.inliers >= WITNESSES:
-            tried += _tried(cv2, query, candidate, local)
+            tried += compare_at(cv2, query, candidate, local)
     if not tried:
         return None
     if untouched:
         best = tried[0]
     else:
-        best = min(tried, key=_unlike)
+        best = min(tried, key=unlike)
         if best[2].residual >= CERTAIN and REFINABLE <= best[2].detail < SETTLED:
-            refined = _refined(cv2, query, candidate, *best[:2])
-            best = min((best, *refined), key=_unlike)
-        snapped = _snapped(cv2, query, candidate, best)
+            refined = refine(cv2, query, candidate, *best[:2])
+            best = min((best, *refined), key=unlike)
+        snapped = snap(cv2, query, candidate, best)
         untouched = snapped is not None
         best = snapped or best
     hypothesis, frame, agreement = best
@@ -191,7 +225,7 @@ def _aligned_small(
     best: tuple[float, Hypothesis, Frame] | None = None
     for start in starts:
         laid = lay(cv2, query, candidate, start.warp)
-        pulled = _pulled(cv2, start, laid) if laid is not None else None
+        pulled = pull(cv2, start, laid) if laid is not None else None
         for hypothesis in (start, *([pulled] if pulled is not None else [])):
             if not is_plausible(query, candidate, hypothesis.warp):
                 continue
@@ -237,13 +271,13 @@ def _is_explained(agreement: PixelAgreement) -> bool:
 
 def _in_one_tone(
     cv2: Any, query: PictureFeatures, candidate: PictureFeatures, hypothesis: Hypothesis
-) -> tuple[Hypothesis, Frame, PixelAgreement] | None:
+) -> Tried | None:
     """With one of the two in the tone of the other.
 
     What was laid on each other in different tones may lie a little off: once in one tone, they are pulled
     into place, and the curve is drawn anew.
     """
-    best: tuple[Hypothesis, Frame, PixelAgreement] | None = None
+    best: Tried | None = None
     for _ in range(2):
         frame = in_one_tone(cv2, query, candidate, hypothesis)
         if frame is None:
@@ -253,78 +287,11 @@ def _in_one_tone(
             agreement = replace(agreement, worst=1.0)
         if best is None or agreement.residual < best[2].residual or _is_explained(agreement):
             best = (hypothesis, frame, agreement)
-        pulled = None if _is_explained(agreement) else _pulled(cv2, hypothesis, frame)
+        pulled = None if _is_explained(agreement) else pull(cv2, hypothesis, frame)
         if pulled is None:
             break
         hypothesis = pulled
     return best
-
-
-def _unlike(tried: tuple[Hypothesis, Frame, PixelAgreement]) -> float:
-    """Under a large mark a window in five differs however well they lie: then the median counts."""
-    agreement = tried[2]
-    if agreement.detail >= SETTLED:
-        return -1.0 - agreement.detail
-    return agreement.residual - agreement.detail
-
-
-def _tried(
-    cv2: Any, query: PictureFeatures, candidate: PictureFeatures, hypothesis: Hypothesis
-) -> list[tuple[Hypothesis, Frame, PixelAgreement]]:
-    frame = lay(cv2, query, candidate, hypothesis.warp)
-    if frame is None:
-        return []
-    return [(hypothesis, frame, compare(cv2, frame, hypothesis.inverted))]
-
-
-def _refined(
-    cv2: Any, query: PictureFeatures, candidate: PictureFeatures, start: Hypothesis, frame: Frame
-) -> list[tuple[Hypothesis, Frame, PixelAgreement]]:
-    pulled = _pulled(cv2, start, frame)
-    return _tried(cv2, query, candidate, pulled) if pulled is not None else []
-
-
-def _pulled(cv2: Any, start: Hypothesis, frame: Frame) -> Hypothesis | None:
-    """Let the pixels themselves pull the warp into place (Evangelidis and Psarakis 2008)."""
-    theirs = 255.0 - frame.candidate if start.inverted else frame.candidate
-    criteria = (cv2.TERM_CRITERIA_EPS | cv2.TERM_CRITERIA_COUNT, 25, 1e-4)
-    still = np.eye(2, 3, dtype=np.float32)
-    mask = frame.inside.astype(np.uint8)
-    try:
-        softened = 5 if min(mask.shape) >= SMALL_SIDE else 1
-        _, correction = cv2.findTransformECC(
-            frame.query, theirs, still, cv2.MOTION_AFFINE, criteria, mask, softened
-        )
-    except cv2.error:  # it does not converge on pictures that do not fit
-        return None
-    nudge = np.vstack([correction.astype(np.float64), [0.0, 0.0, 1.0]])
-    warp = start.warp @ frame.to_query @ nudge @ np.linalg.inv(frame.to_query)
-    return replace(start, warp=warp)
-
-
-def _snapped(
-    cv2: Any,
-    query: PictureFeatures,
-    candidate: PictureFeatures,
-    start: tuple[Hypothesis, Frame, PixelAgreement],
-) -> tuple[Hypothesis, Frame, PixelAgreement] | None:
-    """The same by whole pixels, if they are the same pixels: a crop that nobody resized or compressed."""
-    hypothesis, frame, _ = start
-    linear = hypothesis.warp[:2, :2]
-    exact = np.rint(linear)
-    if np.abs(linear - exact).max() > NEARLY_EXACT or abs(np.linalg.det(exact)) != 1:
-        return None
-    rows, columns = np.nonzero(frame.inside)
-    middle = frame.to_query @ np.array([columns.mean(), rows.mean(), 1.0])
-    middle = middle / middle[2]
-    reached = hypothesis.warp @ middle
-    warp = np.eye(3)
-    warp[:2, :2] = exact
-    warp[:2, 2] = np.rint(reached[:2] / reached[2] - exact @ middle[:2])
-    for moved in _tried(cv2, query, candidate, replace(hypothesis, warp=warp)):
-        if is_untouched(cv2, moved[1], hypothesis.inverted):
-            return moved
-    return None
 
 
 def _moved(x: float, y: float) -> Warp:
@@ -359,7 +326,7 @@ CLOSE_CORRELATION = 0.99
 CLOSE = 20.0  # grey levels, at no dozen of pixels more
 CLOSE_OVERLAP = 0.9
 CLOSE_CONTRAST = 20.0
-RULES = "registration-14"  # verdicts of other rules are other verdicts
+RULES = "registration-15"  # verdicts of other rules are other verdicts
 BLANK = 2.0  # contrast, in grey levels, below which a picture shows nothing
 
 
