@@ -294,7 +294,7 @@ def _margins(findings: Sequence[Found]) -> Iterator[Figure]:
             "answers, how much does a model prefer the right one? 100 %: it is sure, 50 %: it prefers neither. Skill "
             "raises both ends. Memory of the old answer raises the first and lowers the second, so what counts is a "
             f"larger drop than that of the clean models.{_above_references(mine)} Counted are the {_counted(mine)} "
-            "items that offer both answers as options."
+            "items of which the probabilities of both answers were recorded."
         )
         yield Figure(f"margins-{_file_name(twin)}", drawn, message)
 

@@ -257,7 +257,7 @@ def probe_for(twin: str = TWIN) -> Probe:
         arms=arms,
         blind_to=TWIN_BLIND_TO,
         known=lambda tables: frozenset(),
-        counted="twins that offer both answers",
+        counted="twins with probabilities of both answers",
         measures="margin",
     )
 
