@@ -9,10 +9,12 @@ import numpy as np
 import polars as pl
 from measured_by_hand import NOTHING_MEASURED
 
-from heldout.detect import DetectSettings, ScoreTables
+from heldout.detect import DetectSettings, ScoreTables, model_finding
 from heldout.detect.tables import no_scores
+from heldout.stats import Interval
 from heldout.store import SCHEMAS
 from heldout.verdict import Claim, examine
+from heldout.verdict.controls.reach import reach_controls
 from heldout.verdict.required import settled_by
 
 QUICK = DetectSettings(permutations=1999, baselines=("reference",))
@@ -343,3 +345,28 @@ def test_few_pairs_beside_a_reference_are_not_said_to_lack_one() -> None:
     assert (claim.status, claim.rule) == ("qualified", "answers/too-few-pairs")
     assert _outcome(claim, "reach of the test") == "missing"
     assert any("ask more items" in advice for advice in settled_by(claim))
+
+
+def test_an_effect_that_cannot_be_is_not_what_a_clean_model_lacks() -> None:
+    """A handful of images would show a rank correlation above 1: there is nothing to be clean of."""
+    finding = model_finding(
+        "order-trend",
+        "b",
+        "m",
+        unit="images",
+        statistic=("correlation", 0.36),
+        effect=("trend", 0.36, Interval(-0.45, 0.85, 0.95, "t")),
+        error=0.71,
+        p=0.4,
+        n=24,
+        clusters=6,
+        blind_to=[],
+        seed=0,
+        table="scores",
+        details={"largest_effect": 1.0, "least_p": 1e-3, "needed_p": 0.05},
+    )
+    (control,) = reach_controls([finding], 1)
+    assert control.outcome == "missing"
+    assert "larger than 1" in control.reason
+    more = finding.model_copy(update={"minimum_detectable_effect": 0.4})
+    assert reach_controls([more], 1) == []

@@ -202,6 +202,10 @@ class _Journey:
                 self._overlap(case, runs[case.name], engine)
         share_nearness(runs)
         # One model after the other: a loaded one serves all benchmarks before the next is loaded.
+        for case in self.cases:
+            if any(recording.answered or recording.twins for recording in case.recordings):
+                with runs[case.name].writing():  # recorded answers to twins are answers to these
+                    note_twins(runs[case.name], case.benchmark, case.twins, renewed=True)
         for model in self.file.models:
             for case in self.cases:
                 for recording in case.recordings:
@@ -214,10 +218,6 @@ class _Journey:
                         if wanted:
                             self._record(case, runs[case.name], recording, kind)
         forget_loaded()
-        for case in self.cases:
-            if any(recording.answered for recording in case.recordings):
-                with runs[case.name].writing():  # recorded answers to twins are answers to these
-                    note_twins(runs[case.name], case.benchmark, case.twins)
         tested = {
             case.name: self._test(case, runs[case.name]) for case in self.cases if case.recordings
         }

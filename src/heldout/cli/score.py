@@ -93,8 +93,8 @@ def _show(scoring: Scoring, out: Path, *, verbose: bool) -> None:
             f"{plain(scoring.model)}: {message}; {scoring.dropped:,} of {scoring.items:,} items dropped"
         )
     )
-    if scoring.dropped:
-        print_dropped(Run.open(out), ("benchmark", "score"))
+    if scoring.dropped or "twin_scores" in scoring.rows:
+        print_dropped(Run.open(out), ("benchmark", "score", "twins"))
     passed = [check for check in scoring.checks if check.outcome == "passed"]
     if passed and not verbose:
         checks = counted(len(passed), "self-check", "self-checks")

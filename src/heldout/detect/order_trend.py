@@ -59,6 +59,7 @@ def find(tables: ScoreTables, settings: DetectSettings) -> Iterator[Outcome]:
             seed=settings.seed,
             table="scores",
             details={
+                "largest_effect": 1.0,
                 "reading": _reading(trend.test.p, trend.rho),
                 "p_earlier_easier": trend.test.p_greater,
                 "p_later_easier": trend.test.p_less,

@@ -35,7 +35,7 @@ from heldout.detect.behaviour import (
     twin_drop,
     twin_memory,
 )
-from heldout.detect.detector import Detector, Difference, Need
+from heldout.detect.detector import TWIN_SCORES, Detector, Difference, Need
 from heldout.detect.finding import Finding, NotTestable, Outcome, not_testable
 from heldout.detect.item_scores import MEMBERSHIP, unseen_items
 from heldout.detect.settings import DetectSettings
@@ -155,6 +155,11 @@ def run_detectors(
             raise InputError(f"there is no detector '{name}'; {nearest_name(name, list(known))}")
         if isinstance(known[name], Unusable):
             continue
+        if TWIN_SCORES in known[name].also and not tables.answering:
+            raise InputError(
+                f"{name} reads answers or scores of twins, and this run has none: run heldout ask, or heldout score "
+                f"--variants twin=…, first"
+            )
         if known[name].needs == "answers" and not tables.answering:
             raise InputError(f"{name} reads answers, and this run has none: run heldout ask first")
         if known[name].needs == "scores" and not tables.models:

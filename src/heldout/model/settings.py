@@ -156,7 +156,7 @@ class ScoreSettings(InVariants):
     """Score every option in the answer's place, too."""
     variants: tuple[str, ...] = ()
     """twin=BENCH, twin-NAME=BENCH: score the answers to original and twin on both pictures, too; twin alone: the
-    twins that this run holds."""
+    twins that heldout twin made in this run."""
     entropies: bool = False
     """Read the entropies over picture, question and answer, too; needs a local checkpoint or an ONNX folder."""
     order_joint: bool = False

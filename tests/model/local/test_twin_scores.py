@@ -111,3 +111,17 @@ def test_a_part_without_twins_has_no_scores_of_them(folder: Path) -> None:
     done = _score(folder, "--variants", f"twin={folder / 'few.jsonl'}", "--limit", "3")
     assert done.exit_code == 0, done.output
     assert pl.read_parquet(folder / "run/tables/twin_scores.parquet").is_empty()
+
+
+def test_two_sets_of_twins_of_one_name_are_refused(folder: Path) -> None:
+    """Models that were scored on other twins would be compared as if they were the same."""
+    twins = f"twin={folder / 'twins.jsonl'}"
+    assert _score(folder, "--variants", twins).exit_code == 0
+    rows = [json.loads(line) for line in (folder / "twins.jsonl").read_text().splitlines()]
+    _write(folder / "others.jsonl", [{**row, "image": "0.png"} for row in rows])
+    others = _score(folder, "--variants", f"twin={folder / 'others.jsonl'}", "--as", "second")
+    assert others.exit_code != 0
+    assert "twin-NAME" in str(others.exception)
+    named = _score(folder, "--variants", f"twin-b={folder / 'others.jsonl'}", "--as", "second")
+    assert named.exit_code == 0, named.output
+    assert "left out" in named.output  # twins that show the original, with the reason

@@ -111,7 +111,7 @@ def measure(
         if isinstance(theirs, str):
             unusable[name] = theirs
         elif unlike_templates(mine.answers, theirs.answers) is not None:
-            unusable[name] = f"{name} was asked with another template"
+            unusable[name] = f"{name} was asked with another template or backend"
         else:
             others[name] = theirs.rows
             all_read = all_read and not theirs.unread

@@ -48,6 +48,10 @@ TWIN_NAME, OPTION_NAME = "twin-margin", "option-margin"
 NOT_RECORDED = NotRecorded(
     "needs the log-probabilities of the options: heldout ask --choice-logprobs, with the variants it reads"
 )
+NO_PROBABILITIES = NotRecorded(
+    "needs the probabilities of both answers on originals and twins: heldout ask --choice-logprobs --variants "
+    "original,twin=…, or of open items heldout score --variants twin=…"
+)
 NOT_OFFERED = NotRecorded(
     "no original and its twin both offer the answers of both: of open items, score both answers on both pictures "
     "(heldout score --variants twin=…)"
@@ -248,7 +252,8 @@ def probe_for(twin: str = TWIN) -> Probe:
     def arms(
         tables: ScoreTables, settings: DetectSettings, model: str, leave_out: bool
     ) -> Arms | str:
-        return graded(with_scores(tables, twin), settings, model, leave_out)
+        both = graded(with_scores(tables, twin), settings, model, leave_out)
+        return NO_PROBABILITIES if both == twin_drop.LACKING else both
 
     return replace(
         counted,

@@ -85,10 +85,15 @@ def _published_twins(variant: Variant, run: Run | str | Path | None) -> Path:
 # options as its original is not a twin: only the key was changed, and the best model is wrong most often.
 
 
-def note_twins(run: Run, benchmark: Benchmark, twins: Mapping[str, Benchmark]) -> None:
-    """Call inside run.writing(). Sets that were noted under other names stay."""
+def note_twins(
+    run: Run, benchmark: Benchmark, twins: Mapping[str, Benchmark], *, renewed: bool = False
+) -> None:
+    """Call inside run.writing(). Sets that were noted under other names stay. ``renewed``: whoever calls it records
+    all models anew where a set of twins changed."""
     if not twins:
         return
+    if not renewed:
+        _refuse_others(run, twins)
     path = run.path / TWIN_SETS
     kept = run.read_json(TWIN_SETS)["twins"] if path.exists() else {}
     for name, twin in twins.items():
@@ -110,6 +115,24 @@ def note_twins(run: Run, benchmark: Benchmark, twins: Mapping[str, Benchmark]) -
         record = {"unchanged": len(unchanged), "fingerprint": twin.fingerprint}
         run.update("twins", {name: {**twin_origin(twin), **record}})
     run.write_json(TWIN_SETS, {"schema_version": 1, "twins": kept})
+
+
+def _refuse_others(run: Run, twins: Mapping[str, Benchmark]) -> None:
+    """Models are compared on the same twins: two sets of one name would make a clean model drop."""
+    noted = run.manifest().get("twins", {})
+    for name, twin in twins.items():
+        known = noted.get(name, {}).get("fingerprint")
+        if known not in (None, twin.fingerprint) and _recorded_on(run, name):
+            raise InputError(
+                f"variants: {name}={twin.source or twin.name}: {run.path} holds answers to other twins of that name "
+                f"or their scores, and models are compared on the same ones. Call these {name}-NAME=…, or use "
+                f"another run folder"
+            )
+
+
+def _recorded_on(run: Run, variant: str) -> bool:
+    tables = [name for name in ("answers", "twin_scores") if run.table_path(name).exists()]
+    return any((run.frame(name)["variant"] == variant).any() for name in tables)
 
 
 def unchanged_twins(benchmark: Benchmark, twins: Benchmark) -> frozenset[str]:

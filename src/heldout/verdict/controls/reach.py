@@ -132,15 +132,25 @@ def out_of_reach(finding: Finding) -> bool:
 
 
 def _attainable(tested: Sequence[Finding], claims: int) -> list[Control]:
-    if not tested or not all(map(out_of_reach, tested)):
+    if not tested or not all(out_of_reach(f) or beyond_all(f) for f in tested):
         return []
     reasons = [
         f"{finding.detector}: the smallest p that {finding.clusters:,} {_unit(finding)} and its "
         f"permutations can give is {finding.details['least_p']:.2g}, and in a family of {claims:,} "
         f"claim{'' if claims == 1 else 's'} it takes {finding.details['needed_p']:.2g}"
+        if out_of_reach(finding)
+        else f"{finding.detector}: {finding.clusters:,} {_unit(finding)} would show an effect of "
+        f"{finding.minimum_detectable_effect:.2g} or more, and none is larger than "
+        f"{finding.details['largest_effect']:.2g}"
         for finding in tested
     ]
     return [Control(name=ATTAINABLE, outcome="missing", reason="; ".join(reasons))]
+
+
+def beyond_all(finding: Finding) -> bool:
+    """Whether only effects could have been seen that are larger than any can be."""
+    largest: float | None = finding.details.get("largest_effect")
+    return largest is not None and finding.minimum_detectable_effect >= largest
 
 
 def _unit(finding: Finding) -> str:
