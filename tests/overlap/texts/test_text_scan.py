@@ -252,3 +252,25 @@ def test_a_question_is_found_in_an_answer_and_in_text_around_another_question(
     ]
     result = scan_all(bench({"question": LONG}), corpus(tmp_path, *rows))
     assert ids(matches(result, "ngram")) == {"page", "chat"}
+
+
+def test_a_text_that_goes_on_with_the_answer_is_the_item(tmp_path: Path) -> None:
+    """Pages and dumps of chats have no columns: question and answer stand in one text."""
+    answer = LONG_OPTIONS[1]
+    page = "Exercises of the third week, with solutions at the end of each paragraph."
+    rows = [
+        {"id": "labelled", "text": f"{page} {LONG} Answer: {answer}. More follows."},
+        {"id": "chat", "text": f"{page}\nUser: {LONG.lower()}\nAssistant: {answer.upper()}"},
+        {"id": "plain", "text": f"{page} {LONG} {answer}"},
+        {"id": "another", "text": f"{page} {LONG} Answer: basilar artery. Not the {answer}."},
+        {"id": "longer word", "text": f"{page} {LONG} {answer}oid"},
+        {"id": "alone", "text": f"{page} {LONG} {page}"},
+    ]
+    item = {"question": LONG, "answer": answer}
+    listed = matches(scan_all(bench(item), corpus(tmp_path, *rows)), "ngram")
+    relations = {row["corpus_id"]: (row["relation"], row["answer_relation"]) for row in listed}
+    assert relations == {
+        **dict.fromkeys(("labelled", "chat", "plain"), ("same item", "same")),
+        **dict.fromkeys(("another", "longer word", "alone"), ("contained", "unknown")),
+    }
+    assert {row["degree"] for row in listed} == {"hard"}

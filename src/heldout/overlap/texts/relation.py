@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 import polars as pl
 from rapidfuzz.distance import Levenshtein
 
-from heldout.benchmark import Example
+from heldout.benchmark import Example, normal
 from heldout.overlap.relations import POSSIBLE_COPIES
 from heldout.overlap.texts._fields import Document, ItemTexts, TextSource, item_texts
 from heldout.overlap.texts._ledger import LISTED, MatchLedger, Pair
@@ -41,6 +41,11 @@ WHOLE = 0.8  # containment from which on a text counts as being there
 TEMPLATE = 0.8  # edit similarity from which on another word makes another question
 _LETTER = re.compile(r"\(?[a-j]\)?")  # stands for an option nobody can see
 _POINTER = re.compile(rf"{_LETTER.pattern}|\d{{1,2}}")  # where there are options
+_LABEL = re.compile(
+    r"[\W_]*(?:the )?(?:correct |right )?(?:answer|ans|a|response|assistant|gpt)(?: is)?\b[\W_]*"
+)
+_LABELLED = 60  # characters that may stand before an answer within a text
+_MARKS = " ?.:;,-–—>*\"'“”()[]\n\t"
 _WORKED = 8  # words above which an answer is a text that can be reworded itself
 
 
@@ -67,12 +72,17 @@ def relate(
     """
     optioned = bool(item.options or document.options)
     answer = _answers(item.answer, document.answers, optioned)
+    within = not document.answers and _answered_within(entry.text, item.answer, document.text)
+    if within:
+        answer = "same"
     if method == "embedding" and answer == "different" and _worked(item.answer, document.answers):
         answer = "unknown"  # two solutions in other words, or two programs
     options = bool(item.options) and item.options == document.options
     whole = options or not item.options or not document.options  # unless other options are given
     relation = _relation(method, entry, document, answer, whole)
     relation = OTHER if template else relation
+    if within and relation == CONTAINED:
+        relation = SAME_ITEM
     parts = [entry.field] if entry.field != "question" or not options else ["question+options"]
     if answer == "same":
         parts.append("answer")
@@ -159,6 +169,23 @@ def _answers(ours: str, theirs: tuple[str, ...], optioned: bool) -> str:
     if not pointer.fullmatch(ours) and all(pointer.fullmatch(answer) for answer in theirs):
         return "unknown"
     return "different"
+
+
+def _answered_within(question: str, answer: str, text: str) -> bool:
+    """Whether a text that holds the question goes on with the item's answer: "… Answer: …", as pages and dumps of
+    chats write items that have no columns."""
+    asked, whole = question.rstrip(" ?.:").casefold(), text.casefold()
+    end = len(answer) + _LABELLED
+    at = whole.find(asked) if answer and asked else -1
+    while at >= 0:
+        rest = whole[at + len(asked) : at + len(asked) + end]
+        label = _LABEL.match(rest)
+        for begin in {0, label.end() if label else 0}:
+            words = normal(rest[begin:].lstrip(_MARKS))
+            if words.startswith(answer) and not words[len(answer) : len(answer) + 1].isalnum():
+                return True
+        at = whole.find(asked, at + 1)
+    return False
 
 
 def _worked(ours: str, theirs: tuple[str, ...]) -> bool:
