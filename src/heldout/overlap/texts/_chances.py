@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from heldout.overlap.texts._questions import amounts, same_content, same_details, telling_words
+from heldout.overlap.texts.encoders import CrossEncoder
 from heldout.overlap.texts.index import TextIndex
 from heldout.overlap.texts.normalise import loose
 
@@ -25,6 +26,7 @@ _SURE, _LIKELY = (
     0.3,
 )  # taken for granted above the first and the second cosine where there is no null
 _TWO = ("yes", "no")
+_PAIRS = 200  # pairs of the benchmark that a cross-encoder reads
 _COMMON = 1 / 8  # share of the benchmark's texts from which on a word tells none of them
 
 
@@ -47,6 +49,10 @@ class ParaphraseCandidate:
     @property
     def document(self) -> tuple[str, str, str]:
         return str(self.row["corpus"]), str(self.row["corpus_id"]), self.evidence["corpus_text"]
+
+    @property
+    def texts(self) -> tuple[str, str]:
+        return self.evidence["benchmark_text"], self.evidence["corpus_text"]
 
     @property
     def answer(self) -> str:
@@ -226,3 +232,23 @@ def likeliest_chances(
             chance = entry.p if entry.possible else 1.0
             best[entry.item] = min(best.get(entry.item, 1.0), chance)
     return best
+
+
+def read_together(
+    candidates: Sequence[ParaphraseCandidate],
+    cross: CrossEncoder,
+    different: Sequence[tuple[str, str]],
+) -> dict[str, Any]:
+    """A second reader of what counts: what it finds no nearer than most neighbours of the benchmark that are
+    known to be different counts no longer. Beside the own picture the question is another, and it is not asked."""
+    counted = [e for e in candidates if e.row["degree"] == "soft" and not e.own]
+    sample = different[:: -(-len(different) // _PAIRS) or 1]
+    known = len(different) >= FEW and bool(counted)
+    typical = float(np.median(cross.compare(sample))) if known else -np.inf
+    pairs = [(e.evidence["benchmark_text"], e.evidence["corpus_text"]) for e in counted]
+    for entry, logit in zip(counted, cross.compare(pairs), strict=True):
+        entry.evidence["reading"]["together"] = round(float(logit), 2)
+        if logit < typical:
+            entry.row["degree"] = "none"
+    lowered = sum(entry.row["degree"] == "none" for entry in counted)
+    return {"second_reader": cross.identity, "second_read": len(counted), "lowered": lowered}

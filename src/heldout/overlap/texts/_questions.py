@@ -289,6 +289,7 @@ def is_program(text: str) -> bool:
 
 
 _DOCSTRING = re.compile(r'"""(.*?)"""|\'\'\'(.*?)\'\'\'|/\*+(.*?)\*+/', re.DOTALL)
+_QUOTED = re.compile(r"\"[^\"\n]*\"|'[^'\n]*'")
 _NAMED = re.compile(r"\b(?:def|function|class) (\w+)")
 _EXAMPLES = re.compile(r">>>.*", re.DOTALL)
 _FEWEST_PROSE = 4  # words of a docstring that say what a program is for
@@ -306,6 +307,11 @@ def prose(text: str) -> str:
         return text
     named = _NAMED.search(text)
     return f"{named[1].replace('_', ' ')}. {words}" if named else words
+
+
+def statements(text: str) -> str:
+    """A program without its docstrings, and without what its strings say."""
+    return _QUOTED.sub('"', _DOCSTRING.sub(" ", text))
 
 
 def same_amounts(text: str, other: str) -> bool:

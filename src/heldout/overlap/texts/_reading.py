@@ -33,8 +33,10 @@ from heldout.overlap.texts._chances import (
     ParaphraseNull,
     counts,
     likeliest_chances,
+    read_together,
 )
 from heldout.overlap.texts._prior import SmallNull
+from heldout.overlap.texts._programs import RewordedPrograms
 from heldout.overlap.texts._questions import (
     other_subject,
     prose,
@@ -56,12 +58,11 @@ from heldout.overlap.texts.encoders import (
 )
 from heldout.overlap.texts.index import TextIndex
 from heldout.overlap.texts.normalise import loose
-from heldout.overlap.texts.relation import DOUBTFUL_REWORDING, PARAPHRASE, SHOWN
+from heldout.overlap.texts.relation import DOUBTFUL_REWORDING, PARAPHRASE, READ, SHOWN
 
 _LISTED = 5.0  # candidates are listed up to so many times the chance that counts
 _SAMPLE = 3000  # texts of the benchmark that are compared with each other
 _NEXT = 3  # next-nearest texts of either side, of which the middle one is what a candidate stands out from
-_PAIRS = 200  # pairs of the benchmark that a cross-encoder reads
 _TRIED = (
     5  # neighbours among which one is looked for that is about something else in words of its own
 )
@@ -157,7 +158,7 @@ class _Reading:
         encoder = open_text_encoder(name)
         texts = sorted(
             {
-                *(index.entries[entry].text for entry in _asked(index)),
+                *_asked_texts(index),
                 *(entry.evidence["benchmark_text"] for entry in candidates),
                 *(entry.evidence["corpus_text"] for entry in candidates),
             }
@@ -210,6 +211,10 @@ def _asked(index: TextIndex) -> list[int]:
     return whole[:: max(1, -(-len(whole) // _SAMPLE))]
 
 
+def _asked_texts(index: TextIndex) -> list[str]:
+    return [index.entries[k].text[:READ] for k in _asked(index)]  # as much as of a candidate
+
+
 def _settle(
     candidates: Sequence[ParaphraseCandidate], reading: _Reading, index: TextIndex
 ) -> dict[str, Any]:
@@ -229,31 +234,37 @@ def _settle(
     asked_too = search.threshold or ASKED_TOO.get(reading.name, settled[0])
     documents = len({entry.document for entry in candidates if not entry.own})
     fewer = min(1.0, documents / max(1, len(alone)))
+    programs = RewordedPrograms.of(candidates, among.of_items, reading.cosines, search.fdr)
     for entry, margin in zip(candidates, margins, strict=True):
         if entry.own:
             agreeing = chances.of(entry)
             known = beside.known
             entry.p = beside.p(entry.score, entry.similarity, agreeing) if known else few.p(entry)
+        elif programs.judges(entry):
+            entry.p = programs.chance(entry) or 1.0
         else:
             # The nearest of a few texts is less near than that of many: those with the item's answer, and
             # those of a corpus smaller than the benchmark.
             null = alone if entry.answer == "same" else unanswered
             entry.p = 1.0 - (1.0 - null.p(margin, entry.similarity)) ** (fewer * chances.of(entry))
-        texts = entry.evidence["benchmark_text"], entry.evidence["corpus_text"]
-        if entry.answer == "same" and same_content(*texts):
+        if entry.answer == "same" and same_content(*entry.texts):
             entry.p = min(entry.p, ALONE_ALPHA)  # counts as the same words would
         if search.threshold is not None:
             entry.p = 0.0 if entry.similarity >= search.threshold else 1.0
         nearest = among.nearest[entry.evidence["corpus_text"]]
-        entry.possible = not others.has(entry, asked_too) and may_count(
-            entry, best_item, nearest, chances.tells(entry)
+        entry.possible = (
+            not others.has(entry, asked_too)
+            and may_count(entry, chances.tells(entry))
+            and (entry.own or programs.judges(entry) or is_nearest(entry, best_item, nearest))
         )
-    likeliest = likeliest_chances(candidates)
+    likeliest = likeliest_chances([e for e in candidates if not programs.judges(e)])
     beside_own = likeliest_chances(candidates, own=True)
     cut = max(ALONE_ALPHA, _cut(likeliest, search.fdr, min(len(index.ids), documents)))
     for entry in candidates:
         limit = OWN_ALPHA if entry.own else cut
         sure = counts(entry, beside_own if entry.own else likeliest, cut)
+        if programs.judges(entry) and search.threshold is None:
+            sure = entry.possible and programs.chance(entry) is not None
         near = entry.own and not beside.known and entry.similarity >= settled[1]
         counted = sure or (near and entry.possible and search.threshold is None)
         listed = counted or (
@@ -279,28 +290,9 @@ def _settle(
         "null": {
             "alone": len(alone),
             "beside the own picture": len(beside if beside.known else few),
+            **({"programs": programs.null} if programs.null else {}),
         },
     }
-
-
-def read_together(
-    candidates: Sequence[ParaphraseCandidate],
-    cross: CrossEncoder,
-    different: Sequence[tuple[str, str]],
-) -> dict[str, Any]:
-    """A second reader of what counts: what it finds no nearer than most neighbours of the benchmark that are
-    known to be different counts no longer. Beside the own picture the question is another, and it is not asked."""
-    counted = [e for e in candidates if e.row["degree"] == "soft" and not e.own]
-    sample = different[:: -(-len(different) // _PAIRS) or 1]
-    known = len(different) >= FEW and bool(counted)
-    typical = float(np.median(cross.compare(sample))) if known else -np.inf
-    pairs = [(e.evidence["benchmark_text"], e.evidence["corpus_text"]) for e in counted]
-    for entry, logit in zip(counted, cross.compare(pairs), strict=True):
-        entry.evidence["reading"]["together"] = round(float(logit), 2)
-        if logit < typical:
-            entry.row["degree"] = "none"
-    lowered = sum(entry.row["degree"] == "none" for entry in counted)
-    return {"second_reader": cross.identity, "second_read": len(counted), "lowered": lowered}
 
 
 def _cut(best: Mapping[str, float], fdr: float, items: int) -> float:
@@ -329,7 +321,12 @@ class _Neighbours:
     def __init__(self, reading: _Reading, index: TextIndex) -> None:
         self._reading, self._index = reading, index
         self._asked = _asked(index)
-        self._texts = [index.entries[k].text for k in self._asked]
+        self._texts = _asked_texts(index)
+        self.of_items = {  # one text of each
+            index.ids[item]: text
+            for k, text in zip(reversed(self._asked), reversed(self._texts), strict=True)
+            for item in index.entries[k].items
+        }
         self._place = {text: place for place, text in enumerate(self._texts)}
         self._clusters = [
             {index.clusters[item] for item in index.entries[k].items} for k in self._asked
@@ -432,18 +429,9 @@ def _middle(scores: NDArray[np.float64]) -> float:
 _EQUAL = 1e-4  # rounding of one product computed twice
 
 
-def may_count(
-    entry: ParaphraseCandidate,
-    best_item: Mapping[tuple[str, str, str], float],
-    nearest: float,
-    tells: bool = False,
-) -> bool:
-    """What no likeness makes up for.
-
-    ``tells``: more than the words identifies the item. ``nearest``: the score of the benchmark's nearest text,
-    whatever its answer: a question with "not" put in varies that item, though another one may have its answer.
-    """
-    texts = entry.evidence["benchmark_text"], entry.evidence["corpus_text"]
+def may_count(entry: ParaphraseCandidate, tells: bool = False) -> bool:
+    """What no likeness makes up for. ``tells``: more than the words identifies the item."""
+    texts = entry.texts
     if (
         entry.answer == "different"
         or _too_short(entry)
@@ -456,9 +444,17 @@ def may_count(
         return True
     if entry.evidence["generic"] and not tells:
         return False  # asked of several pictures: it identifies none
-    if entry.answer != "same" and (entry.evidence["short"] or varied(*texts)):
-        return False
-    return entry.score >= max(best_item[entry.document], nearest - _NEARER)
+    return entry.answer == "same" or not (entry.evidence["short"] or varied(*texts))
+
+
+def is_nearest(
+    entry: ParaphraseCandidate,
+    best_item: Mapping[tuple[str, str, str], float],
+    nearest: float,
+) -> bool:
+    """Is no other item meant? ``nearest``: the score of the benchmark's nearest text, whatever its answer: a
+    question with "not" put in varies that item, though another one may have its answer."""
+    return entry.score >= max(best_item.get(entry.document, -1.0), nearest - _NEARER)
 
 
 def _captions(entry: ParaphraseCandidate) -> bool:
