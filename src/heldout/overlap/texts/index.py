@@ -30,7 +30,7 @@ from heldout.overlap.texts.normalise import HashSet, TextRarity, WordBatch, loos
 from heldout.store import Dropped
 
 _READABLE = 4000  # candidates of all items that are read again at little cost
-_MOST = 20  # of them of one item
+_MOST = 40  # of them of one item
 METHODS = ("provenance", "exact", "ngram", "edit", "embedding")
 
 
