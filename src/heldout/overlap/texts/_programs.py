@@ -53,13 +53,13 @@ class RewordedPrograms:
             return
         rows = _rows([*texts, *others])
         ours, theirs = rows[: len(texts)], rows[len(texts) :]
-        found = _matched(_likeness(wording(texts, others), ours @ theirs.T))
+        pairs = _matched(_likeness(wording(texts, others), ours @ theirs.T))
         among = wording(texts, texts), ours @ ours.T
         null = _between_parts(*among, len(others) / len(texts))
         self.null = len(null)
-        chances = np.array([(1 + (null >= score).sum()) / (1 + len(null)) for score, _, _ in found])
+        chances = np.array([(1 + (null >= score).sum()) / (1 + len(null)) for score, _, _ in pairs])
         cut = _cut(chances, fdr)
-        for chance, (_, text, other) in zip(chances.tolist(), found, strict=True):
+        for chance, (_, text, other) in zip(chances.tolist(), pairs, strict=True):
             if chance <= cut:
                 self._pairs[texts[text], others[other]] = chance
 
