@@ -52,14 +52,14 @@ class RewordedPrograms:
             return
         rows = _rows([*texts, *others])
         ours, theirs = rows[: len(texts)], rows[len(texts) :]
-        found = _finding_each_other(_likeness(wording(texts, others), ours @ theirs.T))
+        mutual = _finding_each_other(_likeness(wording(texts, others), ours @ theirs.T))
         among = wording(texts, texts), ours @ ours.T
         scores, self.null = _between_parts(*among, len(others) / len(texts))
         chances = np.array(
-            [(1 + (scores >= score).sum()) / (1 + self.null) for score, _, _ in found]
+            [(1 + (scores >= score).sum()) / (1 + self.null) for score, _, _ in mutual]
         )
         cut = _cut(chances, min(len(texts), len(others)), fdr)
-        for chance, (_, text, other) in zip(chances.tolist(), found, strict=True):
+        for chance, (_, text, other) in zip(chances.tolist(), mutual, strict=True):
             if chance <= cut:
                 self._pairs[texts[text], others[other]] = chance
 
@@ -124,8 +124,8 @@ def _between_parts(wording: Floats, built: Floats, ratio: float) -> tuple[Scores
     for _ in range(_PARTS):
         order = draw.permutation(count)
         block = np.ix_(order[:first], order[first : first + second])
-        found = _finding_each_other(_likeness(wording[block], built[block]))
-        scores += [score for score, _, _ in found]
+        mutual = _finding_each_other(_likeness(wording[block], built[block]))
+        scores += [score for score, _, _ in mutual]
     return np.asarray(scores), _PARTS * min(first, second)
 
 
