@@ -267,8 +267,12 @@ def _settle(
             sure = entry.possible and programs.chance(entry) is not None
         near = entry.own and not beside.known and entry.similarity >= settled[1]
         counted = sure or (near and entry.possible and search.threshold is None)
-        listed = counted or (
-            entry.p <= max(_LISTED * limit, search.fdr) and entry.answer != "different"
+        # Where there is no null people have to read what may be one.
+        unsettled = not entry.own and not alone.known and entry.possible and entry.p < 1.0
+        listed = (
+            counted
+            or unsettled
+            or (entry.p <= max(_LISTED * limit, search.fdr) and entry.answer != "different")
         )
         entry.row["degree"] = "soft" if counted else "none" if listed else "dropped"
         entry.evidence["reading"] = {
@@ -287,6 +291,7 @@ def _settle(
         "counted": sum(entry.row["degree"] == "soft" for entry in candidates),
         "doubtful": sum(DOUBTFUL_REWORDING in entry.evidence["reading"] for entry in candidates),
         "cut": cut,
+        "too_few": documents > 0 and not alone.known and search.threshold is None,
         "null": {
             "alone": len(alone),
             "beside the own picture": len(beside if beside.known else few),
