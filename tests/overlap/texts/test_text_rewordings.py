@@ -17,6 +17,7 @@ from heldout.overlap import OverlapSettings
 from heldout.overlap.images.encoder import Floats
 from heldout.overlap.texts._chances import (
     FEW,
+    OWN_LIKENESS,
     Chances,
     OtherItems,
     ParaphraseCandidate,
@@ -136,6 +137,21 @@ def test_a_yes_beside_the_own_picture_tells_little_however_seldom_a_corpus_says_
         assert chances.of(candidate("1", "spleen", own=own)) == pytest.approx(2 / 100)
         expected = 5 / 10 if own else 5 / 100
         assert chances.of(candidate("0", "no", own=own)) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("place", "p", "possible_only"),
+    [(10, 1.0, False), (60, 0.016, True), (90, 0.004, False), (99, 0.0004, False)],
+)
+def test_beside_the_own_picture_a_rare_answer_does_not_make_up_for_unlike_words(
+    place: int, p: float, possible_only: bool
+) -> None:
+    """``place``: how many of a hundred other questions about the picture are less like it."""
+    null = ParaphraseNull([0.4 + 0.001 * k for k in range(100)], (0.9, 0.72))
+    entry = ParaphraseCandidate({}, {}, own=True, similarity=0.5, score=0.4 + 0.001 * place)
+    entry.judge_beside(null, 0.04)
+    assert entry.p == pytest.approx(p, rel=0.15, abs=4e-4)
+    assert (OWN_LIKENESS[0] < entry.likeness <= OWN_LIKENESS[1]) is possible_only
 
 
 BLUE = "Is there a blue diamond in the picture?"
