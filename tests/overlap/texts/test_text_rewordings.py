@@ -49,6 +49,7 @@ from heldout.overlap.texts.encoders import (
     reader_parts,
 )
 from heldout.overlap.texts.index import TextSearch, build_text_index
+from heldout.overlap.texts.scan import TextShard, scan_text_shard
 
 WORDS = TextSearch(methods=("embedding",), encoder="wordllama")
 NAMES = ("Ada", "Ben", "Cleo", "Dan", "Eve", "Fay", "Gus", "Hal", "Ivy", "Jon")
@@ -317,6 +318,29 @@ def test_where_there_is_no_null_a_rare_answer_does_not_make_up_for_other_words(
     assert counted(matches(scan_all(bench(*items), source, search, own))) == {("1", "own")}
     none = ParaphraseNull([], (0.72, 0.72))
     assert none.p(0.6, 0.6, 0.02) == 1.0 > none.p(0.8, 0.8, 0.02)
+
+
+def test_texts_that_share_hardly_a_word_are_read_unless_there_are_too_many(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Free rewordings share few words with their item, and the first encoder reads words alone."""
+    pytest.importorskip("wordllama")
+    item = {"question": "At what speed does light travel in a vacuum?", "answer": "299792458 m/s"}
+    text = "How many cakes did Grandmother bake on Sunday morning?"
+    rows = [{"id": "same", "question": text, "answer": item["answer"]}]
+    rows += [{"id": "other", "question": "Who painted the ceiling of the chapel?", "answer": "he"}]
+    source = corpus(tmp_path, *rows)
+
+    def proposed() -> set[str]:
+        index, _ = build_text_index(bench(item), WORDS)
+        (shard,) = source.shards()
+        found = matches(scan_text_shard(index, source, TextShard.of(shard, OwnPictures())))
+        assert all(row["similarity"] < 0.3 for row in found)
+        return {row["corpus_id"] for row in found}
+
+    assert proposed() == {"same", "other"}
+    monkeypatch.setattr("heldout.overlap.texts._rewordings.READABLE", 0)
+    assert proposed() == {"same"}  # the item's answer is reason enough
 
 
 def test_a_text_that_ends_with_a_line_feed_is_read_once(tmp_path: Path) -> None:
