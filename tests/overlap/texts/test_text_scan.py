@@ -260,7 +260,7 @@ def test_a_text_that_goes_on_with_the_answer_is_the_item(tmp_path: Path) -> None
     page = "Exercises of the third week, with solutions at the end of each paragraph."
     rows = [
         {"id": "labelled", "text": f"{page} {LONG} Answer: {answer}. More follows."},
-        {"id": "chat", "text": f"{page}\nUser: {LONG.lower()}\nAssistant: {answer.upper()}"},
+        {"id": "shouted", "text": f"{page}\n{LONG.lower()}\nAssistant: {answer.upper()}"},
         {"id": "plain", "text": f"{page} {LONG} {answer}"},
         {"id": "another", "text": f"{page} {LONG} Answer: basilar artery. Not the {answer}."},
         {"id": "longer word", "text": f"{page} {LONG} {answer}oid"},
@@ -270,7 +270,7 @@ def test_a_text_that_goes_on_with_the_answer_is_the_item(tmp_path: Path) -> None
     listed = matches(scan_all(bench(item), corpus(tmp_path, *rows)), "ngram")
     relations = {row["corpus_id"]: (row["relation"], row["answer_relation"]) for row in listed}
     assert relations == {
-        **dict.fromkeys(("labelled", "chat", "plain"), ("same item", "same")),
+        **dict.fromkeys(("labelled", "shouted", "plain"), ("same item", "same")),
         **dict.fromkeys(("another", "longer word", "alone"), ("contained", "unknown")),
     }
     assert {row["degree"] for row in listed} == {"hard"}

@@ -74,7 +74,8 @@ def relate(
     """
     optioned = bool(item.options or document.options)
     answer = _answers(item.answer, document.answers, optioned)
-    within = not document.answers and _answered_within(entry.text, item, document.text)
+    free = not document.answers or document.field == "text"
+    within = free and _answered_within(entry.text, item, document.text)
     if within:
         answer = "same"
     if method == "embedding" and answer == "different" and _worked(item.answer, document.answers):
