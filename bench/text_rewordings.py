@@ -24,7 +24,7 @@ import polars as pl
 import heldout
 from heldout.benchmark import normal, read_benchmark
 from heldout.corpus import open_corpus
-from heldout.overlap import PARAPHRASE, open_text_encoder
+from heldout.overlap import DOUBTFUL_REWORDING, PARAPHRASE, open_text_encoder
 from heldout.overlap.texts._questions import other_subject
 from heldout.overlap.texts.index import TextSearch, build_text_index
 from heldout.overlap.texts.scan import scan_text_shard
@@ -253,13 +253,20 @@ def _linked(folder: Path, given: argparse.Namespace, settings: Row) -> None:
         & (pl.col("evidence").str.json_path_match("$.reading.own_picture") == "true")
     )
     flagged: dict[str, bool] = {}
+    sure: dict[str, bool] = {}  # the same without possible rewordings
     pairs: list[tuple[str, bool]] = []
     for item, evidence in rows.select("benchmark_id", "evidence").iter_rows():
-        right = linked(item, json.loads(evidence)["corpus_text"])
+        read = json.loads(evidence)
+        right = linked(item, read["corpus_text"])
+        if DOUBTFUL_REWORDING not in read["reading"]:
+            sure[item] = sure.get(item, False) or right
         flagged[item] = flagged.get(item, False) or right
         pairs.append((item, right))
-    print("\n| VQA-RAD, own picture and answer | reworded | found | precision | of pairs |")
-    print("|---|--:|--:|--:|--:|")
+    print(
+        "\n| VQA-RAD, own picture and answer | reworded | found, possible ones too | precision | of pairs | "
+        "without possible ones | precision |"
+    )
+    print("|---|--:|--:|--:|--:|--:|--:|")
     parts = (((0,), "settling half of the pictures"), ((1,), "reported half"), ((0, 1), "all"))
     for halves, name in parts:
         here = {item for item, (image, *_) in items.items() if _half(image) in halves}
@@ -268,7 +275,12 @@ def _linked(folder: Path, given: argparse.Namespace, settings: Row) -> None:
         precision = _share(len(true), len(flagged.keys() & here))
         rights = [right for item, right in pairs if item in here]
         of_pairs = _share(sum(rights), len(rights))
-        print(f"| {name} | {len(reworded & here):,} | {share} | {precision} | {of_pairs} |")
+        certain = {item for item, right in sure.items() if right} & here
+        found = _share(len(certain & reworded), len(reworded & here))
+        exact = _share(len(certain), len(sure.keys() & here))
+        print(
+            f"| {name} | {len(reworded & here):,} | {share} | {precision} | {of_pairs} | {found} | {exact} |"
+        )
     clean = heldout.sanitize(
         f"{data}#split=test", run=result.run, out=folder / "clean", policy="full", quiet=True
     )

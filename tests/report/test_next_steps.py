@@ -13,6 +13,7 @@ from heldout.report._next_steps import commands_folder, further, next_steps, wit
 from heldout.store import TEXT, Judgement, Run, append
 from heldout.verdict.claim import ACTIONS
 from heldout.verdict.overall import REPLACE
+from heldout.verdict.text_claims import TOO_FEW
 
 
 def _run(folder: Path, name: str = "b", settings: dict[str, Any] | None = None) -> Run:
@@ -125,6 +126,20 @@ def test_rewordings_that_nobody_looked_for_are_searched_by_the_same_command(
     commands = _commands(next_steps([run], []))
     assert commands[-1] == asked
     assert [words[0] for words in commands[:-1]] == ([] if installed else ["pip"])
+
+
+def test_of_a_small_benchmark_the_nearest_pairs_are_read_and_not_searched_again(
+    tmp_path: Path,
+) -> None:
+    run = _run(tmp_path / "run")
+    asked = ["heldout", "overlap", "b.jsonl", "--against", "web", "--out", "run"]
+    run.write_json("manifest.json", {**run.manifest(), "commands": [asked]})
+    control = {"name": "rewordings", "outcome": "missing", "reason": f"{TOO_FEW} (8)"}
+    claim = {"id": "text/web", "status": "qualified", "controls": [control]}
+    run.write_json("claims.json", {"claims": [{**claim, "cell": {"corpus": "web"}}]})
+    assert _commands(next_steps([run], [])) == [
+        ["heldout", "review", str(run.path), "--kind", "texts"]
+    ]
 
 
 def test_what_was_not_done_yet_comes_last(tmp_path: Path) -> None:

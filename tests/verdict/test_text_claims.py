@@ -61,6 +61,7 @@ def claim(
     whole: int = 0,
     encoder: str | None = "an encoder",
     programs: int = 0,
+    settled: dict[str, Any] | None = None,
     **lost: int,
 ) -> Claim:
     """One search, and the claim about it; ``lost`` are counts of what could not be read."""
@@ -94,7 +95,7 @@ def claim(
         "counts": counts,
         "failed": {},
         "encoder": encoder,
-        "rewordings": {"programs": programs},
+        "rewordings": {"programs": programs, **(settled or {})},
     }
     return text_claim(found, joined, {}, scanned, pictured=pictured)
 
@@ -221,6 +222,21 @@ def test_nothing_is_clean_where_rewritten_programs_would_mostly_be_missed(
     assert {"language", "programs"} <= set(both.sentence.split())
     language = claim(tmp_path, asked(*LONG), [PAGE], text_other_language=1)
     assert settled_by(language) == [f"rewordings: {language.next_step}"]
+
+
+def test_nothing_is_clean_where_a_benchmark_is_too_small_to_tell_rewordings(
+    tmp_path: Path, wording: Callable[..., None]
+) -> None:
+    settled = {"too_few": True, "null": {"alone": 4}}
+    made = claim(tmp_path, asked(*LONG), [PAGE], settled=settled)
+    assert (made.status, made.rule) == ("qualified", "words/rewordings-unsearched")
+    (control,) = [control for control in made.controls if control.name == "rewordings"]
+    assert control.outcome == "missing"
+    wording(made)
+    assert "--judge-all" in made.next_step
+    assert settled_by(made) == [f"rewordings: {made.next_step}"]
+    enough = {"too_few": False, "null": {"alone": 30}}
+    assert claim(tmp_path, asked(*LONG), [PAGE], settled=enough).status == "clean"
 
 
 def test_short_questions_inside_pages_are_not_testable(

@@ -13,7 +13,7 @@ from heldout.evidence import OPEN, TO_READ, Rung
 from heldout.overlap import installed_text_encoder
 from heldout.settings import changed_command, command_line
 from heldout.store import MATCH, TEXT, Run, current
-from heldout.verdict import ACTIONS, REPLACE, REWORDINGS, WHOLE_CORPUS, Claim
+from heldout.verdict import ACTIONS, REPLACE, REWORDINGS, TOO_FEW, WHOLE_CORPUS, Claim
 
 SAMPLE = 30  # pairs that people look at in a few minutes
 LISTED = "; they are listed in actions.jsonl."
@@ -286,12 +286,19 @@ def _not_done_yet(run: Run) -> Iterator[dict[str, Any]]:
             "commands": _whole_search(run),
             "covers": [WHOLE_CORPUS],
         }
-    if unread := _not_searched_for_rewordings(run):
+    if unread := _without_rewordings(run):
         again, installed = _search_for_rewordings(run)
         yield {
             "sentence": f"Look for rewordings in {' and '.join(unread)}: the search so far finds no question in other "
             f"words{'' if installed else '. It needs the extra text'}.",
             "commands": again,
+            "covers": [REWORDINGS],
+        }
+    if few := _without_rewordings(run, few=True):
+        yield {
+            "sentence": f"Read the nearest pairs of texts of {' and '.join(few)}, or search with more items: a "
+            f"benchmark of so few questions cannot show which of them are rewordings.",
+            "commands": [command_line("review", str(run.path), kind="texts")],
             "covers": [REWORDINGS],
         }
     if manifest.get("models") and not (run.path / "detections.json").exists():
@@ -319,15 +326,17 @@ def _read_in_part(run: Run) -> dict[str, str]:
     }
 
 
-def _not_searched_for_rewordings(run: Run) -> list[str]:
-    """Corpora whose words were searched, but not for rewordings."""
+def _without_rewordings(run: Run, *, few: bool = False) -> list[str]:
+    """Corpora whose words were searched, but not for rewordings; with ``few``, those in which hardly any counts."""
     claims = run.read_json("claims.json")["claims"] if (run.path / "claims.json").exists() else []
     return [
         claim["cell"]["corpus"]
         for claim in claims
         if claim["status"] == "qualified" and claim["id"].startswith("text/")
         for control in claim.get("controls", ())
-        if control["name"] == REWORDINGS and control["outcome"] == "missing"
+        if control["name"] == REWORDINGS
+        and control["outcome"] == "missing"
+        and (TOO_FEW in control["reason"]) == few
     ]
 
 

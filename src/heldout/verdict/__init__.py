@@ -65,7 +65,13 @@ if TYPE_CHECKING:
     from heldout.verdict.published_claims import PublishedMap, published_map
     from heldout.verdict.published_map import Reading
     from heldout.verdict.rules import ANSWERS, COPIES
-    from heldout.verdict.text_claims import REWORDINGS, source_claim, text_claim, words_compared
+    from heldout.verdict.text_claims import (
+        REWORDINGS,
+        TOO_FEW,
+        source_claim,
+        text_claim,
+        words_compared,
+    )
 
 __all__ = [
     "ACCURACY",
@@ -87,6 +93,7 @@ __all__ = [
     "REFERENCES",
     "REPLACE",
     "REWORDINGS",
+    "TOO_FEW",
     "WHOLE_CORPUS",
     "BenchmarkRate",
     "CellVerdict",

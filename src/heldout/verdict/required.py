@@ -19,11 +19,13 @@ from heldout.verdict.rules import (
 )
 from heldout.verdict.text_claims import (
     BY_NOTHING,
+    READ_FEW,
     READ_PROGRAMS,
     READ_TEXTS,
     REWORDINGS,
     REWRITTEN_PROGRAMS,
     SEARCH_LANGUAGES,
+    TOO_FEW,
     WITHIN_REACH,
 )
 
@@ -325,6 +327,8 @@ def _supply(control: Control, audited: bool) -> str:
     best = max(required, key=lambda required: len(required.control))
     if control.outcome == "failed" and FIRES_ALONE in control.reason:
         return "it fires by itself and may have seen the benchmark: name another baseline"
+    if best.control == REWORDINGS and TOO_FEW in control.reason:
+        return READ_FEW
     if control.outcome == "failed" and best.control == REWORDINGS:
         return READ_PROGRAMS if REWRITTEN_PROGRAMS in control.reason else SEARCH_LANGUAGES
     if control.outcome == "failed" and best.control in _FAILED:

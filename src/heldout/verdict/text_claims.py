@@ -26,6 +26,7 @@ from heldout.verdict.rules import SOURCES, WORDS, Rule, decide, rule_id
 
 REWORDINGS = "rewordings"  # the control that asks whether anybody looked for them
 REWRITTEN_PROGRAMS = "rewritten programs"
+TOO_FEW = "too few different questions"  # to show how near such questions come
 WITHIN_REACH = (
     "most items can be identified"  # the control that asks what a search could have found
 )
@@ -113,6 +114,10 @@ READ_PROGRAMS = (
     "have people read the listed pairs of programs, or a model: heldout overlap … --judge URL --judge-model M "
     "--judge-all"
 )
+READ_FEW = (
+    "search with more items of the same kind, or have a model read the nearest pairs (heldout overlap … --judge URL "
+    "--judge-model M --judge-all), or people (heldout review RUN --kind texts)"
+)
 _TOGETHER = ("items", "eligible", "eligible_inside_longer_texts", "evident", "hard")
 _BY_PICTURE = "words alone identify too few of these items: compare their pictures, too"
 BY_NOTHING = (
@@ -135,7 +140,7 @@ def _next_step(
     if together["items"] and documents and reach.outcome == "failed":
         return _BY_PICTURE if pictured else BY_NOTHING
     if status == "qualified" and control.outcome != "failed" and rewordings.outcome == "missing":
-        return SEARCH_REWORDINGS
+        return READ_FEW if TOO_FEW in rewordings.reason else SEARCH_REWORDINGS
     if status == "qualified" and control.outcome != "failed" and rewordings.outcome == "failed":
         return READ_PROGRAMS if REWRITTEN_PROGRAMS in rewordings.reason else SEARCH_LANGUAGES
     if status == "qualified":
@@ -170,12 +175,25 @@ def _rewordings(scanned: Mapping[str, Any], items: int) -> Control:
         return Control(name=REWORDINGS, outcome="missing", reason=reason)
     reader = scanned.get("reader")
     reason = f"looked for with {encoder}" + (f", candidates read by {reader}" if reader else "")
+    if few := _too_few(scanned):
+        return Control(name=REWORDINGS, outcome="missing", reason=f"{reason}; {few}")
     limits = ", and ".join(
         filter(None, (_other_language(scanned, items), _programs(scanned, items)))
     )
     if limits:
         return Control(name=REWORDINGS, outcome="failed", reason=f"{reason}; {limits}")
     return Control(name=REWORDINGS, outcome="passed", reason=reason)
+
+
+def _too_few(scanned: Mapping[str, Any]) -> str:
+    """Without a null nobody knows how near different questions come, and hardly any rewording counts."""
+    record = scanned.get("rewordings") or {}
+    if not record.get("too_few"):
+        return ""
+    return (
+        f"{TOO_FEW} in the benchmark ({record['null']['alone']:,}) to tell a rewording from another question, so "
+        f"that only nearly equal texts counted"
+    )
 
 
 def _other_language(scanned: Mapping[str, Any], items: int) -> str:
@@ -276,9 +294,10 @@ def _sentence(
     if status == "clean":
         return f"No item of {benchmark} was found by its words in {searched}.{_common(kinds, together)}"
     limits = _limits(together) if reach.outcome == "failed" else ""
-    if rewordings.outcome == "missing":
+    few = TOO_FEW in rewordings.reason
+    if rewordings.outcome == "missing" and not few:
         limits += " Rewordings were not looked for."
-    if rewordings.outcome == "failed":
+    if rewordings.outcome == "failed" or few:
         limits += f" Rewordings: {rewordings.reason.rpartition('; ')[2]}."
     by_method = {finding.id.rsplit("/", 1)[1]: finding for finding in findings}
     message = ", ".join(

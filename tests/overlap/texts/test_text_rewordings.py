@@ -17,6 +17,7 @@ from heldout.overlap import OverlapSettings
 from heldout.overlap.images.encoder import Floats
 from heldout.overlap.texts._chances import (
     FEW,
+    OWN_LIKENESS,
     Chances,
     OtherItems,
     ParaphraseCandidate,
@@ -48,6 +49,7 @@ from heldout.overlap.texts.encoders import (
     reader_parts,
 )
 from heldout.overlap.texts.index import TextSearch, build_text_index
+from heldout.overlap.texts.scan import TextShard, scan_text_shard
 
 WORDS = TextSearch(methods=("embedding",), encoder="wordllama")
 NAMES = ("Ada", "Ben", "Cleo", "Dan", "Eve", "Fay", "Gus", "Hal", "Ivy", "Jon")
@@ -136,6 +138,21 @@ def test_a_yes_beside_the_own_picture_tells_little_however_seldom_a_corpus_says_
         assert chances.of(candidate("1", "spleen", own=own)) == pytest.approx(2 / 100)
         expected = 5 / 10 if own else 5 / 100
         assert chances.of(candidate("0", "no", own=own)) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("place", "p", "possible_only"),
+    [(10, 1.0, False), (60, 0.016, True), (90, 0.004, False), (99, 0.0004, False)],
+)
+def test_beside_the_own_picture_a_rare_answer_does_not_make_up_for_unlike_words(
+    place: int, p: float, possible_only: bool
+) -> None:
+    """``place``: how many of a hundred other questions about the picture are less like it."""
+    null = ParaphraseNull([0.4 + 0.001 * k for k in range(100)], (0.9, 0.72))
+    entry = ParaphraseCandidate({}, {}, own=True, similarity=0.5, score=0.4 + 0.001 * place)
+    entry.judge_beside(null, 0.04)
+    assert entry.p == pytest.approx(p, rel=0.15, abs=4e-4)
+    assert (OWN_LIKENESS[0] < entry.likeness <= OWN_LIKENESS[1]) is possible_only
 
 
 BLUE = "Is there a blue diamond in the picture?"
@@ -301,6 +318,29 @@ def test_where_there_is_no_null_a_rare_answer_does_not_make_up_for_other_words(
     assert counted(matches(scan_all(bench(*items), source, search, own))) == {("1", "own")}
     none = ParaphraseNull([], (0.72, 0.72))
     assert none.p(0.6, 0.6, 0.02) == 1.0 > none.p(0.8, 0.8, 0.02)
+
+
+def test_texts_that_share_hardly_a_word_are_read_unless_there_are_too_many(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Free rewordings share few words with their item, and the first encoder reads words alone."""
+    pytest.importorskip("wordllama")
+    item = {"question": "At what speed does light travel in a vacuum?", "answer": "299792458 m/s"}
+    text = "How many cakes did Grandmother bake on Sunday morning?"
+    rows = [{"id": "same", "question": text, "answer": item["answer"]}]
+    rows += [{"id": "other", "question": "Who painted the ceiling of the chapel?", "answer": "he"}]
+    source = corpus(tmp_path, *rows)
+
+    def proposed() -> set[str]:
+        index, _ = build_text_index(bench(item), WORDS)
+        (shard,) = source.shards()
+        found = matches(scan_text_shard(index, source, TextShard.of(shard, OwnPictures())))
+        assert all(row["similarity"] < 0.3 for row in found)
+        return {row["corpus_id"] for row in found}
+
+    assert proposed() == {"same", "other"}
+    monkeypatch.setattr("heldout.overlap.texts._rewordings.READABLE", 0)
+    assert proposed() == {"same"}  # the item's answer is reason enough
 
 
 def test_a_text_that_ends_with_a_line_feed_is_read_once(tmp_path: Path) -> None:

@@ -260,7 +260,7 @@ def test_a_text_that_goes_on_with_the_answer_is_the_item(tmp_path: Path) -> None
     page = "Exercises of the third week, with solutions at the end of each paragraph."
     rows = [
         {"id": "labelled", "text": f"{page} {LONG} Answer: {answer}. More follows."},
-        {"id": "chat", "text": f"{page}\nUser: {LONG.lower()}\nAssistant: {answer.upper()}"},
+        {"id": "shouted", "text": f"{page}\n{LONG.lower()}\nAssistant: {answer.upper()}"},
         {"id": "plain", "text": f"{page} {LONG} {answer}"},
         {"id": "another", "text": f"{page} {LONG} Answer: basilar artery. Not the {answer}."},
         {"id": "longer word", "text": f"{page} {LONG} {answer}oid"},
@@ -270,7 +270,40 @@ def test_a_text_that_goes_on_with_the_answer_is_the_item(tmp_path: Path) -> None
     listed = matches(scan_all(bench(item), corpus(tmp_path, *rows)), "ngram")
     relations = {row["corpus_id"]: (row["relation"], row["answer_relation"]) for row in listed}
     assert relations == {
-        **dict.fromkeys(("labelled", "chat", "plain"), ("same item", "same")),
+        **dict.fromkeys(("labelled", "shouted", "plain"), ("same item", "same")),
         **dict.fromkeys(("another", "longer word", "alone"), ("contained", "unknown")),
     }
     assert {row["degree"] for row in listed} == {"hard"}
+
+
+@pytest.mark.parametrize(
+    ("follows", "relation"),
+    [
+        ("A. {0}\nB. {1}\nC. {2}", "contained"),
+        ("A) {0}\nB) {1}\nC) {2}\nAnswer: B) {1}", "contained"),
+        ("A: {0}\nB: {1}", "contained"),
+        ("- {0}\n- {1}\n- {2}", "contained"),
+        ("{0} or {1}?", "contained"),
+        ("{0}, {1}, {2}", "contained"),
+        ("A: {0}", "same item"),
+        ("Answer: {0}. Next exercise.", "same item"),
+    ],
+)
+def test_a_list_of_options_that_begins_with_the_answer_is_no_answer(
+    tmp_path: Path, follows: str, relation: str
+) -> None:
+    page = "Exercises of the third week, with options after each of them."
+    options = ("left middle cerebral artery", "basilar artery", "left carotid artery")
+    text = f"{page} {LONG}\n{follows.format(*options)}"
+    item = {"question": LONG, "options": options, "answer": options[0]}
+    (row,) = matches(scan_all(bench(item), corpus(tmp_path, {"id": "page", "text": text})), "ngram")
+    assert row["relation"] == relation
+
+
+def test_an_option_that_begins_with_the_answer_is_another_answer(tmp_path: Path) -> None:
+    options = ("left", "left and right", "2", "2.5")
+    for answer, said in (("left", "left and right"), ("2", "2.5"), ("2", "2.7")):
+        item = {"question": LONG, "options": options, "answer": answer}
+        page = {"id": "page", "text": f"{LONG} Answer: {said}. More exercises follow below."}
+        (row,) = matches(scan_all(bench(item), corpus(tmp_path, page)), "ngram")
+        assert row["answer_relation"] == "unknown"

@@ -19,6 +19,9 @@ ALONE_ALPHA = 0.005  # chance from which on a candidate counts whatever else is 
 # chance that another question beside the own picture, with its answer, passes: for an item's likeliest text
 # there, and for any other
 OWN_ALPHA, OWN_OTHERS = 0.07, 0.03
+# chance that another question there is so like it, whatever its answer: above the first a rewording is possible
+# only, above the second there is none. A rare answer does not make up for words that have nothing to do with it.
+OWN_LIKENESS = (0.2, 0.5)
 _FEWEST_IN_TAIL = 10  # texts by which a null's tail is judged
 _BEYOND = 0.05  # of the least chance that a null can show: so far its tail is trusted
 _SURE, _LIKELY = (
@@ -40,7 +43,14 @@ class ParaphraseCandidate:
     similarity: float = 0.0  # cosine
     score: float = 0.0  # the same with the words that both have
     p: float = 1.0
+    likeness: float = 0.0  # beside the own picture, the chance by wording alone where it is known
     possible: bool = True
+
+    def judge_beside(self, null: ParaphraseNull, agreeing: float) -> None:
+        """By what else is asked of the picture; ``agreeing``: the chance that such a question has the answer."""
+        self.likeness = null.p(self.score, self.similarity)
+        unlike = self.likeness > OWN_LIKENESS[1]
+        self.p = 1.0 if unlike else null.p(self.score, self.similarity, agreeing)
 
     @property
     def item(self) -> str:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from heldout.benchmark import RELEASED, Example, normal
 from heldout.corpus import CorpusItem
 from heldout.image import ImageError, ImageRef, decode, dicom_ids, picture_lines
+from heldout.overlap.texts._labelled import labelled_texts
 from heldout.overlap.texts.normalise import options_key, options_text, strict
 
 LONGEST_TEXT = (
@@ -88,20 +89,27 @@ def document_texts(item: CorpusItem) -> Iterator[Document]:
     pictured = item.image is not None
     image = _file_name(item.image.name) if item.image is not None else ""
     answers_of: dict[str, list[str]] = {}
-    for question, answer in ((item.question, item.answer), *item.also):
+    texts = {text: labelled_texts(text[:LONGEST_TEXT]) for text in _free_texts(item)}
+    pairs = [pair for labelled in texts.values() for pair in labelled.pairs]
+    for question, answer in ((item.question, item.answer), *item.also, *pairs):
         if question:
             answers = answers_of.setdefault(unnumbered(question), [])
-            answers += [_answer_key(answer or ""), final_answer(answer or "")]
+            answers += _keys(answer or "")
     for question, answers in answers_of.items():
-        known = tuple(dict.fromkeys(answer for answer in answers if answer))
+        known = tuple(dict.fromkeys(answers))
         yield Document(item.id, "question", question, known, key, image, pictured)
         if options:
             both = f"{question} {options_text(options)}"
             yield Document(item.id, "question+options", both, known, key, image, pictured)
     if options:
         yield Document(item.id, "options", options_text(options), (), key, image, pictured)
-    for text in _free_texts(item):
-        yield Document(item.id, "text", text, (), "", image, pictured)
+    for answer in dict.fromkeys(answer for _, answer in pairs if _says_much(answer)):
+        yield Document(item.id, "text", answer, (), "", image, pictured)
+    for text, labelled in texts.items():
+        if labelled.pairs and not _says_much(labelled.rest):
+            continue  # nothing but its questions and answers, as if they had columns
+        known = _keys(labelled.pairs[0][1]) if len(labelled.pairs) == 1 else ()
+        yield Document(item.id, "text", text, known, "", image, pictured)
 
 
 def picture_text(item: CorpusItem) -> Iterator[Document]:
@@ -120,6 +128,11 @@ def picture_text(item: CorpusItem) -> Iterator[Document]:
 def _answer_key(answer: str) -> str:
     """The same on both sides: "<i>cyst</i>" is "cyst" in a benchmark and in a corpus."""
     return normal(strict(answer))
+
+
+def _keys(answer: str) -> tuple[str, ...]:
+    """What an answer compares by: the whole of it, and the result that it ends with."""
+    return tuple(dict.fromkeys(key for key in (_answer_key(answer), final_answer(answer)) if key))
 
 
 # Where a worked solution says its result: "#### 72" (GSM8K), \\boxed{72}, "The answer is 72."

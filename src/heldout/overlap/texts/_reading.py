@@ -27,6 +27,7 @@ from heldout.overlap.texts._chances import (
     ALONE_ALPHA,
     FEW,
     OWN_ALPHA,
+    OWN_LIKENESS,
     Chances,
     OtherItems,
     ParaphraseCandidate,
@@ -236,10 +237,10 @@ def _settle(
     fewer = min(1.0, documents / max(1, len(alone)))
     programs = RewordedPrograms.of(candidates, among.of_items, reading.cosines, search.fdr)
     for entry, margin in zip(candidates, margins, strict=True):
-        if entry.own:
-            agreeing = chances.of(entry)
-            known = beside.known
-            entry.p = beside.p(entry.score, entry.similarity, agreeing) if known else few.p(entry)
+        if entry.own and beside.known:
+            entry.judge_beside(beside, chances.of(entry))
+        elif entry.own:
+            entry.p = few.p(entry)
         elif programs.judges(entry):
             entry.p = programs.chance(entry) or 1.0
         else:
@@ -248,8 +249,12 @@ def _settle(
             null = alone if entry.answer == "same" else unanswered
             entry.p = 1.0 - (1.0 - null.p(margin, entry.similarity)) ** (fewer * chances.of(entry))
         if entry.answer == "same" and same_content(*entry.texts):
-            entry.p = min(entry.p, ALONE_ALPHA)  # counts as the same words would
+            entry.p, entry.likeness = (
+                min(entry.p, ALONE_ALPHA),
+                0.0,
+            )  # counts as the same words would
         if search.threshold is not None:
+            entry.likeness = 0.0
             entry.p = 0.0 if entry.similarity >= search.threshold else 1.0
         nearest = among.nearest[entry.evidence["corpus_text"]]
         entry.possible = (
@@ -267,8 +272,13 @@ def _settle(
             sure = entry.possible and programs.chance(entry) is not None
         near = entry.own and not beside.known and entry.similarity >= settled[1]
         counted = sure or (near and entry.possible and search.threshold is None)
-        listed = counted or (
-            entry.p <= max(_LISTED * limit, search.fdr) and entry.answer != "different"
+        sure = sure and entry.likeness <= OWN_LIKENESS[0]
+        # Where there is no null people have to read what may be one.
+        unsettled = not entry.own and not alone.known and entry.possible and entry.p < 1.0
+        listed = (
+            counted
+            or unsettled
+            or (entry.p <= max(_LISTED * limit, search.fdr) and entry.answer != "different")
         )
         entry.row["degree"] = "soft" if counted else "none" if listed else "dropped"
         entry.evidence["reading"] = {
@@ -287,6 +297,7 @@ def _settle(
         "counted": sum(entry.row["degree"] == "soft" for entry in candidates),
         "doubtful": sum(DOUBTFUL_REWORDING in entry.evidence["reading"] for entry in candidates),
         "cut": cut,
+        "too_few": documents > 0 and not alone.known and search.threshold is None,
         "null": {
             "alone": len(alone),
             "beside the own picture": len(beside if beside.known else few),

@@ -21,12 +21,14 @@ from heldout.overlap.images.encoder import Floats
 from heldout.overlap.texts._fields import COMPARABLE, Document
 from heldout.overlap.texts._ledger import AGREEING, MOST_OWN, NEAREST, OWN, Pair
 from heldout.overlap.texts.encoders import can_read, open_text_encoder
-from heldout.overlap.texts.index import TextIndex
+from heldout.overlap.texts.index import READABLE, TextIndex
 from heldout.overlap.texts.normalise import strict
 from heldout.overlap.texts.relation import PARAPHRASE, match_row
 
 PUBLISHED = 0.88  # cosine from which on the published protocol counts a pair
-_FLOOR = 0.3  # cosine below which nobody reads a candidate beside another picture or none
+# Cosine below which a candidate without the item's answer is not read, where there are too many to read all of
+# them. Free rewordings share few words, and the encoder that proposes reads words alone.
+_FLOOR = 0.3
 _ASKED = 2048  # texts that are compared with a batch of documents at a time
 _WAYS = (OWN, AGREEING, NEAREST)  # a pair found in several ways is called by the first
 
@@ -65,6 +67,7 @@ class RewordingPass:
             name for k in index.embedded for name in COMPARABLE[index.entries[k].field]
         } - {"question+options"}
         self._most = index.search.proposed(len(index.ids))
+        self._floor = _FLOOR if self._most * len(index.ids) > READABLE else -1.0
         self._vectors: Floats = np.asarray(index.join.queries, np.float32)
         self._asked: list[tuple[int, str]] = []  # (row of the join, answer)
         self._by_answer: dict[str, NDArray[np.int32]] = {}
@@ -178,10 +181,10 @@ class RewordingPass:
         for number, position, cosine in _triples(self._agreeing):
             row, answer = self._asked[number]
             for item in self._index.entries[self._index.embedded[row]].items:
-                if self._index.items[item].answer == answer and cosine >= _FLOOR:
+                if self._index.items[item].answer == answer:
                     yield AGREEING, item, row, position, cosine
         for row, position, cosine in _triples(self._near):
-            if cosine >= _FLOOR:
+            if cosine >= self._floor:
                 entry = self._index.entries[self._index.embedded[row]]
                 for item in entry.items[:1] if entry.generic else entry.items:
                     yield NEAREST, item, row, position, cosine

@@ -29,7 +29,7 @@ from heldout.overlap.texts.encoders import (
 from heldout.overlap.texts.normalise import HashSet, TextRarity, WordBatch, loose, mask, numbers
 from heldout.store import Dropped
 
-_READABLE = 4000  # candidates of all items that are read again at little cost
+READABLE = 4000  # candidates of all items that are read again at little cost
 _MOST = 40  # of them of one item
 METHODS = ("provenance", "exact", "ngram", "edit", "embedding")
 
@@ -66,7 +66,7 @@ class TextSearch:
 
     def proposed(self, items: int) -> int:
         """Texts read again for each of so many items: more than ``nearest`` where items are few."""
-        return max(self.nearest, min(_MOST, _READABLE // max(1, items)))
+        return max(self.nearest, min(_MOST, READABLE // max(1, items)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,8 +42,10 @@ TEMPLATE = 0.8  # edit similarity from which on another word makes another quest
 _LETTER = re.compile(r"\(?[a-j]\)?")  # stands for an option nobody can see
 _POINTER = re.compile(rf"{_LETTER.pattern}|\d{{1,2}}")  # where there are options
 _LABEL = re.compile(
-    r"[\W_]*(?:the )?(?:correct |right )?(?:answer|ans|a|response|assistant|gpt)(?: is)?\b[\W_]*"
+    r"[\W_]*(?:(?:the )?(?:correct |right )?(?:answer|ans|response|assistant|gpt)(?: is)?\b|a\s*:)[\W_]*"
 )
+# The second of several options: "B. 4", "(2) left", "or right". What stands before it is an option, no answer.
+_NEXT_OPTION = re.compile(r"[\W_]*(?:\(?[b2][.):]|(?:or|vs|versus)\b)", re.ASCII)
 _LABELLED = 60  # characters that may stand before an answer within a text
 _MARKS = " ?.:;,-–—>*\"'“”()[]\n\t"
 _WORKED = 8  # words above which an answer is a text that can be reworded itself
@@ -72,7 +74,8 @@ def relate(
     """
     optioned = bool(item.options or document.options)
     answer = _answers(item.answer, document.answers, optioned)
-    within = not document.answers and _answered_within(entry.text, item.answer, document.text)
+    free = not document.answers or document.field == "text"
+    within = free and _answered_within(entry.text, item, document.text)
     if within:
         answer = "same"
     if method == "embedding" and answer == "different" and _worked(item.answer, document.answers):
@@ -171,21 +174,37 @@ def _answers(ours: str, theirs: tuple[str, ...], optioned: bool) -> str:
     return "different"
 
 
-def _answered_within(question: str, answer: str, text: str) -> bool:
+def _answered_within(question: str, item: ItemTexts, text: str) -> bool:
     """Whether a text that holds the question goes on with the item's answer: "… Answer: …", as pages and dumps of
-    chats write items that have no columns."""
-    asked, whole = question.rstrip(" ?.:").casefold(), text.casefold()
-    end = len(answer) + _LABELLED
+    chats write items that have no columns. A list of options that begins with the right one does not answer."""
+    answer, asked, whole = item.answer, question.rstrip(" ?.:").casefold(), text.casefold()
+    others = [normal(option) for option in item.options.split(" | ") if normal(option) != answer]
+    end = len(answer) + _LABELLED + max(map(len, others), default=0)
     at = whole.find(asked) if answer and asked else -1
     while at >= 0:
         rest = whole[at + len(asked) : at + len(asked) + end]
         label = _LABEL.match(rest)
         for begin in {0, label.end() if label else 0}:
             words = normal(rest[begin:].lstrip(_MARKS))
-            if words.startswith(answer) and not words[len(answer) : len(answer) + 1].isalnum():
+            if words.startswith(answer) and _said_alone(words, answer, others):
                 return True
         at = whole.find(asked, at + 1)
     return False
+
+
+def _said_alone(words: str, answer: str, others: Sequence[str]) -> bool:
+    """``words`` begin with the answer: does it end there ("2" in "2.5" does not), and does no other option follow?"""
+    after = words[len(answer) :]
+    if re.match(r"\w|[.,]\d", after) or _NEXT_OPTION.match(after):
+        return False
+    following = after.lstrip(_MARKS)
+    return not any(
+        option
+        and (
+            following.startswith(option) or (len(option) > len(answer) and words.startswith(option))
+        )
+        for option in others
+    )
 
 
 def _worked(ours: str, theirs: tuple[str, ...]) -> bool:
