@@ -221,10 +221,17 @@ def test_a_share_is_of_picture_groups_only_where_items_share_pictures(
 ) -> None:
     run = Run.create(tmp_path / "run", command=["heldout", "overlap"])
     finding = {"id": "f", "n": 18, "clusters": clusters, "minimum_detectable_effect": 0.25}
-    claim = {"id": "text/web", "status": "clean", "findings": ["f"], "cell": {"corpus": "web"}}
-    (run.path / "findings.json").write_text(json.dumps({"findings": [finding]}))
-    (run.path / "claims.json").write_text(json.dumps({"claims": [claim]}))
-    assert str(detectable(run)["text/web"]) == f"25.0 % of {words}"
+    reworded = {**finding, "id": "f/embedding", "minimum_detectable_effect": 0.5}
+    claim = {"status": "clean", "findings": ["f"], "cell": {"corpus": "web"}}
+    claims = [{**claim, "id": "overlap/web"}]
+    claims += [{**claim, "id": "text/web", "findings": ["f", "f/embedding"]}]
+    (run.path / "findings.json").write_text(json.dumps({"findings": [finding, reworded]}))
+    (run.path / "claims.json").write_text(json.dumps({"claims": claims}))
+    least = detectable(run)
+    assert str(least["overlap/web"]) == f"25.0 % of {words}"
+    # nobody can say which share of rewordings would have been found
+    assert least["text/web"].value == 0.25
+    assert least["text/web"].share_of.startswith(f"{words} in ")
 
 
 def test_nothing_found_names_the_effect_that_would_have_been_detected() -> None:

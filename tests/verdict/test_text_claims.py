@@ -271,6 +271,9 @@ def test_a_side_without_words_has_nothing_to_compare(tmp_path: Path) -> None:
     assert (made.status, made.idle, made.why) == ("not testable", True, "one side has no text")
     made = claim(tmp_path, asked(*LONG), [{"id": "x"}])
     assert (made.status, made.idle, made.why) == ("not testable", True, "one side has no text")
+    # Its pictures may show words, where it has pictures.
+    assert "--ocr" in made.next_step
+    assert "--ocr" not in claim(tmp_path, asked(*LONG), [{"id": "x"}], pictured=False).next_step
     # No encoder and no longer text would settle it: controls that ask for them are not named.
     assert [control.name for control in made.controls] == ["corpus coverage", NOTHING_TO_COMPARE]
     assert settled_by(made, audited=False) == []

@@ -147,6 +147,8 @@ def _next_step(
         return "search again once all of the corpus can be read"
     if together["items"] and control.outcome == "failed":
         return "the dropped table says why the corpus could not be read: mend it, and search again"
+    if together["items"] and not documents and pictured:
+        return f"read the words inside its pictures (heldout overlap … --ocr), or {_NEXT[status]}"
     return _NEXT[status]
 
 

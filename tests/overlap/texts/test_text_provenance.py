@@ -21,6 +21,8 @@ from heldout.overlap.texts.index import build_text_index
         ("doi:10.1371/journal.pone.0091296.", TextSource("doi", "10.1371/journal.pone.0091296")),
         ("https://doi.org/10.7554/eLife.30274", TextSource("doi", "10.7554/elife.30274")),
         ("(https://www.Example.org/a/B1.html#top)", TextSource("url", "example.org/a/B1.html")),
+        ("https://a.org/b/?utm_source=x&utm_medium=y", TextSource("url", "a.org/b")),
+        ("https://a.org/b?utm_source=x&gclid=z&id=3", TextSource("url", "a.org/b?id=3")),
     ],
 )
 def test_ids_are_found_in_running_text(text: str, source: TextSource) -> None:

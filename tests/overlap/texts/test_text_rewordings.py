@@ -320,6 +320,20 @@ def test_where_there_is_no_null_a_rare_answer_does_not_make_up_for_other_words(
     assert none.p(0.6, 0.6, 0.02) == 1.0 > none.p(0.8, 0.8, 0.02)
 
 
+def test_a_long_answer_does_not_displace_its_question(tmp_path: Path) -> None:
+    """It is searched as a text of its own, may be nearer to the item, and rewords no question."""
+    pytest.importorskip("wordllama")
+    asked = "Why are noble gases chemically inert at room temperature?"
+    item = {"question": asked, "answer": "full shells"}
+    answer = "Noble gases are chemically inert at room temperature for their shells."
+    row = {"id": "a", "question": "What keeps neon from reacting?", "answer": answer}
+    source = corpus(tmp_path, row)
+    index, _ = build_text_index(bench(item), WORDS)
+    (shard,) = source.shards()
+    (found,) = matches(scan_text_shard(index, source, TextShard.of(shard, OwnPictures())))
+    assert found["corpus_field"] == "question"
+
+
 def test_texts_that_share_hardly_a_word_are_read_unless_there_are_too_many(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

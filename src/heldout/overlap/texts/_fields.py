@@ -215,6 +215,8 @@ def _file_name(name: str) -> str:
 _PMC = re.compile(r"\bPMC[\s:_-]?(\d{4,9})(?!\d)", re.IGNORECASE)
 _DOI = re.compile(r"\b10\.\d{4,9}/[^\s\"'<>{}|\\^`\[\]]{2,200}", re.IGNORECASE)
 _URL = re.compile(r"\bhttps?://[^\s\"'<>{}|\\^`\[\]]{4,1000}", re.IGNORECASE)
+# What says how a reader came to a page; the page is the same without it.
+_CAMPAIGN = re.compile(r"(?:utm_\w+|gclid|fbclid|mc_[ce]id)=", re.IGNORECASE)
 _ENDING = re.compile(r"\.(?:jpe?g|png|gif|tiff?|webp|bmp|dcm|svg|nii|gz)$", re.IGNORECASE)
 _TELLING = 5  # digits that make a file name more than "image 12"
 _READ = 20_000  # characters of a text in which ids are looked for
@@ -238,7 +240,9 @@ def sources_in(text: str) -> Iterator[TextSource]:
     if "://" in text:
         for match in _URL.finditer(text):
             address = match[0].rstrip(".,;:)/")
-            rest = address.partition("://")[2].partition("#")[0]
+            rest, mark, query = address.partition("://")[2].partition("#")[0].partition("?")
+            kept = "&".join(part for part in query.split("&") if not _CAMPAIGN.match(part))
+            rest = f"{rest}{mark}{kept}" if kept else rest.rstrip("/")
             host, slash, path = rest.partition("/")
             if path:  # a host alone says where thousands of things come from
                 yield TextSource("url", host.lower().removeprefix("www.") + slash + path)

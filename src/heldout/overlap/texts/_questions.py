@@ -27,6 +27,8 @@ _SPELLED = (
 _UNITS = {word: place for place, word in enumerate(_SPELLED.split())}
 _ROUND = "twenty thirty forty fifty sixty seventy eighty ninety"
 _TENS = {word: 10 * (2 + place) for place, word in enumerate(_ROUND.split())}
+#: numbers that are one word, and what they are
+NUMBER_WORDS = {**_UNITS, **_TENS}
 _SCALES = {"dozen": 12, "hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9}
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 _TOKEN = re.compile(rf"{_NUMBER.pattern}|[^\W\d_]+|[^\s-]")

@@ -20,6 +20,7 @@ from heldout.overlap.images._join import Hits, select
 from heldout.overlap.images.encoder import Floats
 from heldout.overlap.texts._fields import COMPARABLE, Document
 from heldout.overlap.texts._ledger import AGREEING, MOST_OWN, NEAREST, OWN, Pair
+from heldout.overlap.texts._questions import states
 from heldout.overlap.texts.encoders import can_read, open_text_encoder
 from heldout.overlap.texts.index import READABLE, TextIndex
 from heldout.overlap.texts.normalise import strict
@@ -154,7 +155,7 @@ class RewordingPass:
 
     def rows(self, corpus: str) -> Iterator[dict[str, Any]]:
         """Candidates, one row per item and corpus item and way; degree none until they are read."""
-        best: dict[tuple[int, str], tuple[int, float, int, Document]] = {}
+        best: dict[tuple[int, str], tuple[bool, int, float, int, Document]] = {}
         near: set[tuple[int, str]] = set()  # found for their nearness, whatever else
         for way, item, row, position, cosine in self._candidates():
             document = self._documents[position]
@@ -163,10 +164,12 @@ class RewordingPass:
                 continue
             key = item, document.corpus_id
             near |= {key} if way != AGREEING else set()
-            candidate = (-_WAYS.index(way), cosine, entry, document)
-            if key not in best or candidate[:2] > best[key][:2]:
+            # A long answer is a text of its own. It may be nearer than its question, and asks nothing.
+            asks = not states(document.text) or states(self._index.entries[entry].text)
+            candidate = (asks, -_WAYS.index(way), cosine, entry, document)
+            if key not in best or candidate[:3] > best[key][:3]:
                 best[key] = candidate
-        for key, (rank, cosine, entry, document) in best.items():
+        for key, (_, rank, cosine, entry, document) in best.items():
             evidence = {"way": _WAYS[-rank], "near": key in near}
             pair = Pair(document, min(1.0, cosine), evidence)
             match = match_row(self._index, corpus, "embedding", entry, key[0], pair)

@@ -13,6 +13,7 @@ from rapidfuzz.distance import Levenshtein
 
 from heldout.benchmark import Example, normal
 from heldout.overlap.relations import POSSIBLE_COPIES
+from heldout.overlap.texts._answers import same_answer
 from heldout.overlap.texts._fields import Document, ItemTexts, TextSource, item_texts
 from heldout.overlap.texts._ledger import LISTED, MatchLedger, Pair
 from heldout.overlap.texts.edits import (
@@ -166,7 +167,7 @@ def _answers(ours: str, theirs: tuple[str, ...], optioned: bool) -> str:
     """``optioned``: one side gives options, so that a number may point to one of them."""
     if not ours or not theirs:
         return "unknown"
-    if ours in theirs:
+    if any(same_answer(ours, answer) for answer in theirs):
         return "same"
     pointer = _POINTER if optioned else _LETTER
     if not pointer.fullmatch(ours) and all(pointer.fullmatch(answer) for answer in theirs):

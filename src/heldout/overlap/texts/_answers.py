@@ -1,0 +1,100 @@
+"""Whether two answers are the same, however their numbers, units and formulas are written."""
+
+from __future__ import annotations
+
+import functools
+import re
+
+from heldout.overlap.texts._questions import NUMBER_WORDS
+
+# Of LaTeX what is a mark alone, and what is a sign. Answers come without case.
+_FRACTION = re.compile(r"\\[dt]?frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}")
+_STYLE = re.compile(
+    r"\\(?:mathrm|mathbf|mathit|text|textbf|operatorname|mbox|left|right|displaystyle)\b"
+)
+_SIGNS = (
+    (re.compile(r"\^?\s*\{?\\circ\b\}?|º"), "°"),
+    (re.compile(r"\\omega\b|ω|Ω"), " ohm "),
+    (re.compile(r"\\(?:times|cdot)\b|×|·"), " * "),
+    (re.compile(r"\\mu\b|μ"), "µ"),
+    (re.compile(r"\\le(?:q)?\b"), "≤"),
+    (re.compile(r"\\ge(?:q)?\b"), "≥"),
+    (re.compile(r"\\pi\b"), "π"),
+    (re.compile(r"\\%"), "%"),
+    (re.compile(r"\\[,;:! ]|[${}]|~"), " "),
+    (re.compile("[\u2212\u2013]"), "-"),
+    (re.compile("²"), "^2"),
+    (re.compile("³"), "^3"),
+)
+# A minus stands before a number; an apostrophe within a word is none of its letters, a prime is.
+_TOKEN = re.compile(
+    r"(?<![\w.])-?\d+(?:[.,]\d+)*|\d+(?:[.,]\d+)*|[^\W\d_]+(?:'[^\W\d_]+)*|[^\s\w.,;:!?\"“”‘’`-]|(?<=\S)-(?=\d)"
+)
+_ARTICLES = ("a", "an", "the")
+_PARTS = {"half": ("1", "/", "2"), "quarter": ("1", "/", "4")}
+_UNITS = {
+    written: unit
+    for unit, others in {
+        "second": "s sec secs seconds",
+        "minute": "min mins minutes",
+        "hour": "h hr hrs hours",
+        "day": "d days",
+        "year": "yr yrs years",
+        "metre": "m meter meters metres",
+        "centimetre": "cm centimeter centimeters centimetres",
+        "millimetre": "mm millimeter millimeters millimetres",
+        "kilometre": "km kilometer kilometers kilometres",
+        "gram": "g grams",
+        "kilogram": "kg kilograms",
+        "milligram": "mg milligrams",
+        "litre": "l liter liters litres",
+        "millilitre": "ml milliliter milliliters millilitres",
+        "ohm": "ohms",
+        "volt": "v volts",
+        "ampere": "a amp amps amperes",
+        "watt": "w watts",
+        "joule": "j joules",
+        "newton": "n newtons",
+        "hertz": "hz",
+        "pascal": "pa pascals",
+        "electronvolt": "ev electronvolts",
+        "%": "percent",
+        "°": "degree degrees",
+    }.items()
+    for written in others.split()
+}
+
+
+def same_answer(ours: str, theirs: str) -> bool:
+    """ "8 h" and "8 hours", "$2\\\\,\\\\Omega$" and "2 ohms", "the aorta" and "aorta", "three" and "3"."""
+    return ours == theirs or (bool(_sense(ours)) and _sense(ours) == _sense(theirs))
+
+
+@functools.lru_cache(maxsize=2**14)
+def _sense(answer: str) -> tuple[str, ...]:
+    """Words, numbers and signs of an answer; empty where nothing is left."""
+    text = _STYLE.sub(" ", _FRACTION.sub(r" \1/\2 ", answer.casefold()))
+    for pattern, sign in _SIGNS:
+        text = pattern.sub(sign, text)
+    words = _TOKEN.findall(text.replace("per cent", "percent"))
+    if len(words) > 1 and words[0] in _ARTICLES and not words[1].startswith(("/", "^", "*", "=")):
+        words = words[1:]
+    sense: list[str] = []
+    for word in words:
+        if word == "the":
+            continue
+        if word in _PARTS:
+            sense += _PARTS[word]
+        elif word in NUMBER_WORDS:
+            sense.append(str(NUMBER_WORDS[word]))
+        elif word.lstrip("-")[:1].isdigit():
+            sense.append(_number(word))
+        else:
+            measured = bool(sense) and (sense[-1][-1].isdigit() or sense[-1] == "/")
+            sense.append(_UNITS.get(word, word) if measured else word)
+    return tuple(sense)
+
+
+def _number(figure: str) -> str:
+    plain = re.sub(r",(?=\d{3}(?:\D|$))", "", figure).replace(",", ".")
+    return f"{float(plain):.12g}" if plain.count(".") <= 1 else figure
