@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Callable
 from functools import cache
@@ -140,6 +141,36 @@ def test_neighbouring_slices_of_one_study_are_not_one_image(shared_data, one, ot
     found = register(Image.open(shared_data / one), Image.open(shared_data / other))
     assert found.relation in ("look-alike", "undecided")
     assert found.correlation > 0.93  # greys alone would have called it a copy
+
+
+def _slices(seed: int) -> list[Image.Image]:
+    """Two neighbours of a smooth volume: what one shows has moved on a little in the other."""
+    from scipy.ndimage import gaussian_filter
+
+    draw = np.random.default_rng(seed)
+    scales = (2.0, 4.0, 8.0)
+    volume = sum(s**2 * gaussian_filter(draw.normal(size=(12, 256, 256)), s) for s in scales)
+    volume = (volume - volume.min()) / np.ptp(volume) * 255
+    return [Image.fromarray(volume[place].astype(np.uint8)) for place in (5, 6)]
+
+
+@pytest.mark.parametrize("seed", [0, 2, 4])
+def test_neighbouring_slices_of_a_fine_volume_are_undecided(seed: int) -> None:
+    one, other = _slices(seed)
+    found = register(one, other)
+    assert (found.relation, found.reason) == ("undecided", "agrees in part")
+    assert register(one, _compressed(one, 30)).is_copy
+
+
+def _compressed(image: Image.Image, quality: int) -> Image.Image:
+    buffer = io.BytesIO()
+    image.save(buffer, "JPEG", quality=quality)
+    return Image.open(buffer)
+
+
+@pytest.mark.parametrize("quality", [20, 30])
+def test_strong_compression_keeps_a_copy_one(chest: Image.Image, quality: int) -> None:
+    assert register(chest, _compressed(chest, quality)).is_copy
 
 
 def test_other_patients_and_other_views_are_told_apart(shared_data: Path) -> None:

@@ -217,6 +217,7 @@ class PixelAgreement:
     query_overlap: float
     candidate_overlap: float
     apart: float = 255.0  # grey levels between the two where they differ most; 255 unless measured
+    shades: float = 255.0  # … between the means of blocks; 255 unless measured
     toned: bool = False  # one was brought to the tone of the other through a curve
 
 

@@ -7,11 +7,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from heldout.overlap.images._agreement import BLURS, Frame, without_margin
+from heldout.overlap.images._tone import in_tone_of
 from heldout.overlap.images.features import Floats
 
 SOFT = 8.0  # pixels: what is softer than this has no edge, as an opacity on a film
 SHADED_PIXELS = 60
 HATS = 9  # knots of the tone curve that shades are compared through
+MEANS = 9  # pixels a side that are averaged: a block of JPEG and its edge
+MOST = 99  # per cent of the means that may differ by as much at most
 
 
 def is_shaded(cv2: Any, first: Floats, second: Floats, mask: NDArray[np.bool_], bar: float) -> bool:
@@ -68,3 +72,42 @@ def _nudges(
 
 def _soft(cv2: Any, values: Floats, sigma: float) -> Floats:
     return np.asarray(cv2.GaussianBlur(values, (0, 0), sigma))
+
+
+# Means of small blocks: compression changes the detail of a block and keeps its mean.
+
+
+def shades_apart(cv2: Any, frame: Frame, inverted: bool) -> float:
+    """Grey levels by which the means of small blocks differ in the hundredth that differs most.
+
+    A tone curve, a filter for the whole frame and a slight bend of it are allowed for.
+    """
+    theirs = 255.0 - frame.candidate if inverted else frame.candidate
+    mask = without_margin(cv2, frame.inside)
+    if mask.sum() < 256:
+        return 255.0
+    return min(
+        _means_apart(cv2, frame.query, theirs, mask), _means_apart(cv2, theirs, frame.query, mask)
+    )
+
+
+def _means_apart(cv2: Any, target: Floats, source: Floats, mask: NDArray[np.bool_]) -> float:
+    source = in_tone_of(source, target, mask)
+    filtered = [cv2.GaussianBlur(source, (0, 0), sigma) if sigma else source for sigma in BLURS]
+    height, width = source.shape
+    y, x = (axis[mask] for axis in np.mgrid[-1 : 1 : height * 1j, -1 : 1 : width * 1j])
+    places = (np.ones_like(x), x, y, x * x, x * y, y * y)
+    slopes = (slope[mask] for slope in np.gradient(cv2.GaussianBlur(source, (0, 0), 1.0)))
+    bends = [slope * place for slope in slopes for place in places]
+    columns = np.stack([*(values[mask] for values in filtered), *bends, np.ones_like(x)], 1)
+    wanted = target[mask].astype(np.float64)
+    left = wanted
+    kept = np.arange(0, len(wanted), 3)
+    for _ in range(2):  # the second time without what the first leaves most of
+        some = columns[kept]
+        normal = some.T @ some + 1e-3 * len(kept) * np.eye(some.shape[1])
+        left = wanted - columns @ np.linalg.solve(normal, some.T @ wanted[kept])
+        kept = np.flatnonzero(np.abs(left) <= np.percentile(np.abs(left), 85))[::3]
+    apart = np.zeros(source.shape, np.float32)
+    apart[mask] = left
+    return float(np.percentile(np.abs(cv2.blur(apart, (MEANS, MEANS)))[mask], MOST))

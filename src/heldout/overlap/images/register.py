@@ -29,6 +29,7 @@ from heldout.overlap.images._placement import (
     unlike,
 )
 from heldout.overlap.images._registration import IDENTITY, Registration, Rows
+from heldout.overlap.images._shades import shades_apart
 from heldout.overlap.images._small import (
     ALIKE_DETAIL,
     COVERED,
@@ -210,6 +211,8 @@ def _aligned(cv2: Any, query: PictureFeatures, candidate: PictureFeatures) -> Al
         agreement = plain
     if agreement.correlation >= CLOSE_CORRELATION and agreement.detail >= DOUBTFUL_DETAIL:
         agreement = replace(agreement, apart=levels_apart(cv2, frame, hypothesis.inverted))
+    if CERTAIN_RESIDUAL < agreement.residual <= COPY_RESIDUAL:
+        agreement = replace(agreement, shades=shades_apart(cv2, frame, hypothesis.inverted))
     warp = candidate.to_native @ hypothesis.warp @ np.linalg.inv(query.to_native)
     return Alignment(warp / warp[2, 2], hypothesis.inverted, hypothesis.inliers, agreement)
 
@@ -305,9 +308,12 @@ def _area(features: PictureFeatures) -> int:
 # From aligned pixels to a verdict. Thresholds are measured: docs/registration.md.
 
 
-# Nearly all copies stay below 0.07; the nearest neighbouring slices of one study begin at 0.14.
-COPY_RESIDUAL = 0.11
+# Nearly all copies stay below CERTAIN_RESIDUAL. Above are JPEG and WebP of quality 30 and less, and neighbouring
+# slices of a fine volume: compression changes detail and keeps the mean of its blocks, anatomy that moves on does not.
 CERTAIN_RESIDUAL = 0.05
+COPY_RESIDUAL = 0.11
+COPY_SHADES = 4.2  # grey levels, where the residual is above CERTAIN_RESIDUAL
+GLOWING = 1.4  # times as sharp: means change, too
 DOUBTFUL_RESIDUAL = 0.22
 DOUBTFUL_DETAIL = 0.97  # half of the windows agree so well: marks may cover the others
 COPY_SPREAD = 0.4  # a scanner's table is the same in every slice; the patient must be, too
@@ -326,7 +332,7 @@ CLOSE_CORRELATION = 0.99
 CLOSE = 20.0  # grey levels, at no dozen of pixels more
 CLOSE_OVERLAP = 0.9
 CLOSE_CONTRAST = 20.0
-RULES = "registration-15"  # verdicts of other rules are other verdicts
+RULES = "registration-16"  # verdicts of other rules are other verdicts
 BLANK = 2.0  # contrast, in grey levels, below which a picture shows nothing
 
 
@@ -371,6 +377,11 @@ def _proven(alignment: Alignment) -> bool:
     return (
         agreement.windows >= WINDOWS
         and agreement.residual <= COPY_RESIDUAL
+        and (
+            agreement.residual <= CERTAIN_RESIDUAL
+            or agreement.shades <= COPY_SHADES
+            or agreement.sharpness > GLOWING
+        )
         and agreement.spread <= COPY_SPREAD
         and agreement.detail >= COPY_DETAIL
         and (
