@@ -370,6 +370,15 @@ $ .venv/bin/python bench/registration.py --images {images} --pairs {pairs}
    was told of all 45 drawn pairs whose font has more than 12 pixels in the coarser picture; of 19 with 7 to 12 pixels,
    5 passed ([table](overlap.md#print)).
 
+8. Colours: all of this compares greys, and red can be as grey as green. A copy is *recoloured in part* where
+   two blocks of 8 pixels on a grid of 256 differ in chroma by 24 levels more than the block in the middle; or
+   where both pictures are coloured and half of what is coloured in both differs by 24 levels: a
+   design in another ink is another design. A picture that was turned grey, or tinted as a whole (sepia), is a copy.
+   *Same image* becomes a *transformed copy* (*colours changed*) where half of the blocks differ by 6.5 levels.
+   The bounds were settled on photographs and drawn icons that do not come with this project (radiographs have no
+   colours) and on coloured figures of articles of the half `settle`: at 20 levels compressed figures with thin
+   coloured lines were suspected, so that a spot of fewer than 24 levels passes.
+
    The tables below are of steps 1 to 6; those of a whole search, with this one, are in
    [image overlap](overlap.md#what-the-default-search-finds). The rules are those of `registration-16`;
    the tables were taken with `registration-15`. The bound on means of blocks (`-16`) was settled on copies of

@@ -35,7 +35,7 @@ UNDECIDED_WORDS = {
     TOO_PLAIN: "too little detail is visible where the two overlap to tell a copy from another picture",
     IN_PART: "the aligned pictures agree only in part: an edited copy, or another picture",
     CHANGED: "the aligned pictures differ in one place: an edited copy, or another picture",
-    RECOLOURED: "the aligned pictures differ in colour in one place: an edited copy, or another picture",
+    RECOLOURED: "the aligned pictures differ in colour in some place: an edited copy, or another picture",
 }
 #: methods that prove a copy: an eye that sees none is mistaken
 BY_DIGEST = ("bytes", "pixels")

@@ -1,13 +1,17 @@
 from __future__ import annotations
 
 import io
+from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image, ImageDraw, ImageOps
 
+from heldout.image import FileOnDisk, ImageRef
+from heldout.overlap.images._colours import is_recoloured_in_part
 from heldout.overlap.images._hues import turned_back, turned_hue
-from heldout.overlap.images.verify import recoloured_in_part
+from heldout.overlap.images._registration import Registration
+from heldout.overlap.images.verify import _in_doubt
 
 pytest.importorskip("cv2", reason="registration needs heldout[vision]")
 
@@ -34,7 +38,7 @@ RED, GREEN = (200, 60, 60), (20, 140, 40)  # of about the same grey
 def judged(ours: Image.Image, theirs: Image.Image) -> bool:
     from heldout.overlap.images.register import register
 
-    return recoloured_in_part(ours, theirs, register(ours, theirs))
+    return is_recoloured_in_part(ours, theirs, register(ours, theirs))
 
 
 def test_one_recoloured_part_is_noticed() -> None:
@@ -90,3 +94,45 @@ def test_one_thing_in_another_colour_is_no_turn_of_hues() -> None:
     assert turned_hue(colourful(), changed, IDENTITY) is None
     assert turned_hue(colourful(), colourful(), IDENTITY) is None
     assert turned_hue(scene(RED).convert("L"), scene(GREEN).convert("L"), IDENTITY) is None
+
+
+def inked(colour: tuple[int, int, int], spot: tuple[int, int, int] | None = None) -> Image.Image:
+    """A design in one ink on white, perhaps with a spot of another."""
+    picture = Image.new("RGB", (240, 240), "white")
+    pen = ImageDraw.Draw(picture)
+    pen.rectangle((16, 16, 224, 224), fill=colour)
+    for number in range(12):
+        x, y = 28 + 50 * (number % 4), 30 + 62 * (number // 4)
+        shape = (pen.ellipse, pen.rectangle)[number % 2]
+        shape((x, y, x + 30 + number, y + 34 - number), outline="white", width=3 + number % 3)
+    if spot is not None:
+        pen.ellipse((96, 100, 130, 134), fill=spot)
+    return picture
+
+
+def verified(tmp_path: Path, ours: Image.Image, theirs: Image.Image) -> Registration:
+    from heldout.overlap.images.register import register
+
+    ours.save(tmp_path / "ours.png")
+    ref = ImageRef("ours", FileOnDisk(str(tmp_path / "ours.png")))
+    return _in_doubt(register(ours, theirs), ref, theirs)
+
+
+def test_a_design_in_another_ink_is_no_copy(tmp_path: Path) -> None:
+    found = verified(tmp_path, inked(RED), inked(GREEN))
+    assert (found.relation, found.reason) == ("undecided", "recoloured in part")
+    assert verified(tmp_path, inked(RED), inked(RED).resize((200, 200))).is_copy
+
+
+def test_a_spot_of_another_colour_on_a_picture_in_one_tint_is_noticed() -> None:
+    assert judged(inked(RED), inked(RED, spot=GREEN))
+    assert not judged(inked(RED), inked(RED).convert("L"))
+
+
+def test_a_copy_in_other_colours_is_no_same_image(tmp_path: Path) -> None:
+    ours = scene(RED)
+    sepia = ImageOps.colorize(ours.convert("L"), (30, 15, 0), (255, 240, 200))
+    found = verified(tmp_path, ours, sepia)
+    assert (found.relation, found.transform) == ("transformed copy", "colours changed")
+    pale = Image.blend(ours, ours.convert("L").convert("RGB"), 0.1)
+    assert verified(tmp_path, ours, pale).relation == "same image"

@@ -10,14 +10,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
-from PIL import Image, ImageOps
+from PIL import Image
 
 from heldout.corpus import Corpus, CorpusItem
 from heldout.engine import moved
-from heldout.image import ImageRef, byte_digest, decode, image_error, to_rgb
+from heldout.image import ImageRef, byte_digest, decode, image_error
 from heldout.overlap.images._closeup import is_rewritten
-from heldout.overlap.images._hues import SIDE, in_words, laid, turned_back, turned_hue
+from heldout.overlap.images._colours import (
+    COLOURS_CHANGED,
+    has_other_colours,
+    is_recoloured_in_part,
+)
+from heldout.overlap.images._hues import in_words, turned_back, turned_hue
 from heldout.overlap.images._pairs import Candidate, VerifyTask
 from heldout.overlap.images._registration import Registration
 from heldout.overlap.images._small import SMALL_SIDE, is_recoloured
@@ -39,59 +43,6 @@ from heldout.overlap.relations import (
     relate_text,
 )
 from heldout.store import MAY_PASS, Dropped, ShardResult, dropped_table, make_table
-
-# Was one part recoloured? Registration compares greys, and red can be as grey as green.
-
-
-_BLOCKS = 32  # a side: 8 × 8 pixels each
-_LOCAL = 24.0  # chroma levels by which a block stands out; JPEG and resizing stay below 10
-_TINT = 8.0  # chroma levels that brightness may leave unexplained
-_MARKED = 12.0  # levels of light by which a block under a mark stands out somewhere
-_FEWEST = 2  # such blocks; one may be an edge that was laid half a pixel off
-
-
-def recoloured_in_part(
-    query: Image.Image, candidate: Image.Image, registration: Registration
-) -> bool:
-    """True if the colours agree as a whole but differ in some place.
-
-    A picture that was turned grey or tinted as a whole differs everywhere alike and is not meant, nor is
-    a negative, whose every colour is the opposite one.
-    """
-    theirs = ImageOps.invert(to_rgb(candidate)) if registration.inverted else candidate
-    small, shown, inside = laid(query, theirs, registration.warp)
-    if _is_monochrome(small) or _is_monochrome(shown):
-        return False  # turned grey or tinted as a whole
-    difference = np.abs(_chroma(small) - _chroma(shown)).max(axis=2)
-    step = SIDE // _BLOCKS
-    blocks = difference.reshape(_BLOCKS, step, _BLOCKS, step).mean(axis=(1, 3))
-    whole = inside.reshape(_BLOCKS, step, _BLOCKS, step).all(axis=(1, 3))
-    if whole.sum() < _BLOCKS:
-        return False
-    if WATERMARKED in registration.transform:
-        # A mark changes light and colour, and registration has judged it by its light.
-        light = np.abs(_light(small) - _light(shown))
-        light = light.reshape(_BLOCKS, step, _BLOCKS, step).max(axis=(1, 3))
-        whole &= light <= float(np.median(light[whole])) + _MARKED
-    usual = float(np.median(blocks[whole]))
-    return int((blocks[whole] > usual + _LOCAL).sum()) >= _FEWEST and usual < _LOCAL
-
-
-def _is_monochrome(image: Image.Image) -> bool:
-    """True if brightness explains the colours: grey, or shades of one tint."""
-    pixels = np.asarray(image.convert("YCbCr"), dtype=np.float64).reshape(-1, 3)
-    basis = np.stack([np.ones(len(pixels)), pixels[:, 0]], axis=1)
-    rest = pixels[:, 1:] - basis @ np.linalg.lstsq(basis, pixels[:, 1:], rcond=None)[0]
-    return bool(np.quantile(np.abs(rest), 0.999) < _TINT)
-
-
-def _chroma(image: Image.Image) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
-    return np.asarray(image.convert("YCbCr"), dtype=np.float32)[..., 1:]
-
-
-def _light(image: Image.Image) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
-    return np.asarray(image.convert("L"), dtype=np.float32)
-
 
 # Of the unverified pairs, those that failed have a row of their own in the dropped table.
 COUNTS = ("pairs", "unverified_pairs", "failed_pairs", "missing")
@@ -266,13 +217,17 @@ def _in_doubt(registration: Registration, ref: ImageRef, image: Image.Image) -> 
             return replace(
                 registration, relation=Relation.UNDECIDED, transform="", reason=TOO_SMALL
             )
-    elif recoloured_in_part(ours, image, registration):
+    elif is_recoloured_in_part(ours, image, registration):
         return replace(
             registration, relation=Relation.UNDECIDED, transform=RECOLOURED, reason=RECOLOURED
         )
     marked = WATERMARKED in registration.transform
     if is_rewritten(ours, image, registration.warp, inverted=registration.inverted, marked=marked):
         return replace(registration, relation=Relation.UNDECIDED, transform=CHANGED, reason=CHANGED)
+    same = registration.relation == Relation.SAME_IMAGE
+    if same and has_other_colours(ours, image, registration):
+        copy = Relation.TRANSFORMED_COPY
+        return replace(registration, relation=copy, transform=COLOURS_CHANGED)
     return registration
 
 
