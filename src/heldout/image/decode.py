@@ -140,7 +140,10 @@ def native_size(data: bytes, *, max_pixels: int = MAX_PIXELS) -> tuple[int, int]
 
 
 def to_rgb(image: Image.Image) -> Image.Image:
-    """An 8-bit RGB view of any decoded image: wide greys are stretched, alpha lies on white."""
+    """An 8-bit RGB view of any decoded image: wide greys are stretched, alpha lies on white.
+
+    White ink on nothing lies on black: on white nothing of it would be left.
+    """
     if image.mode == "RGB":
         return image
     if image.mode.startswith("I") or image.mode == "F":
@@ -152,9 +155,25 @@ def to_rgb(image: Image.Image) -> Image.Image:
         return Image.fromarray(np.clip(scaled, 0, 255).astype(np.uint8)).convert("RGB")
     if image.mode in ("RGBA", "LA", "PA", "RGBa", "La"):
         with_alpha = image.convert("RGBA")
-        white = Image.new("RGBA", image.size, (255, 255, 255, 255))
-        return Image.alpha_composite(white, with_alpha).convert("RGB")
+        shown = _on_ground(with_alpha, 255)
+        return _on_ground(with_alpha, 0) if _vanishes(with_alpha, shown) else shown
     return image.convert("RGB")
+
+
+_SEEN = 24  # grey levels by which ink has to differ from its ground
+
+
+def _on_ground(with_alpha: Image.Image, grey: int) -> Image.Image:
+    ground = Image.new("RGBA", with_alpha.size, (grey, grey, grey, 255))
+    return Image.alpha_composite(ground, with_alpha).convert("RGB")
+
+
+def _vanishes(with_alpha: Image.Image, on_white: Image.Image) -> bool:
+    """Whether nothing can be seen on white of a picture that hides something: white ink, made for dark pages."""
+    if int(np.asarray(on_white).min(initial=255)) <= 255 - _SEEN:
+        return False
+    alpha = np.asarray(with_alpha.getchannel("A"))
+    return bool(np.ptp(alpha) >= _SEEN)
 
 
 def open_image(data: bytes, max_pixels: int) -> Image.Image:
