@@ -299,7 +299,7 @@ $ .venv/bin/python bench/registration.py --images {images} --pairs {pairs}
    allowed for (softened where the picture was reduced, up to three times as strong in the light as
    near black, which swallows half of it), and what stays unexplained is measured in windows: the
    **residual** is the share of a window's detail that is left, in the window at the 80th percentile.
-   Up to 0.03 is a copy. Up to 0.11 is one if the means of blocks of 9 pixels differ by no more than 4.2 grey
+   Up to 0.05 is a copy. Up to 0.11 is one if the means of blocks of 9 pixels differ by no more than 4.2 grey
    levels in 99 of 100 blocks, after a tone curve, a filter and a slight bend of the whole: compression loses
    detail and keeps such means, and neighbouring slices of a fine volume differ in them (what was sharpened
    until it glows is excused). In both cases the residual is at most 0.4 at the 92nd percentile, too: a
@@ -382,9 +382,9 @@ $ .venv/bin/python bench/registration.py --images {images} --pairs {pairs}
    The tables below are of steps 1 to 6; those of a whole search, with this one, are in
    [image overlap](overlap.md#what-the-default-search-finds). The rules are those of `registration-16`;
    the tables were taken with `registration-15`. The bound on means of blocks (`-16`) was settled on copies of
-   24 pictures of the half `settle` of `bench/pictures.py` (JPEG of quality 15 to 40, WebP of quality 20, tilted,
-   in perspective, blurred) and on drawn volumes; it leaves undecided some copies that were blurred and then
-   compressed to quality 30, and some of quality 10.
+   24 pictures of the half `settle` of `bench/pictures.py` (in panels, JPEG of quality 15 to 40, WebP of
+   quality 20, tilted, in perspective, blurred) and on drawn volumes; it leaves undecided some
+   copies that were blurred and then compressed to quality 30, and some of quality 10.
    The rules of `registration-15` on panels were made after a look at 9 copies in compound figures that
    [transforms](transforms.md)
    had left undecided, and those on small pictures were settled on 1,200 rendered scenes

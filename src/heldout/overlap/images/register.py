@@ -211,7 +211,7 @@ def _aligned(cv2: Any, query: PictureFeatures, candidate: PictureFeatures) -> Al
         agreement = plain
     if agreement.correlation >= CLOSE_CORRELATION and agreement.detail >= DOUBTFUL_DETAIL:
         agreement = replace(agreement, apart=levels_apart(cv2, frame, hypothesis.inverted))
-    if DETAIL_ALONE < agreement.residual <= COPY_RESIDUAL:
+    if CERTAIN_RESIDUAL < agreement.residual <= COPY_RESIDUAL:
         agreement = replace(agreement, shades=shades_apart(cv2, frame, hypothesis.inverted))
     warp = candidate.to_native @ hypothesis.warp @ np.linalg.inv(query.to_native)
     return Alignment(warp / warp[2, 2], hypothesis.inverted, hypothesis.inliers, agreement)
@@ -308,12 +308,11 @@ def _area(features: PictureFeatures) -> int:
 # From aligned pixels to a verdict. Thresholds are measured: docs/registration.md.
 
 
-# Nearly all copies stay below DETAIL_ALONE. Above are JPEG and WebP of quality 30 and less, and neighbouring slices of
-# a fine volume: compression changes detail and keeps the mean of its blocks, anatomy that moves on does not.
-DETAIL_ALONE = 0.03
+# Nearly all copies stay below CERTAIN_RESIDUAL. Above are JPEG and WebP of quality 30 and less, and neighbouring
+# slices of a fine volume: compression changes detail and keeps the mean of its blocks, anatomy that moves on does not.
 CERTAIN_RESIDUAL = 0.05
 COPY_RESIDUAL = 0.11
-COPY_SHADES = 4.2  # grey levels, where the residual is above DETAIL_ALONE
+COPY_SHADES = 4.2  # grey levels, where the residual is above CERTAIN_RESIDUAL
 GLOWING = 1.4  # times as sharp: means change, too
 DOUBTFUL_RESIDUAL = 0.22
 DOUBTFUL_DETAIL = 0.97  # half of the windows agree so well: marks may cover the others
@@ -379,7 +378,7 @@ def _proven(alignment: Alignment) -> bool:
         agreement.windows >= WINDOWS
         and agreement.residual <= COPY_RESIDUAL
         and (
-            agreement.residual <= DETAIL_ALONE
+            agreement.residual <= CERTAIN_RESIDUAL
             or agreement.shades <= COPY_SHADES
             or agreement.sharpness > GLOWING
         )
