@@ -85,6 +85,34 @@ def data(tmp_path: Path, picture: Picture) -> Path:
     return tmp_path
 
 
+def _more_questions(data: Path) -> None:
+    """Forty more of them, so that how near different questions come can be told."""
+    things = [
+        "lantern",
+        "quarry",
+        "violin",
+        "harbour",
+        "orchard",
+        "beetle",
+        "compass",
+        "furnace",
+        "glacier",
+        "pelican",
+    ]
+    shown = ["polished", "broken", "distant", "flooded"]
+    rows = [
+        {
+            "id": f"m{k}",
+            "image": f"{k % 8}.png",
+            "question": f"Why is the {shown[k % 4]} {things[k // 4]} {things[k % 7 - 4]} left of the gate?",
+            "answer": f"{things[k // 4 - 3]} {shown[k % 4 - 2]}",
+        }
+        for k in range(40)
+    ]
+    with (data / "bench.jsonl").open("a") as bench:
+        bench.writelines(json.dumps(row) + "\n" for row in rows)
+
+
 def overlap(data: Path, *corpora: str) -> list[str | Path]:
     against = [part for name in corpora for part in ("--against", f"{name}={data / name}")]
     if "train" in corpora:
@@ -183,6 +211,7 @@ def test_a_run_without_text_forgets_the_words(data: Path, heldout: Callable[...,
 def test_a_clean_corpus_of_words_opens_the_gate_and_settles_the_question(
     data: Path, heldout: Callable[..., Told]
 ) -> None:
+    _more_questions(data)
     clean = data / "clean"
     clean.mkdir()
     (clean / "a.txt").write_text("Nothing of this was ever asked in any exam about pictures.")
@@ -210,7 +239,6 @@ def test_images_that_are_missing_are_not_a_corpus_without_images(
     done = heldout(*overlap(data, "train"), "--text", "--gate", "--json")
     told = json.loads(done.out)
     assert told["claims"][0]["rule"] == "copies/nothing-read"
-    assert "not be settled." in (data / "run/report.html").read_text()
     assert done.code == 1
     assert told["gate"]["benchmarks"][0]["problems"]
 

@@ -26,6 +26,7 @@ from heldout.stats import RaterAgreement, agreement
 from heldout.verdict.claim import Claim, Control
 from heldout.verdict.rules import COPIES as COPIES_KIND
 from heldout.verdict.rules import decide, rule_id
+from heldout.verdict.text_claims import READ_FEW
 
 PEOPLE = "people"
 # What raters have not agreed on → who could settle it.
@@ -292,6 +293,8 @@ def with_people_on_words(claim: Claim, matches: pl.DataFrame, items: pl.DataFram
     }
     if (raised and claim.status == "qualified") or (doubt and claim.status == "clean"):
         changed |= {"status": "qualified", "next_step": SETTLE}
+    elif doubt and claim.next_step == READ_FEW:
+        changed["next_step"] = f"{SETTLE}; {READ_FEW}"
     return claim.model_copy(update=changed)
 
 
