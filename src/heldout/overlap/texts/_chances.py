@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from heldout.overlap.texts._questions import amounts, same_content, same_details, telling_words
 from heldout.overlap.texts.encoders import CrossEncoder
@@ -29,6 +30,7 @@ _SURE, _LIKELY = (
     0.3,
 )  # taken for granted above the first and the second cosine where there is no null
 _TWO = ("yes", "no")
+_HALF = 0.5  # chances above it are those of different texts (Storey's lambda)
 _PAIRS = 200  # pairs of the benchmark that a cross-encoder reads
 _COMMON = 1 / 8  # share of the benchmark's texts from which on a word tells none of them
 
@@ -255,10 +257,23 @@ def read_together(
     sample = different[:: -(-len(different) // _PAIRS) or 1]
     known = len(different) >= FEW and bool(counted)
     typical = float(np.median(cross.compare(sample))) if known else -np.inf
-    pairs = [(e.evidence["benchmark_text"], e.evidence["corpus_text"]) for e in counted]
+    pairs = [entry.texts for entry in counted]
     for entry, logit in zip(counted, cross.compare(pairs), strict=True):
         entry.evidence["reading"]["together"] = round(float(logit), 2)
         if logit < typical:
             entry.row["degree"] = "none"
     lowered = sum(entry.row["degree"] == "none" for entry in counted)
     return {"second_reader": cross.identity, "second_read": len(counted), "lowered": lowered}
+
+
+def different_share(chances: NDArray[np.float64], items: int) -> float:
+    """Of ``items`` the share without a rewording, those without a chance among them (Storey 2002)."""
+    different = max(0, items - len(chances)) + int((chances > _HALF).sum())
+    return min(1.0, (1 + different) / (_HALF * max(1, items)))
+
+
+def storey_cut(chances: NDArray[np.float64], items: int, fdr: float) -> float:
+    """The largest of ``chances``, in order, at which the share of false ones among what counts stays below ``fdr``."""
+    false = different_share(chances, items) * items * chances / np.arange(1, len(chances) + 1)
+    passing = np.flatnonzero(false <= fdr)
+    return float(chances[passing[-1]]) if len(passing) else 0.0

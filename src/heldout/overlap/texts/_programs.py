@@ -19,14 +19,13 @@ from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
 from heldout.overlap.images.encoder import Floats, unit
-from heldout.overlap.texts._chances import ParaphraseCandidate
+from heldout.overlap.texts._chances import ParaphraseCandidate, different_share, storey_cut
 from heldout.overlap.texts._questions import is_program, statements
 
 FEWEST = 30  # programs of a benchmark whose parts say anything
 MOST = 4  # times as many programs in a corpus as in the benchmark: of more the nearest are nearer than parts show
 _PARTS = 10  # times the benchmark is divided
 _STATEMENTS = 0.2  # of the likeness of two programs; the rest is wording
-_HALF = 0.5  # chances above it are those of different programs (Storey's lambda)
 # Rewordings of which the matching is no better than that of different programs are taken for such. Where no more
 # than a third can be different, the estimate is far too high, and so many times ``fdr`` are allowed.
 _MOSTLY_REWORDED, _ALLOWED = 1 / 3, 4.0
@@ -131,12 +130,9 @@ def _between_parts(wording: Floats, built: Floats, ratio: float) -> Scores:
 
 def _cut(chances: Scores, fdr: float) -> float:
     """The largest chance at which the share of different programs among what counts stays below ``fdr``."""
-    ordered = np.sort(chances)
-    different = min(1.0, (1 + int((ordered > _HALF).sum())) / (_HALF * len(ordered)))
-    false = different * len(ordered) * ordered / np.arange(1, len(ordered) + 1)
-    allowed = fdr * (_ALLOWED if different <= _MOSTLY_REWORDED else 1.0)
-    passing = np.flatnonzero(false <= allowed)
-    return float(ordered[passing[-1]]) if len(passing) else 0.0
+    ordered, count = np.sort(chances), len(chances)
+    mostly = different_share(ordered, count) <= _MOSTLY_REWORDED
+    return storey_cut(ordered, count, fdr * (_ALLOWED if mostly else 1.0))
 
 
 def _rows(texts: Sequence[str]) -> Floats:

@@ -35,6 +35,7 @@ from heldout.overlap.texts._chances import (
     counts,
     likeliest_chances,
     read_together,
+    storey_cut,
 )
 from heldout.overlap.texts._prior import SmallNull
 from heldout.overlap.texts._programs import RewordedPrograms
@@ -74,7 +75,6 @@ _WORDS = 0.2  # of a cosine: what two texts with the same rare words are nearer
 _NEARER = (
     0.15  # a text that much nearer to another text of the benchmark is a variation of that one
 )
-_HALF = 0.5  # chances above it are those of different texts (Storey's lambda)
 #: cosines from which on texts count where no null is large enough: alone, and, as possible rewordings, beside the
 #: own picture
 SETTLED: Mapping[str, tuple[float, float]] = {READER: (0.90, 0.72), DEFAULT: (0.85, 0.50)}
@@ -310,11 +310,7 @@ def _cut(best: Mapping[str, float], fdr: float, items: int) -> float:
     """The largest chance at which the share of false ones among what counts stays below ``fdr``."""
     chances = np.sort(np.fromiter(best.values(), np.float64))
     chances = chances[: max(1, items)]  # a document rewords no more than one text
-    different = max(0, items - len(chances)) + int((chances > _HALF).sum())
-    null = min(1.0, (1 + different) / (_HALF * max(1, items)))
-    false = null * items * chances / np.arange(1, len(chances) + 1)
-    passing = np.flatnonzero(false <= fdr)
-    return float(chances[passing[-1]]) if len(passing) else 0.0
+    return storey_cut(chances, items, fdr)
 
 
 def _nearest_items(candidates: Sequence[ParaphraseCandidate]) -> dict[tuple[str, str, str], float]:
