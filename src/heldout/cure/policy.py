@@ -38,8 +38,8 @@ class SanitizeSettings(Settings):
     policy: PolicyName = PolicyName.PROVEN
     """``proven``: remove what is confirmed: items with a copy of their image, or with question and answer
     word for word. ``same-image``: only items whose image leaked. ``soft``: what is proven, look-alikes
-    within the encoder's degrees and undecided images. ``full``: only items that leaked with image, question and answer.
-    ``down-weight``: remove nothing, write weights."""
+    within the encoder's degrees and undecided images. ``full``: only items that leaked with image, question and answer,
+    the question in other words, too, or possibly. ``down-weight``: remove nothing, write weights."""
     strict: bool = False
     """Undecided matches count as copies."""
     whole_clusters: bool = False
@@ -92,6 +92,7 @@ class Policy:
         return frozenset(removed)
 
 
+POSSIBLY_REWORDED = "image and answer leaked, the question possibly in other words"
 NOT_COMPARED = "kept: its picture could not be compared"
 
 
@@ -137,6 +138,10 @@ def _alone(identifier: str, item_leaks: ItemLeaks | None, policy: Policy) -> Dec
     if item_leaks is None:
         return Decision(identifier, "keep")
     removed = [leak for leak in item_leaks.leaks if leak.rung in policy.removes and leak.graded]
+    possible = item_leaks.possible_rewordings if policy.name == "full" and not removed else []
+    if possible:  # an item too many costs a clean split less than one that a model has seen
+        leak = ItemLeaks(possible).gravest
+        return Decision(identifier, "remove", POSSIBLY_REWORDED, leak, item_leaks.matches)
     action: Literal["list", "remove"] = "remove" if removed else "list"
     leak = ItemLeaks(removed).gravest if removed else item_leaks.gravest
     reason = f"kept: {leak.reason}" if not removed and leak.rung in UNPROVEN_WORDS else leak.reason

@@ -129,6 +129,14 @@ class ItemLeaks:
         return self.gravest.rung
 
     @property
+    def possible_rewordings(self) -> list[Leak]:
+        """Words with the item's answer, beside a copy of its picture, that may be its question in other words."""
+        copies = {leak.corpus_item for leak in self.leaks if leak.rung is Rung.COPY}
+        words = [leak for leak in self.leaks if leak.rung is Rung.SIMILAR and _doubtful(leak.row)]
+        beside = (leak for leak in words if leak.corpus_item in copies)
+        return [leak for leak in beside if leak.row["label_relation"] == "same"]
+
+    @property
     def label(self) -> str:
         """How the leaked label relates to the benchmark's: same, different, conflicting, unknown.
 

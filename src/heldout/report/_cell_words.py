@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from heldout.errors import counted, percent
-from heldout.evidence import OPEN, PROVEN, TO_READ
+from heldout.evidence import OPEN, PROVEN, TO_READ, Rung
 from heldout.verdict import AWAY, NEARNESS, NOTHING_TO_COMPARE, WHOLE_CORPUS, rung_words
 
 Cell = Mapping[str, Any]
@@ -64,11 +64,12 @@ def in_words(cell: Cell) -> str:
     if kind == "corpus" and (near := undecided_items([cell])):
         return f"none proven; {counted(near, 'item is', 'items are')} undecided{not_compared(cell)}"
     if kind == "corpus" and (why := nothing_found(cell)):
-        return f"nothing found; {why}"
+        return f"nothing found; {why}{same_source(cell)}"
     if kind == "corpus" and (similar := similar_items(cell)):
         return f"none proven; {counted(similar, 'item has', 'items have')} similar words there{not_compared(cell)}"
     if kind == "corpus":
-        return _CORPUS[cell["status"]] + not_compared(cell)
+        status = cell["status"] if _open_claims(cell) or not same_source(cell) else "clean"
+        return _CORPUS[status] + same_source(cell) + not_compared(cell)
     if kind == "model" and _only_off(cell):
         return "no sign that counts: the tests that fire do so on clean models, too"
     if kind == "model" and (why := no_effect(cell)):
@@ -89,10 +90,16 @@ def nothing_found(cell: Cell) -> str:
     """Of a corpus in which nothing was found, why it is not called clean; "" for every other cell."""
     if cell["corpus"] is None or cell["status"] != "qualified" or undecided_items([cell]):
         return ""
-    open_ = [claim for claim in speaking_claims(cell) if claim["status"] == "qualified"]
+    open_ = _open_claims(cell)
     if not all(claim["rule"] in _SEARCHED_IN_PART for claim in open_):
         return ""
     return "; ".join(dict.fromkeys(why for claim in open_ for why in _open_because(claim)))
+
+
+def _open_claims(cell: Cell) -> list[Mapping[str, Any]]:
+    """Without that on sources, which says nothing of what was found."""
+    qualified = (claim for claim in speaking_claims(cell) if claim["status"] == "qualified")
+    return [claim for claim in qualified if not str(claim["rule"]).startswith("sources/")]
 
 
 def _open_because(claim: Mapping[str, Any]) -> list[str]:
@@ -151,6 +158,14 @@ def not_compared(*cells: Cell) -> str:
         return ""
     of = "its picture" if count == 1 else "their pictures"
     return f"; {counted(count, 'item', 'items')} could not be compared by {of}"
+
+
+def same_source(cell: Cell) -> str:
+    """Items of which nothing is there but the name of their source."""
+    count = cell["evidence"].get(Rung.SOURCE_OVERLAP, 0)
+    return (
+        f"; {counted(count, 'item names', 'items name')} a source that it has, too" if count else ""
+    )
 
 
 def speaking_claims(cell: Cell) -> list[Mapping[str, Any]]:

@@ -74,6 +74,25 @@ def test_different_programs_do_not_count() -> None:
     assert sum(wrong) <= 2  # of 1,200 items
 
 
+def test_programs_that_could_be_matched_the_other_way_round_do_not_count() -> None:
+    """Two items that are nearly one program: nobody can tell whose rewriting is whose."""
+    wording = Wording(1)
+    asked = [wording.program() for _ in range(60)]
+    asked[1] = wording.program(near=asked[0], noise=0.02)
+    others = [wording.program(near=text, noise=0.2, author=1) for text in asked]
+    programs = RewordedPrograms(
+        {str(k): t for k, t in enumerate(asked)}, others, wording.cosines, 0.02
+    )
+    counting = [
+        k
+        for k, text in enumerate(asked)
+        for other in others
+        if programs.chance(_candidate(str(k), text, other)) is not None
+    ]
+    assert not {0, 1} & set(counting)
+    assert len(counting) >= 55
+
+
 @pytest.mark.parametrize(
     ("items", "others", "judged"),
     [(FEWEST - 1, 40, False), (FEWEST, MOST * FEWEST, True), (FEWEST, MOST * FEWEST + 1, False)],

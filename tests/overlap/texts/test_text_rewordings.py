@@ -353,7 +353,7 @@ def test_texts_that_share_hardly_a_word_are_read_unless_there_are_too_many(
         return {row["corpus_id"] for row in found}
 
     assert proposed() == {"same", "other"}
-    monkeypatch.setattr("heldout.overlap.texts._rewordings.READABLE", 0)
+    monkeypatch.setattr("heldout.overlap.texts.index._READABLE", 0)
     assert proposed() == {"same"}  # the item's answer is reason enough
 
 
@@ -373,6 +373,22 @@ def test_items_that_are_programs_are_counted_by_their_questions() -> None:
     ]
     index, _ = build_text_index(bench(*items), TextSearch(methods=("exact",)))
     assert index.programs == 1
+
+
+def test_more_candidates_of_programs_are_read() -> None:
+    """They share few words with their rewordings: those of HumanEval are among the nearest 40, not the nearest 24."""
+    asked = [
+        "def rotate_{}(items, k):\n    return items[-k:] + items[:-k]\n",
+        "What is in picture {}?",
+    ]
+    proposed = [
+        build_text_index(
+            bench(*({"question": text.format(k)} for k in range(164))),
+            TextSearch(methods=("exact",)),
+        )[0].proposed
+        for text in asked
+    ]
+    assert proposed == [40, 24]
 
 
 def test_a_number_rewords_nothing(tmp_path: Path) -> None:

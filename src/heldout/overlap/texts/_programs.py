@@ -5,7 +5,8 @@ that nearness proves nothing. What tells is whom a program is left to: of all wa
 program of the corpus the one is taken in which they are most alike together, by words and statements, in
 standard deviations of how near the other texts come to either of the two. Different programs are matched, too.
 Parts of the benchmark, which holds no item twice, show how like each other they are then; pairs
-of a corpus are cut where the share of different programs among them would exceed ``fdr`` (Storey 2002).
+of a corpus are cut where the share of different programs among them would exceed ``fdr`` (Storey 2002), and pairs that
+might as well have been matched otherwise do not count.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +28,7 @@ FEWEST = 30  # programs of a benchmark whose parts say anything
 MOST = 4  # times as many programs in a corpus as in the benchmark: of more the nearest are nearer than parts show
 _PARTS = 10  # times the benchmark is divided
 _STATEMENTS = 0.2  # of the likeness of two programs; the rest is wording
+_SETTLED = 0.3  # likeness that a matching loses at least without a pair that counts
 # Rewordings of which the matching is no better than that of different programs are taken for such. Where no more
 # than a third can be different, the estimate is far too high, and so many times ``fdr`` are allowed.
 _MOSTLY_REWORDED, _ALLOWED = 1 / 3, 4.0
@@ -56,11 +59,11 @@ class RewordedPrograms:
         among = wording(texts, texts), ours @ ours.T
         null = _between_parts(*among, len(others) / len(texts))
         self.null = len(null)
-        chances = np.array([(1 + (null >= score).sum()) / (1 + len(null)) for score, _, _ in pairs])
+        chances = np.array([(1 + (null >= pair.score).sum()) / (1 + len(null)) for pair in pairs])
         cut = _cut(chances, fdr)
-        for chance, (_, text, other) in zip(chances.tolist(), pairs, strict=True):
-            if chance <= cut:
-                self._pairs[texts[text], others[other]] = chance
+        for chance, pair in zip(chances.tolist(), pairs, strict=True):
+            if chance <= cut and pair.loss >= _SETTLED:
+                self._pairs[texts[pair.row], others[pair.column]] = chance
 
     @classmethod
     def of(
@@ -99,15 +102,29 @@ def _standardised(cosines: Floats) -> Scores:
     return scores
 
 
-def _matched(likeness: Scores) -> list[tuple[float, int, int]]:
-    """(score, row, column) of pairs, one to one; a score says how alike they are, and how much more than either is
-    to the next."""
-    pairs = []
-    for row, column in zip(*map(np.ndarray.tolist, linear_sum_assignment(-likeness)), strict=True):
-        score = float(likeness[row, column])
-        beside = np.delete(likeness[row], column), np.delete(likeness[:, column], row)
-        pairs.append((2 * score - max(float(some.max()) for some in beside), row, column))
-    return pairs
+class _Pair(NamedTuple):
+    row: int
+    column: int
+    score: float  # how alike the two are
+    loss: float  # of likeness in the next best matching without them, of those that change two pairs at most
+
+
+def _matched(likeness: Scores) -> list[_Pair]:
+    """The one-to-one pairs that are most alike together."""
+    rows, columns = linear_sum_assignment(-likeness)
+    score = likeness[rows, columns]
+    crossed = likeness[np.ix_(rows, columns)]
+    traded = score[:, None] + score - crossed - crossed.T
+    np.fill_diagonal(traded, np.inf)
+    losses = [traded.min(axis=1)]
+    free = (
+        np.delete(likeness, columns, axis=1)[rows],
+        np.delete(likeness, rows, axis=0)[:, columns].T,
+    )
+    losses += [score - others.max(axis=1) for others in free if others.size]
+    loss = np.minimum.reduce(losses)
+    places = (some.tolist() for some in (rows, columns, score, loss))
+    return [_Pair(*place) for place in zip(*places, strict=True)]
 
 
 def _between_parts(wording: Floats, built: Floats, ratio: float) -> Scores:
@@ -121,11 +138,10 @@ def _between_parts(wording: Floats, built: Floats, ratio: float) -> Scores:
     for _ in range(_PARTS):
         order = draw.permutation(count)
         block = np.ix_(order[:first], order[first : first + second])
-        scores += [score for score, _, _ in _matched(_likeness(wording[block], built[block]))]
-    # The best of many is better than the best of few: the largest of n normal deviates grows as the root of log n, and
-    # how far it is from the next falls so, of which a score holds both.
+        scores += [pair.score for pair in _matched(_likeness(wording[block], built[block]))]
+    # The best of many is better than the best of few: the largest of n normal deviates grows as the root of log n.
     larger = np.log([count, ratio * count]) / np.log([first, second])
-    return np.asarray(scores) * float(np.mean(larger**0.25))
+    return np.asarray(scores) * float(np.mean(larger**0.5))
 
 
 def _cut(chances: Scores, fdr: float) -> float:

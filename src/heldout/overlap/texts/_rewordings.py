@@ -22,7 +22,7 @@ from heldout.overlap.texts._fields import COMPARABLE, Document
 from heldout.overlap.texts._ledger import AGREEING, MOST_OWN, NEAREST, OWN, Pair
 from heldout.overlap.texts._questions import states
 from heldout.overlap.texts.encoders import can_read, open_text_encoder
-from heldout.overlap.texts.index import READABLE, TextIndex
+from heldout.overlap.texts.index import TextIndex
 from heldout.overlap.texts.normalise import strict
 from heldout.overlap.texts.relation import PARAPHRASE, match_row
 
@@ -67,8 +67,8 @@ class RewordingPass:
         self._fields = {
             name for k in index.embedded for name in COMPARABLE[index.entries[k].field]
         } - {"question+options"}
-        self._most = index.search.proposed(len(index.ids))
-        self._floor = _FLOOR if self._most * len(index.ids) > READABLE else -1.0
+        self._most = index.proposed
+        self._floor = _FLOOR if self._most * len(index.ids) > index.readable else -1.0
         self._vectors: Floats = np.asarray(index.join.queries, np.float32)
         self._asked: list[tuple[int, str]] = []  # (row of the join, answer)
         self._by_answer: dict[str, NDArray[np.int32]] = {}

@@ -29,7 +29,8 @@ from heldout.overlap.texts.encoders import (
 from heldout.overlap.texts.normalise import HashSet, TextRarity, WordBatch, loose, mask, numbers
 from heldout.store import Dropped
 
-READABLE = 4000  # candidates of all items that are read again at little cost
+_READABLE = 4000  # candidates of all items that are read again at little cost
+_PROGRAMS = 2  # times as many of programs, whose rewordings share few words
 _MOST = 40  # of them of one item
 METHODS = ("provenance", "exact", "ngram", "edit", "embedding")
 
@@ -63,10 +64,6 @@ class TextSearch:
         if method == "embedding":
             return method in self.methods and self.encoder is not None
         return method in self.methods
-
-    def proposed(self, items: int) -> int:
-        """Texts read again for each of so many items: more than ``nearest`` where items are few."""
-        return max(self.nearest, min(_MOST, READABLE // max(1, items)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +104,17 @@ class TextIndex:
         """Items that ask for a program, or about one."""
         asked = (entry for entry in self.entries if entry.field == "question")
         return len({item for entry in asked if is_program(entry.text) for item in entry.items})
+
+    @property
+    def readable(self) -> int:
+        """Candidates of all items together that are read again."""
+        few = self.search.nearest * len(self.ids) < _PROGRAMS * _READABLE
+        return _READABLE * (_PROGRAMS if few and 2 * self.programs > len(self.ids) else 1)
+
+    @property
+    def proposed(self) -> int:
+        """Texts read again for each item: more than ``nearest`` where items are few."""
+        return max(self.search.nearest, min(_MOST, self.readable // max(1, len(self.ids))))
 
 
 def build_text_index(
@@ -222,7 +230,7 @@ def _with_embeddings(index: TextIndex) -> TextIndex:
     readable = np.asarray([can_read(text, search.encoder, search.reader) for text in texts], bool)
     rows = encoder.embed(texts)  # numbers are not masked
     known = np.flatnonzero(rows.any(axis=1) & readable).tolist()
-    join = JoinIndex(rows[known], k=index.search.proposed(len(index.ids)))
+    join = JoinIndex(rows[known], k=index.proposed)
     embedded = tuple(index.whole[row] for row in known)
     readable_entries = [index.whole[row] for row in np.flatnonzero(readable)]
     return TextIndex(

@@ -293,7 +293,7 @@ def search_text(
     how = {
         "methods": index.search.methods,
         "nearest": index.search.nearest,
-        "read": index.search.proposed(len(index.ids)),
+        "read": index.proposed,
         "encoder": index.encoder_identity,
         "text": VERSION,
         "ocr": index.search.ocr,
@@ -387,7 +387,7 @@ def scan_texts(
         run.table_path("dropped"),
         first=pa.concat_tables([seen, dropped_table(dropped)]),
     )
-    collect_text(run, stages, nearest=search.nearest, read=search.proposed(len(index.ids)))
+    collect_text(run, stages, nearest=search.nearest, read=index.proposed)
     matches = run.frame("text_matches")
     pictures = matches_of(run, matches)
     if search.uses("embedding"):
