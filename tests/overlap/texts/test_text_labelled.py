@@ -28,7 +28,7 @@ ASKED = "Which pet rests on the couch?"
     ],
 )
 def test_labels_part_question_and_answer(text: str) -> None:
-    assert labelled_texts(text) == (((ASKED, "dog"),), "")
+    assert labelled_texts(text) == (((ASKED, "dog"),), "", "")
 
 
 @pytest.mark.parametrize(
@@ -71,3 +71,34 @@ def test_another_answer_in_the_text_contradicts_as_a_column_does(tmp_path: Path)
         "same": ("same item", "hard"),
         "page": ("same item", "hard"),
     }
+
+
+@pytest.mark.parametrize(
+    ("after", "answer"),
+    [
+        (" dog", "dog"),
+        ("\nA small white dog.", "A small white dog."),
+        (" Please answer with one word.", ""),
+        (" Answer the question using a single word or phrase.", ""),
+        (" dog or cat", ""),
+        ("\nA. dog\nB. cat", ""),
+        (" And who feeds it?", ""),
+        (" It is the one that the neighbours brought along with them on Sunday.", ""),
+        ("", ""),
+    ],
+)
+def test_a_few_words_after_a_question_are_its_answer(after: str, answer: str) -> None:
+    text = f"{ASKED}{after}"
+    assert labelled_texts(text) == ((), text, answer)
+
+
+@pytest.mark.parametrize(
+    ("asked", "relation"), [(LONG, "different"), (f"{LONG} Carotid artery.", "unknown")]
+)
+def test_what_follows_the_question_in_the_benchmark_too_contradicts_nothing(
+    tmp_path: Path, asked: str, relation: str
+) -> None:
+    item = {"question": asked, "answer": "basilar artery"}
+    row = {"id": "a", "text": f"{LONG} Carotid artery."}
+    listed = matches(scan_all(bench(item), corpus(tmp_path, row)), "ngram")
+    assert [row["answer_relation"] for row in listed] == [relation]

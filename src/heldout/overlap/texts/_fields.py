@@ -108,7 +108,7 @@ def document_texts(item: CorpusItem) -> Iterator[Document]:
     for text, labelled in texts.items():
         if labelled.pairs and not _says_much(labelled.rest):
             continue  # nothing but its questions and answers, as if they had columns
-        known = _keys(labelled.pairs[0][1]) if len(labelled.pairs) == 1 else ()
+        known = _keys(labelled.pairs[0][1] if len(labelled.pairs) == 1 else labelled.said)
         yield Document(item.id, "text", text, known, "", image, pictured)
 
 

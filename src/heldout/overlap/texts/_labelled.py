@@ -1,10 +1,12 @@
-"""Questions and answers that stand in one text under labels, as dumps of chats and pages write them."""
+"""Questions and answers that stand in one text, mostly under labels, as dumps of chats and pages write them."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
+
+from heldout.benchmark import normal
 
 _ASKING = "question|q|user|human|instruction|prompt|problem|exercise|task"
 _FURTHER = "input|context"  # goes on with what is asked
@@ -20,12 +22,24 @@ _LABEL = re.compile(
 _SECOND = re.compile(r"(?:^|\s)\(?b[ \t]*[.):]", re.IGNORECASE)  # option, after "A: …"
 _OPTION = re.compile(r"\(?[A-J][.):]\s+(?=\S)")
 
+# What follows a question mark and answers nothing: what to do, a hint, a choice.
+_REMARK = re.compile(
+    r"(?:please|answer|respond|reply|choose|select|pick|tick|give|provide|explain|describe|write|use|show|justify|state|name|list|"
+    r"round|express|assume|suppose|consider|think|look|refer|see|note|hint|options?|choices?|be|do|if|you|your|and|or|but)\b|"
+    r"\(?[A-J][.):]\s",
+    re.IGNORECASE,
+)
+_CHOICE = re.compile(r"\bor\b|/", re.IGNORECASE)
+_LONGEST = 8  # words of an answer that follows its question without a label
+
 
 class LabelledTexts(NamedTuple):
-    """``pairs`` of question and answer, and what else the text says."""
+    """``pairs`` of question and answer, and what else the text says; ``said``: the few words that follow its only
+    question without a label."""
 
     pairs: tuple[tuple[str, str], ...]
     rest: str
+    said: str = ""
 
 
 def labelled_texts(text: str) -> LabelledTexts:
@@ -44,7 +58,23 @@ def labelled_texts(text: str) -> LabelledTexts:
             question = ""
         else:
             rest.append(words)
-    return LabelledTexts(tuple(pairs), " ".join([*rest, question]).strip())
+    return LabelledTexts(
+        tuple(pairs), " ".join([*rest, question]).strip(), "" if pairs else _said(text)
+    )
+
+
+def _said(text: str) -> str:
+    """ "Which gas do plants take up? Carbon dioxide." """
+    question, mark, rest = text.strip().partition("?")
+    answer = rest.strip(" \t\n\"'”’)")
+    if not mark or "?" in rest or len(answer.split()) > _LONGEST or len(question.split()) < 3:
+        return ""
+    return "" if _REMARK.match(answer) or _CHOICE.search(answer) else answer
+
+
+def is_remark(asked: str, answers: Sequence[str]) -> bool:
+    """Words that follow the question in the benchmark, too, answer nothing."""
+    return normal(_said(asked)) in answers
 
 
 def _segments(text: str) -> Iterator[tuple[str, str]]:
