@@ -290,9 +290,11 @@ $ .venv/bin/python bench/registration.py --images {images} --pairs {pairs}
    or do at least five local features (SIFT; mirrored and inverted variants from the same
    descriptors) agree on one placement? They are asked at 256 pixels first, at 512 only if three agree
    there. If neither, the pair is *unrelated*, or a *look-alike* when only the coarse light and dark
-   agree. Gutters of one colour cut compound figures into panels. Where a page that was made smaller to be compared
-   seems changed in part, its panels are compared in their own size: a panel that shows as much of the picture and
-   nothing changed is the copy.
+   agree. Gutters of one colour cut compound figures into panels; where films on black ground lie between
+   black gutters, the cells of a regular grid do, if nothing reaches from one into the next. A panel that
+   agrees is laid on the whole page: where the pictures go on beyond it, they agree as far as nothing
+   differs. Where a page that was made smaller to be compared seems changed in part, its panels are compared
+   in their own size: a panel that shows as much of the picture and nothing changed is the copy.
 2. The candidate is laid onto the query, at the resolution of the coarser; the pixels pull the warp
    into place (ECC) where that helps.
 3. One picture is explained by the other through one filter for the whole frame, white noise is
@@ -354,7 +356,10 @@ $ .venv/bin/python bench/registration.py --images {images} --pairs {pairs}
    are laid on a grid of up to 1,600 pixels a side, at the resolution of the coarser; where that has
    fewer than 176 pixels on the longer side, nothing is compared again.
    One is brought to the tone of the other, and the pixels pull it into place once more where that
-   brings the two closer; where pulling does not converge they are compared as they lie.
+   brings the two closer; where pulling does not converge they are compared as they lie. A warp
+   that slants by 2 pixels or fewer is tried without its slant, too, and the closer one counts. One letter by
+   itself on plain ground in a corner of one picture is a label and is left out, as in step 4: a page is made
+   smaller in the steps before.
    A *stroke* is 14 pixels or more that hang together and of which 45 grey
    levels are left unexplained, as in step 4, if the greys themselves differ by half as much somewhere
    in it (beside a large mark a filter rings). One stroke makes a copy *undecided*: *changed in part*.
@@ -380,8 +385,10 @@ $ .venv/bin/python bench/registration.py --images {images} --pairs {pairs}
    coloured lines were suspected, so that a spot of fewer than 24 levels passes.
 
    The tables below are of steps 1 to 6; those of a whole search, with this one, are in
-   [image overlap](overlap.md#what-the-default-search-finds). The rules are those of `registration-16`;
-   the tables were taken with `registration-15`. The bound on means of blocks (`-16`) was settled on copies of
+   [image overlap](overlap.md#what-the-default-search-finds). The rules are those of `registration-17`;
+   the tables were taken with `registration-15`. What `-17` says of grids, of what lies beyond a panel, of slants and of
+   letters close up was made after a look at 11 copies in figures of the half `settle` of `bench/pictures.py`. The
+   bound on means of blocks (`-16`) was settled on copies of
    24 pictures of the half `settle` of `bench/pictures.py` (in panels, JPEG of quality 15 to 40, WebP of
    quality 20, tilted, in perspective, blurred) and on drawn volumes; it leaves undecided some
    copies that were blurred and then compressed to quality 30, and some of quality 10.

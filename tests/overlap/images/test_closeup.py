@@ -246,3 +246,53 @@ def test_beside_a_large_mark_what_is_the_same_is_no_stroke(ink: int) -> None:
     assert all(
         np.abs(ours - theirs)[pieces == piece].max() > levels / 2 for piece in range(1, count)
     )
+
+
+def dark_film(words: str = "", letter: str = "", size: int = 1000) -> Image.Image:
+    image = Image.new("RGB", (size, size))
+    image.paste(blobs(4, (size - 200, size - 300)), (100, 200))
+    pen = ImageDraw.Draw(image)
+    pen.text((12, 60), words, fill=(240, 240, 240), font=ImageFont.load_default(22))
+    pen.text((10, 6), letter, fill=(240, 240, 240), font=ImageFont.load_default(36))
+    return image
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "rewritten"),
+    [
+        (("", ""), ("", "A"), False),
+        (("", "A"), ("", ""), False),
+        (("", "L"), ("", "R"), True),
+        (("3", ""), ("8", ""), True),
+        (("713", ""), ("718", ""), True),  # an 8 is a 3 with strokes added: no letter by itself
+    ],
+)
+def test_close_up_only_a_letter_by_itself_in_a_corner_is_a_label(
+    ours: tuple[str, str], theirs: tuple[str, str], rewritten: bool
+) -> None:
+    still = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
+    query, candidate = dark_film(*ours), jpeg(dark_film(*theirs))
+    assert is_rewritten(query, candidate, still, inverted=False, marked=False) == rewritten
+
+
+def test_a_copy_that_was_laid_a_little_askew_is_laid_upright(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    import cv2
+
+    def does_not_converge(*_: object) -> None:
+        raise cv2.error("images may be uncorrelated or non-overlapped")
+
+    def film(last: str) -> Image.Image:
+        image = blobs(4, (900, 600)).point(lambda grey: grey // 3)
+        pen, font = ImageDraw.Draw(image), ImageFont.load_default(20)
+        for line in range(8):
+            pen.text((400, 100 + 50 * line), "mA 80 R", fill=(250, 250, 250), font=font)
+        pen.text((800, 300), last, fill=(250, 250, 250), font=font)
+        return image
+
+    monkeypatch.setattr(cv2, "findTransformECC", does_not_converge)
+    askew = ((1.0, 0.0, 0.0), (-0.003, 1.0, 1.35), (0.0, 0.0, 1.0))
+    given = {"inverted": False, "marked": False}
+    assert not is_rewritten(film("kV 120"), jpeg(film("kV 120")), askew, **given)
+    assert is_rewritten(film("kV 120"), jpeg(film("kV 180")), askew, **given)

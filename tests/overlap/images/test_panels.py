@@ -46,3 +46,28 @@ def test_a_film_on_black_ground_is_no_page() -> None:
     ImageDraw.Draw(film).text((20, 20), "R", fill=255)
     assert panel_boxes(np.asarray(film)) == []
     assert panel_boxes(np.zeros((300, 300), np.uint8)) == []
+
+
+def head(seed: int, size: int = 260) -> Image.Image:
+    """A slice of a head above its couch, on black ground: nothing of it reaches the rim."""
+    film = Image.new("L", (size, size), 0)
+    shown = Image.new("L", film.size, 0)
+    ImageDraw.Draw(shown).ellipse((100, 60, 165, 150), fill=255)
+    film.paste(texture(seed, film.size).convert("L"), (0, 0), shown)
+    pen = ImageDraw.Draw(film)
+    for left in (60, 185):
+        pen.rectangle((left, 170, left + 20, 182), fill=220)
+    pen.arc((10, 100, 250, 240), 30, 150, fill=200, width=2)
+    return film
+
+
+def test_films_on_black_ground_between_black_gutters_are_panels() -> None:
+    sheet = Image.new("L", (840, 300), 0)
+    sheet.paste(head(1), (20, 20))
+    sheet.paste(texture(2, (260, 260)).convert("L"), (290, 20))
+    sheet.paste(head(3), (560, 20))
+    boxes = sorted(panel_boxes(np.asarray(sheet)))
+    assert [left // 280 for left, *_ in boxes] == [0, 1, 2]
+    for left, top, right, bottom in boxes:  # with its couch: a head alone is a tenth of the film
+        assert right - left > 200 and bottom - top > 160
+    assert panel_boxes(np.asarray(head(1))) == []

@@ -6,7 +6,7 @@ from importlib.util import find_spec
 
 import numpy as np
 import pytest
-from PIL import Image, ImageFilter, ImageOps
+from PIL import Image, ImageDraw, ImageFilter, ImageOps
 
 from heldout.overlap.images._agreement import POSES, geometry
 from heldout.overlap.images._panels import panel_boxes
@@ -17,6 +17,7 @@ from heldout.overlap.images.features import (
     from_local_features,
     pose_array,
 )
+from heldout.overlap.images.register import _whole_and_panels
 
 pytestmark = pytest.mark.skipif(
     find_spec("cv2") is None, reason="registration needs the extra 'vision'"
@@ -82,3 +83,24 @@ def test_a_slanted_rotation_is_named_by_its_angle() -> None:
     shape = geometry(2.0 * warp @ np.diag([1, 1, 0.5]), (100, 80))
     assert shape.words == ["rotated 30°"]
     assert shape.scale == pytest.approx((2.0, 2.0))
+
+
+def test_a_dark_picture_agrees_beyond_the_panel_that_black_ground_leaves_of_it() -> None:
+    """Cut along black gutters, little of the picture's area is left; all of it is laid on the page."""
+    import cv2
+
+    dark = Image.new("RGB", (360, 360))
+    dark.paste(blobs(5, (200, 160)), (90, 120))
+    page = Image.new("RGB", (800, 400))
+    page.paste(dark, (20, 20))
+    page.paste(blobs(6, (300, 300)), (450, 50))
+    boxes = panel_boxes(np.asarray(page.convert("L")))
+    assert (110, 140, 310, 300) in boxes
+    other = dark.copy()
+    ImageDraw.Draw(other).ellipse((40, 40, 80, 90), fill=(140, 140, 140))
+    for picture, same in ((dark, True), (other, False)):
+        whole, *panels = _whole_and_panels(cv2, cheap_features(picture), cheap_features(page))
+        assert not whole.panel_of_candidate
+        agreement = panels[0].agreement
+        assert (agreement.query_overlap > 0.9 and agreement.worst < 0.1) == same
+        assert same or agreement.worst == 1.0

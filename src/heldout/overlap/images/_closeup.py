@@ -16,6 +16,7 @@ from PIL import Image
 from heldout.image import to_rgb
 from heldout.overlap.images._agreement import resample, without_margin
 from heldout.overlap.images._marks import (
+    added_label,
     left_unexplained,
     stand_for_others,
     steepness,
@@ -27,6 +28,7 @@ from heldout.overlap.images.features import Floats
 
 SIDE = 1600  # longest side of the grid: letters of a scanned page have a dozen pixels there
 LEAST_SIDE = 176  # of the grid, on which print can be read
+SLANT = (0.25, 2.0)  # pixels at the rim, that a warp may have by mistake
 PULLS = 20  # steps of pulling one picture onto the other
 STROKE_LEVELS = 45.0  # grey levels that compression leaves unexplained at no stroke
 STROKE_PIXELS = 14  # that hang together; dithering to a few colours leaves some
@@ -58,13 +60,20 @@ def is_rewritten(
     frame = _frame(cv2, query, candidate, np.array(warp, np.float64), inverted)
     if frame is None:
         return False
-    ours, theirs, mask = frame
+    ours, theirs, inside = frame
+    mask = without_margin(cv2, inside)
     fitted = in_tone_of(theirs, ours, mask)
     if marked:
         strong = _strokes(cv2, ours, fitted, mask, STROKE_LEVELS)
         return bool(strong.any()) and stand_for_others(strong, ours, fitted)
     if not _is_edited(cv2, ours, fitted, mask):
         return False
+    # A page of panels is made smaller before registration compares it: the letter of a panel may show only here.
+    label = added_label(cv2, ours, fitted, inside)
+    if label is not None:
+        mask = mask & ~label
+        if not _is_edited(cv2, ours, fitted, mask):
+            return False
     curve = tone_curve(ours, theirs, mask)
     if curve is None:
         return True
@@ -131,7 +140,7 @@ def _pieces(
 def _frame(
     cv2: Any, query: Image.Image, candidate: Image.Image, warp: NDArray[np.float64], inverted: bool
 ) -> tuple[Floats, Floats, NDArray[np.bool_]] | None:
-    """Both in greys on one grid; None where it is too small for print."""
+    """Both in greys on one grid, and where both lie on it; None where it is too small for print."""
     ours, theirs = (np.asarray(to_rgb(each).convert("L")) for each in (query, candidate))
     theirs = 255 - theirs if inverted else theirs
     zoom = float(np.sqrt(abs(np.linalg.det(warp[:2, :2] / warp[2, 2]))))
@@ -145,14 +154,34 @@ def _frame(
     middle = (step - 1.0) / 2
     grid = np.array([[step, 0.0, middle], [0.0, step, middle], [0.0, 0.0, 1.0]])
     first, in_first = resample(cv2, ours, grid, size, step)
-    second, in_second = resample(cv2, theirs, warp @ grid, size, zoom * step)
-    inside = in_first & in_second
-    if not np.array_equal(warp, np.eye(3)):
-        nudge = _pulled(cv2, *_in_one_tone(first, second, inside), inside)
-        second, in_second = resample(cv2, theirs, warp @ grid @ nudge, size, zoom * step)
+    laid = []
+    for way in (warp, *_upright(warp, ours.shape)):
+        second, in_second = resample(cv2, theirs, way @ grid, size, zoom * step)
         inside = in_first & in_second
-    mask = without_margin(cv2, inside)
-    return (first, second, mask) if mask.sum() >= 256 else None
+        if not np.array_equal(way, np.eye(3)):
+            nudge = _pulled(cv2, *_in_one_tone(first, second, inside), inside)
+            second, in_second = resample(cv2, theirs, way @ grid @ nudge, size, zoom * step)
+            inside = in_first & in_second
+        laid.append((second, inside))
+    if len(laid) > 1:
+        laid.sort(key=lambda each: _apart(*_in_one_tone(first, *each), each[1]))
+    second, inside = laid[0]
+    return (first, second, inside) if without_margin(cv2, inside).sum() >= 256 else None
+
+
+def _upright(warp: NDArray[np.float64], shape: tuple[int, ...]) -> list[NDArray[np.float64]]:
+    """The same warp without a slant of a pixel or two, if it has one: local features lay a page a little askew."""
+    linear = warp[:2, :2] / warp[2, 2]
+    straight = np.where(np.abs(linear) >= np.abs(linear).max() / 2, linear, 0.0)
+    height, width = shape
+    off = np.abs(linear - straight).sum(axis=0) * (width, height) / 2
+    if not SLANT[0] <= off.max() <= SLANT[1] or np.count_nonzero(straight) != 2:
+        return []
+    centre = np.array([width / 2, height / 2])
+    upright = np.eye(3)
+    upright[:2, :2] = straight
+    upright[:2, 2] = warp[:2, 2] / warp[2, 2] + (linear - straight) @ centre
+    return [upright]
 
 
 def _in_one_tone(first: Floats, second: Floats, inside: NDArray[np.bool_]) -> tuple[Floats, Floats]:

@@ -23,6 +23,10 @@ BEYOND_INK = 6.0  # grey levels: compression overshoots
 ONE_SIDED = 0.97
 THICK = 0.028  # the same of a watermark's large letters
 REACH = 0.25  # of the longer side, that a watermark spans at least
+WEAK = 7.0  # where it continues what is strong, it belongs to the mark, too
+CORNER = 0.16  # of a side: where a letter names a panel
+LABEL = 0.012  # share of the frame that it covers at most
+TINY_LABEL = 0.001  # share of which no shape can be told
 
 
 def is_lettering(cv2: Any, strong: NDArray[np.bool_], difference: Floats, one_sided: bool) -> bool:
@@ -105,3 +109,53 @@ def is_thin(cv2: Any, ink: NDArray[np.uint8], stroke: float = STROKE) -> bool:
     disc = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (2 * radius + 1, 2 * radius + 1))
     wide = int(cv2.morphologyEx(ink, cv2.MORPH_OPEN, disc).sum())
     return wide <= BLOB * max(1, int(ink.sum()))
+
+
+def corners(cv2: Any, inside: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """The corners of a frame nearly to its rim: letters are often that close to it."""
+    down, across = (np.flatnonzero(inside.any(axis=axis)) for axis in (1, 0))
+    tall, wide = (round(CORNER * len(axis)) for axis in (down, across))
+    rows, columns = np.zeros(inside.shape[0], bool), np.zeros(inside.shape[1], bool)
+    rows[down[:tall]] = rows[down[-tall:]] = True
+    columns[across[:wide]] = columns[across[-wide:]] = True
+    rim = cv2.erode(inside.astype(np.uint8), np.ones((5, 5), np.uint8), borderValue=0) > 0
+    return np.asarray(rim & rows[:, None] & columns)
+
+
+def letter_in_corner(
+    cv2: Any, strong: NDArray[np.bool_], apart: Floats, inside: NDArray[np.bool_]
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_], float] | None:
+    """The letter in a corner, as panels of a figure have it, if there is one; with its rim, and its share."""
+    down, across = (np.flatnonzero(inside.any(axis=axis)) for axis in (1, 0))
+    top, left = float(down[0]), float(across[0])
+    tall, wide = float(down[-1]) - top, float(across[-1]) - left
+    _, labels, statistics, _ = cv2.connectedComponentsWithStats(
+        strong.astype(np.uint8), connectivity=8
+    )
+    levels = np.abs(apart)
+    x, y, width, height, _ = statistics.T
+    from_top, from_left = (y - top) / tall, (x - left) / wide
+    to_bottom, to_right = (y + height - top) / tall, (x + width - left) / wide
+    for high in (to_bottom < CORNER, from_top > 1 - CORNER):
+        for aside in (to_right < CORNER, from_left > 1 - CORNER):
+            cornered = high & aside
+            cornered[0] = False
+            letter = cornered[labels]
+            share = float(letter.sum()) / float(inside.sum())
+            if letter.any() and share <= LABEL:
+                ink = letter & (levels > levels[letter].max() / 2)
+                if share <= TINY_LABEL or is_thin(cv2, ink.astype(np.uint8)):
+                    return letter, with_rims(cv2, letter.astype(np.uint8), levels > WEAK), share
+    return None
+
+
+def with_rims(cv2: Any, strong: NDArray[np.uint8], weak: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """The strong differences with their rims, and the weak ones that continue them."""
+    near = cv2.dilate(strong, np.ones((7, 7), np.uint8)) > 0
+    count, labels = cv2.connectedComponents((weak | near).astype(np.uint8), connectivity=8)
+    sizes = np.bincount(labels.ravel(), minlength=count)
+    seeds = np.bincount(labels[strong > 0].ravel(), minlength=count)
+    # A weak difference that is mostly not the mark's is the picture's own.
+    of_mark = (seeds > 0) & (sizes < 6 * np.maximum(seeds, 1))
+    of_mark[0] = False
+    return np.asarray(near | of_mark[labels])

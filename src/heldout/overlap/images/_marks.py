@@ -27,16 +27,19 @@ from heldout.overlap.images._lettering import (
     ONE_SIDED,
     REACH,
     THICK,
+    WEAK,
+    corners,
     has_one_ink,
     is_lettering,
     is_thin,
+    letter_in_corner,
+    with_rims,
 )
 from heldout.overlap.images._shades import is_shaded
 from heldout.overlap.images._tone import in_tone_of, tone_line
 from heldout.overlap.images.features import Floats
 
 STRONG = 24.0  # grey levels that no compression changes
-WEAK = 7.0  # where it continues what is strong, it belongs to the mark, too
 OPAQUE = 0.15  # share of the frame that opaque marks may cover
 VEILED = 0.3  # … and veils: what they cover is still compared
 SHOWN = 6.0  # grey levels a pixel, from which on an edge is something shown
@@ -51,15 +54,13 @@ FAINT = 12.0  # grey levels
 WHITE_OR_BLACK = 32.0  # grey levels a veil's own may be from either
 SPECK = 6  # pixels
 SOFT_PIECE = 0.9  # share of a piece that is a softened edge of both pictures, from which on it is no stroke of a mark
-CORNER = 0.16  # of a side: where a letter names a panel
-LABEL = 0.012  # share of the frame that it covers at most
-TINY_LABEL = 0.001  # share of which no shape can be told
 ALTERED = (
     22.0  # grey levels of detail that compression leaves unexplained at no spot of a dozen pixels
 )
 ALTERED_NOISE = 8.0  # times the median, where there is noise
 ALTERED_PIXELS = 12
 ASTRAY = 0.75  # pixels that a warp may be off
+LEAST_FREE = 4  # pixels around a letter that stands by itself; or half its height
 TEXTURED = 1.5  # grey levels a pixel, from which on compression would leave its traces
 FEW_TEXTURED = 256  # pixels, from which on they stand for the picture
 UNTOUCHED = 0.5  # grey levels by which most of what is textured differs: it never was compressed
@@ -101,8 +102,10 @@ def without_marks(cv2: Any, frame: Frame, inverted: bool) -> PixelAgreement | No
     whole = compare(cv2, frame, inverted)
     cleaned = _without_letters(cv2, frame, mask, difference, whole)
     if cleaned is None or cleaned.worst > 0 or cleaned.marked > 0:
-        corner = _in_corner(cv2, difference, frame.inside)
-        if corner is not None:
+        letter = letter_in_corner(cv2, difference.strong, difference.apart, frame.inside)
+        if letter is not None:
+            strong, near, share = letter
+            corner = replace(difference, strong=strong, near=near, share=share)
             labelled = _without_label(cv2, frame, mask, corner, whole)
             elsewhere = difference.strong & ~corner.near & ~_softened(cv2, frame, corner, mask)
             altered = int(elsewhere.sum()) >= ALTERED_PIXELS or stand_for_others(
@@ -253,7 +256,7 @@ def _difference(
     bar: Floats = np.full_like(difference, level)
     if not _lies_exactly(frame, grain):
         bar += _astray(cv2, frame.query, fitted)
-    strong = _without_specks(cv2, (np.abs(difference) > bar) & (mask | _corners(cv2, frame.inside)))
+    strong = _without_specks(cv2, (np.abs(difference) > bar) & (mask | corners(cv2, frame.inside)))
     core = cv2.erode(strong, np.ones((3, 3), np.uint8)) > 0
     share = float(strong.sum()) / float(mask.sum())
     if share > VEILED or strong.sum() < ALTERED_PIXELS:
@@ -264,7 +267,7 @@ def _difference(
         apart=difference,
         strong=strong > 0,
         core=core if core.sum() >= 8 else strong > 0,  # strokes may be all rim
-        near=_grown(cv2, strong, np.abs(difference) > weak),
+        near=with_rims(cv2, strong, np.abs(difference) > weak),
         share=share,
         untouched=untouched,
         one_sided=lighter >= ONE_SIDED or lighter <= 1 - ONE_SIDED,
@@ -279,18 +282,6 @@ def _without_specks(cv2: Any, strong: NDArray[np.bool_]) -> NDArray[np.uint8]:
     large = statistics[:, cv2.CC_STAT_AREA] >= SPECK
     large[0] = False
     return np.asarray(large[labels], np.uint8)
-
-
-def _grown(cv2: Any, strong: NDArray[np.uint8], weak: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """The strong differences with their rims, and the weak ones that continue them."""
-    near = cv2.dilate(strong, np.ones((7, 7), np.uint8)) > 0
-    count, labels = cv2.connectedComponents((weak | near).astype(np.uint8), connectivity=8)
-    sizes = np.bincount(labels.ravel(), minlength=count)
-    seeds = np.bincount(labels[strong > 0].ravel(), minlength=count)
-    # A weak difference that is mostly not the mark's is the picture's own.
-    of_mark = (seeds > 0) & (sizes < 6 * np.maximum(seeds, 1))
-    of_mark[0] = False
-    return np.asarray(near | of_mark[labels])
 
 
 def _has_colour(cv2: Any, difference: _Difference, marked: Floats, colour: float) -> bool:
@@ -323,41 +314,34 @@ def stand_for_others(strong: NDArray[np.bool_], ours: Floats, theirs: Floats) ->
     return all(_is_of_two_greys(strong, ours - theirs, shown) for shown in (ours, theirs))
 
 
-def _corners(cv2: Any, inside: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """The corners of a frame nearly to its rim: letters are often that close to it."""
-    down, across = (np.flatnonzero(inside.any(axis=axis)) for axis in (1, 0))
-    tall, wide = (round(CORNER * len(axis)) for axis in (down, across))
-    rows, columns = np.zeros(inside.shape[0], bool), np.zeros(inside.shape[1], bool)
-    rows[down[:tall]] = rows[down[-tall:]] = True
-    columns[across[:wide]] = columns[across[-wide:]] = True
-    rim = cv2.erode(inside.astype(np.uint8), np.ones((5, 5), np.uint8), borderValue=0) > 0
-    return np.asarray(rim & rows[:, None] & columns)
+def added_label(
+    cv2: Any, ours: Floats, theirs: Floats, inside: NDArray[np.bool_]
+) -> NDArray[np.bool_] | None:
+    """Where one of two pictures in one tone has a letter in a corner and the other plain ground; None where none has.
 
-
-def _in_corner(cv2: Any, difference: _Difference, inside: NDArray[np.bool_]) -> _Difference | None:
-    """The letter in a corner, as panels of a figure have it, if there is one."""
-    down, across = (np.flatnonzero(inside.any(axis=axis)) for axis in (1, 0))
-    top, left = float(down[0]), float(across[0])
-    tall, wide = float(down[-1]) - top, float(across[-1]) - left
-    _, labels, statistics, _ = cv2.connectedComponentsWithStats(
-        difference.strong.astype(np.uint8), connectivity=8
-    )
-    x, y, width, height, _ = statistics.T
-    from_top, from_left = (y - top) / tall, (x - left) / wide
-    to_bottom, to_right = (y + height - top) / tall, (x + width - left) / wide
-    for high in (to_bottom < CORNER, from_top > 1 - CORNER):
-        for aside in (to_right < CORNER, from_left > 1 - CORNER):
-            cornered = high & aside
-            cornered[0] = False
-            strong = cornered[labels]
-            share = float(strong.sum()) / float(inside.sum())
-            if strong.any() and share <= LABEL:
-                apart = np.abs(difference.apart)
-                ink = strong & (apart > apart[strong].max() / 2)
-                if share <= TINY_LABEL or is_thin(cv2, ink.astype(np.uint8)):
-                    near = _grown(cv2, strong.astype(np.uint8), apart > WEAK)
-                    return replace(difference, strong=strong, near=near, share=share)
-    return None
+    To the rim: the letters of panels reach over it. By itself: among other print, a stroke that was added makes an 8
+    of a 3.
+    """
+    apart = ours - theirs
+    far = np.abs(apart) > STRONG + _astray(cv2, ours, theirs)
+    in_corner = letter_in_corner(cv2, _without_specks(cv2, far & inside) > 0, apart, inside)
+    if in_corner is None or stand_for_others(in_corner[0], ours, theirs):
+        return None
+    letter, near, _ = in_corner
+    down, across = (np.flatnonzero(letter.any(axis=axis)) for axis in (1, 0))
+    free = max(LEAST_FREE, len(down) // 2)
+    around = np.zeros_like(inside)
+    around[
+        max(0, int(down[0]) - free) : int(down[-1]) + free + 1,
+        max(0, int(across[0]) - free) : int(across[-1]) + free + 1,
+    ] = True
+    plain = [np.where(near, np.median(each[around & ~near]), each) for each in (ours, theirs)]
+    # One of the two shows nothing there, letter and all; the other nothing but the letter.
+    shown = [
+        float(steepness(cv2, each.astype(np.float32))[around & inside].max()) for each in plain
+    ]
+    clean = min(float(steepness(cv2, each)[around & inside].max()) for each in (ours, theirs))
+    return near if max(*shown, clean) < STRONG else None
 
 
 def is_untouched(cv2: Any, frame: Frame, inverted: bool) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -11,6 +13,9 @@ MOST = 12
 PAGE = 232  # white paper is at least this light
 WHITE = 250  # or it is this light but for a few
 STRAY = 0.02  # of the pixels of a line: letters and arrows reach into gutters
+UNSEEN = 0.004  # of the pixels of a line that nothing reaches into: JPEG leaves some specks
+BAND = 2  # lines on either side of where cells of a regular grid meet
+MOST_CELLS = 4  # a side
 INK = 10  # grey levels within which a gutter is of one colour: JPEG softens its edges
 SPARSE = 5  # every so manieth pixel of a line tells whether it may be of one colour
 APART = 24  # grey levels between two colours of gutters that are tried
@@ -24,10 +29,11 @@ def panel_boxes(grey: NDArray[np.uint8]) -> list[Box]:
     best = _large(grey, _cut_along(grey, None))
     if len(best) < 2:
         for colour in _gutter_colours(grey):
-            boxes = _large(grey, _cut_along(grey, colour))
-            # A single piece is what a frame holds, or a film without its black margins: no panel.
-            if len(boxes) > max(1, len(best)) and _looks_like_panels(boxes):
-                best = boxes
+            for pieces in (_cut_along(grey, colour), _cells(grey, colour)):
+                boxes = _large(grey, pieces)
+                # A single piece is what a frame holds, or a film without its black margins: no panel.
+                if len(boxes) > max(1, len(best)) and _looks_like_panels(boxes):
+                    best = boxes
     return best
 
 
@@ -124,6 +130,68 @@ def _cut(
                 _cut(inked, tinted, inner, boxes, depth + 1)
             return
     boxes.append(box)
+
+
+def _cells(grey: NDArray[np.uint8], colour: int) -> list[Box]:
+    """What the cells of a regular grid show, without their margins, where nothing reaches from one into the next.
+
+    Beside black gutters a film on black ground has no edge, and falls into a head, a table and the lines of a couch.
+    """
+    inked = outside(grey, colour - INK, colour + INK)
+    height, width = grey.shape
+    columns, rows = (
+        [count for count in range(MOST_CELLS, 0, -1) if _is_parted(inked, axis, count)]
+        for axis in (0, 1)
+    )
+    for across, down in sorted(
+        itertools.product(columns, rows), key=lambda grid: -grid[0] * grid[1]
+    ):
+        cells = [
+            _shown(
+                inked,
+                (
+                    column * width // across,
+                    row * height // down,
+                    (column + 1) * width // across,
+                    (row + 1) * height // down,
+                ),
+            )
+            for row in range(down)
+            for column in range(across)
+        ]
+        boxes = [box for box in cells if box is not None]
+        if len(boxes) == len(cells) > 1:
+            return boxes
+    return []
+
+
+def _is_parted(inked: NDArray[np.bool_], axis: int, count: int) -> bool:
+    """Whether so many cells of one size have nothing between them."""
+    for edge in range(1, count):
+        middle = edge * inked.shape[1 - axis] // count
+        band = np.s_[middle - BAND : middle + BAND + 1]
+        lines = inked[:, band] if axis == 0 else inked[band]
+        if (count_along(lines, axis) > UNSEEN * inked.shape[axis]).any():
+            return False
+    return True
+
+
+def _shown(inked: NDArray[np.bool_], cell: Box) -> Box | None:
+    """The part of a cell that shows something; None where that is less than a panel."""
+    left, top, right, bottom = cell
+    part = inked[top:bottom, left:right]
+    across, down = (
+        np.flatnonzero(count_along(part, axis) > UNSEEN * part.shape[axis]) for axis in (0, 1)
+    )
+    if not len(across) or not len(down):
+        return None
+    box = (
+        left + int(across[0]),
+        top + int(down[0]),
+        left + int(across[-1]) + 1,
+        top + int(down[-1]) + 1,
+    )
+    return box if min(box[2] - box[0], box[3] - box[1]) >= SMALLEST // 2 else None
 
 
 def count_along(mask: NDArray[np.bool_], axis: int) -> NDArray[np.unsignedinteger]:

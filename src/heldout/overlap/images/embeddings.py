@@ -41,7 +41,7 @@ from heldout.overlap.settings import WHOLE, Part
 from heldout.remote import located
 from heldout.store import FAILED, MAY_PASS, Dropped, Run, exclusive, write_json
 
-PARTS = "parts-1"  # how pictures are cut (overlap/images/encoder.py): rows of another cut are other rows
+PARTS = "parts-2"  # how pictures are cut (overlap/images/encoder.py): rows of another cut are other rows
 _DIGITS = 15  # hexadecimal: a file's number has at most 19 digits
 
 

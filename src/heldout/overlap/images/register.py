@@ -159,7 +159,11 @@ def _whole_and_panels(
 def _seen_whole(
     cv2: Any, query: PictureFeatures, candidate: PictureFeatures, alignment: Alignment
 ) -> Alignment:
-    """A panel's alignment, changed in part if the pictures go on beyond the panel and differ there."""
+    """A panel's alignment: changed in part if the pictures go on beyond it and differ there, and of all that
+    agrees if they do not.
+
+    On black ground a panel is cut down to what it shows, which may be a third of the picture.
+    """
     agreement = alignment.agreement
     if agreement.residual > COPY_RESIDUAL:
         return alignment
@@ -170,7 +174,14 @@ def _seen_whole(
     if frame.candidate_overlap < BEYOND * agreement.candidate_overlap:
         return alignment
     if not is_altered(cv2, frame, alignment.inverted):
-        return alignment
+        if in_other_tones(frame, alignment.inverted):
+            return alignment
+        whole = replace(
+            agreement,
+            query_overlap=frame.query_overlap,
+            candidate_overlap=frame.candidate_overlap,
+        )
+        return replace(alignment, agreement=whole)
     return replace(alignment, agreement=replace(agreement, worst=1.0, marked=0.0))
 
 
@@ -332,7 +343,7 @@ CLOSE_CORRELATION = 0.99
 CLOSE = 20.0  # grey levels, at no dozen of pixels more
 CLOSE_OVERLAP = 0.9
 CLOSE_CONTRAST = 20.0
-RULES = "registration-16"  # verdicts of other rules are other verdicts
+RULES = "registration-17"  # verdicts of other rules are other verdicts
 BLANK = 2.0  # contrast, in grey levels, below which a picture shows nothing
 
 
