@@ -21,6 +21,7 @@ from heldout.benchmark import benchmark
 from heldout.image import digest_image
 from heldout.model.endpoint import connection as pace
 from heldout.overlap import settings
+from ray_nodes import ray_connection as ray_connection  # a fixture
 from rewriting import collect_constants, compile_libraries, rewrite_tests
 from skips import SkipSummary
 

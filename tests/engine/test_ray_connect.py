@@ -13,13 +13,13 @@ from collections.abc import Iterator
 import engine_tasks
 import psutil
 import pytest
-from engine_cluster import STORE_BYTES, RayCluster, free_port
 
 from heldout.engine import RayEngine
 from heldout.engine.ray_engine import connect, import_ray
 from heldout.errors import InputError
+from ray_nodes import STORE_BYTES, RayCluster, free_port
 
-pytestmark = [pytest.mark.ray, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.timeout(900)
 
 
 @pytest.fixture
@@ -55,6 +55,7 @@ def wait_for(port: int, head: subprocess.Popen[bytes]) -> None:
     pytest.fail("the Ray client server did not start")
 
 
+@pytest.mark.ray
 def test_the_same_work_through_a_client_address(client_server: str) -> None:
     code = (
         "import sys\n"
@@ -95,19 +96,16 @@ def test_a_client_server_that_dies_at_birth_is_asked_again(
     assert len(born) == 4
 
 
-def test_a_connection_that_was_there_is_left_as_it_was(ray_cluster: RayCluster) -> None:
-    ray = import_ray()
-    ray.init(address=ray_cluster.address, log_to_driver=False, logging_level="ERROR")
-    try:
-        with RayEngine() as engine:
-            assert [o.value for o in engine.map(engine_tasks.square, [3])] == [9]
-        assert ray.is_initialized()
-        with pytest.raises(InputError, match="already connected"):
-            RayEngine("127.0.0.1:1")
-    finally:
-        ray.shutdown()
+@pytest.mark.ray
+def test_a_connection_that_was_there_is_left_as_it_was(ray_connection: RayCluster) -> None:
+    with RayEngine() as engine:
+        assert [o.value for o in engine.map(engine_tasks.square, [3])] == [9]
+    assert import_ray().is_initialized()
+    with pytest.raises(InputError, match="already connected"):
+        RayEngine("127.0.0.1:1")
 
 
+@pytest.mark.ray
 def test_a_cluster_started_for_a_run_ends_with_it_and_says_nothing() -> None:
     code = (
         "from heldout.engine import open_engine\n"

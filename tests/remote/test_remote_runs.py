@@ -80,7 +80,7 @@ def test_a_run_on_s3_with_faults_equals_the_run_on_disk(
     assert not re.search(servers.SECRET, "".join(texts_below(tmp_path / "remote")))
 
 
-@pytest.mark.ray
+@pytest.mark.ray("own cluster")  # its workers have the environment of this test
 @pytest.mark.timeout(900)
 def test_a_run_on_ray_reads_s3_in_its_workers(
     set_in_s3: Path, tmp_path: Path, proxy, bucket: str

@@ -35,12 +35,12 @@ REASONS = {
 @pytest.fixture
 def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
     if request.param == "ray":
-        pytest.importorskip("ray", reason="the Ray engine needs heldout[ray]")
         import hostile_corpus
 
+        cluster = request.getfixturevalue("ray_connection")
         pickler = import_ray().cloudpickle
         pickler.register_pickle_by_value(hostile_corpus)
-        with RayEngine(workers=2) as chosen:
+        with RayEngine(cluster.address, workers=2) as chosen:
             yield chosen
         pickler.unregister_pickle_by_value(hostile_corpus)
         return
