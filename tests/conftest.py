@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageOps
 
+from command_line import forked_workers as forked_workers  # a fixture
 from heldout.benchmark import benchmark
 from heldout.image import digest_image
 from heldout.model.endpoint import connection as pace

@@ -100,6 +100,7 @@ def test_an_item_that_fails_is_lost_alone(
 
 
 @pytest.mark.timeout(900)
+@pytest.mark.usefixtures("forked_workers")
 def test_what_worker_processes_lose_is_tried_again_and_found(
     tmp_path: Path, picture: Picture
 ) -> None:
