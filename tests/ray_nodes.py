@@ -14,6 +14,7 @@ import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
+from unittest import mock
 
 import psutil
 import pytest
@@ -33,6 +34,7 @@ QUICK_TO_NOTICE = {  # a dead node, which by default takes fifteen seconds
 class RayCluster:
     cluster: Any
     address: str
+    client_port: int  # of the server that clients at ray:// talk to
 
     def add_node(self) -> Any:
         return self.cluster.add_node(num_cpus=1, object_store_memory=STORE_BYTES)
@@ -54,7 +56,7 @@ class Nodes:
     """The cluster, started by the first test that asks for it.
 
     Nodes without work use a tenth of a core: they end with the last of the tests that are about Ray, which
-    come one after another, or before one that starts a cluster of its own in this process.
+    come one after another.
     """
 
     def __init__(self) -> None:
@@ -71,8 +73,7 @@ class Nodes:
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_teardown(self, nextitem: pytest.Item | None) -> Iterator[None]:
         yield
-        marker = nextitem.get_closest_marker("ray") if nextitem is not None else None
-        if marker is None or "own cluster" in marker.args:
+        if nextitem is None or not nextitem.get_closest_marker("ray"):
             self._cluster = None
             self._open.close()
 
@@ -87,15 +88,19 @@ def three_nodes() -> Iterator[RayCluster]:
     from ray.cluster_utils import Cluster
 
     before = set(psutil.Process().children(recursive=True))
-    cluster = Cluster()
+    cluster, port = Cluster(), free_port()
+    # Otherwise the head's client server runs gRPC's fork handlers, which now and then abort it.
+    without = {"GRPC_ENABLE_FORK_SUPPORT": "0"}
     try:
-        cluster.add_node(
-            num_cpus=1,
-            object_store_memory=STORE_BYTES,
-            include_dashboard=False,
-            _system_config=QUICK_TO_NOTICE,
-        )
-        nodes = RayCluster(cluster, cluster.address)
+        with mock.patch.dict(os.environ, without):
+            cluster.add_node(
+                num_cpus=1,
+                object_store_memory=STORE_BYTES,
+                include_dashboard=False,
+                ray_client_server_port=port,
+                _system_config=QUICK_TO_NOTICE,
+            )
+        nodes = RayCluster(cluster, cluster.address, port)
         nodes.add_node()
         nodes.add_node()
         cluster.wait_for_nodes()
@@ -115,7 +120,25 @@ def ray_connection(pytestconfig: pytest.Config) -> RayCluster:
     if importlib.util.find_spec("ray") is None:  # import_ray() sets what ray reads when imported
         pytest.skip("the Ray engine needs heldout[ray]")
     nodes = NODES.cluster(pytestconfig.pluginmanager)
-    ray = import_ray()
-    if not ray.is_initialized():
-        ray.init(address=nodes.address, log_to_driver=False, logging_level=logging.ERROR)
+    if not import_ray().is_initialized():
+        _connect(nodes)
     return nodes
+
+
+@contextlib.contextmanager
+def workers_with(nodes: RayCluster, environment: dict[str, str]) -> Iterator[None]:
+    """Another connection, for which the nodes start processes with more in their environment."""
+    ray = import_ray()
+    ray.shutdown()
+    _connect(nodes, runtime_env={"env_vars": environment})
+    try:
+        yield
+    finally:
+        ray.shutdown()
+        _connect(nodes)
+
+
+def _connect(nodes: RayCluster, **more: Any) -> None:
+    import_ray().init(
+        address=nodes.address, log_to_driver=False, logging_level=logging.ERROR, **more
+    )

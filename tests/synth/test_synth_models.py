@@ -226,7 +226,7 @@ class Launcher:
         self._process.communicate()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def launcher() -> Iterator[Launcher]:
     made = Launcher()
     yield made
