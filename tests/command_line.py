@@ -19,7 +19,11 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import pytest
+
 from heldout.cli import main
+from heldout.engine import local
+from heldout.engine._worker_main import work
 from without_packages import hide
 
 # Its server has imported what the verbs need; importing takes longer than most of these commands run.
@@ -110,6 +114,22 @@ def run_forked(
     started = ForkedCommand(*arguments, script=script, folder=folder, without=hidden)
     out, err = started.communicate()
     return subprocess.CompletedProcess(list(arguments), started.wait(), out, err)
+
+
+@pytest.fixture
+def forked_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Worker processes of the local engine begin with what FORKS has imported. For tests in which many of them
+    die: how they are started is tested in tests/engine."""
+    monkeypatch.setattr(local, "_CONTEXT", types.SimpleNamespace(Pipe=FORKS.Pipe, Process=_worker))
+
+
+def _worker(target: object, args: tuple[Any, int, dict[str, str]], daemon: bool) -> Any:
+    assert target is work
+    return FORKS.Process(target=_work, args=(args[0], args[2]), daemon=daemon)
+
+
+def _work(connection: Any, main: dict[str, str]) -> None:
+    work(connection, os.getppid(), main)  # the server of forks
 
 
 def _no_wait(fd: Any) -> None:

@@ -17,10 +17,12 @@ import numpy as np
 import pytest
 from PIL import Image, ImageOps
 
+from command_line import forked_workers as forked_workers  # a fixture
 from heldout.benchmark import benchmark
 from heldout.image import digest_image
 from heldout.model.endpoint import connection as pace
 from heldout.overlap import settings
+from ray_nodes import ray_connection as ray_connection  # a fixture
 from rewriting import collect_constants, compile_libraries, rewrite_tests
 from skips import SkipSummary
 

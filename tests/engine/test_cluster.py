@@ -8,7 +8,6 @@ from pathlib import Path
 
 import engine_tasks
 import pytest
-from engine_cluster import STORE_BYTES, RayCluster
 
 import heldout
 from command_line import run_inside
@@ -16,6 +15,7 @@ from heldout.engine import Kind, RayEngine, check_cluster
 from heldout.engine.cluster import ClusterNode, _problems
 from heldout.engine.ray_engine import RayMap
 from heldout.errors import InputError
+from ray_nodes import STORE_BYTES, RayCluster
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(900)]
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import engine_tasks
 import pytest
-from engine_cluster import RayCluster
 
 import heldout
 from heldout.engine import LocalEngine, RayEngine
 from heldout.engine.ray_engine import import_ray
 from heldout.errors import InputError, PrerequisiteError
+from ray_nodes import RayCluster
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(900)]
 

@@ -3,58 +3,38 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 
 import engine_tasks
-import psutil
 import pytest
-from engine_cluster import STORE_BYTES, RayCluster, free_port
 
 from heldout.engine import RayEngine
 from heldout.engine.ray_engine import connect, import_ray
 from heldout.errors import InputError
+from ray_nodes import RayCluster, free_port
 
-pytestmark = [pytest.mark.ray, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.timeout(900)
 
 
 @pytest.fixture
-def client_server() -> Iterator[str]:
-    """The address of a head node as people start it, with the server that clients talk to."""
-    port = free_port()
-    command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block"]
-    command += [f"--port={free_port()}", f"--ray-client-server-port={port}", "--num-cpus=1"]
-    command += ["--include-dashboard=false", f"--object-store-memory={STORE_BYTES}"]
-    import_ray()  # sets the environment in which no usage is reported
-    # Without this the head's client server runs gRPC's fork handlers, which now and then abort it.
-    env = {**os.environ, "GRPC_ENABLE_FORK_SUPPORT": "0"}
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    with subprocess.Popen(command, env=env, **quiet) as head:
-        try:
-            wait_for(port, head)
-            yield f"ray://127.0.0.1:{port}"
-        finally:
-            family = psutil.Process(head.pid).children(recursive=True)
-            head.kill()
-            for process in family:
-                with contextlib.suppress(psutil.NoSuchProcess):
-                    process.kill()
-            psutil.wait_procs(family, timeout=10)
+def client_server(ray_connection: RayCluster) -> str:
+    wait_for(ray_connection.client_port)
+    return f"ray://127.0.0.1:{ray_connection.client_port}"
 
 
-def wait_for(port: int, head: subprocess.Popen[bytes]) -> None:
+def wait_for(port: int) -> None:
     deadline = time.monotonic() + 60
-    while time.monotonic() < deadline and head.poll() is None:
+    while time.monotonic() < deadline:
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
             return
         time.sleep(0.2)
     pytest.fail("the Ray client server did not start")
 
 
+@pytest.mark.ray
 def test_the_same_work_through_a_client_address(client_server: str) -> None:
     code = (
         "import sys\n"
@@ -95,19 +75,16 @@ def test_a_client_server_that_dies_at_birth_is_asked_again(
     assert len(born) == 4
 
 
-def test_a_connection_that_was_there_is_left_as_it_was(ray_cluster: RayCluster) -> None:
-    ray = import_ray()
-    ray.init(address=ray_cluster.address, log_to_driver=False, logging_level="ERROR")
-    try:
-        with RayEngine() as engine:
-            assert [o.value for o in engine.map(engine_tasks.square, [3])] == [9]
-        assert ray.is_initialized()
-        with pytest.raises(InputError, match="already connected"):
-            RayEngine("127.0.0.1:1")
-    finally:
-        ray.shutdown()
+@pytest.mark.ray
+def test_a_connection_that_was_there_is_left_as_it_was(ray_connection: RayCluster) -> None:
+    with RayEngine() as engine:
+        assert [o.value for o in engine.map(engine_tasks.square, [3])] == [9]
+    assert import_ray().is_initialized()
+    with pytest.raises(InputError, match="already connected"):
+        RayEngine("127.0.0.1:1")
 
 
+@pytest.mark.ray
 def test_a_cluster_started_for_a_run_ends_with_it_and_says_nothing() -> None:
     code = (
         "from heldout.engine import open_engine\n"

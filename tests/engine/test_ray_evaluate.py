@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from engine_cluster import RayCluster
 
 import heldout
 from heldout.evaluate import evaluate
 from heldout.scenes import write_benchmark
+from ray_nodes import RayCluster
 
 pytest.importorskip("onnxruntime", reason="the extra 'onnx' is not installed")
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(900)]

@@ -8,13 +8,13 @@ import time
 from pathlib import Path
 
 import pytest
-from engine_cluster import RayCluster
 
 from heldout.audit import audit_overlap
 from heldout.benchmark import read_benchmark
 from heldout.corpus import open_corpus
 from heldout.engine import Engine, LocalEngine, RayEngine
 from heldout.store import Run, saved_shards
+from ray_nodes import RayCluster
 
 pytest.importorskip("cv2", reason="registration needs heldout[vision]")
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(900)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import re
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from heldout.cure import sanitize
 from heldout.engine import LocalEngine, RayEngine
 from heldout.errors import PrerequisiteError
 from heldout.remote import LOST, REFUSED
+from ray_nodes import RayCluster, workers_with
 
 QUICK = {"exact": True, "text": False, "quiet": True}
 
@@ -83,11 +85,15 @@ def test_a_run_on_s3_with_faults_equals_the_run_on_disk(
 @pytest.mark.ray
 @pytest.mark.timeout(900)
 def test_a_run_on_ray_reads_s3_in_its_workers(
-    set_in_s3: Path, tmp_path: Path, proxy, bucket: str
+    set_in_s3: Path, tmp_path: Path, proxy, bucket: str, ray_connection: RayCluster
 ) -> None:
     local = audit_overlap(set_in_s3 / "bench", set_in_s3 / "corpus", tmp_path / "local", **QUICK)
     proxy.share = 0.05
-    with RayEngine(workers=1) as engine:
+    keys = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
+    with (
+        workers_with(ray_connection, keys),
+        RayEngine(ray_connection.address, workers=1) as engine,
+    ):
         remote = audit_overlap(
             f"s3://{bucket}/bench",
             f"s3://{bucket}/corpus",

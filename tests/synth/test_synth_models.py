@@ -36,6 +36,7 @@ from heldout.store import Run
 from heldout.synth import Synthesis, SynthSettings, SynthStage, synth
 from heldout.synth.context import StageContext, StageModel
 from heldout.synth.ledger import table_path
+from ray_nodes import RayCluster
 
 MADE = [stage for stage in SynthStage if stage is not SynthStage.DECONTAMINATE]
 
@@ -225,7 +226,7 @@ class Launcher:
         self._process.communicate()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def launcher() -> Iterator[Launcher]:
     made = Launcher()
     yield made
@@ -551,8 +552,9 @@ def test_an_image_that_cannot_be_read_any_more_costs_its_item_alone(
 
 
 @pytest.mark.ray
-def test_the_same_tables_on_ray(captioned: Path, item_server: ItemServer, tmp_path: Path) -> None:
-    pytest.importorskip("ray")
+def test_the_same_tables_on_ray(
+    captioned: Path, item_server: ItemServer, tmp_path: Path, ray_connection: RayCluster
+) -> None:
     rows = [
         {"id": n, "image": str(captioned / f"{n}.png"), "question": "What is it?", "answer": "a"}
         for n in (2, 4)
@@ -567,7 +569,8 @@ def test_the_same_tables_on_ray(captioned: Path, item_server: ItemServer, tmp_pa
         "image_encoder": None,
     }
     here = make(captioned, item_server, tmp_path / "a", **values)
-    there = make(captioned, item_server, tmp_path / "b", **values, engine="ray", workers=1)
+    engine = f"ray:{ray_connection.address}"
+    there = make(captioned, item_server, tmp_path / "b", **values, engine=engine, workers=1)
     assert tables(here) == tables(there)
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -14,6 +12,7 @@ import pytest
 
 from command_line import ForkedCommand, run_inside
 from heldout.store import Run, saved_shards
+from ray_nodes import RayCluster
 
 pytest.importorskip("cv2", reason="registration needs heldout[vision]")
 
@@ -149,11 +148,10 @@ def test_two_scans_into_one_run_do_not_corrupt_it(
 
 
 @pytest.mark.ray
-def test_a_scan_on_ray_gives_the_same_tables(near_data: Path, exact: Path, tmp_path: Path) -> None:
-    pytest.importorskip("ray", reason="the Ray engine needs heldout[ray]")
-    words = command(near_data, tmp_path / "ray", "--exact", "--engine", "ray", "--workers", "2")
-    ran = subprocess.run(
-        [sys.executable, "-m", "heldout", *words], capture_output=True, text=True, check=False
-    )
+def test_a_scan_on_ray_gives_the_same_tables(
+    near_data: Path, exact: Path, tmp_path: Path, ray_connection: RayCluster
+) -> None:
+    engine = ("--engine", f"ray:{ray_connection.address}", "--workers", "2")
+    ran = run_inside(*command(near_data, tmp_path / "ray", "--exact", *engine))
     assert ran.returncode == 0, ran.stderr
     assert tables(tmp_path / "ray") == tables(exact)

@@ -283,15 +283,14 @@ def test_a_clean_benchmark_is_flagged_at_alpha_and_its_p_values_hold() -> None:
     assert alarms <= stats.binom.ppf(0.995, rounds, 0.05)
 
 
-@pytest.mark.parametrize(
-    ("share", "least", "most"), [(0.0, 0.0, 0.15), (0.1, 0.5, 1.0), (0.2, 0.95, 1.0)]
-)
-def test_power_rises_with_the_planted_share(share: float, least: float, most: float) -> None:
-    rounds, found = 30, 0
+@pytest.mark.parametrize(("share", "least"), [(0.1, 0.8), (0.2, 0.95)])
+def test_power_rises_with_the_planted_share(share: float, least: float) -> None:
+    """Without any planted: the test before."""
+    rounds, found = 10, 0
     for number in range(rounds):
         rng = np.random.default_rng([7, number])
         corpus, benchmark = drawn(600, rng), drawn(100, rng)
         count = round(share * 100)
         benchmark[:count] = unit(corpus[:count] + 0.02 * rng.normal(size=(count, 8)))
         found += simulated(corpus, benchmark, 0.02).direction == "seen"
-    assert least <= found / rounds <= most
+    assert found / rounds >= least
