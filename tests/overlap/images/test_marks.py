@@ -11,6 +11,7 @@ import pytest
 from PIL import Image, ImageDraw, ImageFilter, ImageFont, ImageOps
 
 from heldout.overlap.images._agreement import Frame
+from heldout.overlap.images._lettering import is_lettering
 from heldout.overlap.images._marks import without_marks
 from heldout.overlap.images.features import Floats
 from heldout.overlap.images.register import TOO_SMALL, register
@@ -287,3 +288,15 @@ def test_a_jpeg_that_is_stored_once_more_is_the_same_image(shared_data: Path, qu
     changed[120:140, 120:140] += 14
     edited = _compressed(Image.fromarray(changed.clip(0, 255).astype(np.uint8)), quality)
     assert "changed in part" in register(film, edited).transform
+
+
+def test_points_that_lie_about_in_a_row_are_no_word() -> None:
+    """Five points of a plot that are gone: thin, of one ink and on a line, but not beside each other."""
+    import cv2
+
+    points, word = np.zeros((512, 512), np.uint8), np.zeros((512, 512), np.uint8)
+    for x, y in ((50, 250), (150, 262), (260, 245), (370, 258), (470, 250)):
+        cv2.circle(points, (x, y), 5, 1, -1)
+    cv2.putText(word, "S A M P L E", (40, 250), cv2.FONT_HERSHEY_SIMPLEX, 1.0, 1, 2)
+    found = [is_lettering(cv2, ink > 0, ink * 120.0, True) for ink in (points, word)]
+    assert found == [False, True]

@@ -81,6 +81,7 @@ def test_another_answer_in_the_text_contradicts_as_a_column_does(tmp_path: Path)
         (" Please answer with one word.", ""),
         (" Answer the question using a single word or phrase.", ""),
         (" dog or cat", ""),
+        (" A dog. More words follow.", ""),
         ("\nA. dog\nB. cat", ""),
         (" And who feeds it?", ""),
         (" It is the one that the neighbours brought along with them on Sunday.", ""),
@@ -92,13 +93,16 @@ def test_a_few_words_after_a_question_are_its_answer(after: str, answer: str) ->
     assert labelled_texts(text) == ((), text, answer)
 
 
-@pytest.mark.parametrize(
-    ("asked", "relation"), [(LONG, "different"), (f"{LONG} Carotid artery.", "unknown")]
-)
-def test_what_follows_the_question_in_the_benchmark_too_contradicts_nothing(
-    tmp_path: Path, asked: str, relation: str
-) -> None:
-    item = {"question": asked, "answer": "basilar artery"}
-    row = {"id": "a", "text": f"{LONG} Carotid artery."}
-    listed = matches(scan_all(bench(item), corpus(tmp_path, row)), "ngram")
-    assert [row["answer_relation"] for row in listed] == [relation]
+def test_words_without_a_label_contradict_no_question_in_its_own_words(tmp_path: Path) -> None:
+    item = {"question": LONG, "answer": "basilar artery"}
+    rows = [
+        {"id": "remark", "text": f"{LONG} Great question!"},
+        {"id": "answer", "text": f"{LONG} Basilar artery."},
+        {"id": "labelled", "text": f"A page of theirs.\nQ: {LONG}\nA: carotid artery"},
+    ]
+    listed = matches(scan_all(bench(item), corpus(tmp_path, *rows)), "ngram")
+    assert {row["corpus_id"]: row["answer_relation"] for row in listed} == {
+        "remark": "unknown",
+        "answer": "same",
+        "labelled": "different",
+    }

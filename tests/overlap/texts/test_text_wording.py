@@ -112,6 +112,10 @@ def test_a_program_is_told_from_a_question() -> None:
     program = 'def area(a, b):\n    """Return the area."""\n    return a * b'
     assert is_program(program)
     assert is_program(" ".join(program.split()))
+    assert is_program('def area(a: float, b: float) -> float:\n    """The area of a room."""\n')
+    assert is_program(
+        'def area(a, b):\n    """The area of a room.\n\n    >>> area(2, 3)\n    6\n    """\n'
+    )
     assert not is_program("If f(x) = 2x + 3 on [0, 1], return the value of f(0.5); is it >= 4?")
     assert same_amounts(f"{program} + 17 - 4", f"{program} - 99 + 21")
     assert not same_amounts("17 eggs and 4 hens", "99 eggs and 21 hens")

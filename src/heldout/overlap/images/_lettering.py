@@ -17,6 +17,10 @@ RULED = 0.8  # share of an outline that is upright or level where it is no lette
 RULED_EDGE, RULED_SLANT = 0.5, 0.2  # of the strongest edge, of an edge's own height
 FILLED, BOXES = 0.85, 0.6  # share of a piece's frame, and of the ink, from which on they are boxes
 IN_A_ROW = 2.2  # times as long as it is high
+BESIDE, MOST = (
+    3.0,
+    0.8,
+)  # times its size, at most so far a letter stands from the next; share of the letters that do
 GAP = 0.4  # of its length, across which a row does not go on
 INKS = 33  # greys that are tried for the ink of a mark
 BEYOND_INK = 6.0  # grey levels: compression overshoots
@@ -68,13 +72,23 @@ def _most_of_row(along: Floats) -> NDArray[np.bool_]:
 
 
 def _has_letters(cv2: Any, ink: NDArray[np.uint8]) -> bool:
-    _, labels, statistics, _ = cv2.connectedComponentsWithStats(ink, connectivity=8)
+    _, labels, statistics, middles = cv2.connectedComponentsWithStats(ink, connectivity=8)
     areas = statistics[1:, cv2.CC_STAT_AREA]
     letters = np.flatnonzero(areas >= max(4, 0.01 * int(ink.sum()))) + 1
     shaped = letters[areas[letters - 1] >= SHAPED]
     if len(letters) < LETTERS or _is_boxes(statistics[letters]):
         return False
+    if not _stand_together(middles[letters], statistics[letters]):
+        return False
     return not len(shaped) or not _is_ruled(cv2, np.isin(labels, shaped).astype(np.uint8))
+
+
+def _stand_together(middles: Floats, statistics: NDArray[np.int32]) -> bool:
+    """Whether letters stand beside letters. Things that lie about, as the points of a plot do, may form a row, too."""
+    size = np.median(statistics[:, 2:4].max(axis=1))
+    apart = np.linalg.norm(middles[:, None] - middles[None], axis=2)
+    np.fill_diagonal(apart, np.inf)
+    return float((apart.min(axis=1) <= BESIDE * size).mean()) >= MOST
 
 
 def _is_boxes(statistics: NDArray[np.int32]) -> bool:

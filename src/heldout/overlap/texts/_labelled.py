@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import NamedTuple
 
-from heldout.benchmark import normal
+from heldout.overlap.texts.normalise import loose
 
 _ASKING = "question|q|user|human|instruction|prompt|problem|exercise|task"
 _FURTHER = "input|context"  # goes on with what is asked
@@ -29,7 +29,7 @@ _REMARK = re.compile(
     r"\(?[A-J][.):]\s",
     re.IGNORECASE,
 )
-_CHOICE = re.compile(r"\bor\b|/", re.IGNORECASE)
+_MORE = re.compile(r"\bor\b|/|[.!;]\s", re.IGNORECASE)  # a choice, or another sentence
 _LONGEST = 8  # words of an answer that follows its question without a label
 
 
@@ -69,12 +69,12 @@ def _said(text: str) -> str:
     answer = rest.strip(" \t\n\"'”’)")
     if not mark or "?" in rest or len(answer.split()) > _LONGEST or len(question.split()) < 3:
         return ""
-    return "" if _REMARK.match(answer) or _CHOICE.search(answer) else answer
+    return "" if _REMARK.match(answer) or _MORE.search(answer) else answer
 
 
-def is_remark(asked: str, answers: Sequence[str]) -> bool:
-    """Words that follow the question in the benchmark, too, answer nothing."""
-    return normal(_said(asked)) in answers
+def may_be_a_remark(question: str, text: str) -> bool:
+    """Words without a label contradict a question in other words, and never the question itself: "Great question!" """
+    return bool(labelled_texts(text).said) and loose(question) in loose(text)
 
 
 def _segments(text: str) -> Iterator[tuple[str, str]]:

@@ -15,7 +15,7 @@ from heldout.benchmark import Example, normal
 from heldout.overlap.relations import POSSIBLE_COPIES
 from heldout.overlap.texts._answers import same_answer
 from heldout.overlap.texts._fields import Document, ItemTexts, TextSource, item_texts
-from heldout.overlap.texts._labelled import is_remark
+from heldout.overlap.texts._labelled import may_be_a_remark
 from heldout.overlap.texts._ledger import LISTED, MatchLedger, Pair
 from heldout.overlap.texts.edits import (
     EDITED,
@@ -80,7 +80,7 @@ def relate(
     within = free and _answered_within(entry.text, item, document.text)
     if within:
         answer = "same"
-    if answer == "different" and free and is_remark(entry.text, document.answers):
+    if answer == "different" and free and may_be_a_remark(entry.text, document.text):
         answer = "unknown"
     if method == "embedding" and answer == "different" and _worked(item.answer, document.answers):
         answer = "unknown"  # two solutions in other words, or two programs
