@@ -17,10 +17,8 @@ RULED = 0.8  # share of an outline that is upright or level where it is no lette
 RULED_EDGE, RULED_SLANT = 0.5, 0.2  # of the strongest edge, of an edge's own height
 FILLED, BOXES = 0.85, 0.6  # share of a piece's frame, and of the ink, from which on they are boxes
 IN_A_ROW = 2.2  # times as long as it is high
-BESIDE, MOST = (
-    3.0,
-    0.8,
-)  # times its size, at most so far a letter stands from the next; share of the letters that do
+BESIDE = 3.0  # times a letter's size, that the next stands from it at most
+MOST = 0.8  # share of the letters that stand so
 GAP = 0.4  # of its length, across which a row does not go on
 INKS = 33  # greys that are tried for the ink of a mark
 BEYOND_INK = 6.0  # grey levels: compression overshoots
