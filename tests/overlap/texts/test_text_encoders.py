@@ -10,10 +10,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from text_corpus import bench, corpus, matches, scan_all
+from text_corpus import bench, corpus, frame, matches, scan_all
 
 from heldout.errors import InputError
 from heldout.overlap.texts import encoders
+from heldout.overlap.texts._bert import BertEncoder
+from heldout.overlap.texts._reading import settle_rewordings
+from heldout.overlap.texts._rewordings import OwnPictures
 from heldout.overlap.texts.encoders import (
     DEFAULT,
     READER,
@@ -21,7 +24,9 @@ from heldout.overlap.texts.encoders import (
     close_text_encoder,
     open_text_encoder,
 )
-from heldout.overlap.texts.index import TextSearch
+from heldout.overlap.texts.index import TextSearch, build_text_index
+from heldout.overlap.texts.scan import TextShard, scan_text_shard
+from heldout.store import make_table
 
 WORDS = ["is", "the", "lung", "healthy", "heart", "enlarged", "there", "a", "mass", "?"]
 
@@ -73,6 +78,88 @@ def test_a_transformers_encoder_pools_as_its_configuration_says(tiny: Path) -> N
     assert one.shape == other.shape == (3, 16)
     assert np.allclose(np.linalg.norm(one, axis=1), 1, atol=1e-5)
     assert not np.allclose(one, other)
+
+
+@pytest.fixture(scope="module")
+def small_bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """MiniLM's architecture with random weights, in the files of its package."""
+    pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    tokenizers = pytest.importorskip("tokenizers")
+    import torch
+
+    folder = tmp_path_factory.mktemp("small") / "model"
+    vocabulary = {word: k for k, word in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", *WORDS])}
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocabulary, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    transformers.PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, pad_token="[PAD]", unk_token="[UNK]"
+    ).save_pretrained(folder)
+    torch.manual_seed(0)
+    config = transformers.BertConfig(
+        vocab_size=len(vocabulary),
+        hidden_size=24,
+        num_hidden_layers=2,
+        num_attention_heads=3,
+        intermediate_size=32,
+        max_position_embeddings=40,
+        initializer_range=0.5,
+    )
+    transformers.BertModel(config).save_pretrained(folder)
+    (folder / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": 30}))
+    return folder
+
+
+def test_bert_in_numpy_gives_what_transformers_gives(small_bert: Path) -> None:
+    ours = BertEncoder(small_bert, "minilm")
+    theirs = open_text_encoder(f"transformers:{small_bert}")
+    close_text_encoder(f"transformers:{small_bert}")
+    texts = ["is the lung healthy ?", "mass", "a mass ? " * 5]
+    assert ours.dimension == 24
+    assert np.allclose(ours.embed(texts), theirs.embed(texts), atol=1e-5)
+    long = ours.embed(["lung " * 31, "lung " * 300])
+    assert np.allclose(long[0], long[1], atol=1e-6)  # both are cut
+
+
+def test_a_bert_that_cannot_be_read_is_said(small_bert: Path, tmp_path: Path) -> None:
+    for name in ("config.json", "tokenizer.json", "sentence_bert_config.json"):
+        (tmp_path / name).write_bytes((small_bert / name).read_bytes())
+    (tmp_path / "model.safetensors").write_bytes(b"\x10\0\0\0\0\0\0\0broken")
+    with pytest.raises(InputError, match=f"minilm: .*{tmp_path}"):
+        BertEncoder(tmp_path, "minilm")
+
+
+def test_programs_are_read_by_minilm_where_it_is_installed(
+    small_bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("wordllama")
+    if carried(READER) is None:
+        pytest.skip("no package carries the reader")
+    items = [
+        {"question": f'def f{k}(xs):\n    """{WORDS[k % 10]} number {k}"""\n    return xs + {k}'}
+        for k in range(40)
+    ]
+    rows = [
+        {
+            "text": f'def g{k}(ys):\n    """{WORDS[k % 10]} of {k}"""\n    total = {k}\n    return total'
+        }
+        for k in range(20)
+    ]
+    index, _ = build_text_index(bench(*items), TextSearch.installed(None))
+    source = corpus(tmp_path, *rows)
+    (shard,) = source.shards()
+    proposed = scan_text_shard(index, source, TextShard.of(shard, OwnPictures()))
+    found, pictures = frame(proposed.tables["text_matches"]), frame(make_table("matches", []))
+    similarities = []
+    for folder, reader in ((None, "first token"), (small_bert, "first token; programs: minilm@")):
+        monkeypatch.setattr(encoders, "_minilm_folder", lambda folder=folder: folder)
+        pairs, records = settle_rewordings(found, pictures, index, quiet=True)
+        (record,) = records.values()
+        assert record["null"]["programs"] and record["reader"].partition(" | ")[2].startswith(
+            reader
+        )
+        similarities.append(dict(pairs.select("corpus_id", "similarity").iter_rows()))
+    assert similarities[0] != similarities[1]
 
 
 def test_the_encoder_that_proposed_is_freed_before_another_reads(tmp_path: Path) -> None:

@@ -13,6 +13,8 @@ STROKE = 0.014  # of the longer side of the frame: half the width that a stroke 
 BLOB = 0.2  # share of a mark that may be wider than a stroke
 LETTERS = 4  # strokes of a word that stand apart
 SHAPED = 30  # pixels, from which on a letter has a shape
+SPECK = 40  # pixels of a letter that might be any small thing
+SPECKS = 8  # such letters are a word
 RULED = 0.8  # share of an outline that is upright or level where it is no lettering's
 RULED_EDGE, RULED_SLANT = 0.5, 0.2  # of the strongest edge, of an edge's own height
 FILLED, BOXES = 0.85, 0.6  # share of a piece's frame, and of the ink, from which on they are boxes
@@ -74,7 +76,8 @@ def _has_letters(cv2: Any, ink: NDArray[np.uint8]) -> bool:
     areas = statistics[1:, cv2.CC_STAT_AREA]
     letters = np.flatnonzero(areas >= max(4, 0.01 * int(ink.sum()))) + 1
     shaped = letters[areas[letters - 1] >= SHAPED]
-    if len(letters) < LETTERS or _is_boxes(statistics[letters]):
+    fewest = SPECKS if np.median(areas[letters - 1]) < SPECK else LETTERS
+    if len(letters) < fewest or _is_boxes(statistics[letters]):
         return False
     if not _stand_together(middles[letters], statistics[letters]):
         return False

@@ -17,11 +17,8 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-import scipy.sparse
 from numpy.typing import NDArray
 
-from heldout.engine import progress
-from heldout.overlap.images.encoder import Floats, unit
 from heldout.overlap.relations import COPIES
 from heldout.overlap.texts._chances import (
     ALONE_ALPHA,
@@ -41,29 +38,21 @@ from heldout.overlap.texts._prior import SmallNull
 from heldout.overlap.texts._programs import RewordedPrograms
 from heldout.overlap.texts._questions import (
     other_subject,
-    prose,
     same_amounts,
     same_content,
     states,
-    stem,
     varied,
 )
+from heldout.overlap.texts._wording import ReadTexts, asked, asked_texts
 from heldout.overlap.texts.encoders import (
     DEFAULT,
     READER,
-    CrossEncoder,
-    TextEncoder,
-    close_text_encoder,
-    open_cross_encoder,
-    open_text_encoder,
-    reader_parts,
 )
 from heldout.overlap.texts.index import TextIndex
 from heldout.overlap.texts.normalise import loose
-from heldout.overlap.texts.relation import DOUBTFUL_REWORDING, PARAPHRASE, READ, SHOWN
+from heldout.overlap.texts.relation import DOUBTFUL_REWORDING, PARAPHRASE, SHOWN
 
 _LISTED = 5.0  # candidates are listed up to so many times the chance that counts
-_SAMPLE = 3000  # texts of the benchmark that are compared with each other
 _NEXT = 3  # next-nearest texts of either side, of which the middle one is what a candidate stands out from
 _TRIED = (
     5  # neighbours among which one is looked for that is about something else in words of its own
@@ -71,7 +60,6 @@ _TRIED = (
 _BATCH = 512  # texts between two steps of the progress bar
 _FEWEST_WORDS = 3  # "15" rewords nothing
 _SHORTER = 0.25  # nor does a text of a quarter of the words
-_WORDS = 0.2  # of a cosine: what two texts with the same rare words are nearer
 _NEARER = (
     0.15  # a text that much nearer to another text of the benchmark is a variation of that one
 )
@@ -111,7 +99,7 @@ def settle_rewordings(
             matches,
             {},
         )  # a corpus without words, or with none like the benchmark's: nothing to read
-    reading = _Reading.of(candidates, index, quiet)
+    reading = ReadTexts.of(candidates, index, quiet)
     records: dict[str, dict[str, Any]] = {}
     kept: list[dict[str, Any]] = []
     for corpus in dict.fromkeys(matches["corpus"].to_list()):
@@ -124,100 +112,8 @@ def settle_rewordings(
     return joined, records
 
 
-class _Reading:
-    """Scores of pairs of texts: the cosine of one encoder, and a little for the rare words they share."""
-
-    def __init__(self, name: str, identity: str, vectors: Mapping[str, Floats]) -> None:
-        self.name, self.identity = name, identity
-        self.cross: CrossEncoder | None = None
-        self._place = {text: place for place, text in enumerate(vectors)}
-        self._vectors: Floats = (
-            np.stack(list(vectors.values())) if vectors else np.zeros((0, 1), np.float32)
-        )
-        vocabulary: dict[str, int] = {}
-        rows, columns = [], []
-        for place, text in enumerate(vectors):
-            for word in sorted({stem(word) for word in loose(text).split()}):
-                rows.append(place)
-                columns.append(vocabulary.setdefault(word, len(vocabulary)))
-        shape = len(vectors), max(1, len(vocabulary))
-        has = scipy.sparse.csr_matrix((np.ones(len(rows), np.float32), (rows, columns)), shape)
-        count = np.asarray(has.sum(axis=0)).ravel()
-        rarity = np.log2((len(vectors) + 1) / (count + 1)).astype(np.float32)
-        self._words: Any = has.multiply(np.sqrt(np.maximum(rarity, 0.0))[None]).tocsr()
-        self._bits = np.asarray(self._words.multiply(self._words).sum(axis=1)).ravel()
-
-    @classmethod
-    def of(
-        cls, candidates: Sequence[ParaphraseCandidate], index: TextIndex, quiet: bool
-    ) -> _Reading:
-        reader = index.search.reader or index.search.encoder
-        assert reader is not None
-        name, cross = reader_parts(reader)
-        if index.search.encoder is not None and name != index.search.encoder:
-            close_text_encoder(index.search.encoder)  # it has proposed the candidates
-        encoder = open_text_encoder(name)
-        texts = sorted(
-            {
-                *_asked_texts(index),
-                *(entry.evidence["benchmark_text"] for entry in candidates),
-                *(entry.evidence["corpus_text"] for entry in candidates),
-            }
-        )
-        vectors: dict[str, Floats] = {}
-        programs = any(prose(text) != text for text in texts)
-        title = "reading paraphrase candidates"
-        with progress(title, len(texts), "texts", disabled=quiet) as step:
-            for first in range(0, len(texts), _BATCH):
-                batch = texts[first : first + _BATCH]
-                rows = _embedded(encoder, batch, programs=programs)
-                vectors.update(zip(batch, rows, strict=True))
-                step(len(batch))
-        reading = cls(name, encoder.identity, vectors)
-        reading.cross = open_cross_encoder(cross) if cross else None
-        for entry in candidates:
-            pair = [entry.evidence["benchmark_text"]], [entry.evidence["corpus_text"]]
-            entry.similarity = float(reading.cosines(*pair)[0, 0])
-            entry.score = float(reading.scores(*pair)[0, 0])
-        return reading
-
-    def cosines(self, texts: Sequence[str], others: Sequence[str]) -> Floats:
-        ours, theirs = ([self._place[text] for text in side] for side in (texts, others))
-        cosines: Floats = np.minimum(1.0, self._vectors[ours] @ self._vectors[theirs].T)
-        return cosines
-
-    def scores(self, texts: Sequence[str], others: Sequence[str]) -> NDArray[np.float64]:
-        ours, theirs = ([self._place[text] for text in side] for side in (texts, others))
-        shared = (self._words[ours] @ self._words[theirs].T).toarray()
-        every = self._bits[ours][:, None] + self._bits[theirs][None] - shared
-        scores: NDArray[np.float64] = self.cosines(texts, others).astype(np.float64)
-        scores += _WORDS * shared / np.maximum(every, 1e-6)
-        return scores
-
-
-def _embedded(encoder: TextEncoder, texts: Sequence[str], *, programs: bool) -> Floats:
-    """Unit rows; with programs among them, the cosine is the mean of that of the texts and that of their prose."""
-    rows = encoder.embed(texts)
-    if not programs:
-        return rows
-    places = [place for place, text in enumerate(texts) if prose(text) != text]
-    words = rows.copy()
-    words[places] = encoder.embed([prose(texts[place]) for place in places])
-    return unit(np.concatenate([rows, words], axis=1))
-
-
-def _asked(index: TextIndex) -> list[int]:
-    """Texts of the benchmark that are compared with each other, evenly drawn where there are many."""
-    whole = [k for k in index.whole if index.entries[k].field != "question+options"]
-    return whole[:: max(1, -(-len(whole) // _SAMPLE))]
-
-
-def _asked_texts(index: TextIndex) -> list[str]:
-    return [index.entries[k].text[:READ] for k in _asked(index)]  # as much as of a candidate
-
-
 def _settle(
-    candidates: Sequence[ParaphraseCandidate], reading: _Reading, index: TextIndex
+    candidates: Sequence[ParaphraseCandidate], reading: ReadTexts, index: TextIndex
 ) -> dict[str, Any]:
     """Give every candidate of one corpus its chance and its degree."""
     search = index.search
@@ -235,7 +131,7 @@ def _settle(
     asked_too = search.threshold or ASKED_TOO.get(reading.name, settled[0])
     documents = len({entry.document for entry in candidates if not entry.own})
     fewer = min(1.0, documents / max(1, len(alone)))
-    programs = RewordedPrograms.of(candidates, among.of_items, reading.cosines, search.fdr)
+    programs = RewordedPrograms.of(candidates, among.of_items, reading.of_programs, search.fdr)
     for entry, margin in zip(candidates, margins, strict=True):
         if entry.own and beside.known:
             entry.judge_beside(beside, chances.of(entry))
@@ -243,6 +139,7 @@ def _settle(
             entry.p = few.p(entry)
         elif programs.judges(entry):
             entry.p = programs.chance(entry) or 1.0
+            entry.similarity = float(reading.of_programs(*([text] for text in entry.texts))[0, 0])
         else:
             # The nearest of a few texts is less near than that of many: those with the item's answer, and
             # those of a corpus smaller than the benchmark.
@@ -325,10 +222,10 @@ def _nearest_items(candidates: Sequence[ParaphraseCandidate]) -> dict[tuple[str,
 class _Neighbours:
     """Texts of the benchmark among each other: what nearness says about texts known to be different."""
 
-    def __init__(self, reading: _Reading, index: TextIndex) -> None:
+    def __init__(self, reading: ReadTexts, index: TextIndex) -> None:
         self._reading, self._index = reading, index
-        self._asked = _asked(index)
-        self._texts = _asked_texts(index)
+        self._asked = asked(index)
+        self._texts = asked_texts(index)
         self.of_items = {  # one text of each
             index.ids[item]: text
             for k, text in zip(reversed(self._asked), reversed(self._texts), strict=True)

