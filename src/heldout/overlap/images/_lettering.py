@@ -15,6 +15,7 @@ LETTERS = 4  # strokes of a word that stand apart
 SHAPED = 30  # pixels, from which on a letter has a shape
 SPECK = 40  # pixels of a letter that might be any small thing
 SPECKS = 8  # such letters are a word
+ALIKE = 0.2  # spread of the sizes of fewer, in shares of their mean, below which they are things of one kind
 RULED = 0.8  # share of an outline that is upright or level where it is no lettering's
 RULED_EDGE, RULED_SLANT = 0.5, 0.2  # of the strongest edge, of an edge's own height
 FILLED, BOXES = 0.85, 0.6  # share of a piece's frame, and of the ink, from which on they are boxes
@@ -76,12 +77,18 @@ def _has_letters(cv2: Any, ink: NDArray[np.uint8]) -> bool:
     areas = statistics[1:, cv2.CC_STAT_AREA]
     letters = np.flatnonzero(areas >= max(4, 0.01 * int(ink.sum()))) + 1
     shaped = letters[areas[letters - 1] >= SHAPED]
-    fewest = SPECKS if np.median(areas[letters - 1]) < SPECK else LETTERS
-    if len(letters) < fewest or _is_boxes(statistics[letters]):
+    if len(letters) < LETTERS or _is_boxes(statistics[letters]):
+        return False
+    if len(letters) < SPECKS and _are_alike_specks(areas[letters - 1]):
         return False
     if not _stand_together(middles[letters], statistics[letters]):
         return False
     return not len(shaped) or not _is_ruled(cv2, np.isin(labels, shaped).astype(np.uint8))
+
+
+def _are_alike_specks(areas: NDArray[np.int32]) -> bool:
+    """Whether they might be any small things of one kind, as windows of a house are; letters differ."""
+    return bool(np.median(areas) < SPECK and areas.std() < ALIKE * areas.mean())
 
 
 def _stand_together(middles: Floats, statistics: NDArray[np.int32]) -> bool:
