@@ -45,7 +45,7 @@ _BLIND: Mapping[str, list[str]] = {
         "paraphrases, translations, re-ordered sentences, texts inside longer ones",
     ],
     "embedding": [
-        "free rewordings, and those of short texts without their answer or picture",
+        "free rewordings, those inside longer texts, and those of short texts without their answer or picture",
         "translations, unless the encoder is multilingual",
         _INSIDE,
     ],

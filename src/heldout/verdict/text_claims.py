@@ -200,8 +200,8 @@ def _too_few(scanned: Mapping[str, Any]) -> str:
     if not record.get("too_few"):
         return ""
     return (
-        f"{TOO_FEW} in the benchmark ({record['null']['alone']:,}) to tell a rewording from another question, so "
-        f"that only nearly equal texts counted"
+        f"{TOO_FEW} in the benchmark ({record['null']['alone']:,}) to tell a rewording from another question: "
+        f"without a picture only nearly equal texts counted"
     )
 
 

@@ -8,6 +8,7 @@ import pytest
 from text_corpus import LONG, bench, corpus, matches, scan_all
 
 from heldout.corpus import CorpusItem
+from heldout.overlap.texts._answers import in_other_words
 from heldout.overlap.texts._fields import document_texts
 from heldout.overlap.texts._labelled import labelled_texts
 
@@ -106,3 +107,40 @@ def test_words_without_a_label_contradict_no_question_in_its_own_words(tmp_path:
         "answer": "same",
         "labelled": "different",
     }
+
+
+@pytest.mark.parametrize(
+    ("answer", "stated"),
+    [
+        ("Sure! The correct answer here is Athens.", "athens"),
+        ("The answer is carbon dioxide. I hope this helps!", "carbon dioxide"),
+        ("It was Athens, of course.", "athens"),
+        ("It's 3.5 m.", "3.5 m"),
+        ("It is not Athens.", ""),
+        ("Athens hosted them.", ""),
+    ],
+)
+def test_a_sentence_says_what_the_answer_is(answer: str, stated: str) -> None:
+    (document, *_) = document_texts(CorpusItem("a", None, f"Q: {ASKED}\nA: {answer}"))
+    wanted = {"athens", "carbon dioxide", "3.5 m"} & set(document.answers)
+    assert wanted == ({stated} if stated else set())
+
+
+def test_a_letter_is_the_option_that_the_question_lists() -> None:
+    listed = f"{ASKED}\nA. dog\n(B) two cats\nC: none"
+    for answer in ("B", "(b)", "B. two cats"):
+        for text in (f"Q: {listed}\nAnswer: {answer}", f"{listed}\nAnswer: {answer}"):
+            (document, *_) = document_texts(CorpusItem("a", None, text))
+            assert document.answers == ("two cats",)
+    (document,) = document_texts(CorpusItem("a", None, f"Q: {ASKED}\nA: B"))
+    assert document.answers == ("b",)
+    assert labelled_texts(f"{ASKED} Nobody knows.\nAnswer: B").pairs == ()
+
+
+def test_the_answer_within_a_sentence_is_no_other_answer() -> None:
+    said = "plants take up carbon dioxide"
+    assert in_other_words("carbon dioxide", (said,))
+    assert not in_other_words("oxygen", (said,))
+    assert not in_other_words("carbon dioxide", ("plants do not take up carbon dioxide",))
+    assert not in_other_words("yes", ("yes there is a lesion",))
+    assert not in_other_words("15", ("she has 15 apples and 3 pears",))

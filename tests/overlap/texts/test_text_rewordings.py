@@ -41,14 +41,17 @@ from heldout.overlap.texts._reading import (
 )
 from heldout.overlap.texts._rewordings import OwnPictures
 from heldout.overlap.texts.encoders import (
+    READER,
     CrossEncoder,
     OnnxTextEncoder,
     can_read,
+    carried,
     installed_reader,
     installed_text_encoder,
     reader_parts,
 )
 from heldout.overlap.texts.index import TextSearch, build_text_index
+from heldout.overlap.texts.relation import DOUBTFUL_REWORDING
 from heldout.overlap.texts.scan import TextShard, scan_text_shard
 
 WORDS = TextSearch(methods=("embedding",), encoder="wordllama")
@@ -119,6 +122,7 @@ def test_a_yes_beside_the_own_picture_tells_little_however_seldom_a_corpus_says_
     """ "Is this a T1 weighted image?" is no rewording of "Are the ventricles of abnormal size?" for its "no"."""
     items = [{"question": "Are the ventricles of abnormal size?", "answer": "no"}]
     items += [{"question": "Which organ is enlarged here?", "answer": "spleen"}]
+    items += [{"question": "How many ribs are shown in this picture?", "answer": "17"}]
     index, _ = build_text_index(bench(*items), None)
 
     def candidate(item: str, answer: str, *, own: bool) -> ParaphraseCandidate:
@@ -135,8 +139,10 @@ def test_a_yes_beside_the_own_picture_tells_little_however_seldom_a_corpus_says_
     spoken = [*["axial"] * 90, *["yes"] * 4, *["no"] * 4, "spleen"]
     for own in (True, False):
         chances = Chances([candidate("0", answer, own=own) for answer in spoken], index)
-        assert chances.of(candidate("1", "spleen", own=own)) == pytest.approx(2 / 100)
-        expected = 5 / 10 if own else 5 / 100
+        # Alone, texts with one answer are mostly about one thing, and a rare answer says less.
+        assert chances.of(candidate("1", "spleen", own=own)) == pytest.approx(0.02 if own else 0.1)
+        assert own or chances.of(candidate("2", "17", own=own)) == pytest.approx(1 / 100)
+        expected = 5 / 10 if own else 0.1
         assert chances.of(candidate("0", "no", own=own)) == pytest.approx(expected)
 
 
@@ -365,14 +371,15 @@ def test_a_text_that_ends_with_a_line_feed_is_read_once(tmp_path: Path) -> None:
     assert result.counts["text_documents"] == 1
 
 
-def test_items_that_are_programs_are_counted_by_their_questions() -> None:
+def test_items_that_show_or_ask_for_a_program_are_counted() -> None:
     code = "def rotate(items, k):\n    return items[-k:] + items[:-k]\n"
     items = [
         {"question": code},
         {"question": "Which function rotates a list by k places?", "answer": code},
+        {"question": "What is a function that calls itself?", "answer": "recursive"},
     ]
     index, _ = build_text_index(bench(*items), TextSearch(methods=("exact",)))
-    assert index.programs == 1
+    assert index.programs == 2
 
 
 def test_more_candidates_of_programs_are_read() -> None:
@@ -578,3 +585,43 @@ def test_an_exported_model_is_an_encoder(tmp_path: Path) -> None:
 def test_a_folder_without_a_model_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"tokenizer\.json and model\.onnx"):
         OnnxTextEncoder(tmp_path)
+
+
+def test_questions_that_many_pictures_share_are_one_pair_of_the_null(tmp_path: Path) -> None:
+    """Two templates, forty pictures: the corpus asks something else with the same answer, or one of them."""
+    pytest.importorskip("wordllama")
+    if carried(READER) is None:
+        pytest.skip("no package carries the reader")
+    wards, phases = ("surgery", "intensive care", "paediatrics"), ("arterial", "venous", "portal")
+    items: list[dict[str, str]] = []
+    rows: list[dict[str, str]] = []
+    own: dict[str, tuple[int, ...]] = {}
+    for k in range(40):
+        items += [
+            {
+                "question": "Which ward most likely ordered this examination?",
+                "answer": wards[k % 3],
+            },
+            {
+                "question": "Which contrast phase was this study acquired in?",
+                "answer": phases[k % 3],
+            },
+        ]
+        rows += [
+            {
+                "id": f"w{k}",
+                "question": "To which ward should the patient go next?",
+                "answer": wards[k % 3],
+            },
+            {
+                "id": f"p{k}",
+                "question": "When does the lesion enhance most?",
+                "answer": phases[k % 3],
+            },
+        ]
+        own |= {f"{kind}{k}": (2 * k, 2 * k + 1) for kind in "wp"}
+    result = scan_all(
+        bench(*items), corpus(tmp_path, *rows), TextSearch.installed(None), OwnPictures(own)
+    )
+    counted = [row for row in matches(result, "embedding") if row["degree"] == "soft"]
+    assert not [row for row in counted if DOUBTFUL_REWORDING not in row["evidence"]["reading"]]

@@ -64,10 +64,34 @@ _UNITS = {
     for written in others.split()
 }
 
+_SHORTEST_NAME = 4  # letters of an answer that is looked for within a sentence
+_WORKED = 8  # words above which an answer is a text that can be reworded itself
+_SENTENCE = 2  # words, at least, that stand there beside it
+_DENIED = re.compile(r"\b(?:not|no|never|neither|nor|without|or|than)\b|n['’]t\b")
+
 
 def same_answer(ours: str, theirs: str) -> bool:
     """ "8 h" and "8 hours", "$2\\\\,\\\\Omega$" and "2 ohms", "the aorta" and "aorta", "three" and "3"."""
     return ours == theirs or (bool(_sense(ours)) and _sense(ours) == _sense(theirs))
+
+
+def in_other_words(ours: str, theirs: tuple[str, ...]) -> bool:
+    """Two solutions or programs in other words contradict nothing, nor does the answer within a sentence."""
+    worked = min(len(answer.split()) for answer in (ours, *theirs)) > _WORKED
+    return worked or _named_within(ours, theirs)
+
+
+def _named_within(ours: str, theirs: tuple[str, ...]) -> bool:
+    """ "Plants take up carbon dioxide": neither the answer nor another one. Numbers and a yes stand in any sentence."""
+    if ours in ("yes", "no") or len(ours) < _SHORTEST_NAME or any(map(str.isdigit, ours)):
+        return False
+    named = re.compile(rf"(?<!\w){re.escape(ours)}(?!\w)")
+    return any(
+        len(answer.split()) >= len(ours.split()) + _SENTENCE
+        and named.search(answer) is not None
+        and _DENIED.search(answer) is None
+        for answer in theirs
+    )
 
 
 @functools.lru_cache(maxsize=2**14)

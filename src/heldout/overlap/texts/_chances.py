@@ -17,6 +17,9 @@ from heldout.overlap.texts.normalise import loose
 
 FEW = 30  # different texts below which a null says nothing
 ALONE_ALPHA = 0.005  # chance from which on a candidate counts whatever else is there
+# Texts with the same answer are mostly about the same things, and nearer than any two: where nothing but an answer in
+# words agrees, half of all different neighbours may not stand out as much, and it is worth no more than that.
+ALONE_LIKENESS, _TOPICAL = 0.5, 0.1
 # chance that another question beside the own picture, with its answer, passes: for an item's likeliest text
 # there, and for any other
 OWN_ALPHA, OWN_OTHERS = 0.07, 0.03
@@ -105,6 +108,12 @@ class Chances:
                 key = words, index.items[item].options, index.items[item].answer
                 self._asked.setdefault(key, set()).add(index.clusters[item])
 
+    def by_answer_alone(self, entry: ParaphraseCandidate) -> bool:
+        """Is an answer in words all that agrees besides the wording?"""
+        answer = self._index.items[self._place[entry.item]].answer
+        agrees = bool(entry.evidence.get("options")) or any(self._told(entry).values())
+        return entry.answer == "same" and is_topical(answer) and not agrees
+
     def tells(self, entry: ParaphraseCandidate) -> bool:
         """Of the pictures that a question is asked of, do options and answer, or numbers, tell this one?"""
         texts = self._index.items[self._place[entry.item]]
@@ -132,7 +141,9 @@ class Chances:
         """
         known = self._answers[own]
         chance = min(1.0, (1 + known[answer]) / (1 + max(FEW, self._documents[own])))
-        if not own or answer not in _TWO:
+        if not own:
+            return max(chance, _TOPICAL) if is_topical(answer) else chance
+        if answer not in _TWO:
             return chance
         return max(chance, (1 + known[answer]) / (2 + sum(known[each] for each in _TWO)))
 
@@ -147,6 +158,11 @@ class Chances:
             for side in ("benchmark_text", "corpus_text")
         )
         return ours == theirs if len(ours) > 1 else None
+
+
+def is_topical(answer: str) -> bool:
+    """Numbers agree by chance whatever texts are about."""
+    return not any(map(str.isdigit, answer))
 
 
 class OtherItems:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from heldout.benchmark import RELEASED, Example, normal
 from heldout.corpus import CorpusItem
 from heldout.image import ImageError, ImageRef, decode, dicom_ids, picture_lines
-from heldout.overlap.texts._labelled import labelled_texts
+from heldout.overlap.texts._labelled import labelled_texts, pointed_answer, stated_answers
 from heldout.overlap.texts.normalise import options_key, options_text, strict
 
 LONGEST_TEXT = (
@@ -94,7 +94,7 @@ def document_texts(item: CorpusItem) -> Iterator[Document]:
     for question, answer in ((item.question, item.answer), *item.also, *pairs):
         if question:
             answers = answers_of.setdefault(unnumbered(question), [])
-            answers += _keys(answer or "")
+            answers += _keys(pointed_answer(question, answer or ""))
     for question, answers in answers_of.items():
         known = tuple(dict.fromkeys(answers))
         yield Document(item.id, "question", question, known, key, image, pictured)
@@ -131,8 +131,9 @@ def _answer_key(answer: str) -> str:
 
 
 def _keys(answer: str) -> tuple[str, ...]:
-    """What an answer compares by: the whole of it, and the result that it ends with."""
-    return tuple(dict.fromkeys(key for key in (_answer_key(answer), final_answer(answer)) if key))
+    """What an answer compares by: the whole of it, the result that it ends with, and what it says that it is."""
+    keys = [_answer_key(answer), final_answer(answer), *map(_answer_key, stated_answers(answer))]
+    return tuple(dict.fromkeys(key for key in keys if key))
 
 
 # Where a worked solution says its result: "#### 72" (GSM8K), \\boxed{72}, "The answer is 72."

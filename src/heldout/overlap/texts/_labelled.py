@@ -20,7 +20,19 @@ _LABEL = re.compile(
     re.IGNORECASE,
 )
 _SECOND = re.compile(r"(?:^|\s)\(?b[ \t]*[.):]", re.IGNORECASE)  # option, after "A: …"
+_LISTED = re.compile(r"(?:^|\s)\s*\(?(?P<letter>[A-Ja-j])[.):]\s+(?=\S)")
+_POINTER = re.compile(r"\s*\(?(?P<letter>[A-Ja-j])(?:[.):]+(?P<words>\s+\S.*)?)?\s*$", re.DOTALL)
 _OPTION = re.compile(r"\(?[A-J][.):]\s+(?=\S)")
+
+# "Sure! The correct answer here is Athens.", "It was Athens, of course."
+_STATED = re.compile(
+    r"\s*(?:(?:sure|certainly|of course|absolutely|yes|well|ok|okay|good question)\b[^.!,:\n]{0,40}[.!,:]\s*)?"
+    r"(?:(?:the |my |your )?(?:(?:correct|right|final|best) )?(?:answer|solution|result)"
+    r"(?: here| to (?:this|that|the|your) (?:question|problem))?(?: is| was| would be| should be|:)|"
+    r"(?:it|that|this|they|these|he|she)(?:['’](?:s|re)| is| was| are| were| would be))"
+    r":?\s+(?P<answer>\S[^\n]{0,80}?)\s*(?:[.!;](?=\s|$)|\n|$)",
+    re.IGNORECASE,
+)
 
 # What follows a question mark and answers nothing: what to do, a hint, a choice.
 _REMARK = re.compile(
@@ -56,10 +68,48 @@ def labelled_texts(text: str) -> LabelledTexts:
         elif role == "answering" and question and words:
             pairs.append((question, _OPTION.sub("", words, count=1)))
             question = ""
+        elif not (question or pairs or rest) and _asks_with_options(words):
+            question = words  # "Which …? A. … B. … Answer: B": what asks has no label
         else:
             rest.append(words)
     return LabelledTexts(
         tuple(pairs), " ".join([*rest, question]).strip(), "" if pairs else _said(text)
+    )
+
+
+def pointed_answer(question: str, answer: str) -> str:
+    """The option that an answer points to ("B", "(b) left"), where the question lists options; else the answer."""
+    pointer = _POINTER.match(answer)
+    options = options_within(question) if pointer is not None else {}
+    if pointer is None or not options:
+        return answer
+    return (pointer["words"] or "").strip() or options.get(pointer["letter"].upper(), answer)
+
+
+def stated_answers(answer: str) -> tuple[str, ...]:
+    """What a sentence says that the answer is, with and without what a comma sets apart; empty for other sentences."""
+    stated = _STATED.match(answer)
+    if stated is None:
+        return ()
+    words = stated["answer"]
+    return words, words.partition(",")[0]
+
+
+def options_within(question: str) -> dict[str, str]:
+    """ "Which …? A. left B. right" as letters with what they stand for; empty without a list from A on."""
+    listed: dict[str, str] = {}
+    marks = [mark for mark in _LISTED.finditer(question) if mark.start() >= question.find("?")]
+    ends = [*(mark.start() for mark in marks[1:]), len(question)]
+    for mark, end in zip(marks, ends, strict=False):
+        if mark["letter"].upper() == chr(ord("A") + len(listed)):
+            listed[mark["letter"].upper()] = question[mark.end() : end].partition("\n")[0].strip()
+    return listed if len(listed) > 1 else {}
+
+
+def _asks_with_options(words: str) -> bool:
+    question, mark, after = words.partition("?")
+    return bool(
+        mark and "\n\n" not in question.strip() and _LISTED.match(after) and options_within(words)
     )
 
 

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from heldout.overlap.relations import COPIES
 from heldout.overlap.texts._chances import (
     ALONE_ALPHA,
+    ALONE_LIKENESS,
     FEW,
     OWN_ALPHA,
     OWN_LIKENESS,
@@ -121,7 +122,9 @@ def _settle(
     among = _Neighbours(reading, index)
     alone = ParaphraseNull(among.margins, settled)
     unanswered = ParaphraseNull(among.unvaried, settled)
-    contradicting = [e.score for e in candidates if e.own and e.answer == "different"]
+    # Two questions that many pictures have in common are one pair, however often a corpus repeats them.
+    apart = {e.texts: e.score for e in candidates if e.own and e.answer == "different"}
+    contradicting = list(apart.values())
     beside = ParaphraseNull(contradicting if len(contradicting) >= FEW else among.together, settled)
     few = SmallNull([*contradicting, *among.together], reading.name, settled)
     chances = Chances(candidates, index)
@@ -144,7 +147,9 @@ def _settle(
             # The nearest of a few texts is less near than that of many: those with the item's answer, and
             # those of a corpus smaller than the benchmark.
             null = alone if entry.answer == "same" else unanswered
-            entry.p = 1.0 - (1.0 - null.p(margin, entry.similarity)) ** (fewer * chances.of(entry))
+            chance = null.p(margin, entry.similarity)
+            unlike = null.known and chance > ALONE_LIKENESS and chances.by_answer_alone(entry)
+            entry.p = 1.0 if unlike else 1.0 - (1.0 - chance) ** (fewer * chances.of(entry))
         if entry.answer == "same" and same_content(*entry.texts):
             entry.p, entry.likeness = (
                 min(entry.p, ALONE_ALPHA),

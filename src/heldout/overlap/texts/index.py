@@ -101,9 +101,11 @@ class TextIndex:
 
     @property
     def programs(self) -> int:
-        """Items that ask for a program, or about one."""
+        """Items that ask for a program or about one, as far as question or answer is one."""
         asked = (entry for entry in self.entries if entry.field == "question")
-        return len({item for entry in asked if is_program(entry.text) for item in entry.items})
+        questions = {item for entry in asked if is_program(entry.text) for item in entry.items}
+        answers = {item for item, texts in enumerate(self.items) if is_program(texts.answer)}
+        return len(questions | answers)
 
     @property
     def readable(self) -> int:

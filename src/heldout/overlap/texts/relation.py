@@ -13,7 +13,7 @@ from rapidfuzz.distance import Levenshtein
 
 from heldout.benchmark import Example, normal
 from heldout.overlap.relations import POSSIBLE_COPIES
-from heldout.overlap.texts._answers import same_answer
+from heldout.overlap.texts._answers import in_other_words, same_answer
 from heldout.overlap.texts._fields import Document, ItemTexts, TextSource, item_texts
 from heldout.overlap.texts._labelled import may_be_a_remark
 from heldout.overlap.texts._ledger import LISTED, MatchLedger, Pair
@@ -50,7 +50,6 @@ _LABEL = re.compile(
 _NEXT_OPTION = re.compile(r"[\W_]*(?:\(?[b2][.):]|(?:or|vs|versus)\b)", re.ASCII)
 _LABELLED = 60  # characters that may stand before an answer within a text
 _MARKS = " ?.:;,-–—>*\"'“”()[]\n\t"
-_WORKED = 8  # words above which an answer is a text that can be reworded itself
 
 
 class WordingRelation(NamedTuple):
@@ -82,8 +81,12 @@ def relate(
         answer = "same"
     if answer == "different" and free and may_be_a_remark(entry.text, document.text):
         answer = "unknown"
-    if method == "embedding" and answer == "different" and _worked(item.answer, document.answers):
-        answer = "unknown"  # two solutions in other words, or two programs
+    if (
+        method == "embedding"
+        and answer == "different"
+        and in_other_words(item.answer, document.answers)
+    ):
+        answer = "unknown"
     options = bool(item.options) and item.options == document.options
     whole = options or not item.options or not document.options  # unless other options are given
     relation = _relation(method, entry, document, answer, whole)
@@ -209,11 +212,6 @@ def _said_alone(words: str, answer: str, others: Sequence[str]) -> bool:
         )
         for option in others
     )
-
-
-def _worked(ours: str, theirs: tuple[str, ...]) -> bool:
-    """Answers of many words: equal they say much, in other words they contradict nothing."""
-    return min(len(answer.split()) for answer in (ours, *theirs)) > _WORKED
 
 
 # The rows of the tables text_matches and text_queries, made of what a shard's ledger kept.
