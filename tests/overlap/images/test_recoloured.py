@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image, ImageDraw, ImageOps
+from PIL import Image, ImageDraw, ImageEnhance, ImageOps
 
 from heldout.image import FileOnDisk, ImageRef
 from heldout.overlap.images._colours import is_recoloured_in_part
@@ -136,3 +136,58 @@ def test_a_copy_in_other_colours_is_no_same_image(tmp_path: Path) -> None:
     assert (found.relation, found.transform) == ("transformed copy", "colours changed")
     pale = Image.blend(ours, ours.convert("L").convert("RGB"), 0.1)
     assert verified(tmp_path, ours, pale).relation == "same image"
+
+
+LIGHT_GREEN, LILAC = (200, 228, 188), (222, 212, 232)  # of about the same grey
+LIGHT_GREY, LIGHT_RED = (226, 227, 229), (240, 222, 224)
+
+
+def town(park: tuple[int, int, int]) -> Image.Image:
+    """A plan in pale fills, as maps and tables are; one of them is the park."""
+    rng = np.random.default_rng(3)
+    picture = Image.new("RGB", (480, 480), (247, 244, 238))
+    pen = ImageDraw.Draw(picture)
+    for number in range(16):
+        x, y = 14 + 116 * (number % 4), 14 + 116 * (number // 4)
+        fill = tuple(int(level) for level in rng.integers(150, 250, 3))
+        shape = (pen.ellipse, pen.rectangle)[number % 2]
+        shape((x, y, x + 98, y + 90), fill=park if number == 6 else fill, outline=(90, 90, 90))
+        for _ in range(4):
+            left, top = x + int(rng.integers(12, 70)), y + int(rng.integers(12, 64))
+            pen.rectangle((left, top, left + 12, top + 9), outline=(60, 60, 60))
+    return picture
+
+
+def compressed(picture: Image.Image, quality: int = 75) -> Image.Image:
+    buffer = io.BytesIO()
+    picture.save(buffer, "JPEG", quality=quality)
+    return Image.open(buffer)
+
+
+@pytest.mark.parametrize("fills", [(LIGHT_GREEN, LILAC), (LIGHT_GREY, LIGHT_RED)])
+def test_a_fill_exchanged_at_equal_lightness_is_no_copy(
+    tmp_path: Path, fills: tuple[tuple[int, int, int], tuple[int, int, int]]
+) -> None:
+    ours, other = (town(fill) for fill in fills)
+    for theirs in (other, compressed(other), other.resize((300, 300))):
+        found = verified(tmp_path, ours, theirs)
+        assert (found.relation, found.reason) == ("undecided", "recoloured in part")
+
+
+def test_fills_that_changed_with_all_colours_are_a_copy(tmp_path: Path) -> None:
+    ours = town(LIGHT_GREEN)
+    warm = ours.point(
+        [min(255, round(level * gain)) for gain in (1.1, 1.0, 0.88) for level in range(256)]
+    )
+    for theirs in (
+        compressed(ours),
+        compressed(ours, quality=30),
+        ours.resize((300, 300)),
+        compressed(ours.crop((20, 30, 440, 400))),
+        ImageEnhance.Color(ours).enhance(1.8),
+        ImageEnhance.Color(ours).enhance(0.5),
+        ours.point([round(255 * (level / 255) ** 1.6) for level in range(256)] * 3),
+        warm,
+        ImageOps.colorize(ours.convert("L"), (30, 15, 5), (255, 240, 205)),
+    ):
+        assert verified(tmp_path, ours, theirs).is_copy

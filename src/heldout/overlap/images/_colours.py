@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
 from heldout.image import to_rgb
+from heldout.overlap.images._fills import has_other_fill
 from heldout.overlap.images._hues import SIDE, laid
 from heldout.overlap.images._registration import Registration
 from heldout.overlap.images._transform_words import WATERMARKED
@@ -30,7 +31,7 @@ Pixels = NDArray[np.float32]
 def is_recoloured_in_part(
     query: Image.Image, candidate: Image.Image, registration: Registration
 ) -> bool:
-    """True if the colours agree as a whole but differ in some place, or one ink stands for another.
+    """True if the colours agree as a whole but differ in some place, or one ink or fill stands for another.
 
     A picture that was turned grey or tinted as a whole is not meant, nor is a negative, whose every colour is
     the opposite one.
@@ -45,11 +46,15 @@ def is_recoloured_in_part(
         return False
     if flat[0] == flat[1] and _inks_apart(ours, theirs, inside) > OTHER_INK:
         return True
+    marked = WATERMARKED in registration.transform
+    other = ImageOps.invert(to_rgb(candidate)) if registration.inverted else candidate
+    if has_other_fill(query, other, registration.warp, marked=marked):
+        return True
     blocks = _blocks(np.abs(ours - theirs).max(axis=2))
     usual = float(np.median(blocks[whole]))
     if all(flat) or (any(flat) and usual >= TINTED) or usual >= OTHER_INK:
         return False
-    if WATERMARKED in registration.transform:
+    if marked:
         # A mark changes light and colour, and registration has judged it by its light.
         light = np.abs(_light(small) - _light(shown))
         step = SIDE // BLOCKS
