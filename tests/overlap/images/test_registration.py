@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image, ImageDraw, ImageFilter, ImageFont, ImageOps
+from PIL import Image, ImageDraw, ImageEnhance, ImageFilter, ImageFont, ImageOps
 
 from aligned_panel import aligned_panel
 from heldout.overlap.images.features import cheap_features
@@ -171,6 +171,23 @@ def _compressed(image: Image.Image, quality: int) -> Image.Image:
 @pytest.mark.parametrize("quality", [20, 30])
 def test_strong_compression_keeps_a_copy_one(chest: Image.Image, quality: int) -> None:
     assert register(chest, _compressed(chest, quality)).is_copy
+
+
+@pytest.mark.parametrize(
+    ("change", "toned"),
+    [
+        (lambda image: ImageEnhance.Brightness(image).enhance(0.6), True),
+        (lambda image: ImageEnhance.Brightness(image).enhance(1.15), True),
+        (lambda image: _compressed(image, 30), False),
+        (lambda image: _compressed(image, 92), False),
+    ],
+)
+def test_a_copy_that_became_lighter_or_darker_is_not_called_compressed(
+    chest: Image.Image, change: Callable[[Image.Image], Image.Image], toned: bool
+) -> None:
+    registration = register(chest, change(chest))
+    assert registration.is_copy
+    assert (registration.transform == "tone changed") is toned
 
 
 def test_other_patients_and_other_views_are_told_apart(shared_data: Path) -> None:

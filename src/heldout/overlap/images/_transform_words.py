@@ -20,6 +20,9 @@ CHANGED_WINDOW = 0.3  # residual in the worst window
 BLOCK = 8  # pixels a side, of JPEG
 BLOCKY = 1.08  # steps of the difference between blocks, against those inside
 WATERMARKED = "watermarked"
+TONED = "tone changed"
+SHADES = 4  # parts of a picture by their lightness
+SHIFTED = 6.0  # grey levels by which one of them is lighter or darker: compression and noise move none so far
 RECOMPRESSED, SLIGHTLY = "re-compressed", "slightly changed"
 SAID_OF_THE_SAME: tuple[list[str], ...] = ([], [RECOMPRESSED], [SLIGHTLY])
 FRAMED = 0.01  # of the picture: a border is at least as large
@@ -55,8 +58,19 @@ def transform_words(
         words.append("coloured")
     words += _detail(agreement)
     if not words and not np.array_equal(query.grey, candidate.grey):
-        words.append(_slight(query, candidate))
+        words.append(TONED if _is_shifted(query, candidate) else _slight(query, candidate))
     return words
+
+
+def _is_shifted(query: PictureFeatures, candidate: PictureFeatures) -> bool:
+    """Whether the dark, the light or what is between became lighter or darker as a whole."""
+    if query.grey.shape != candidate.grey.shape:
+        return False
+    difference = candidate.grey.astype(np.float32) - query.grey
+    bounds = np.quantile(query.grey, np.linspace(0, 1, SHADES + 1)[1:-1])
+    shade = np.searchsorted(bounds, query.grey)
+    means = [difference[shade == k].mean() for k in range(SHADES) if (shade == k).any()]
+    return bool(np.abs(means).max() > SHIFTED)
 
 
 def _slight(query: PictureFeatures, candidate: PictureFeatures) -> str:
@@ -82,7 +96,7 @@ def _detail(agreement: PixelAgreement) -> list[str]:
     elif agreement.sharpness < BLURRED:
         words.append("noise removed" if noisy and agreement.noisy_query else "blurred")
     if agreement.toned:
-        words.append("tone changed")
+        words.append(TONED)
     if agreement.veiled:
         words.append(WATERMARKED)
     if agreement.marked or agreement.worst > CHANGED_WINDOW:
