@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import polars as pl
 
@@ -147,6 +148,69 @@ def _questions(folder: Path, given: argparse.Namespace, settings: Row) -> None:
                 if given.rows in row:
                     place = folder / f"questions-{row}".replace(" ", "-")
                     _report(row, place, items, there, settings)
+
+
+_TELLING = ("Answer: {}", "The answer is {}.", "{}.")  # behind a question of a page, in turn
+
+
+def _pages(folder: Path, given: argparse.Namespace, settings: Row) -> None:
+    """Word problems and questions as above, each amid two or three paragraphs of prose from articles."""
+    paragraphs = _paragraphs(given.shared / "pmc_articles")
+    print("\n| inside pages | reworded | found | other items that count |\n|---|--:|--:|--:|")
+    for parity, name in ((0, "settling"), (1, "reported")):
+        made = problems(parity, 4 * given.items, seed=parity + 1)
+        asked = made[: given.items]
+        items = [{"question": problem.phrasings[0], "answer": problem.answer} for problem in asked]
+        reworded = [
+            (f"same|{k}", problem.phrasings[1 + k % 2], problem.answer)
+            for k, problem in enumerate(asked)
+            if k % 4 < 2
+        ]
+        others = [
+            (f"other|{k}", problem.phrasings[k % 3], problem.answer)
+            for k, problem in enumerate(made[given.items :])
+        ]
+        short, beside = questions(parity), questions(1 - parity)
+        kinds = [{"question": record.text, "answer": record.answer} for record in short]
+        kinds += [{"question": r.other, "answer": r.other_answer} for r in beside]
+        same = [(f"same|{k}", r.reworded, r.answer) for k, r in enumerate(short)]
+        other = [(f"other|{k}", r.other, r.other_answer) for k, r in enumerate(short)]
+        for title, bench, there in (
+            ("word problems, half", items, reworded + others),
+            ("word problems, none", items, others),
+            ("questions, all", kinds, same + other),
+            ("questions, one in three", kinds, same[::3] + other),
+            ("questions, none", kinds, other),
+        ):
+            numbered = [{"id": str(k), **item} for k, item in enumerate(bench)]
+            for how in ("with answers", "without"):
+                row = f"{name}: {title}, {how}"
+                if given.rows not in row:
+                    continue
+                rows = [
+                    {"id": key, "text": _page(paragraphs, place, question, answer, how)}
+                    for place, (key, question, answer) in enumerate(there)
+                ]
+                _report(row, folder / f"pages-{row}".replace(" ", "-"), numbered, rows, settings)
+
+
+def _paragraphs(articles: Path) -> list[str]:
+    """Paragraphs of the articles, from 40 to 200 words."""
+    found = []
+    for path in sorted(articles.rglob("*.xml")):
+        for element in ElementTree.parse(path).iter("p"):
+            text = " ".join("".join(element.itertext()).split())
+            if 40 <= len(text.split()) <= 200:
+                found.append(text)
+    return list(dict.fromkeys(found))
+
+
+def _page(paragraphs: Sequence[str], place: int, question: str, answer: str, how: str) -> str:
+    """A paragraph, the question within another one, and a third."""
+    before, around, after = (paragraphs[(3 * place + turn) % len(paragraphs)] for turn in range(3))
+    first, _, rest = around.partition(". ")
+    told = "" if how == "without" else _TELLING[place % len(_TELLING)].format(answer)
+    return f"{before}\n\n{first}. {' '.join(f'{question} {told}'.split())} {rest}\n\n{after}"
 
 
 def _negatives(folder: Path, given: argparse.Namespace, settings: Row) -> None:
@@ -409,6 +473,7 @@ PARTS: dict[str, Callable[[Path, argparse.Namespace, Row], None]] = {
     "questions": _questions,
     "linked": _linked,
     "shared": _shared,
+    "pages": _pages,
     "negatives": _negatives,
     "siblings": _siblings,
     "small": report_small,

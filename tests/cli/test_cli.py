@@ -113,6 +113,18 @@ def test_json_is_the_only_thing_on_standard_output(bench: Path, tmp_path: Path) 
     assert claim["sentence"].startswith("2 of 6 images")
 
 
+def test_overlap_says_which_lines_of_the_benchmark_were_broken(bench: Path, tmp_path: Path) -> None:
+    good = (bench / "test.jsonl").read_text().splitlines()
+    (bench / "broken.jsonl").write_text("\n".join([good[0], "{'id': 3", *good[1:]]) + "\n")
+    done = run_inside(
+        "overlap", bench / "broken.jsonl", "--against", bench / "images", "--out", tmp_path / "run"
+    )
+    assert done.returncode == 0, done.stderr
+    printed = " ".join((done.stdout + done.stderr).split())
+    assert "“not JSON” (1)" in printed
+    assert "broken.jsonl line 2: " in printed
+
+
 def test_overlap_writes_a_run_that_report_rebuilds_offline(bench: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     done = run_inside("overlap", f"{bench}#split=test", "--against", bench / "images", "--out", run)

@@ -146,7 +146,7 @@ def show_verdict(done: AuditResult, *, verbose: bool = False) -> None:
     print_outline(cells, next_steps=not verbose)
     for run in runs:
         print_sources(worst_first(read_sources(run)), run.manifest()["inputs"]["benchmark"]["name"])
-        print_dropped(run, ("benchmark", "score"))
+        print_dropped(run, ("read", "benchmark", "score"))
     _show_resolution(done.plan)
     if verbose:
         _show_grid(done)

@@ -235,7 +235,7 @@ def show_overlap(
     else:
         print_outline(outline_of(result.run))
         print_sources(worst_first(result.sources))
-        print_dropped(result.run, ("benchmark", "corpus"))
+        print_dropped(result.run, ("read", "benchmark", "corpus"))
         if verbose:
             console().print()
             print_claims(claims_with_paths(result.conclusion.claims, result.run))

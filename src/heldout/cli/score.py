@@ -94,7 +94,7 @@ def _show(scoring: Scoring, out: Path, *, verbose: bool) -> None:
         )
     )
     if scoring.dropped or "twin_scores" in scoring.rows:
-        print_dropped(Run.open(out), ("benchmark", "score", "twins"))
+        print_dropped(Run.open(out), ("read", "benchmark", "score", "twins"))
     passed = [check for check in scoring.checks if check.outcome == "passed"]
     if passed and not verbose:
         checks = counted(len(passed), "self-check", "self-checks")

@@ -194,6 +194,7 @@ CURES = {
     "truncated prompt": "use a model with a longer context",
     "out of memory": "run it again with fewer --workers",
     "shard failed": "run the same command again: it goes on where it was",
+    "not JSON": "mend these lines; the others were read",
     "no options": "none needed: only items with options have such variants",
     "no twin": "none needed, unless heldout twin can make the missing ones",
 }

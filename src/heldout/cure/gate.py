@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -117,6 +117,9 @@ class ProtectedBenchmark:
     doubtful: int  # items with matches that people must look at, and no other
     doubtful_rows: int  # such matches, of leaked items, too
     problems: tuple[str, ...]  # parts of the training set that could not be read
+    unsearched: tuple[
+        str, ...
+    ] = ()  # ways in which a training row may overlap that nobody looked for
 
 
 @dataclass(frozen=True)
@@ -133,10 +136,7 @@ class GateResult:
         return {
             "passed": self.passed,
             "training_rows": self.rows,
-            "benchmarks": [
-                {**vars(protected), "problems": list(protected.problems)}
-                for protected in self.protected
-            ],
+            "benchmarks": [_protected_json(protected) for protected in self.protected],
             "files": {name: str(path) for name, path in self.files.items()},
             **({"cleaned": _cleaned_json(self.cleaned)} if self.cleaned else {}),
         }
@@ -172,9 +172,11 @@ class GateResult:
                 f" {counted(doubtful, 'item has', 'items have')} matches that prove nothing and that "
                 f"people must look at: {self.files['doubtful']}."
             )
+            ways = dict.fromkeys(way for entry in self.protected for way in entry.unsearched)
+            limits = f" Not looked for: {'; '.join(ways)}." if ways else ""
             if doubtful:
-                return f"Gate passed: no training row is proven to overlap {names}.{read}"
-            return f"Gate passed: no training row was found to overlap {names}."
+                return f"Gate passed: no training row is proven to overlap {names}.{read}{limits}"
+            return f"Gate passed: no training row was found to overlap {names}.{limits}"
         messages = []
         if leaking:
             messages.append(
@@ -253,9 +255,7 @@ def write_gate(
                 "passed": passed,
                 "strict": strict,
                 "training_rows": division.rows,
-                "benchmarks": [
-                    {**vars(summary), "problems": list(summary.problems)} for summary in protected
-                ],
+                "benchmarks": [_protected_json(summary) for summary in protected],
                 **({"cleaned": _cleaned_json(cleaned)} if cleaned else {}),
             },
         )
@@ -275,6 +275,21 @@ def _cleaned(runs: Sequence[Run], folder: Path) -> Iterator[CleanedSet]:
         own = ids.filter(pl.col("corpus").is_in(list(names)))["corpus_id"].to_list()
         if own:
             yield write_cleaned(", ".join(names), source, own, folder / CLEAN)
+
+
+def _protected_json(protected: ProtectedBenchmark) -> dict[str, Any]:
+    lists = {name: list(getattr(protected, name)) for name in ("problems", "unsearched")}
+    return {**vars(protected), **lists}
+
+
+def _unsearched(manifest: Mapping[str, Any]) -> tuple[str, ...]:
+    """What ``heldout overlap`` leaves out where it is told to, or has no encoder."""
+    searched = manifest.get("text", {}).values()
+    if not searched:
+        return ("words",)
+    if any(each.get("encoder") is None for each in searched):
+        return ("rewordings (pip install 'heldout[text]')",)
+    return ()
 
 
 def _cleaned_json(cleaned: Sequence[CleanedSet]) -> list[dict[str, Any]]:
@@ -309,6 +324,7 @@ class _Judged:
     benchmark: str
     items: int
     problems: tuple[str, ...]
+    unsearched: tuple[str, ...]
     leaked: set[str] = field(default_factory=set)
     doubted: set[str] = field(default_factory=set)
     rows: int = 0  # training rows that must go
@@ -328,7 +344,7 @@ class _Judged:
             for stage in manifest["stages"].values()
             if (problem := incomplete(stage, text=text))
         )
-        return cls(known["name"], known["items"], problems)
+        return cls(known["name"], known["items"], problems, _unsearched(manifest))
 
     def count(self, removed: pl.DataFrame, doubtful: pl.DataFrame) -> None:
         self.leaked.update(removed["benchmark_id"])
@@ -346,7 +362,14 @@ class _Judged:
         doubted = len(self.doubted - self.leaked)
         leaked = len(self.leaked)
         return ProtectedBenchmark(
-            self.benchmark, self.items, leaked, self.rows, doubted, self.doubtful, self.problems
+            self.benchmark,
+            self.items,
+            leaked,
+            self.rows,
+            doubted,
+            self.doubtful,
+            self.problems,
+            self.unsearched,
         )
 
     def case(self) -> JunitCase:

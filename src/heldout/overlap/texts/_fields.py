@@ -94,7 +94,7 @@ def document_texts(item: CorpusItem) -> Iterator[Document]:
     for question, answer in ((item.question, item.answer), *item.also, *pairs):
         if question:
             answers = answers_of.setdefault(unnumbered(question), [])
-            answers += _keys(pointed_answer(question, answer or ""))
+            answers += answer_keys(pointed_answer(question, answer or ""))
     for question, answers in answers_of.items():
         known = tuple(dict.fromkeys(answers))
         yield Document(item.id, "question", question, known, key, image, pictured)
@@ -108,7 +108,7 @@ def document_texts(item: CorpusItem) -> Iterator[Document]:
     for text, labelled in texts.items():
         if labelled.pairs and not _says_much(labelled.rest):
             continue  # nothing but its questions and answers, as if they had columns
-        known = _keys(labelled.pairs[0][1] if len(labelled.pairs) == 1 else labelled.said)
+        known = answer_keys(labelled.pairs[0][1] if len(labelled.pairs) == 1 else labelled.said)
         yield Document(item.id, "text", text, known, "", image, pictured)
 
 
@@ -130,7 +130,7 @@ def _answer_key(answer: str) -> str:
     return normal(strict(answer))
 
 
-def _keys(answer: str) -> tuple[str, ...]:
+def answer_keys(answer: str) -> tuple[str, ...]:
     """What an answer compares by: the whole of it, the result that it ends with, and what it says that it is."""
     keys = [_answer_key(answer), final_answer(answer), *map(_answer_key, stated_answers(answer))]
     return tuple(dict.fromkeys(key for key in keys if key))

@@ -42,6 +42,18 @@ _REMARK = re.compile(
     re.IGNORECASE,
 )
 _MORE = re.compile(r"\bor\b|/|[.!;]\s", re.IGNORECASE)  # a choice, or another sentence
+# An answer told later on: "… so the answer is 12.", "#### 12".
+_TOLD = re.compile(
+    r"\b(?:answer|solution|result)(?: here)?(?: is| was|:)\s+(\S[^\n]{0,80}?)\s*(?:[.!;](?=\s|$)|\n|$)"
+    r"|####\s*([^\n#]{1,60})|\\boxed\{([^{}]{1,60})\}",
+    re.IGNORECASE,
+)
+_END = re.compile(r"[.!;](?=\s|$)|\n|$")  # of an answer that is a sentence
+# A sentence that goes on about the question, however short: "It was a long day."
+_GOING_ON = re.compile(
+    r"(?:it|that|this|these|those|they|we|he|she|i|there|here|in|on|at|as|for|so|well|but|and|because|let)\b",
+    re.IGNORECASE,
+)
 _LONGEST = 8  # words of an answer that follows its question without a label
 
 
@@ -84,6 +96,31 @@ def pointed_answer(question: str, answer: str) -> str:
     if pointer is None or not options:
         return answer
     return (pointer["words"] or "").strip() or options.get(pointer["letter"].upper(), answer)
+
+
+def answer_after(question: str, following: str) -> str:
+    """What the text of a page that follows a question says is its answer; empty where it says nothing of the kind.
+
+    Under a label, in words ("The answer is 12."), or as a sentence of a few words. Behind the next question it
+    answers that one.
+    """
+    before = following.partition("?")[0]
+    for label in _LABEL.finditer(before) if ":" in before or "：" in before else ():
+        if label.lastgroup == "answering" and not (
+            label["answering"].casefold() == "a" and _lists_options(following, label.end())
+        ):
+            answer = following[label.end() :].lstrip().partition("\n")[0].strip()
+            answer = pointed_answer(f"{question} {following[: label.start()]}", answer)
+            return _OPTION.sub("", answer, count=1)
+    if match := _TOLD.search(before):
+        return next(group for group in match.groups() if group is not None).strip()
+    sentence = following.strip(" \t\n\"'”’)")
+    end = _END.search(sentence)
+    answer = sentence[: end.start() if end else None].strip()
+    few = 0 < len(loose(answer).split()) <= _LONGEST and "?" not in answer
+    if not few or _REMARK.match(answer) or _MORE.search(answer) or _GOING_ON.match(answer):
+        return ""
+    return answer
 
 
 def stated_answers(answer: str) -> tuple[str, ...]:

@@ -253,17 +253,27 @@ def _converse(ours: list[str], theirs: list[str]) -> bool:
 
 
 _QUESTION_MARKS = re.compile("[?\u037e\u061f\uff1f]")
+_ASKED_FOR = (
+    "name|list|count|describe|identify|state|give|find|compute|calculate|determine|explain|tell|choose|select|point|"
+    "locate|classify|work out|write|return|say|show|add up|estimate|solve|evaluate|predict|prove|convert"
+)
 _REQUEST = re.compile(
     r"(?:^|[.!:;\n]\s*)(?:please\s+)?(?:what|which|whose|who|where|when|why|how|is|are|was|were|does|do|did|can|could|"
-    r"has|have|name|list|count|describe|identify|state|give|find|compute|calculate|determine|explain|tell|choose|"
-    r"select|point|locate|classify|work out|write|return|say|show)\b",
+    rf"has|have|{_ASKED_FOR})\b",
     re.IGNORECASE,
 )
+# Within prose "What we found is …" and "Have a look" ask nothing.
+_SENTENCE_ASKED = re.compile(rf"(?:^|:\s+)(?:please\s+)?(?:{_ASKED_FOR})\b", re.IGNORECASE)
 
 
 def states(text: str) -> bool:
     """A statement: no sentence of it asks for anything. A caption is no question in other words."""
     return not (_QUESTION_MARKS.search(text) or _REQUEST.search(text) or is_program(text))
+
+
+def asks(sentence: str) -> bool:
+    """A question or a request, as one sentence of a page."""
+    return bool(_QUESTION_MARKS.search(sentence) or _SENTENCE_ASKED.search(sentence))
 
 
 _STATEMENT = re.compile(

@@ -20,6 +20,7 @@ from heldout.overlap.images._join import Hits, select
 from heldout.overlap.images.encoder import Floats
 from heldout.overlap.texts._fields import COMPARABLE, Document
 from heldout.overlap.texts._ledger import AGREEING, MOST_OWN, NEAREST, OWN, Pair
+from heldout.overlap.texts._passages import questions_within
 from heldout.overlap.texts._questions import states
 from heldout.overlap.texts.encoders import can_read, open_text_encoder
 from heldout.overlap.texts.index import TextIndex
@@ -31,6 +32,8 @@ PUBLISHED = 0.88  # cosine from which on the published protocol counts a pair
 # them. Free rewordings share few words, and the encoder that proposes reads words alone.
 _FLOOR = 0.3
 _ASKED = 2048  # texts that are compared with a batch of documents at a time
+_FREE = ("text", "picture")  # fields of texts that may hold questions among other things
+_FEWEST_READ = 20  # words of the longest passage, where all questions are short
 _WAYS = (OWN, AGREEING, NEAREST)  # a pair found in several ways is called by the first
 
 
@@ -74,6 +77,8 @@ class RewordingPass:
         self._by_answer: dict[str, NDArray[np.int32]] = {}
         self._rows_of: dict[int, list[int]] = {}  # of an item
         self._ask()
+        words = [len(index.entries[k].text.split()) for k in index.embedded]
+        self._longest = max(_FEWEST_READ, int(1.5 * np.quantile(words, 0.95))) if words else 0
         self._read = 0
         self.unreadable = 0  # texts in a language that the encoder cannot read
         self._documents: dict[int, Document] = {}
@@ -99,6 +104,12 @@ class RewordingPass:
             if can_read(document.text, search.encoder, search.reader)
         ]
         self.unreadable += asked - len(compared)
+        compared += [
+            passage
+            for document in compared
+            if document.field in _FREE
+            for passage in questions_within(document, self._longest)
+        ]
         rows = self._encoder.embed([strict(document.text) for document in compared])
         known = np.flatnonzero(rows.any(axis=1))
         compared, rows = [compared[place] for place in known], rows[known]
@@ -106,7 +117,10 @@ class RewordingPass:
             return
         first, nearest = self._read, self._most
         near = self._join.scan(rows, first, self._join.floor_of(self._near))
-        agreeing = self._agree(compared, rows, first)
+        near, agreeing = (
+            _one_of_each(hits, compared, first)
+            for hits in (near, self._agree(compared, rows, first))
+        )
         self._own_pictures(compared, rows, first)
         for hits in (near, agreeing):
             for position in np.unique(hits.position).tolist():
@@ -218,6 +232,20 @@ class RewordingPass:
                 "max_similarity": min(1.0, highest),
                 "corpus_id": self._documents[position].corpus_id,
             }
+
+
+def _one_of_each(hits: Hits, documents: Sequence[Document], first: int) -> Hits:
+    """Of the passages of one text those alone that come nearest to a query: the others crowd out other texts."""
+    order = np.lexsort((hits.position, -hits.similarity, hits.query))
+    seen: set[tuple[int, str, str]] = set()
+    kept = []
+    for place in order.tolist():
+        document = documents[int(hits.position[place]) - first]
+        key = int(hits.query[place]), document.corpus_id, document.field
+        if key not in seen:
+            seen.add(key)
+            kept.append(place)
+    return Hits(hits.query[kept], hits.position[kept], hits.similarity[kept], hits.unusable)
 
 
 def _triples(hits: Hits) -> Iterator[tuple[int, int, float]]:

@@ -29,6 +29,7 @@ Codes = NDArray[np.uint32]
 
 SEPARATOR = 0x1E  # between texts that are read together
 SPACE, NUMBER = 0x20, 0x30  # every number reads as one "0"
+NUMBER_WORD = chr(NUMBER)
 _GONE, _UNKNOWN, _LONGER = 0, 0xFFFFFFFF, 0xFFFFFFFE
 _ALONE = 0x200000  # added to a character that is a word of its own, in scripts without spaces
 _TABLE = np.full(0x110000, _UNKNOWN, np.uint32)
@@ -126,6 +127,7 @@ PROFILES: tuple[Profile, ...] = ("strict", "published", "loose")
 # A tag opens with a letter and is short: "p < 0.05 and q > 2" is text, whatever a browser thinks.
 _TAG = re.compile(r"</?[a-zA-Z][^<>]{0,300}>|<!--[^<>]{0,300}-->")
 _DIGITS = re.compile(r"\d+(?:[.,]\d+)*")
+_FIGURES = re.compile(r"\d+")
 _OFTEN = 500  # characters below which a text is worth remembering
 _LETTER = re.compile(r"\s*\(?([A-Za-z])\s*[.):]\s+")
 
@@ -195,6 +197,11 @@ def same_numbers(text: str, other: str) -> bool:
 
 def numbers(text: str) -> tuple[str, ...]:
     return tuple(_DIGITS.findall(without_markup(text)))
+
+
+def figures(text: str) -> tuple[str, ...]:
+    """What stands in a text where ``loose`` reads numbers, in that order: "1,250" are two."""
+    return tuple(_FIGURES.findall(unicodedata.normalize("NFKC", strict(text))))
 
 
 def options_text(options: Sequence[str]) -> str:

@@ -67,9 +67,11 @@ def relate(
     similarity: float,
     *,
     template: bool = False,
+    renumbered: bool = False,
     apart: bool = False,
 ) -> WordingRelation:
-    """``template``: the n-gram pass saw that words between the shared runs are others.
+    """``template``: the n-gram pass saw that words between the shared runs are others; ``renumbered``: that the
+    shared words stand around other numbers.
 
     ``apart``: of those that ask in these words, numbers and answer tell the item apart.
     """
@@ -91,6 +93,7 @@ def relate(
     whole = options or not item.options or not document.options  # unless other options are given
     relation = _relation(method, entry, document, answer, whole)
     relation = OTHER if template else relation
+    relation = RENUMBERED if renumbered and relation == CONTAINED else relation
     if within and relation == CONTAINED:
         relation = SAME_ITEM
     parts = [entry.field] if entry.field != "question" or not options else ["question+options"]
@@ -157,8 +160,7 @@ def degree_of(
 
 
 def _renumbered(ours: str, theirs: str) -> bool:
-    """Runs of words have their numbers masked. Where a document is the text and little more, the numbers
-    are compared, too; a page has numbers of its own, and is taken as it is."""
+    """Of a document that is the text and little more; in a page the n-gram pass compares what stands there."""
     return len(theirs) <= 2 * len(ours) and compare_wording(ours, theirs) == RENUMBERED
 
 
@@ -302,6 +304,7 @@ def match_row(
         document,
         pair.similarity,
         template=bool(pair.evidence.get("template")),
+        renumbered=bool(pair.evidence.get("renumbered")),
         apart=item in entry.apart,
     )
     evidence: dict[str, Any] = {
@@ -350,7 +353,7 @@ def match_row(
 
 
 NO_WORDS = "have no words"
-GENERIC = "share their question, apart from numbers, with other pictures of the benchmark"
+GENERIC = "share their question, apart from numbers, with others of the benchmark"
 COMMON = "ask a question to which the corpus mostly gives other answers"
 SHORT = "have too few or too common words"
 LENGTH = f"have fewer than {SHORTEST} or more than {LONGEST:,} characters"

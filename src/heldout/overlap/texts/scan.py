@@ -34,7 +34,15 @@ from heldout.overlap.texts._reading import settle_rewordings
 from heldout.overlap.texts._rewordings import OwnPictures, RewordingPass
 from heldout.overlap.texts.edits import RUN, same_words
 from heldout.overlap.texts.index import TextIndex, TextSearch, build_text_index
-from heldout.overlap.texts.normalise import WordBatch, loose, mask, same_numbers, strict
+from heldout.overlap.texts.normalise import (
+    NUMBER_WORD,
+    WordBatch,
+    figures,
+    loose,
+    mask,
+    same_numbers,
+    strict,
+)
 from heldout.overlap.texts.relation import (
     SHOWN,
     SourceHits,
@@ -188,20 +196,21 @@ class _Scan:
                 self.ledger.add("exact", entry, document, 1.0)
 
     def _ngrams(self, batch: WordBatch, documents: list[Document]) -> None:
-        lines: dict[int, str] = {}  # a long document may hold many benchmark texts: read it once
+        # A long document may hold many benchmark texts: read it once.
+        lines: dict[int, tuple[str, tuple[str, ...]]] = {}
         for contained in self.index.ngrams.find(batch):
             entry, document = self.index.whole[contained.text], documents[contained.document]
             if document.field == "options":
                 continue
             if contained.document not in lines:
-                lines[contained.document] = f" {loose(document.text)} "
-            words = loose(self.index.entries[entry].text).split()
+                lines[contained.document] = f" {loose(document.text)} ", figures(document.text)
+            line, named = lines[contained.document]
+            text = self.index.entries[entry].text
+            words = loose(text).split()
             stretch = " ".join(words[contained.place : contained.place + contained.words])
-            at = lines[contained.document].find(f" {stretch} ")
+            at = line.find(f" {stretch} ")
             if at >= 0:
-                window = _around(
-                    lines[contained.document], at, stretch, contained.place, len(words)
-                )
+                window = _around(line, at, stretch, contained.place, len(words))
                 template = contained.words < len(words) and _is_template(
                     words, window, contained.words
                 )
@@ -214,6 +223,7 @@ class _Scan:
                     of=contained.of,
                     run_words=contained.size,
                     template=template,
+                    renumbered=_renumbered(text, (contained.place, stretch), line, named),
                     shared=stretch[:SHOWN],
                 )
 
@@ -242,6 +252,23 @@ class _Scan:
             self.dropped.append(Dropped(STAGE, shard.id, "no text", detail, scope="words"))
 
 
+def _renumbered(text: str, shared: tuple[int, str], line: str, named: Sequence[str]) -> bool:
+    """Does the ``shared`` stretch (its place among the text's words, its words) stand in the line around other
+    numbers, wherever it stands? ``named``: the figures of the line."""
+    place, stretch = shared
+    count = stretch.count(NUMBER_WORD)
+    if not count:
+        return False
+    first = " ".join(loose(text).split()[:place]).count(NUMBER_WORD)
+    ours = figures(text)[first : first + count]
+    at, sought = -1, f" {stretch} "
+    while (at := line.find(sought, at + 1)) >= 0:
+        first = line.count(NUMBER_WORD, 0, at)
+        if tuple(named[first : first + count]) == ours:
+            return False
+    return True
+
+
 def _is_template(words: list[str], window: list[str], stretch: int) -> bool:
     """The text stands there with another word in it; a long quotation that breaks off is none."""
     lost = len(words) - LCSseq.similarity(words, window)
@@ -262,7 +289,7 @@ def _around(line: str, at: int, stretch: str, place: int, words: int) -> list[st
 # Text search of one corpus, shard by shard: a killed search continues where it was.
 
 
-VERSION = 7  # raised when the same texts would give other rows
+VERSION = 8  # raised when the same texts would give other rows
 
 
 @dataclass
