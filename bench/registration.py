@@ -382,11 +382,26 @@ $ .venv/bin/python bench/registration.py --images {images} --pairs {pairs}
    *Same image* becomes a *transformed copy* (*colours changed*) where half of the blocks differ by 6.5 levels.
    The bounds were settled on photographs and drawn icons that do not come with this project (radiographs have no
    colours) and on coloured figures of articles of the half `settle`: at 20 levels compressed figures with thin
-   coloured lines were suspected, so that a spot of fewer than 24 levels passes.
+   coloured lines were suspected.
+
+   So is a copy with another *fill* (a park in lilac for light green, a row of a table in light red for light
+   grey), which 24 levels let pass. Compression changes the colour of a pixel and hardly the mean of many: both
+   pictures, averaged down to that grid, differ by what a pixel lies outside of the nine around its place in the
+   other picture (edges lie half a pixel off), and what counts is the mean of this over 12 x 12 pixels. One
+   window of more than 6 levels is another fill, if that is left under one map of colours for the whole picture
+   as well: a linear one (saturation, white balance, a tint), with and without a rising curve that is the same
+   for red, green and blue (gamma, brightness), in either direction. A colour that fills much counts less for
+   each of its pixels when the map is fitted, and what is explained worse than to two levels counts little. A
+   map that moves colours far may leave about a third of that more: it clips. Marks are left out, as places that
+   are lighter or darker. The bound lies between what copies left (figures of articles, a photograph,
+   radiographs and drawn pictures, also compressed, sharpened or with a palette) and what drawn posters, maps
+   and tables with one fill exchanged did; these were seen before it was set, and no command of this project
+   counts them. What is smaller than 12 pixels of 256 passes, unless it differs by 24 levels; so does what is
+   left of one coloured thing in a picture that is grey otherwise: it may have been turned grey.
 
    The tables below are of steps 1 to 6; those of a whole search, with this one, are in
-   [image overlap](overlap.md#what-the-default-search-finds). The rules are those of `registration-17`;
-   the tables were taken with `registration-15`. What `-17` says of grids, of what lies beyond a panel, of slants and of
+   [image overlap](overlap.md#what-the-default-search-finds). The rules are those of `registration-20`, and so
+   are the tables. What `-17` says of grids, of what lies beyond a panel, of slants and of
    letters close up was made after a look at 11 copies in figures of the half `settle` of `bench/pictures.py`. The
    bound on means of blocks (`-16`) was settled on copies of
    24 pictures of the half `settle` of `bench/pictures.py` (in panels, JPEG of quality 15 to 40, WebP of

@@ -150,7 +150,7 @@ def _questions(folder: Path, given: argparse.Namespace, settings: Row) -> None:
                     _report(row, place, items, there, settings)
 
 
-_TELLING = ("Answer: {}", "The answer is {}.", "{}.")  # behind a question of a page, in turn
+_TELLING = ("Answer: {}.", "The answer is {}.", "{}.")  # behind a question of a page, in turn
 
 
 def _pages(folder: Path, given: argparse.Namespace, settings: Row) -> None:

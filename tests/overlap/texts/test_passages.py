@@ -72,6 +72,8 @@ def test_programs_and_endless_sentences_are_left_alone() -> None:
     ("following", "answer"),
     [
         (" Answer: 21 cakes\nMore text.", "21 cakes"),
+        (" Answer: 21. Next year we shall meet again.", "21"),
+        (" Solution: she sold 12. Then she sold 9 more.\n#### 21", "21"),
         ("\nA: 21\nQ: And then?", "21"),
         (" 12 + 9 = 21, so the answer is 21. We went home.", "21"),
         (" She sold 12 and 9 of them.\n#### 21\n", "21"),

@@ -109,18 +109,27 @@ def answer_after(question: str, following: str) -> str:
         if label.lastgroup == "answering" and not (
             label["answering"].casefold() == "a" and _lists_options(following, label.end())
         ):
+            if match := _TOLD.search(before, label.end()):
+                return _told(match)
             answer = following[label.end() :].lstrip().partition("\n")[0].strip()
             answer = pointed_answer(f"{question} {following[: label.start()]}", answer)
-            return _OPTION.sub("", answer, count=1)
+            return _first_sentence(_OPTION.sub("", answer, count=1))
     if match := _TOLD.search(before):
-        return next(group for group in match.groups() if group is not None).strip()
-    sentence = following.strip(" \t\n\"'”’)")
-    end = _END.search(sentence)
-    answer = sentence[: end.start() if end else None].strip()
+        return _told(match)
+    answer = _first_sentence(following.strip(" \t\n\"'”’)"))
     few = 0 < len(loose(answer).split()) <= _LONGEST and "?" not in answer
     if not few or _REMARK.match(answer) or _MORE.search(answer) or _GOING_ON.match(answer):
         return ""
     return answer
+
+
+def _told(match: re.Match[str]) -> str:
+    return next(group for group in match.groups() if group is not None).strip()
+
+
+def _first_sentence(text: str) -> str:
+    end = _END.search(text)
+    return text[: end.start() if end else None].strip()
 
 
 def stated_answers(answer: str) -> tuple[str, ...]:
