@@ -98,6 +98,7 @@ def test_a_letter_behind_options_is_the_option() -> None:
 def test_a_request_is_a_question_too() -> None:
     assert asks("Add up the passengers: 12 in front, 9 behind.")
     assert asks("Exercise 3: Count all buttons in the drawer.")
+    assert asks("Consolidated lung is seen; name the affected lobe.")
     assert asks("Please name the largest of the planets.")
     assert not asks("What we found is hard to believe.")
     assert not asks("The count of the planets is known.")

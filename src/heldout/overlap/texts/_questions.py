@@ -263,7 +263,7 @@ _REQUEST = re.compile(
     re.IGNORECASE,
 )
 # Within prose "What we found is …" and "Have a look" ask nothing.
-_SENTENCE_ASKED = re.compile(rf"(?:^|:\s+)(?:please\s+)?(?:{_ASKED_FOR})\b", re.IGNORECASE)
+_SENTENCE_ASKED = re.compile(rf"(?:^|[:;]\s+)(?:please\s+)?(?:{_ASKED_FOR})\b", re.IGNORECASE)
 
 
 def states(text: str) -> bool:
