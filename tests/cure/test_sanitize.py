@@ -283,7 +283,7 @@ def test_words_without_their_answer_are_kept_and_listed_until_somebody_asks(
     assert manifest["removed"]["by_reason"] == {
         "image leaked": 3,
         "image, question and answer leaked": 1,
-        "question and answer leaked without their image": 1,
+        "question and answer leaked without an image": 1,
     }
     doubtful = {r["benchmark_id"]: r["reason"] for r in listed(tmp_path / "out", "doubtful")}
     assert doubtful == {

