@@ -20,7 +20,7 @@ from heldout.cure import write_gate
 from heldout.cure.gate import JunitCase, junit
 from heldout.engine import open_engine
 from heldout.errors import InputError
-from heldout.overlap import scan
+from heldout.overlap import forget_texts, scan
 from heldout.store import Run, make_table
 
 Picture = Callable[..., bytes]
@@ -31,6 +31,7 @@ def scanned(bench: Path, corpus: Path, out: Path) -> Run:
     run = Run.create(out, command=["test"])
     with run.writing(), open_engine("local", 1) as engine:
         scan(read_benchmark(bench), [open_corpus(str(corpus), name="mix")], run, engine, quiet=True)
+        forget_texts(run)
     return run
 
 

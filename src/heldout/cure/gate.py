@@ -14,7 +14,7 @@ import polars as pl
 
 from heldout.cure._files import ListWriter
 from heldout.cure._training_sets import CleanedSet, write_cleaned
-from heldout.cure.sanitize import incomplete
+from heldout.cure.sanitize import incomplete, unfinished
 from heldout.errors import InputError, counted
 from heldout.evidence import PROVEN, Leak, Rung, leak_batches
 from heldout.settings import Settings
@@ -288,8 +288,13 @@ def _unsearched(manifest: Mapping[str, Any]) -> tuple[str, ...]:
     if not searched:
         return ("words",)
     if any(each.get("encoder") is None for each in searched):
-        return ("rewordings (pip install 'heldout[text]')",)
-    return ()
+        return ("rewordings (no text encoder was used; pip install 'heldout[text]' brings one)",)
+    unread = any(
+        each["rewordings"].get("items_in_other_language")
+        or each["counts"].get("text_other_language")
+        for each in searched
+    )
+    return ("rewordings in languages that the text encoder cannot read",) if unread else ()
 
 
 def _cleaned_json(cleaned: Sequence[CleanedSet]) -> list[dict[str, Any]]:
@@ -344,6 +349,8 @@ class _Judged:
             for stage in manifest["stages"].values()
             if (problem := incomplete(stage, text=text))
         )
+        if killed := unfinished(manifest):
+            problems = (killed, *problems)
         return cls(known["name"], known["items"], problems, _unsearched(manifest))
 
     def count(self, removed: pl.DataFrame, doubtful: pl.DataFrame) -> None:

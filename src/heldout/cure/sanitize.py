@@ -54,7 +54,10 @@ def searched(run: Run) -> list[dict[str, Any]]:
 
 
 def what_was_not_searched(run: Run) -> Iterator[str]:
-    stages = list(run.manifest()["stages"].values())
+    manifest = run.manifest()
+    if killed := unfinished(manifest):
+        yield killed
+    stages = list(manifest["stages"].values())
     text = run.table_path("text_matches").exists()
     pictured = [stage for stage in stages if stage["counts"].get("images", 0)]
     unencoded = [stage for stage in pictured if not stage.get("encoder")]
@@ -76,6 +79,13 @@ def what_was_not_searched(run: Run) -> Iterator[str]:
         problem = incomplete(stage, text=text)
         if problem:
             yield problem
+
+
+def unfinished(manifest: Mapping[str, Any]) -> str:
+    """A sentence if a search ended before it came to the texts (it was killed); empty if it did not."""
+    if "text" in manifest:
+        return ""
+    return "the search was not finished: give the same heldout overlap command again, which goes on where it was"
 
 
 def incomplete(stage: Mapping[str, Any], *, text: bool) -> str:

@@ -257,9 +257,9 @@ def _removed_unread(run: Run, similar: int) -> dict[str, Any]:
     """The split without them for whoever has no time to read; ``soft`` would remove doubtful pictures, too."""
     folder = _folder("clean-unread", run.manifest()["inputs"]["benchmark"])
     command = _reading(run, "sanitize", run=str(run.path), policy="soft", text=True, out=folder)
-    those = "this item" if similar == 1 else f"these {similar:,} items"
+    those, them = ("this item", "it") if similar == 1 else (f"these {similar:,} items", "them")
     return {
-        "sentence": f"Or write a split without {those}, without reading them: some may be other questions in similar "
+        "sentence": f"Or write a split without {those}, without reading {them}: some may be other questions in similar "
         f"words.",
         "commands": [command],
         "covers": [],

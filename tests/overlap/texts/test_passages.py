@@ -11,9 +11,9 @@ from text_corpus import bench, corpus, matches, scan_all
 
 from heldout.overlap.images._join import Hits
 from heldout.overlap.texts._fields import Document
-from heldout.overlap.texts._labelled import answer_after
+from heldout.overlap.texts._labelled import answer_after, labelled_texts
 from heldout.overlap.texts._passages import questions_within
-from heldout.overlap.texts._questions import asks
+from heldout.overlap.texts._questions import all_amounts, asks, shares_a_name
 from heldout.overlap.texts._rewordings import _one_of_each
 from heldout.overlap.texts.index import TextSearch
 from heldout.overlap.texts.normalise import figures, loose
@@ -69,30 +69,99 @@ def test_programs_and_endless_sentences_are_left_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("following", "answer"),
+    ("following", "answer", "told"),
     [
-        (" Answer: 21 cakes\nMore text.", "21 cakes"),
-        (" Answer: 21. Next year we shall meet again.", "21"),
-        (" Solution: she sold 12. Then she sold 9 more.\n#### 21", "21"),
-        ("\nA: 21\nQ: And then?", "21"),
-        (" 12 + 9 = 21, so the answer is 21. We went home.", "21"),
-        (" She sold 12 and 9 of them.\n#### 21\n", "21"),
-        (" A long remark about it all comes first? Answer: 21", ""),
-        (" 21 cakes. Next year we shall meet again.", "21 cakes"),
-        (" It was a long day.", ""),
-        (" Please explain.", ""),
-        (" Yes or no.", ""),
-        (" Next year we shall meet on the old market square, where there is more room.", ""),
-        ("", ""),
+        (" Answer: 21 cakes\nMore text.", "21 cakes", True),
+        (" Answer: 21. Next year we shall meet again.", "21", True),
+        (" Solution: she sold 12. Then she sold 9 more.\n#### 21", "21", True),
+        ("\nA: 21\nQ: And then?", "21", True),
+        (" 12 + 9 = 21, so the answer is 21. We went home.", "21", True),
+        (" She sold 12 and 9 of them.\n#### 21\n", "21", True),
+        (" 21 cakes. Next year we shall meet again.", "21 cakes", False),
+        (" — 21", "21", False),
+        (" **21**", "21", False),
+        (" (21)", "21", False),
+        (" I get 21.", "21", False),
+        (" I would say it was 21.", "21", False),
+        (" (3 marks) 21", "21", False),
+        (" | 21 | easy |", "21", False),
+        ("\nBack: 21", "21", False),
+        ("\n\n21\n\nAnother question comes here.", "21", False),
+        ("\nCONTESTANT: Hmm... 21?", "21", False),
     ],
 )
-def test_what_follows_a_question_may_be_its_answer(following: str, answer: str) -> None:
-    assert answer_after("How many cakes did Ada sell?", following) == answer
+def test_what_follows_a_question_may_be_its_answer(following: str, answer: str, told: bool) -> None:
+    assert answer_after("How many cakes did Ada sell?", following) == ((answer,), told)
+
+
+@pytest.mark.parametrize(
+    "following",
+    [
+        " A long remark about it all comes first? Answer: 21",
+        " It was a long day.",
+        " Please explain.",
+        " Yes or no.",
+        " Next year we shall meet on the old market square, where there is more room.",
+        " (3 marks)",
+        " [2 pts]",
+        " Thanks!",
+        " ________",
+        "\n\nPage 2 of 4",
+        "\n4. A jacket costs 30 euros.",
+        "",
+    ],
+)
+def test_not_all_that_follows_a_question_is_an_answer(following: str) -> None:
+    assert answer_after("How many cakes did Ada sell?", following) == ((), False)
 
 
 def test_a_letter_behind_options_is_the_option() -> None:
     following = "\nA. cat\nB. dog\nC. bird\nAnswer: B"
-    assert answer_after("Which pet rests on the couch?", following) == "dog"
+    assert answer_after("Which pet rests on the couch?", following) == (("dog",), True)
+
+
+def _answers(text: str) -> list[tuple[str, ...]]:
+    document = Document("page", "text", text)
+    return list(dict.fromkeys(each.answers for each in questions_within(document, 30)))
+
+
+def test_a_key_at_the_end_answers_by_number() -> None:
+    quiz = (
+        "Quiz of the week, for all who like to guess.\n1. Which pet rests on the couch at noon?\n"
+        "2. Which bird sings at dawn in the garden?\n\nAnswers: 1. dog 2. robin"
+    )
+    assert _answers(quiz) == [("dog",), ("robin",)]
+    assert _answers(quiz.replace("Answers: 1. dog 2. robin", "Answer key\n1) dog\n2) robin")) == [
+        ("dog",),
+        ("robin",),
+    ]
+
+
+def test_answers_before_their_questions_are_not_those_of_the_next() -> None:
+    page = "Answer: dog\nQuestion: Which pet rests on the couch?\n\nAnswer: robin\nQuestion: Which bird sings?"
+    assert labelled_texts(page).pairs == (
+        ("Which pet rests on the couch?", "dog"),
+        ("Which bird sings?", "robin"),
+    )
+    assert ("robin",) not in _answers(f"{page} And what does it sing of at this hour of the day?")
+
+
+def test_markup_parts_pages_as_browsers_do() -> None:
+    page = (
+        "<h1>All about animals, a page for the curious</h1><h3>Which pet rests on the <b>couch</b> at noon?</h3>"
+        "<p>dog</p><h3>Which bird sings at dawn in the garden?</h3><p>robin</p>"
+    )
+    assert len(passages(page)) == 2
+    assert _answers(page) == [("dog",), ("robin",)]
+
+
+def test_thanks_contradict_no_number(tmp_path: Path) -> None:
+    rows = [{"id": f"page{k}", "text": _page(k, "No idea, sorry.")} for k in range(0, 40, 4)]
+    right = [{"id": f"page{k}", "text": _page(k, f"I get {3 * k + 8}.")} for k in range(0, 40, 4)]
+    wrong = [{"id": f"page{k}", "text": _page(k, f"I get {3 * k + 9}.")} for k in range(0, 40, 4)]
+    found = [_counted(tmp_path, each) for each in (rows, right, wrong)]
+    assert found[1] == {(str(k), f"page{k}") for k in range(0, 40, 4)}
+    assert found[2] == set()
 
 
 def test_a_request_is_a_question_too() -> None:
@@ -174,6 +243,24 @@ def test_figures_are_those_that_the_loose_profile_reads() -> None:
     text = "In 1,250 of ½ ２３ cases T2\u200b5 was 3.5 人7"
     assert len(figures(text)) == loose(text).count("0")
     assert figures(text) == ("1", "250", "1", "2", "23", "25", "3", "5", "7")
+
+
+@pytest.mark.parametrize(
+    ("text", "other", "kept"),
+    [
+        ("Which river flows through Baghdad in Iraq?", "Baghdad lies on which river?", True),
+        ("Which river flows through Baghdad in Iraq?", "Which river runs through Cairo?", False),
+        ("What do people speak in Brazil?", "What is the Brazilian mother tongue?", True),
+        ("Which organ makes insulin?", "Insulin comes from what part of the body?", True),
+        ("How far is it in 3 hours at 15 km/h?", "Three hours at 15 km/h: how far?", True),
+        ("How far is it in 3 hours at 15 km/h?", "How far at 15 km/h?", False),
+        ("How far is it in 3 hours at 15 km/h?", "How far is it in 4 hours at 15 km/h?", False),
+    ],
+)
+def test_without_an_answer_names_and_numbers_have_to_be_there(
+    text: str, other: str, kept: bool
+) -> None:
+    assert (shares_a_name(text, other) and all_amounts(text, other)) is kept
 
 
 LONG = (

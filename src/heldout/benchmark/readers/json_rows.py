@@ -97,6 +97,10 @@ def too_long(path: Path, number: int) -> Dropped:
     return Dropped("read", where, "line too long", f"over {MAX_LINE:,} bytes")
 
 
+def _beginning(line: bytes) -> str:
+    return repr(line[:80].decode("utf-8", errors="replace"))
+
+
 def json_line(line: bytes, path: Path, number: int) -> FileRow | Dropped | None:
     """One line of JSON Lines as a row, a reason, or None for an empty line."""
     where = f"{path.name} line {number}"
@@ -110,13 +114,13 @@ def json_line(line: bytes, path: Path, number: int) -> FileRow | Dropped | None:
     except RecursionError:
         return _nested(where)
     except json.JSONDecodeError as error:
-        return Dropped("read", where, "not JSON", f"{error}: {line[:80]!r}")
+        return Dropped("read", where, "not JSON", f"{error}: {_beginning(line)}")
     except ValueError:
-        return Dropped("read", where, "number too long", f"{_DIGITS}: {line[:80]!r}")
+        return Dropped("read", where, "number too long", f"{_DIGITS}: {_beginning(line)}")
     if too_deep(value):
         return _nested(where)
     if not isinstance(value, dict):
-        return Dropped("read", where, "not an object", f"expected {{…}}, found {line[:80]!r}")
+        return Dropped("read", where, "not an object", f"expected {{…}}, found {_beginning(line)}")
     return FileRow(number, value)
 
 

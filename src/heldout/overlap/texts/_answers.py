@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Sequence
 
+from heldout.benchmark import normal
+from heldout.overlap.texts._fields import ItemTexts
 from heldout.overlap.texts._questions import NUMBER_WORDS
 
 # Of LaTeX what is a mark alone, and what is a sign. Answers come without case.
@@ -122,3 +125,54 @@ def _sense(answer: str) -> tuple[str, ...]:
 def _number(figure: str) -> str:
     plain = re.sub(r",(?=\d{3}(?:\D|$))", "", figure).replace(",", ".")
     return f"{float(plain):.12g}" if plain.count(".") <= 1 else figure
+
+
+# An answer behind its question in one text.
+
+
+_LABEL = re.compile(
+    r"[\W_]*(?:(?:the )?(?:correct |right )?(?:answer|ans|response|assistant|gpt)(?: is)?\b|a\s*:)[\W_]*"
+)
+# The second of several options: "B. 4", "(2) left", "or right". What stands before it is an option, no answer.
+_NEXT_OPTION = re.compile(r"[\W_]*(?:\(?[b2][.):]|(?:or|vs|versus)\b)", re.ASCII)
+_LABELLED = 60  # characters that may stand before an answer within a text
+_MARKS = " ?.:;,-–—>*\"'“”()[]\n\t"
+
+
+def of_a_kind(ours: str, theirs: Sequence[str]) -> bool:
+    """Both numbers, or both words: "Cheers" contradicts no number."""
+    known = any(map(str.isdigit, ours))
+    return any(any(map(str.isdigit, answer)) == known for answer in theirs)
+
+
+def answered_within(question: str, item: ItemTexts, text: str) -> bool:
+    """Whether a text that holds the question goes on with the item's answer: "… Answer: …", as pages and dumps of
+    chats write items that have no columns. A list of options that begins with the right one does not answer."""
+    answer, asked, whole = item.answer, question.rstrip(" ?.:").casefold(), text.casefold()
+    others = [normal(option) for option in item.options.split(" | ") if normal(option) != answer]
+    end = len(answer) + _LABELLED + max(map(len, others), default=0)
+    at = whole.find(asked) if answer and asked else -1
+    while at >= 0:
+        rest = whole[at + len(asked) : at + len(asked) + end]
+        label = _LABEL.match(rest)
+        for begin in {0, label.end() if label else 0}:
+            words = normal(rest[begin:].lstrip(_MARKS))
+            if words.startswith(answer) and _said_alone(words, answer, others):
+                return True
+        at = whole.find(asked, at + 1)
+    return False
+
+
+def _said_alone(words: str, answer: str, others: Sequence[str]) -> bool:
+    """``words`` begin with the answer: does it end there ("2" in "2.5" does not), and does no other option follow?"""
+    after = words[len(answer) :]
+    if re.match(r"\w|[.,]\d", after) or _NEXT_OPTION.match(after):
+        return False
+    following = after.lstrip(_MARKS)
+    return not any(
+        option
+        and (
+            following.startswith(option) or (len(option) > len(answer) and words.startswith(option))
+        )
+        for option in others
+    )

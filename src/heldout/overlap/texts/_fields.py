@@ -76,6 +76,7 @@ class Document:
     options: str = ""
     image: str = ""  # the picture's file name
     pictured: bool = False  # the corpus item shows a picture, whatever it is called
+    guessed: bool = False  # nothing says that these answers are any
 
     @property
     def cut(self) -> bool:
@@ -108,8 +109,12 @@ def document_texts(item: CorpusItem) -> Iterator[Document]:
     for text, labelled in texts.items():
         if labelled.pairs and not _says_much(labelled.rest):
             continue  # nothing but its questions and answers, as if they had columns
-        known = answer_keys(labelled.pairs[0][1] if len(labelled.pairs) == 1 else labelled.said)
-        yield Document(item.id, "text", text, known, "", image, pictured)
+        known = labelled.said
+        if len(labelled.pairs) == 1:
+            known = (labelled.pairs[0][1],)
+        keys = tuple(dict.fromkeys(key for answer in known for key in answer_keys(answer)))
+        guessed = bool(labelled.said)
+        yield Document(item.id, "text", text, keys, "", image, pictured, guessed)
 
 
 def picture_text(item: CorpusItem) -> Iterator[Document]:

@@ -54,16 +54,39 @@ _GOING_ON = re.compile(
     r"(?:it|that|this|these|those|they|we|he|she|i|there|here|in|on|at|as|for|so|well|but|and|because|let)\b",
     re.IGNORECASE,
 )
+_COURTESY = re.compile(
+    r"(?:many thanks|thanks|thank|cheers|regards|good|great|nice|help|anyone|hello|hi|bye|page|fig|figure|table|"
+    r"source|difficulty|level|correct|right|wrong|next|back to|continue|click|read more|solution|see also|posted|"
+    r"reply|edit|no idea|sorry)\b",
+    re.IGNORECASE,
+)
+_POINTS = re.compile(
+    r"[(\[]?\s*\d+(?:[.,]\d+)?\s*(?:marks?|pts?|points?)\b\.?\s*[)\]]?", re.IGNORECASE
+)
+_NEXT_ITEM = re.compile(r"\(?\d{1,3}[.)]\s")
+_SPEAKER = re.compile(r"[A-Z][\w ]{0,20}:\s+")
+_FILLER = re.compile(
+    r"(?:(?:hm+|uh|um|oh|ah|er|well|so|sure|ok|okay|let me see|let's see)\b[\s.,!…]*)+",
+    re.IGNORECASE,
+)
+_MEANT = re.compile(
+    r"(?:i(?:['’]d| would)? (?:get|got|say|think|guess|believe|went with|go for)|"
+    r"(?:it|that) (?:should|would|must|will) be|(?:must|should) be|probably|maybe|perhaps)\s+"
+    r"(?:(?:it|that)(?:['’]s| is| was)\s+)?(?P<answer>\S.*)",
+    re.IGNORECASE | re.DOTALL,
+)
+_AROUND = " \t\n\"'“”‘’()[]*_|–—-:>="
+_DOUBTING = 3  # words of an answer with a question mark: "Hmm, 49?"
 _LONGEST = 8  # words of an answer that follows its question without a label
 
 
 class LabelledTexts(NamedTuple):
-    """``pairs`` of question and answer, and what else the text says; ``said``: the few words that follow its only
-    question without a label."""
+    """``pairs`` of question and answer, and what else the text says; ``said``: what the few words that follow its
+    only question without a label may answer."""
 
     pairs: tuple[tuple[str, str], ...]
     rest: str
-    said: str = ""
+    said: tuple[str, ...] = ()
 
 
 def labelled_texts(text: str) -> LabelledTexts:
@@ -71,7 +94,7 @@ def labelled_texts(text: str) -> LabelledTexts:
     pairs: list[tuple[str, str]] = []
     rest: list[str] = []
     question = ""
-    for role, words in _segments(text):
+    for role, words in _answers_behind(list(_segments(text))):
         if role == "asking":
             rest.append(question)
             question = words
@@ -85,7 +108,7 @@ def labelled_texts(text: str) -> LabelledTexts:
         else:
             rest.append(words)
     return LabelledTexts(
-        tuple(pairs), " ".join([*rest, question]).strip(), "" if pairs else _said(text)
+        tuple(pairs), " ".join([*rest, question]).strip(), () if pairs else _said(text)
     )
 
 
@@ -98,10 +121,17 @@ def pointed_answer(question: str, answer: str) -> str:
     return (pointer["words"] or "").strip() or options.get(pointer["letter"].upper(), answer)
 
 
-def answer_after(question: str, following: str) -> str:
-    """What the text of a page that follows a question says is its answer; empty where it says nothing of the kind.
+class FollowingAnswer(NamedTuple):
+    """``texts``: what is the answer, or may be; ``told``: a label or the words say that it is."""
 
-    Under a label, in words ("The answer is 12."), or as a sentence of a few words. Behind the next question it
+    texts: tuple[str, ...] = ()
+    told: bool = False
+
+
+def answer_after(question: str, following: str) -> FollowingAnswer:
+    """What the text of a page that follows a question says is its answer.
+
+    Under a label, in words ("The answer is 12."), or as a few words that may be it. Behind the next question it
     answers that one.
     """
     before = following.partition("?")[0]
@@ -110,17 +140,41 @@ def answer_after(question: str, following: str) -> str:
             label["answering"].casefold() == "a" and _lists_options(following, label.end())
         ):
             if match := _TOLD.search(before, label.end()):
-                return _told(match)
+                return FollowingAnswer((_told(match),), True)
             answer = following[label.end() :].lstrip().partition("\n")[0].strip()
             answer = pointed_answer(f"{question} {following[: label.start()]}", answer)
-            return _first_sentence(_OPTION.sub("", answer, count=1))
+            answer = _first_sentence(_OPTION.sub("", answer, count=1))
+            return FollowingAnswer((answer,), True) if answer else FollowingAnswer()
     if match := _TOLD.search(before):
-        return _told(match)
-    answer = _first_sentence(following.strip(" \t\n\"'”’)"))
-    few = 0 < len(loose(answer).split()) <= _LONGEST and "?" not in answer
-    if not few or _REMARK.match(answer) or _MORE.search(answer) or _GOING_ON.match(answer):
-        return ""
-    return answer
+        return FollowingAnswer((_told(match),), True)
+    guessed = guessed_answers(before)
+    asks = before != following and any(before.rstrip().endswith(answer) for answer in guessed)
+    return FollowingAnswer(() if asks and len(guessed[0].split()) > _DOUBTING else guessed)
+
+
+def guessed_answers(following: str) -> tuple[str, ...]:
+    """What a few words behind a question may answer: "— 49", "(49)", "I get 49.", "Back: 49", "| 49 |".
+
+    Empty for marks to be had ("(3 marks)"), the number of the next question, what goes on about the question, thanks.
+    """
+    text = following.lstrip()
+    if "\n" in following[: len(following) - len(text)] and _NEXT_ITEM.match(text):
+        return ()
+    text = _FILLER.sub("", _SPEAKER.sub("", _POINTS.sub("", text.strip(_AROUND)).strip(_AROUND)))
+    line = text.partition("\n")[0].partition("|")[0].strip(_AROUND)
+    answer = _first_sentence(line).strip(_AROUND)
+    if meant := _MEANT.match(answer):
+        answer = meant["answer"].strip(_AROUND)
+    few = 0 < len(loose(answer).split()) <= _LONGEST
+    patterns = (_REMARK, _GOING_ON, _COURTESY, _POINTS)
+    if not few or _REMARK.match(line) or any(pattern.match(answer) for pattern in patterns):
+        return ()
+    return () if _MORE.search(answer) else (answer,)
+
+
+def answers_first(text: str) -> bool:
+    """ "Answer: … Question: …", all the way: what follows a question answers the next one."""
+    return _is_answers_first([role for role, _ in _segments(text)])
 
 
 def _told(match: re.Match[str]) -> str:
@@ -159,13 +213,29 @@ def _asks_with_options(words: str) -> bool:
     )
 
 
-def _said(text: str) -> str:
+def _said(text: str) -> tuple[str, ...]:
     """ "Which gas do plants take up? Carbon dioxide." """
     question, mark, rest = text.strip().partition("?")
-    answer = rest.strip(" \t\n\"'”’)")
-    if not mark or "?" in rest or len(answer.split()) > _LONGEST or len(question.split()) < 3:
-        return ""
-    return "" if _REMARK.match(answer) or _MORE.search(answer) else answer
+    several = "?" in rest or len(rest.split()) > _LONGEST or _MORE.search(rest.strip())
+    if not mark or several or len(question.split()) < 3:
+        return ()
+    return guessed_answers(rest)
+
+
+def _answers_behind(segments: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """The same with every answer behind its question, where all stand before it."""
+    if not _is_answers_first([role for role, _ in segments]):
+        return segments
+    ordered = list(segments)
+    for place in range(1, len(ordered)):
+        if ordered[place][0] == "asking" and ordered[place - 1][0] == "answering":
+            ordered[place - 1 : place + 1] = ordered[place], ordered[place - 1]
+    return ordered
+
+
+def _is_answers_first(roles: list[str]) -> bool:
+    labelled = [role for role in roles if role in ("asking", "answering")]
+    return bool(labelled) and labelled == ["answering", "asking"] * (len(labelled) // 2)
 
 
 def may_be_a_remark(question: str, text: str) -> bool:

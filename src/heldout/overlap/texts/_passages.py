@@ -7,10 +7,16 @@ import re
 from collections.abc import Iterator
 
 from heldout.overlap.texts._fields import Document, answer_keys
-from heldout.overlap.texts._labelled import answer_after
+from heldout.overlap.texts._labelled import FollowingAnswer, answer_after, answers_first
 from heldout.overlap.texts._questions import asks, is_program
-from heldout.overlap.texts.normalise import loose
+from heldout.overlap.texts.normalise import loose, without_markup
 
+# What a browser sets apart is a paragraph of its own.
+_BLOCKS = re.compile(
+    r"</?(?:p|div|h[1-6]|[uod]l|li|d[td]|table|t[rdh]|section|article|blockquote)\b[^<>]{0,300}>",
+    re.IGNORECASE,
+)
+_BREAKS = re.compile(r"<br\s*/?>", re.IGNORECASE)
 _PARAGRAPHS = re.compile(r"\n\s*\n")
 # A colon ends no sentence: "Add up the passengers: 12 in the first coach, …".
 _SENTENCES = re.compile(
@@ -24,26 +30,43 @@ _WORD = 20  # characters, generously: a "sentence" of more is a table or a heap 
 _SPACELESS = 12  # characters a word from which on a script has no spaces
 _READ = 1000  # characters that show whether a text is a program
 
+# A key at the end: "Answers: 1. 49 2. 90", and the numbers of the questions.
+_KEY = re.compile(
+    r"(?:^|\n)[ \t#*]*(?:answers?(?: key)?|answer key|key|solutions?)[ \t#*]*[:：]?[ \t#*]*"
+    r"(?=\n|\(?\d{1,3}[.):])",
+    re.IGNORECASE,
+)
+_KEYED = re.compile(r"(?<![\w.,])\(?(\d{1,3})[.):]\s*(\S.*?)(?=[\s,;]+\(?\d{1,3}[.):]\s|\n|$)")
+_NUMBERED = re.compile(r"(?:^|\n)[ \t#*]*(?:q(?:uestion)?\s*)?\(?(\d{1,3})[.):]\s", re.IGNORECASE)
+
 
 def questions_within(document: Document, longest: int) -> Iterator[Document]:
     """Every question of a free text by itself, and with one to five sentences before it, in words of its paragraph.
 
     ``longest``: words of a passage, about as many as the benchmark's questions have. What follows a question may
-    be its answer.
+    be its answer, and so may what a key at the end has under its number.
     """
-    text = document.text
+    text = _plain(document.text)
     size = _size(text)
     if size <= _FEWEST or is_program(text[:_READ]):
         return
     limit = min(float(longest), _MOST * size)
+    key = _key(text)
+    numbered = [(match.start(), match[1]) for match in _NUMBERED.finditer(text)] if key else []
+    ahead = answers_first(text)
     for begin, end in _stretches(text, _PARAGRAPHS, 0, len(text)):
         sentences = list(_stretches(text, _SENTENCES, begin, end))
         for place, (start, stop) in enumerate(sentences):
             question = text[start:stop].strip()
             if len(question) > _WORD * longest or not asks(question):
                 continue
-            following = text[stop : stop + _FOLLOWING]
-            answers = answer_keys(answer_after(question, following))
+            answer = FollowingAnswer()
+            if not ahead:
+                answer = answer_after(question, text[stop : stop + _FOLLOWING])
+            if key and not answer.told:
+                number = next((n for at, n in reversed(numbered) if at <= start), "")
+                answer = FollowingAnswer((key[number],)) if number in key else answer
+            keys = dict.fromkeys(name for each in answer.texts for name in answer_keys(each))
             seen = set()
             for before in _BEFORE:
                 passage = text[sentences[max(0, place - before)][0] : stop]
@@ -52,7 +75,28 @@ def questions_within(document: Document, longest: int) -> Iterator[Document]:
                     break
                 if words >= _FEWEST and passage not in seen:
                     seen.add(passage)
-                    yield dataclasses.replace(document, text=passage, answers=answers, options="")
+                    yield dataclasses.replace(
+                        document,
+                        text=passage,
+                        answers=tuple(keys),
+                        options="",
+                        guessed=not answer.told,
+                    )
+
+
+def _plain(text: str) -> str:
+    """Without markup, with line feeds where a browser has them."""
+    if "<" in text:
+        text = _BREAKS.sub("\n", _BLOCKS.sub("\n\n", text))
+    return without_markup(text)
+
+
+def _key(text: str) -> dict[str, str]:
+    """Answers by the number of their question."""
+    headings = list(_KEY.finditer(text))
+    if not headings or "?" in text[headings[-1].end() :]:
+        return {}
+    return {match[1]: match[2] for match in _KEYED.finditer(text, headings[-1].end())}
 
 
 def _size(text: str) -> int:

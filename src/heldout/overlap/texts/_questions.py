@@ -339,6 +339,25 @@ def same_amounts(text: str, other: str) -> bool:
     return len(ours & theirs) >= _SHARED * min(len(ours), len(theirs))
 
 
+def all_amounts(text: str, other: str) -> bool:
+    """Does the other text name all numbers of the first? Where no answer says that it asks the same, it has to."""
+    return amounts(text) <= amounts(other) or (is_program(text) and is_program(other))
+
+
+_NAME = re.compile(r"(?<=[a-z,;:)] )[A-Z][a-z]{2,}\b")  # within a sentence
+_ENDING = 2  # letters of a name that may be others: "Brazil", "Brazilian"
+
+
+def shares_a_name(text: str, other: str) -> bool:
+    """Does the other text have one of the names within the first? True where it has none.
+
+    "Which river runs through Cairo?" is not "Which river flows through the city of Baghdad in Iraq?".
+    """
+    names = {name.lower() for name in _NAME.findall(text)}
+    beginnings = tuple(name[: max(3, len(name) - _ENDING)] for name in names)
+    return not names or any(word.startswith(beginnings) for word in loose(other).split())
+
+
 @functools.lru_cache(maxsize=2**14)
 def amounts(text: str) -> frozenset[str]:
     """Numbers of a text, however they are written: "1,250", "twelve hundred and fifty", "two dozen" (24).

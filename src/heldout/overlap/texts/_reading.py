@@ -38,9 +38,11 @@ from heldout.overlap.texts._chances import (
 from heldout.overlap.texts._prior import SmallNull
 from heldout.overlap.texts._programs import RewordedPrograms
 from heldout.overlap.texts._questions import (
+    all_amounts,
     other_subject,
     same_amounts,
     same_content,
+    shares_a_name,
     states,
     varied,
 )
@@ -351,6 +353,8 @@ def may_count(entry: ParaphraseCandidate, tells: bool = False) -> bool:
         return False
     if entry.own:
         return True
+    if entry.answer != "same" and not (all_amounts(*texts) and shares_a_name(*texts)):
+        return False
     if entry.evidence["generic"] and not tells:
         return False  # asked of several pictures: it identifies none
     return entry.answer == "same" or not (entry.evidence["short"] or varied(*texts))

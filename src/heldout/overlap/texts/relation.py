@@ -11,9 +11,9 @@ from typing import Any, Final, NamedTuple
 import polars as pl
 from rapidfuzz.distance import Levenshtein
 
-from heldout.benchmark import Example, normal
+from heldout.benchmark import Example
 from heldout.overlap.relations import POSSIBLE_COPIES
-from heldout.overlap.texts._answers import in_other_words, same_answer
+from heldout.overlap.texts._answers import answered_within, in_other_words, of_a_kind, same_answer
 from heldout.overlap.texts._fields import Document, ItemTexts, TextSource, item_texts
 from heldout.overlap.texts._labelled import may_be_a_remark
 from heldout.overlap.texts._ledger import LISTED, MatchLedger, Pair
@@ -43,13 +43,6 @@ WHOLE = 0.8  # containment from which on a text counts as being there
 TEMPLATE = 0.8  # edit similarity from which on another word makes another question
 _LETTER = re.compile(r"\(?[a-j]\)?")  # stands for an option nobody can see
 _POINTER = re.compile(rf"{_LETTER.pattern}|\d{{1,2}}")  # where there are options
-_LABEL = re.compile(
-    r"[\W_]*(?:(?:the )?(?:correct |right )?(?:answer|ans|response|assistant|gpt)(?: is)?\b|a\s*:)[\W_]*"
-)
-# The second of several options: "B. 4", "(2) left", "or right". What stands before it is an option, no answer.
-_NEXT_OPTION = re.compile(r"[\W_]*(?:\(?[b2][.):]|(?:or|vs|versus)\b)", re.ASCII)
-_LABELLED = 60  # characters that may stand before an answer within a text
-_MARKS = " ?.:;,-–—>*\"'“”()[]\n\t"
 
 
 class WordingRelation(NamedTuple):
@@ -78,10 +71,12 @@ def relate(
     optioned = bool(item.options or document.options)
     answer = _answers(item.answer, document.answers, optioned)
     free = not document.answers or document.field == "text"
-    within = free and _answered_within(entry.text, item, document.text)
+    within = free and answered_within(entry.text, item, document.text)
     if within:
         answer = "same"
     if answer == "different" and free and may_be_a_remark(entry.text, document.text):
+        answer = "unknown"
+    if answer == "different" and document.guessed and not of_a_kind(item.answer, document.answers):
         answer = "unknown"
     if (
         method == "embedding"
@@ -102,7 +97,11 @@ def relate(
     worth = degree_of(
         relation, answer, similarity, generic=entry.generic, short=entry.short, apart=apart
     )
-    if relation == RENUMBERED and answer != "same" and _other_sum(entry.text, document.text):
+    if (
+        answer != "same"
+        and (renumbered or _other_sum(entry.text, document.text))
+        and (relation == RENUMBERED)
+    ):
         worth = "none"
     return WordingRelation("+".join(parts), relation, answer, worth)
 
@@ -181,39 +180,6 @@ def _answers(ours: str, theirs: tuple[str, ...], optioned: bool) -> str:
     if not pointer.fullmatch(ours) and all(pointer.fullmatch(answer) for answer in theirs):
         return "unknown"
     return "different"
-
-
-def _answered_within(question: str, item: ItemTexts, text: str) -> bool:
-    """Whether a text that holds the question goes on with the item's answer: "… Answer: …", as pages and dumps of
-    chats write items that have no columns. A list of options that begins with the right one does not answer."""
-    answer, asked, whole = item.answer, question.rstrip(" ?.:").casefold(), text.casefold()
-    others = [normal(option) for option in item.options.split(" | ") if normal(option) != answer]
-    end = len(answer) + _LABELLED + max(map(len, others), default=0)
-    at = whole.find(asked) if answer and asked else -1
-    while at >= 0:
-        rest = whole[at + len(asked) : at + len(asked) + end]
-        label = _LABEL.match(rest)
-        for begin in {0, label.end() if label else 0}:
-            words = normal(rest[begin:].lstrip(_MARKS))
-            if words.startswith(answer) and _said_alone(words, answer, others):
-                return True
-        at = whole.find(asked, at + 1)
-    return False
-
-
-def _said_alone(words: str, answer: str, others: Sequence[str]) -> bool:
-    """``words`` begin with the answer: does it end there ("2" in "2.5" does not), and does no other option follow?"""
-    after = words[len(answer) :]
-    if re.match(r"\w|[.,]\d", after) or _NEXT_OPTION.match(after):
-        return False
-    following = after.lstrip(_MARKS)
-    return not any(
-        option
-        and (
-            following.startswith(option) or (len(option) > len(answer) and words.startswith(option))
-        )
-        for option in others
-    )
 
 
 # The rows of the tables text_matches and text_queries, made of what a shard's ledger kept.
