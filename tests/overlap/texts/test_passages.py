@@ -10,7 +10,7 @@ import pytest
 from text_corpus import bench, corpus, matches, scan_all
 
 from heldout.overlap.images._join import Hits
-from heldout.overlap.texts._fields import Document
+from heldout.overlap.texts._fields import Document, answer_keys
 from heldout.overlap.texts._labelled import answer_after, labelled_texts
 from heldout.overlap.texts._passages import questions_within
 from heldout.overlap.texts._questions import all_amounts, asks, shares_a_name
@@ -88,10 +88,18 @@ def test_programs_and_endless_sentences_are_left_alone() -> None:
         ("\nBack: 21", "21", False),
         ("\n\n21\n\nAnother question comes here.", "21", False),
         ("\nCONTESTANT: Hmm... 21?", "21", False),
+        (" The answer, of course, is 21. This page was updated.", "21", True),
+        ("\nAssistant: Sure! 21.\nUser: Thanks!", "21", True),
+        ("\nAssistant: Good question. 21.\nUser: Thanks!", "21", True),
+        (" It is 21.", "21", False),
+        (" Any ideas?\n\nRe: help\nposted by Ann\nShould be 21.", "21", False),
+        (" Cheers\n\nRe: help\nposted by Ann\nI get 21.", "21", False),
+        (" 21 are gone.", "21", False),
     ],
 )
 def test_what_follows_a_question_may_be_its_answer(following: str, answer: str, told: bool) -> None:
-    assert answer_after("How many cakes did Ada sell?", following) == ((answer,), told)
+    texts, said = answer_after("How many cakes did Ada sell?", following)
+    assert (answer in texts, said) == (True, told)
 
 
 @pytest.mark.parametrize(
@@ -118,6 +126,12 @@ def test_not_all_that_follows_a_question_is_an_answer(following: str) -> None:
 def test_a_letter_behind_options_is_the_option() -> None:
     following = "\nA. cat\nB. dog\nC. bird\nAnswer: B"
     assert answer_after("Which pet rests on the couch?", following) == (("dog",), True)
+
+
+def test_politeness_before_an_answer_is_none_of_it() -> None:
+    assert "84" in answer_keys("Sure! 84.")
+    assert "3/8" in answer_keys("Good question. 3/8")
+    assert answer_keys("Sure!") == ("sure",)
 
 
 def _answers(text: str) -> list[tuple[str, ...]]:

@@ -44,7 +44,8 @@ _REMARK = re.compile(
 _MORE = re.compile(r"\bor\b|/|[.!;]\s", re.IGNORECASE)  # a choice, or another sentence
 # An answer told later on: "… so the answer is 12.", "#### 12".
 _TOLD = re.compile(
-    r"\b(?:answer|solution|result)(?: here)?(?: is| was|:)\s+(\S[^\n]{0,80}?)\s*(?:[.!;](?=\s|$)|\n|$)"
+    r"\b(?:answer|solution|result)(?: here)?(?:,[^,.?!\n]{1,30},)?(?: is| was|:)\s+"
+    r"(\S[^\n]{0,80}?)\s*(?:[.!;](?=\s|$)|\n|$)"
     r"|####\s*([^\n#]{1,60})|\\boxed\{([^{}]{1,60})\}",
     re.IGNORECASE,
 )
@@ -66,9 +67,17 @@ _POINTS = re.compile(
 _NEXT_ITEM = re.compile(r"\(?\d{1,3}[.)]\s")
 _SPEAKER = re.compile(r"[A-Z][\w ]{0,20}:\s+")
 _FILLER = re.compile(
-    r"(?:(?:hm+|uh|um|oh|ah|er|well|so|sure|ok|okay|let me see|let's see)\b[\s.,!…]*)+",
+    r"(?:(?:hm+|uh|um|oh|ah|er|well|so|sure|ok|okay|let me see|let's see|certainly|of course|absolutely|alright|"
+    r"(?:good|great) question)\b[\s.,!…:]+)+(?=\S)",
     re.IGNORECASE,
 )
+# Between a question and its answer in a thread: "Any ideas?", "Cheers", "Re: help", "posted by Ann at noon".
+_PLEAS = re.compile(
+    r"(?:\s*(?:re:|(?:any (?:ideas?|help|hints?)|(?:many )?thanks|thank you|cheers|posted by|please help|"
+    r"can anyone help)\b)[^\n.!?]*(?:[.!?]+|\n|$))+",
+    re.IGNORECASE,
+)
+_FIGURE = re.compile(r"(?<![\w.,])-?\d+(?:[.,]\d+)*(?:/\d+)?(?![\w/])")
 _MEANT = re.compile(
     r"(?:i(?:['’]d| would)? (?:get|got|say|think|guess|believe|went with|go for)|"
     r"(?:it|that) (?:should|would|must|will) be|(?:must|should) be|probably|maybe|perhaps)\s+"
@@ -143,10 +152,13 @@ def answer_after(question: str, following: str) -> FollowingAnswer:
                 return FollowingAnswer((_told(match),), True)
             answer = following[label.end() :].lstrip().partition("\n")[0].strip()
             answer = pointed_answer(f"{question} {following[: label.start()]}", answer)
-            answer = _first_sentence(_OPTION.sub("", answer, count=1))
-            return FollowingAnswer((answer,), True) if answer else FollowingAnswer()
+            answer = _FILLER.sub("", _OPTION.sub("", answer, count=1), count=1)
+            known = tuple(dict.fromkeys(each for each in (_first_sentence(answer), answer) if each))
+            return FollowingAnswer(known, bool(known))
     if match := _TOLD.search(before):
         return FollowingAnswer((_told(match),), True)
+    if pleas := _PLEAS.match(following):
+        before = following[pleas.end() :].partition("?")[0]
     guessed = guessed_answers(before)
     asks = before != following and any(before.rstrip().endswith(answer) for answer in guessed)
     return FollowingAnswer(() if asks and len(guessed[0].split()) > _DOUBTING else guessed)
@@ -165,11 +177,16 @@ def guessed_answers(following: str) -> tuple[str, ...]:
     answer = _first_sentence(line).strip(_AROUND)
     if meant := _MEANT.match(answer):
         answer = meant["answer"].strip(_AROUND)
+    if _GOING_ON.match(answer):
+        answer = next((each for each in stated_answers(answer) if _FIGURE.search(each)), "")
     few = 0 < len(loose(answer).split()) <= _LONGEST
-    patterns = (_REMARK, _GOING_ON, _COURTESY, _POINTS)
+    patterns = (_REMARK, _COURTESY, _POINTS)
     if not few or _REMARK.match(line) or any(pattern.match(answer) for pattern in patterns):
         return ()
-    return () if _MORE.search(answer) else (answer,)
+    if _MORE.search(answer):
+        return ()
+    figures = _FIGURE.findall(answer)  # "828 are left"
+    return tuple(dict.fromkeys([answer, *figures])) if len(figures) == 1 else (answer,)
 
 
 def answers_first(text: str) -> bool:
@@ -190,7 +207,8 @@ def stated_answers(answer: str) -> tuple[str, ...]:
     """What a sentence says that the answer is, with and without what a comma sets apart; empty for other sentences."""
     stated = _STATED.match(answer)
     if stated is None:
-        return ()
+        rest = _FILLER.sub("", answer, count=1).strip() if _FILLER.match(answer) else ""
+        return (rest,) if rest else ()
     words = stated["answer"]
     return words, words.partition(",")[0]
 
