@@ -88,6 +88,24 @@ def test_a_folder_of_plain_text_in_every_encoding(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("z.tsv", "question\tanswer\nHow many?\t3\n"),
+        ("z.txt", "img1|What is it?|a cat\nimg2|What is that?|a dog\n"),
+        ("z.json", '[{"question": "How many?", "answer": "3"}]'),
+    ],
+)
+def test_a_stray_table_hides_no_texts(tmp_path: Path, name: str, content: str) -> None:
+    for number in range(4):
+        (tmp_path / f"{number}.txt").write_text(f"Page {number} about this and that.")
+    (tmp_path / name).write_text(content)
+    corpus = open_corpus(tmp_path)
+    texts = {item.id for item in items(corpus)}
+    assert {f"{number}.txt" for number in range(4)} <= texts
+    assert name in texts or [one for one, *_ in dropped(corpus)] == [name]
+
+
 def test_a_book_is_cut_into_pages_at_its_paragraphs(tmp_path: Path) -> None:
     chapters = [f"Chapter {k}: " + "word " * 4000 for k in range(40)]
     (tmp_path / "book.txt").write_text("\n\n".join(chapters))

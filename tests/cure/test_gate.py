@@ -18,6 +18,7 @@ from heldout.benchmark import read_benchmark
 from heldout.corpus import open_corpus
 from heldout.cure import write_gate
 from heldout.cure.gate import JunitCase, junit
+from heldout.cure.sanitize import what_was_not_searched
 from heldout.engine import open_engine
 from heldout.errors import InputError
 from heldout.overlap import forget_texts, scan
@@ -95,6 +96,30 @@ def test_the_gate_names_the_rows_and_the_rest_of_the_training_set_passes(data: P
     assert opened.protected[0].unsearched == ("words",)  # this run compared pictures alone
     assert opened.sentence().endswith("for: words.")
     assert (data / "gate2/remove_ids.txt").read_text() == ""
+
+
+def test_a_search_that_was_killed_before_its_texts_does_not_pass(data: Path) -> None:
+    run = scanned(data / "two.jsonl", data / "mix.jsonl", data / "run")
+    assert write_gate(run, data / "whole").passed
+    limits = len(list(what_was_not_searched(run)))
+    manifest = run.read_json("manifest.json")
+    del manifest["text"]
+    run.write_json("manifest.json", manifest)
+    killed = Run.open(data / "run")
+    gate = write_gate(killed, data / "killed")
+    assert not gate.passed
+    assert len(gate.protected[0].problems) == 1
+    assert len(list(what_was_not_searched(killed))) == limits + 1
+
+
+def test_a_language_that_was_not_read_is_named(data: Path) -> None:
+    run = scanned(data / "two.jsonl", data / "mix.jsonl", data / "run")
+    read = {"encoder": "e", "rewordings": {}, "counts": {"text_other_language": 0}}
+    for count, ways in ((0, 0), (2, 1)):
+        counts = {"text_other_language": count}
+        run.update("text", {"mix": {**read, "counts": counts}}, replace=True)
+        gate = write_gate(Run.open(run.path), data / f"gate{count}")
+        assert len(gate.protected[0].unsearched) == ways
 
 
 def test_the_training_set_is_written_again_without_the_rows_in_its_own_format(data: Path) -> None:

@@ -156,10 +156,9 @@ def holds_text(source: BenchmarkSource) -> bool:
     unknown = (file for file in files if not is_sidecar(file.name) and not is_text(file.name))
     if any(_looks_like_image(file) for file in itertools.islice(unknown, _OPENED)):
         return False
-    # One table among many pages is a stray one, and is listed as not read unless its name is that of a text.
-    opened = files[:_OPENED]
-    tables = sum(_is_table(file) for file in opened)
-    if tables and 2 * tables >= sum(is_text(file.name) for file in opened):
+    # A table among more pages is a stray one: read as text, or listed as not read.
+    tables = {file for file in files[:_OPENED] if _is_table(file)}
+    if tables and len(tables) >= sum(file not in tables for file in texts):
         return False
     # "train" beside "test" is a choice that only the user can make.
     return len({split_of(file.stem) for file in texts if is_lines(file.name)} - {None}) < 2

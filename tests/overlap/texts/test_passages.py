@@ -123,6 +123,31 @@ def test_not_all_that_follows_a_question_is_an_answer(following: str) -> None:
     assert answer_after("How many cakes did Ada sell?", following) == ((), False)
 
 
+@pytest.mark.parametrize(
+    ("following", "answer"),
+    [
+        (" Right.", "Right"),
+        (" They are also 49.", "also 49"),
+        (" Also so 49", "Also so 49"),
+        (" 12 points.", "12 points"),
+        ("\nBack: also 49", "also 49"),
+        (" The result was published in a journal of that time.", None),
+    ],
+)
+def test_words_of_an_answer_are_not_taken_for_what_is_said_around_one(
+    following: str, answer: str | None
+) -> None:
+    texts, told = answer_after("How many cakes did Ada sell?", following)
+    assert (texts[:1], told) == ((answer,) if answer else (), False)
+
+
+@pytest.mark.parametrize("filling", [" ", "\n", " \n", "#", "*", "1. a ", "\n1. ", "'", ",;"])
+def test_endless_fillings_are_read_in_one_go(filling: str) -> None:
+    """What takes the square of its length stops the suite."""
+    page = f"1. What is this?{filling * 100_000}Answers{filling * 100_000}1. a{filling * 100_000}"
+    assert len(passages(page)) <= 5
+
+
 def test_a_letter_behind_options_is_the_option() -> None:
     following = "\nA. cat\nB. dog\nC. bird\nAnswer: B"
     assert answer_after("Which pet rests on the couch?", following) == (("dog",), True)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from heldout.benchmark import RELEASED, Example, normal
 from heldout.corpus import CorpusItem
 from heldout.image import ImageError, ImageRef, decode, dicom_ids, picture_lines
-from heldout.overlap.texts._labelled import labelled_texts, pointed_answer, stated_answers
+from heldout.overlap.texts._labelled import MARKED, labelled_texts, pointed_answer, stated_answers
 from heldout.overlap.texts.normalise import options_key, options_text, strict
 
 LONGEST_TEXT = (
@@ -109,9 +109,7 @@ def document_texts(item: CorpusItem) -> Iterator[Document]:
     for text, labelled in texts.items():
         if labelled.pairs and not _says_much(labelled.rest):
             continue  # nothing but its questions and answers, as if they had columns
-        known = labelled.said
-        if len(labelled.pairs) == 1:
-            known = (labelled.pairs[0][1],)
+        known = (labelled.pairs[0][1],) if len(labelled.pairs) == 1 else labelled.said
         keys = tuple(dict.fromkeys(key for answer in known for key in answer_keys(answer)))
         guessed = bool(labelled.said)
         yield Document(item.id, "text", text, keys, "", image, pictured, guessed)
@@ -143,9 +141,7 @@ def answer_keys(answer: str) -> tuple[str, ...]:
 
 # Where a worked solution says its result: "#### 72" (GSM8K), \\boxed{72}, "The answer is 72."
 _FINAL = re.compile(
-    r"####\s*([^\n#]{1,60})|\\boxed\{([^{}]{1,60})\}"
-    r"|\b(?:final )?answer(?: is|:)\s*\$?\(?([^\n]{1,40}?)\)?\.?\s*$",
-    re.IGNORECASE,
+    MARKED + r"|\b(?:final )?answer(?: is|:)\s*\$?\(?([^\n]{1,40}?)\)?\.?\s*$", re.IGNORECASE
 )
 
 

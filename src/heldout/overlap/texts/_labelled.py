@@ -42,11 +42,12 @@ _REMARK = re.compile(
     re.IGNORECASE,
 )
 _MORE = re.compile(r"\bor\b|/|[.!;]\s", re.IGNORECASE)  # a choice, or another sentence
+#: how worked solutions mark their result
+MARKED = r"####\s*([^\n#]{1,60})|\\boxed\{([^{}]{1,60})\}"
 # An answer told later on: "… so the answer is 12.", "#### 12".
 _TOLD = re.compile(
-    r"\b(?:answer|solution|result)(?: here)?(?:,[^,.?!\n]{1,30},)?(?: is| was|:)\s+"
-    r"(\S[^\n]{0,80}?)\s*(?:[.!;](?=\s|$)|\n|$)"
-    r"|####\s*([^\n#]{1,60})|\\boxed\{([^{}]{1,60})\}",
+    r"\banswer(?: here)?(?:,[^,.?!\n]{1,30},)?(?: is| was|:)\s+(\S[^\n]{0,80}?)\s*(?:[.!;](?=\s|$)|\n|$)|"
+    + MARKED,
     re.IGNORECASE,
 )
 _END = re.compile(r"[.!;](?=\s|$)|\n|$")  # of an answer that is a sentence
@@ -56,18 +57,19 @@ _GOING_ON = re.compile(
     re.IGNORECASE,
 )
 _COURTESY = re.compile(
-    r"(?:many thanks|thanks|thank|cheers|regards|good|great|nice|help|anyone|hello|hi|bye|page|fig|figure|table|"
-    r"source|difficulty|level|correct|right|wrong|next|back to|continue|click|read more|solution|see also|posted|"
-    r"reply|edit|no idea|sorry)\b",
+    r"(?:many thanks|thanks|thank you|cheers|regards|good luck|well done|(?:good|great|nice) question|please|help|"
+    r"anyone|hello|hi|bye|(?:page|fig\.?|figure|table) \d|source\b.*:|difficulty|level:|correct|next|back to|continue|click|"
+    r"read more|see also|posted|reply|edit|no idea|sorry)(?!\w)",
     re.IGNORECASE,
 )
 _POINTS = re.compile(
-    r"[(\[]?\s*\d+(?:[.,]\d+)?\s*(?:marks?|pts?|points?)\b\.?\s*[)\]]?", re.IGNORECASE
+    r"\s*(?:[(\[]\s*\d+(?:[.,]\d+)?\s*(?:marks?|pts?|points?)\.?\s*[)\]]|\d+ marks?\b)",
+    re.IGNORECASE,
 )
 _NEXT_ITEM = re.compile(r"\(?\d{1,3}[.)]\s")
-_SPEAKER = re.compile(r"[A-Z][\w ]{0,20}:\s+")
+_SPEAKER = re.compile(r"^[A-Z][\w ]{0,20}:\s+")
 _FILLER = re.compile(
-    r"(?:(?:hm+|uh|um|oh|ah|er|well|so|sure|ok|okay|let me see|let's see|certainly|of course|absolutely|alright|"
+    r"^(?:(?:hm+|uh|um|oh|ah|er|well|so|sure|ok|okay|let me see|let's see|certainly|of course|absolutely|alright|"
     r"(?:good|great) question)\b[\s.,!…:]+)+(?=\S)",
     re.IGNORECASE,
 )
@@ -172,7 +174,9 @@ def guessed_answers(following: str) -> tuple[str, ...]:
     text = following.lstrip()
     if "\n" in following[: len(following) - len(text)] and _NEXT_ITEM.match(text):
         return ()
-    text = _FILLER.sub("", _SPEAKER.sub("", _POINTS.sub("", text.strip(_AROUND)).strip(_AROUND)))
+    if points := _POINTS.match(text):
+        text = text[points.end() :]
+    text = _FILLER.sub("", _SPEAKER.sub("", text.strip(_AROUND)))
     line = text.partition("\n")[0].partition("|")[0].strip(_AROUND)
     answer = _first_sentence(line).strip(_AROUND)
     if meant := _MEANT.match(answer):
@@ -180,8 +184,8 @@ def guessed_answers(following: str) -> tuple[str, ...]:
     if _GOING_ON.match(answer):
         answer = next((each for each in stated_answers(answer) if _FIGURE.search(each)), "")
     few = 0 < len(loose(answer).split()) <= _LONGEST
-    patterns = (_REMARK, _COURTESY, _POINTS)
-    if not few or _REMARK.match(line) or any(pattern.match(answer) for pattern in patterns):
+    remark = _REMARK.match(line) or _REMARK.match(answer) or _COURTESY.match(answer)
+    if not few or remark:
         return ()
     if _MORE.search(answer):
         return ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
 import re
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ _BLOCKS = re.compile(
     re.IGNORECASE,
 )
 _BREAKS = re.compile(r"<br\s*/?>", re.IGNORECASE)
+_SPACES = re.compile(r"[^\S\n]+")
 _PARAGRAPHS = re.compile(r"\n\s*\n")
 # A colon ends no sentence: "Add up the passengers: 12 in the first coach, …".
 _SENTENCES = re.compile(
@@ -32,12 +34,14 @@ _READ = 1000  # characters that show whether a text is a program
 
 # A key at the end: "Answers: 1. 49 2. 90", and the numbers of the questions.
 _KEY = re.compile(
-    r"(?:^|\n)[ \t#*]*(?:answers?(?: key)?|answer key|key|solutions?)[ \t#*]*[:：]?[ \t#*]*"
+    r"(?:^|\n)[ #*]{0,9}(?:answers?(?: key)?|key|solutions?)[ #*]{0,9}[:：]?[ #*]{0,9}"
     r"(?=\n|\(?\d{1,3}[.):])",
     re.IGNORECASE,
 )
-_KEYED = re.compile(r"(?<![\w.,])\(?(\d{1,3})[.):]\s*(\S.*?)(?=[\s,;]+\(?\d{1,3}[.):]\s|\n|$)")
-_NUMBERED = re.compile(r"(?:^|\n)[ \t#*]*(?:q(?:uestion)?\s*)?\(?(\d{1,3})[.):]\s", re.IGNORECASE)
+_KEYED = re.compile(
+    r"(?<![\w.,])\(?(\d{1,3})[.):] ?(\S.{0,80}?)(?=[\s,;]{1,3}\(?\d{1,3}[.):]\s|\n|$)"
+)
+_NUMBERED = re.compile(r"(?:^|\n)[ #*]{0,9}(?:q(?:uestion)?\s*)?\(?(\d{1,3})[.):]\s", re.IGNORECASE)
 
 
 def questions_within(document: Document, longest: int) -> Iterator[Document]:
@@ -52,7 +56,8 @@ def questions_within(document: Document, longest: int) -> Iterator[Document]:
         return
     limit = min(float(longest), _MOST * size)
     key = _key(text)
-    numbered = [(match.start(), match[1]) for match in _NUMBERED.finditer(text)] if key else []
+    numbered = list(_NUMBERED.finditer(text)) if key else []
+    places = [match.start() for match in numbered]
     ahead = answers_first(text)
     for begin, end in _stretches(text, _PARAGRAPHS, 0, len(text)):
         sentences = list(_stretches(text, _SENTENCES, begin, end))
@@ -64,7 +69,8 @@ def questions_within(document: Document, longest: int) -> Iterator[Document]:
             if not ahead:
                 answer = answer_after(question, text[stop : stop + _FOLLOWING])
             if key and not answer.told:
-                number = next((n for at, n in reversed(numbered) if at <= start), "")
+                at = bisect.bisect_right(places, start) - 1
+                number = numbered[at][1] if at >= 0 else ""
                 answer = FollowingAnswer((key[number],)) if number in key else answer
             keys = dict.fromkeys(name for each in answer.texts for name in answer_keys(each))
             seen = set()
@@ -88,7 +94,7 @@ def _plain(text: str) -> str:
     """Without markup, with line feeds where a browser has them."""
     if "<" in text:
         text = _BREAKS.sub("\n", _BLOCKS.sub("\n\n", text))
-    return without_markup(text)
+    return _SPACES.sub(" ", without_markup(text))  # long runs would cost their square below
 
 
 def _key(text: str) -> dict[str, str]:

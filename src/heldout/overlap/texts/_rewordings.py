@@ -24,7 +24,7 @@ from heldout.overlap.texts._passages import questions_within
 from heldout.overlap.texts._questions import states
 from heldout.overlap.texts.encoders import can_read, open_text_encoder
 from heldout.overlap.texts.index import TextIndex
-from heldout.overlap.texts.normalise import strict
+from heldout.overlap.texts.normalise import loose, strict
 from heldout.overlap.texts.relation import PARAPHRASE, match_row
 
 PUBLISHED = 0.88  # cosine from which on the published protocol counts a pair
@@ -77,7 +77,7 @@ class RewordingPass:
         self._by_answer: dict[str, NDArray[np.int32]] = {}
         self._rows_of: dict[int, list[int]] = {}  # of an item
         self._ask()
-        words = [len(index.entries[k].text.split()) for k in index.embedded]
+        words = [len(loose(index.entries[k].text).split()) for k in index.embedded]
         self._longest = max(_FEWEST_READ, int(1.5 * np.quantile(words, 0.95))) if words else 0
         self._read = 0
         self.unreadable = 0  # texts in a language that the encoder cannot read

@@ -97,11 +97,8 @@ def relate(
     worth = degree_of(
         relation, answer, similarity, generic=entry.generic, short=entry.short, apart=apart
     )
-    if (
-        answer != "same"
-        and (renumbered or _other_sum(entry.text, document.text))
-        and (relation == RENUMBERED)
-    ):
+    other_sum = renumbered or _other_sum(entry.text, document.text)
+    if relation == RENUMBERED and answer != "same" and other_sum:
         worth = "none"
     return WordingRelation("+".join(parts), relation, answer, worth)
 
