@@ -58,8 +58,8 @@ _GOING_ON = re.compile(
 )
 _COURTESY = re.compile(
     r"(?:many thanks|thanks|thank you|cheers|regards|good luck|well done|(?:good|great|nice) question|please|help|"
-    r"anyone|hello|hi|bye|(?:page|fig\.?|figure|table) \d|source\b.*:|difficulty|level:|correct|next|back to|continue|click|"
-    r"read more|see also|posted|reply|edit|no idea|sorry)(?!\w)",
+    r"anyone|hello|hi|bye|(?:page|fig\.?|figure|table) \d|source\b.*:|difficulty|level:|correct|next|back to|"
+    r"continue|click|read more|see also|posted|reply|edit|no idea|sorry)(?!\w)",
     re.IGNORECASE,
 )
 _POINTS = re.compile(
