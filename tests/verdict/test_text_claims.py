@@ -239,6 +239,17 @@ def test_nothing_is_clean_where_a_benchmark_is_too_small_to_tell_rewordings(
     assert claim(tmp_path, asked(*LONG), [PAGE], settled=enough).status == "clean"
 
 
+def test_nothing_is_clean_below_a_threshold_that_somebody_set(
+    tmp_path: Path, wording: Callable[..., None]
+) -> None:
+    made = claim(tmp_path, asked(*LONG), [PAGE], settled={"threshold": 0.99, "below_threshold": 3})
+    assert (made.status, made.rule) == ("qualified", "words/rewordings-unsearched")
+    wording(made)
+    assert settled_by(made) == [f"rewordings: {made.next_step}"]
+    enough = {"threshold": 0.5, "below_threshold": 0}
+    assert claim(tmp_path, asked(*LONG), [PAGE], settled=enough).status == "clean"
+
+
 def test_short_questions_inside_pages_are_not_testable(
     tmp_path: Path, wording: Callable[..., None]
 ) -> None:

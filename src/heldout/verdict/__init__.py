@@ -6,6 +6,7 @@ from heldout.lazy import load_on_first_use
 
 if TYPE_CHECKING:
     from heldout.verdict._model_claims import AWAY, LAB
+    from heldout.verdict._reworded import REWORDINGS, TOO_FEW
     from heldout.verdict.challenge import CONTROLS, ControlInput, against_baseline
     from heldout.verdict.claim import (
         ACTIONS,
@@ -66,8 +67,6 @@ if TYPE_CHECKING:
     from heldout.verdict.published_map import Reading
     from heldout.verdict.rules import ANSWERS, COPIES
     from heldout.verdict.text_claims import (
-        REWORDINGS,
-        TOO_FEW,
         source_claim,
         text_claim,
         words_compared,

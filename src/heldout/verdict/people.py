@@ -23,10 +23,10 @@ from heldout.overlap import (
     recognised,
 )
 from heldout.stats import RaterAgreement, agreement
+from heldout.verdict._reworded import READ_FEW
 from heldout.verdict.claim import Claim, Control
 from heldout.verdict.rules import COPIES as COPIES_KIND
 from heldout.verdict.rules import decide, rule_id
-from heldout.verdict.text_claims import READ_FEW
 
 PEOPLE = "people"
 # What raters have not agreed on → who could settle it.

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from heldout.verdict._model_claims import AWAY, BASELINE, FIRES_ALONE, MORE_ALIKE
+from heldout.verdict._reworded import READ_FEW, REWORDINGS, TOO_FEW, after_failed_rewordings
 from heldout.verdict.claim import WHOLE_CORPUS, Claim, Control
 from heldout.verdict.rules import (
     ANSWERS,
@@ -17,15 +18,7 @@ from heldout.verdict.rules import (
     SOURCES,
     WORDS,
 )
-from heldout.verdict.text_claims import (
-    BY_NOTHING,
-    READ_FEW,
-    READ_TEXTS,
-    REWORDINGS,
-    TOO_FEW,
-    WITHIN_REACH,
-    after_failed_rewordings,
-)
+from heldout.verdict.text_claims import BY_NOTHING, READ_TEXTS, WITHIN_REACH
 
 
 class RequiredControl(NamedTuple):

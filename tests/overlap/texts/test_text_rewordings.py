@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from text_corpus import bench, corpus, matches, scan_all
+from text_corpus import bench, corpus, frame, matches, scan_all
 
 from heldout.errors import InputError
 from heldout.overlap import OverlapSettings
@@ -38,6 +38,7 @@ from heldout.overlap.texts._reading import (
     likeliest_chances,
     may_count,
     read_together,
+    settle_rewordings,
 )
 from heldout.overlap.texts._rewordings import OwnPictures
 from heldout.overlap.texts.encoders import (
@@ -53,6 +54,7 @@ from heldout.overlap.texts.encoders import (
 from heldout.overlap.texts.index import TextSearch, build_text_index
 from heldout.overlap.texts.relation import DOUBTFUL_REWORDING
 from heldout.overlap.texts.scan import TextShard, scan_text_shard
+from heldout.store.schema import make_table
 
 WORDS = TextSearch(methods=("embedding",), encoder="wordllama")
 NAMES = ("Ada", "Ben", "Cleo", "Dan", "Eve", "Fay", "Gus", "Hal", "Ivy", "Jon")
@@ -236,6 +238,29 @@ def test_a_rewording_in_capitals_is_proposed_like_any_other(tmp_path: Path) -> N
     loud = [{**row, "question": row["question"].upper()} for row in leaked]
     pairs = counted(matches(scan_all(bench(*items), corpus(tmp_path, *loud, *others), WORDS)))
     assert len(pairs) >= 28
+
+
+@pytest.mark.parametrize("benchmark_size", [60, 6], ids=["with a null", "too small for one"])
+def test_what_a_threshold_leaves_out_is_counted(tmp_path: Path, benchmark_size: int) -> None:
+    pytest.importorskip("wordllama")
+    items = [problem(number) for number in range(benchmark_size)]
+    leaked = [reworded(number) for number in range(0, benchmark_size, 2)]
+    index, _ = build_text_index(bench(*items), WORDS)
+    source = corpus(tmp_path, *leaked)
+    (shard,) = source.shards()
+    proposed = frame(
+        scan_text_shard(index, source, TextShard.of(shard, OwnPictures())).tables["text_matches"]
+    )
+    below = {}
+    for threshold in (None, 0.3, 0.999):
+        asked = replace(index, search=replace(WORDS, threshold=threshold))
+        _, records = settle_rewordings(
+            proposed, frame(make_table("matches", [])), asked, quiet=True
+        )
+        (record,) = records.values()
+        below[threshold] = record["below_threshold"]
+    assert below[None] == below[0.3] == 0
+    assert below[0.999] >= 0.9 * len(leaked)
 
 
 def test_questions_with_the_same_options_are_told_apart_by_the_question(tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ from heldout.overlap.texts.encoders import (
     DEFAULT,
     READER,
 )
-from heldout.overlap.texts.index import TextIndex
+from heldout.overlap.texts.index import TextIndex, TextSearch
 from heldout.overlap.texts.normalise import loose
 from heldout.overlap.texts.relation import DOUBTFUL_REWORDING, PARAPHRASE, SHOWN
 
@@ -157,6 +157,7 @@ def _settle(
                 min(entry.p, ALONE_ALPHA),
                 0.0,
             )  # counts as the same words would
+        entry.calibrated = entry.p
         if search.threshold is not None:
             entry.likeness = 0.0
             entry.p = 0.0 if entry.similarity >= search.threshold else 1.0
@@ -197,6 +198,7 @@ def _settle(
         **record,
         "fdr": search.fdr,
         "threshold": search.threshold,
+        "below_threshold": _below(candidates, search, documents if alone.known else 0),
         "read": len(candidates),
         "counted": sum(entry.row["degree"] == "soft" for entry in candidates),
         "doubtful": sum(DOUBTFUL_REWORDING in entry.evidence["reading"] for entry in candidates),
@@ -208,6 +210,22 @@ def _settle(
             **({"programs": programs.null} if programs.null else {}),
         },
     }
+
+
+def _below(candidates: Sequence[ParaphraseCandidate], search: TextSearch, documents: int) -> int:
+    """Items of which a text would count if no threshold were set; without ``documents``, where nothing tells how
+    near different texts come, items that any text comes near to."""
+    if search.threshold is None:
+        return 0
+    best: dict[str, float] = {}
+    for entry in candidates:
+        if entry.possible:
+            best[entry.item] = min(best.get(entry.item, 1.0), entry.calibrated)
+    counted = {entry.item for entry in candidates if entry.row["degree"] == "soft"}
+    cut = max(ALONE_ALPHA, _cut(best, search.fdr, documents)) if documents else 1.0
+    return sum(
+        chance <= cut and chance < 1.0 for item, chance in best.items() if item not in counted
+    )
 
 
 def _cut(best: Mapping[str, float], fdr: float, items: int) -> float:
