@@ -231,7 +231,7 @@ def test_a_share_is_of_picture_groups_only_where_items_share_pictures(
     assert str(least["overlap/web"]) == f"25.0 % of {words}"
     # nobody can say which share of rewordings would have been found
     assert least["text/web"].value == 0.25
-    assert least["text/web"].share_of.startswith(f"{words} in ")
+    assert least["text/web"].share_of.startswith(f"{words} (in ")
 
 
 def test_nothing_found_names_the_effect_that_would_have_been_detected() -> None:

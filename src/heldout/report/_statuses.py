@@ -103,12 +103,13 @@ def detectable(run: Run) -> dict[str, DetectableEffect]:
         if claim["status"] == "clean" and effects and None not in effects:
             apart = all(record["n"] == record["clusters"] for record in mine)
             groups = "items" if apart else "picture groups"
-            groups += " in nearly the same words" if words else ""
+            groups += f" ({_SAME_WORDS})" if words else ""
             share_of = groups if claim["cell"]["corpus"] is not None else ""
             least[claim["id"]] = DetectableEffect(max(effects), share_of)
     return least
 
 
+_SAME_WORDS = "in nearly the same words"
 _TESTS = {"overlap": "pictures", "text": "words"}
 
 
@@ -122,4 +123,7 @@ def least_of(claims: Sequence[Mapping[str, Any]], least: Mapping[str, Detectable
         effects.setdefault(str(least[claim["id"]]), []).append(_TESTS.get(family, family))
     if len(effects) == 1:
         return next(iter(effects))
-    return ", ".join(f"{effect} ({' and '.join(names)})" for effect, names in effects.items())
+    return ", ".join(
+        effect if _SAME_WORDS in effect else f"{effect} ({' and '.join(names)})"
+        for effect, names in effects.items()
+    )
