@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from heldout.audit import conclude
-from heldout.cli.show import CURES, print_dropped, print_outline, with_cure
+from heldout.benchmark import Benchmark, Example, check
+from heldout.cli.show import CURES, print_dropped, print_errors, print_outline, with_cure
 from heldout.report import outline_of
 from heldout.store import Run
 from heldout.store.schema import make_table
@@ -68,4 +69,19 @@ def test_the_commonest_reason_is_named_with_its_cure(
     assert with_cure("nothing to cure") == "nothing to cure"
     print_dropped(made, ("score",), model="other")
     print_dropped(made, ("ask",))
+    assert capsys.readouterr().out == ""
+
+
+def test_errors_of_the_benchmark_stand_where_it_is_searched_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = made_up_run(tmp_path / "run", 4)
+    questions = ("Is the spleen enlarged?", "", "")
+    items = tuple(Example(str(k), question=text) for k, text in enumerate(questions))
+    made.write_json("check.json", check(Benchmark("bench", items)).model_dump(mode="json"))
+    print_errors(made)
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.startswith("bench: 2 of 3 items ")
+    made.write_json("check.json", check(Benchmark("bench", items[:1])).model_dump(mode="json"))
+    print_errors(made)
     assert capsys.readouterr().out == ""

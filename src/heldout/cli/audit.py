@@ -30,6 +30,7 @@ from heldout.cli.show import (
     console,
     plain,
     print_dropped,
+    print_errors,
     print_json,
     print_outline,
     print_sources,
@@ -146,6 +147,7 @@ def show_verdict(done: AuditResult, *, verbose: bool = False) -> None:
     print_outline(cells, next_steps=not verbose)
     for run in runs:
         print_sources(worst_first(read_sources(run)), run.manifest()["inputs"]["benchmark"]["name"])
+        print_errors(run)
         print_dropped(run, ("read", "benchmark", "score"))
     _show_resolution(done.plan)
     if verbose:

@@ -33,6 +33,7 @@ from heldout.cli.show import (
     console,
     print_claims,
     print_dropped,
+    print_errors,
     print_json,
     print_outline,
     print_sources,
@@ -235,6 +236,7 @@ def show_overlap(
     else:
         print_outline(outline_of(result.run))
         print_sources(worst_first(result.sources))
+        print_errors(result.run)
         print_dropped(result.run, ("read", "benchmark", "corpus"))
         if verbose:
             console().print()

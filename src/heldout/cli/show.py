@@ -289,3 +289,13 @@ def print_dropped(
     out.print(Text(plain(message), "yellow"), soft_wrap=True)
     detail = f"for example {example['id']}: {example['detail']}".rstrip(": ")
     out.print(Text(plain(f"  {detail}")[:300], "dim"), soft_wrap=True)
+
+
+def print_errors(run: Run) -> None:
+    """What check calls an error of the benchmark: a search for an empty question finds nothing."""
+    record = run.read_json("check.json") if (run.path / "check.json").exists() else {"problems": []}
+    errors = [problem for problem in record["problems"] if problem["severity"] == "error"]
+    out = console()
+    for problem in errors:
+        message = f"{record['benchmark']}: {problem['message']}; {problem['advice']}"
+        out.print(Text(plain(message), "yellow"), soft_wrap=True)
