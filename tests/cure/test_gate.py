@@ -14,6 +14,7 @@ from xml.etree import ElementTree
 import pyarrow.parquet as pq
 import pytest
 
+from heldout.audit import audit_overlap
 from heldout.benchmark import read_benchmark
 from heldout.corpus import open_corpus
 from heldout.cure import write_gate
@@ -120,6 +121,33 @@ def test_a_language_that_was_not_read_is_named(data: Path) -> None:
         run.update("text", {"mix": {**read, "counts": counts}}, replace=True)
         gate = write_gate(Run.open(run.path), data / f"gate{count}")
         assert len(gate.protected[0].unsearched) == ways
+
+
+def test_what_a_gate_passes_over_is_named(data: Path) -> None:
+    run = scanned(data / "two.jsonl", data / "mix.jsonl", data / "run")
+    read = {"encoder": "e", "counts": {}, "rewordings": {"threshold": 0.99, "below_threshold": 3}}
+    run.update("text", {"mix": read}, replace=True)
+    manifest = run.read_json("manifest.json")
+    for stage in manifest["stages"].values():
+        stage["counts"]["lost_items"] = 1
+    run.write_json("manifest.json", {**manifest, "text": {"mix": read}})
+    gate = write_gate(Run.open(run.path), data / "gate")
+    rows, threshold = gate.protected[0].unsearched
+    assert rows.startswith("1 row ") and "0.99" in threshold
+
+
+def test_a_training_set_of_which_nothing_could_be_compared_does_not_pass(tmp_path: Path) -> None:
+    asked = ("How many pears are in the blue box?", "Who carried the grey ladder into the barn?")
+    rows = [{"id": str(k), "question": question} for k, question in enumerate(asked)]
+    (tmp_path / "bench.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for name, question in (("other", "Which knot holds the tent in a storm?"), ("empty", None)):
+        row = {"id": "a", "question": question, "answer": None}
+        source = tmp_path / f"{name}.jsonl"
+        source.write_text(json.dumps(row) + "\n")
+        run = audit_overlap(tmp_path / "bench.jsonl", source, tmp_path / name, quiet=True).run
+        gate = write_gate(run, tmp_path / f"gate-{name}")
+        compared = question is not None
+        assert (gate.passed, len(gate.protected[0].problems)) == (compared, int(not compared))
 
 
 def test_the_training_set_is_written_again_without_the_rows_in_its_own_format(data: Path) -> None:

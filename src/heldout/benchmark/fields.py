@@ -150,7 +150,7 @@ def _override(field: str, value: str, present: Sequence[str], where: str) -> tup
     for column in columns:
         if column not in present:
             near = difflib.get_close_matches(column, present, n=1)
-            hint = f"; did you mean '{near[0]}'?" if near else ""
+            hint = f"; did you mean '{near[0]}'?" if near else "."
             raise InputError(
                 f"mapping {field}={value}: {where} has no column '{column}'{hint} "
                 f"It has: {', '.join(present)}"

@@ -208,11 +208,12 @@ def _choose(files: list[DataFile], source: BenchmarkSource, several: bool) -> li
         f"{file.path.relative_to(source.path)} (split {file.split or 'unknown'})"
         for file in files[:12]
     )
+    splits = {file.split for file in files}
     if not selected:
         raise InputError(f"{source.location} has no split '{wanted}'. It has: {listed}")
     raise InputError(
         f"{source.location} holds several tables: {listed}. {_unknown_keys(source)}"
-        f"Choose with '#split=…' or name the file"
+        + ("Choose with '#split=…' or name the file" if splits != {None} else "Name the file")
     )
 
 

@@ -32,7 +32,7 @@ def gate_command(
     gate = write_gate(runs, out, settings=settings)
     if as_json:
         print_json(gate.as_json())
-    show_gate(gate, quiet=quiet or as_json, annotate=annotate and not as_json)
+    show_gate(gate, quiet=as_json, annotate=annotate and not as_json)
 
 
 def show_gate(gate: GateResult, *, quiet: bool, annotate: bool = False) -> None:

@@ -341,8 +341,17 @@ def _is_table(source: BenchmarkSource) -> bool:
         for file in _some(path, lambda file: file.is_file(), _LOOK)
         if file.suffix not in IMAGE_ENDINGS
     ]
-    candidates = itertools.islice((file for file in files if not _beside_an_image(file)), 50)
-    return any(_has_rows(file) for file in itertools.chain([path], candidates))
+    candidates = list(itertools.islice((file for file in files if not _beside_an_image(file)), 50))
+    if any(_has_rows(file) for file in (path, *candidates)):
+        return True
+    # Nothing but tables: their columns are called something else, and are read all the same.
+    inside = _some(path, lambda file: not is_run_folder(str(file)), _LOOK)
+    return bool(inside) and all(
+        file.suffix.lower() in _TABLES and find_reader(file) is not None for file in inside
+    )
+
+
+_TABLES = (".csv", ".tsv", ".tab", ".json")
 
 
 def _beside_an_image(file: Path) -> bool:

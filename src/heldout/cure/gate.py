@@ -282,19 +282,44 @@ def _protected_json(protected: ProtectedBenchmark) -> dict[str, Any]:
     return {**vars(protected), **lists}
 
 
-def _unsearched(manifest: Mapping[str, Any]) -> tuple[str, ...]:
-    """What ``heldout overlap`` leaves out where it is told to, or has no encoder."""
+def _uncompared(run: Run) -> Iterator[str]:
+    """Training sets of which neither words nor pictures could be compared with the benchmark."""
+    if not (run.path / "claims.json").exists():
+        return
+    statuses: dict[str, set[str]] = {}
+    for claim in run.read_json("claims.json")["claims"]:
+        if claim["id"].startswith(("overlap/", "text/")):
+            statuses.setdefault(claim["cell"]["corpus"], set()).add(claim["status"])
+    for corpus, found in statuses.items():
+        if found == {"not testable"}:
+            yield (
+                f"{corpus} has neither words nor pictures that could be compared with this benchmark; are its columns "
+                f"called question, answer, text or image?"
+            )
+
+
+def _unsearched(manifest: Mapping[str, Any]) -> Iterator[str]:
+    """What ``heldout overlap`` leaves out where it is told to, has no encoder, or could not read a row."""
+    if lost := sum(stage["counts"].get("lost_items", 0) for stage in manifest["stages"].values()):
+        yield counted(lost, "row that could not be read", "rows that could not be read")
     searched = manifest.get("text", {}).values()
     if not searched:
-        return ("words",)
-    if any(each.get("encoder") is None for each in searched):
-        return ("rewordings (no text encoder was used; pip install 'heldout[text]' brings one)",)
-    unread = any(
-        each["rewordings"].get("items_in_other_language")
-        or each["counts"].get("text_other_language")
-        for each in searched
-    )
-    return ("rewordings in languages that the text encoder cannot read",) if unread else ()
+        yield "words"
+    elif any(each.get("encoder") is None for each in searched):
+        yield "rewordings (no text encoder was used; pip install 'heldout[text]' brings one)"
+    else:
+        if below := {
+            each["rewordings"]["threshold"]
+            for each in searched
+            if each["rewordings"].get("below_threshold")
+        }:
+            yield f"rewordings below the threshold that was set ({min(below):g})"
+        if any(
+            each["rewordings"].get("items_in_other_language")
+            or each["counts"].get("text_other_language")
+            for each in searched
+        ):
+            yield "rewordings in languages that the text encoder cannot read"
 
 
 def _cleaned_json(cleaned: Sequence[CleanedSet]) -> list[dict[str, Any]]:
@@ -351,7 +376,8 @@ class _Judged:
         )
         if killed := unfinished(manifest):
             problems = (killed, *problems)
-        return cls(known["name"], known["items"], problems, _unsearched(manifest))
+        problems = problems or tuple(_uncompared(run))
+        return cls(known["name"], known["items"], problems, tuple(_unsearched(manifest)))
 
     def count(self, removed: pl.DataFrame, doubtful: pl.DataFrame) -> None:
         self.leaked.update(removed["benchmark_id"])

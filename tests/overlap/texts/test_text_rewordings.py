@@ -24,6 +24,7 @@ from heldout.overlap.texts._chances import (
     ParaphraseNull,
 )
 from heldout.overlap.texts._fields import final_answer
+from heldout.overlap.texts._language import is_foreign
 from heldout.overlap.texts._questions import (
     amounts,
     prose,
@@ -49,6 +50,7 @@ from heldout.overlap.texts.encoders import (
     carried,
     installed_reader,
     installed_text_encoder,
+    knows,
     reader_parts,
 )
 from heldout.overlap.texts.index import TextSearch, build_text_index
@@ -57,6 +59,7 @@ from heldout.overlap.texts.scan import TextShard, scan_text_shard
 from heldout.store.schema import make_table
 
 WORDS = TextSearch(methods=("embedding",), encoder="wordllama")
+SETS = Path(__file__).parents[3] / "bench/rewording_sets.json"
 NAMES = ("Ada", "Ben", "Cleo", "Dan", "Eve", "Fay", "Gus", "Hal", "Ivy", "Jon")
 
 
@@ -240,6 +243,31 @@ def test_a_rewording_in_capitals_is_proposed_like_any_other(tmp_path: Path) -> N
     assert len(pairs) >= 28
 
 
+def test_rows_that_a_corpus_repeats_hide_no_rewording(tmp_path: Path) -> None:
+    """Nor do several rewordings of one item, with its answer."""
+    search = TextSearch.installed(None)
+    if search.reader is None:
+        pytest.skip("no package carries the reader")
+    asked = json.loads(SETS.read_text())["questions"]
+    items = [{"question": each["text"], "answer": each["answer"]} for each in asked]
+    ways = ("{}", "{}", "{}", "{}", "Please tell me: {}", "{} Say it in a word.")
+    leaked = [
+        {
+            "id": f"{n}-{k}",
+            "question": way.format(asked[n]["reworded"]),
+            "answer": asked[n]["answer"],
+        }
+        for n in range(0, len(asked), 2)
+        for k, way in enumerate(ways)
+    ]
+    found = {}
+    for name, rows in (("once", leaked[:: len(ways)]), ("repeated", leaked)):
+        pairs = counted(matches(scan_all(bench(*items), corpus(tmp_path, *rows), search)))
+        found[name] = {item for item, _ in pairs}
+    assert len(found["once"]) > 0.8 * len(asked) / 2
+    assert found["repeated"] >= found["once"]
+
+
 @pytest.mark.parametrize("benchmark_size", [60, 6], ids=["with a null", "too small for one"])
 def test_what_a_threshold_leaves_out_is_counted(tmp_path: Path, benchmark_size: int) -> None:
     pytest.importorskip("wordllama")
@@ -306,6 +334,28 @@ def test_texts_in_a_script_that_the_encoder_cannot_read_are_counted_and_not_comp
     index, _ = build_text_index(bench(*items), search)
     assert index.unreadable == 1
     assert can_read(items[1]["question"], "transformers:BAAI/bge-m3")
+
+
+@pytest.mark.parametrize(
+    ("text", "foreign"),
+    [
+        ("Welchen Knoten machen Seeleute f\u00fcr ein festes Auge am Ende eines Taus?", True),
+        ("Quelle est la capitale du pays dans lequel il est n\u00e9 ?", True),
+        ("\u00bfCu\u00e1l es la capital de la regi\u00f3n que est\u00e1 al norte?", True),
+        ("Hoeveel boeken staan er op de plank van het kastje?", True),
+        ("What did Charles de Gaulle say about the role of the army?", False),
+        ("Mona Lisa, Leonardo da Vinci, Musee du Louvre", False),
+        ("yes", False),
+        ("No, no, no. I do not come as a man.", False),
+    ],
+)
+def test_other_languages_in_latin_letters_are_known_by_their_little_words(
+    text: str, foreign: bool
+) -> None:
+    assert is_foreign(text) is foreign
+    assert knows(text, "wordllama", "bge-small+ms-marco") is not foreign
+    assert knows(text, "transformers:BAAI/bge-m3")
+    assert can_read(text, "wordllama")  # compared all the same
 
 
 ASKED = (

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 from pathlib import Path
+from typing import Any
 
 import pytest
 from text_corpus import LONG, LONG_OPTIONS, bench, corpus, found, ids, matches, scan_all
 
+from heldout.corpus import CorpusItem
 from heldout.errors import InputError
+from heldout.overlap.texts._fields import document_texts
 from heldout.overlap.texts._ledger import LISTED
 from heldout.overlap.texts.index import TextSearch, build_text_index
 from heldout.overlap.texts.scan import scan_text_shard
 
+QUESTION = "What do beekeepers blow into a hive before they open it in summer?"
+FILLER = "Report 7: the town council repaired a bridge near the old depot."
 ITEM = {"question": LONG, "options": LONG_OPTIONS, "answer": LONG_OPTIONS[1]}
 
 
@@ -34,6 +40,38 @@ def test_the_same_item_is_hard_evidence_and_says_in_which_profile(tmp_path: Path
     assert by_id["copy"]["evidence"]["profile"] == "strict"
     assert by_id["shouted"]["evidence"]["profile"] == "published"
     assert by_id["other answer"]["answer_relation"] == "different"
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"title": QUESTION, "text": FILLER},
+        {"qestion": QUESTION, "anser": "pipe smoke", "text": FILLER},
+        {"text": FILLER, "meta": {"quiz": {"q": QUESTION, "a": "pipe smoke"}}},
+        {"text": None, "meta": json.dumps({"ask": [QUESTION]})},
+        {"text": FILLER, "turns": [{"said": "Hello."}, {"said": f"Tell me. {QUESTION}"}]},
+    ],
+    ids=["beside the text", "misspelt", "nested", "JSON", "list"],
+)
+def test_columns_that_no_reader_knows_are_read(tmp_path: Path, row: dict[str, Any]) -> None:
+    benchmark = bench({"question": QUESTION, "answer": "pipe smoke"})
+    rows = matches(scan_all(benchmark, corpus(tmp_path, {"id": "r", **row})))
+    answered = {"same"} if "pipe smoke" in json.dumps(row) else set()
+    assert {each["answer_relation"] for each in rows} == {"unknown", *answered}
+
+
+def test_what_is_read_already_is_not_read_again(tmp_path: Path) -> None:
+    row = {
+        "id": "r",
+        "question": QUESTION,
+        "answer": "smoke",
+        "lang": "en",
+        "title": QUESTION[5:30],
+    }
+    (shard,) = corpus(tmp_path, row).shards()
+    (item,) = corpus(tmp_path, row).read(shard)
+    assert isinstance(item, CorpusItem)
+    assert [document.text for document in document_texts(item)] == [QUESTION]
 
 
 def test_options_may_stand_in_another_order(tmp_path: Path) -> None:

@@ -101,8 +101,8 @@ def _dropped_rows(benchmark: Benchmark) -> Iterator[Problem]:
         "warning" if harmless else "error",
         counted(
             len(benchmark.dropped),
-            "thing could not be read and is not part of what was checked",
-            "things could not be read and are not part of what was checked",
+            "row or file could not be read and is not part of what was checked",
+            "rows or files could not be read and are not part of what was checked",
         ),
         "see the reasons; the benchmark may be shorter than its files",
         [f"{d.id}: {d.reason} ({d.detail})" for d in benchmark.dropped],

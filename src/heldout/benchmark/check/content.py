@@ -207,7 +207,8 @@ def _ids(benchmark: Benchmark) -> Iterator[Problem]:
         yield problem(
             "duplicate-id",
             "error",
-            f"{len(repeated):,} items repeat the id of an earlier item (read here as id#2, id#3, …)",
+            f"{counted(len(repeated), 'item repeats', 'items repeat')} the id of an earlier item (read here as id#2, "
+            f"id#3, …)",
             "make ids unique: results keyed by id would silently overwrite each other",
             repeated,
             len(benchmark),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,6 +21,7 @@ LONGEST_TEXT = (
 )
 
 _TEXT = ("text", "caption", "description", "abstract", "content", "body")
+_COLUMNS, _DEPTH = 200, 4  # strings of one row that are looked at, and how deep they may lie
 _SENTENCE, _LETTERS = 5, 12  # words, or letters without spaces, from which on an answer is a text
 _NUMBER = re.compile(r"(?:q(?:uestion)?\s*)?\(?\d{1,4}\s*[.):]\s+(?=\S)", re.IGNORECASE)
 
@@ -163,11 +165,45 @@ def _free_texts(item: CorpusItem) -> Iterator[str]:
     known = [part for pair in pairs for part in pair if part and part.strip()]
     if item.text and (not known or _says_much(_without(item.text, known))):
         yield item.text
-    for column in _TEXT:  # a table keeps columns that are no question and no answer as metadata
-        text = item.metadata.get(column)
-        # Readers cut off the blanks around a text: with a last line feed it is no second text.
-        if isinstance(text, str) and text.strip() not in ("", (item.text or "").strip()):
-            yield text
+    yield from _unnamed_texts(item)
+
+
+def _unnamed_texts(item: CorpusItem) -> Iterator[str]:
+    """Words in columns whose names say nothing to a reader, such as "title", "ask" or "qestion", and a question once
+    more with what follows it: its answer, it may be."""
+    pairs = [(item.question, item.answer), *item.also]
+    read = [part for pair in pairs for part in pair if part]
+    known = "\n".join([item.text or "", *read, *_options(item.metadata)])
+    values = list(itertools.islice(_words_in(item.metadata), _COLUMNS))
+    for place, (column, value) in enumerate(values):
+        text = value.strip()
+        if text in known or not (column in _TEXT or _says_much(text) or text.endswith("?")):
+            continue
+        yield value
+        after = values[place + 1][1].strip() if place + 1 < len(values) else ""
+        if text.endswith("?") and after not in known and not after.endswith("?"):
+            yield f"{text}\n{after}"  # or something else: then it is another text
+
+
+def _words_in(value: Any, column: str = "", depth: int = 0) -> Iterator[tuple[str, str]]:
+    """Strings of a row with the column that they stand in, also within lists, mappings and JSON."""
+    if isinstance(value, str):
+        if depth and value[:1] in ("{", "["):
+            try:
+                yield from _words_in(json.loads(value[:LONGEST_TEXT]), column, depth + 1)
+                return
+            except (ValueError, RecursionError):
+                pass
+        yield column, value
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        yield column, str(value)
+    elif depth <= _DEPTH and isinstance(value, Mapping):
+        for name, inner in value.items():
+            if name != "options":
+                yield from _words_in(inner, str(name), depth + 1)
+    elif depth <= _DEPTH and isinstance(value, list | tuple):
+        for inner in value:
+            yield from _words_in(inner, column, depth + 1)
 
 
 def _says_much(text: str) -> bool:

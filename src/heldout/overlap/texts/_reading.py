@@ -315,9 +315,15 @@ class _Neighbours:
 
     def stand_out(self, candidates: Sequence[ParaphraseCandidate]) -> list[float]:
         """How much nearer a candidate is than the next-nearest texts of either side."""
-        around: dict[str, list[float]] = {}  # per text of the benchmark, scores of its candidates
+        # A row that a corpus repeats is one text, and several rewordings of an item, with its answer, do not hide
+        # each other.
+        around: dict[str, dict[str, float]] = {}  # per text of the benchmark, scores of candidates
+        agreeing: dict[str, set[str]] = {}
         for entry in candidates:
-            around.setdefault(entry.evidence["benchmark_text"], []).append(entry.score)
+            ours, other = entry.texts
+            around.setdefault(ours, {})[other] = entry.score
+            if entry.answer == "same":
+                agreeing.setdefault(ours, set()).add(other)
         theirs: dict[str, NDArray[np.float64]] = {}
         texts = list(dict.fromkeys(entry.evidence["corpus_text"] for entry in candidates))
         for first in range(0, len(texts), _BATCH):
@@ -327,10 +333,12 @@ class _Neighbours:
                 self.nearest[text] = float(scores.max(initial=-1.0))
         margins = []
         for entry in candidates:
-            text = entry.evidence["benchmark_text"]
+            text, other = entry.texts
             place = self._place.get(text)
             near = self._own_next[place] if place is not None else np.empty(0)
-            near = _highest(np.append(near, _without(np.asarray(around[text]), entry.score)), _NEXT)
+            hidden = agreeing[text] if entry.answer == "same" else {other}
+            beside = [score for each, score in around[text].items() if each not in hidden]
+            near = _highest(np.append(near, beside), _NEXT)
             beyond = _without(theirs[entry.evidence["corpus_text"]], entry.score)
             margins.append(entry.score - max(_middle(near), _middle(beyond)))
         return margins

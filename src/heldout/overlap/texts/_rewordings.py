@@ -22,7 +22,7 @@ from heldout.overlap.texts._fields import COMPARABLE, Document
 from heldout.overlap.texts._ledger import AGREEING, MOST_OWN, NEAREST, OWN, Pair
 from heldout.overlap.texts._passages import questions_within
 from heldout.overlap.texts._questions import states
-from heldout.overlap.texts.encoders import can_read, open_text_encoder
+from heldout.overlap.texts.encoders import can_read, knows, open_text_encoder
 from heldout.overlap.texts.index import TextIndex
 from heldout.overlap.texts.normalise import loose, strict
 from heldout.overlap.texts.relation import PARAPHRASE, match_row
@@ -97,13 +97,9 @@ class RewordingPass:
 
     def read(self, documents: Sequence[Document]) -> None:
         compared = [document for document in documents if document.field in self._fields]
-        search, asked = self._index.search, len(compared)
-        compared = [
-            document
-            for document in compared
-            if can_read(document.text, search.encoder, search.reader)
-        ]
-        self.unreadable += asked - len(compared)
+        encoders = self._index.search.encoder, self._index.search.reader
+        self.unreadable += sum(not knows(document.text, *encoders) for document in compared)
+        compared = [document for document in compared if can_read(document.text, *encoders)]
         compared += [
             passage
             for document in compared

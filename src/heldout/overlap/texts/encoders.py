@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from heldout.engine import usable_cores
 from heldout.errors import InputError, PrerequisiteError, require
 from heldout.overlap.images.encoder import Floats, unit
+from heldout.overlap.texts._language import is_foreign
 from heldout.overlap.texts.normalise import in_latin
 
 CHARACTERS = 2000  # of a text that are embedded: a mean over a whole page says nothing
@@ -344,10 +345,18 @@ def _carried(name: str, argument: str) -> TextEncoder:
 def can_read(text: str, *specs: str | None) -> bool:
     """Could these encoders read it? The carried ones know English: in Chinese every text is like every other.
 
-    Only scripts are told apart: German passes for English. Of other encoders nothing is assumed.
+    Only scripts are told apart: German is compared as if it were English. Of other encoders nothing is assumed.
     """
-    names = {reader_parts(spec)[0] for spec in specs if spec is not None}
-    return in_latin(text) or names.isdisjoint(ENGLISH)
+    return in_latin(text) or not _know_english_alone(specs)
+
+
+def knows(text: str, *specs: str | None) -> bool:
+    """Is it in a language of these encoders, so that a rewording would be found?"""
+    return not _know_english_alone(specs) or (in_latin(text) and not is_foreign(text))
+
+
+def _know_english_alone(specs: Sequence[str | None]) -> bool:
+    return any(spec is not None and reader_parts(spec)[0] in ENGLISH for spec in specs)
 
 
 def installed_text_encoder(name: str | None) -> str | None:

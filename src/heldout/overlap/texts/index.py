@@ -24,6 +24,7 @@ from heldout.overlap.texts.encoders import (
     can_read,
     installed_reader,
     installed_text_encoder,
+    knows,
     open_text_encoder,
 )
 from heldout.overlap.texts.normalise import HashSet, TextRarity, WordBatch, loose, mask, numbers
@@ -228,19 +229,22 @@ def _items(index: TextIndex, entries: Iterable[int]) -> set[int]:
 def _with_embeddings(index: TextIndex) -> TextIndex:
     assert index.search.encoder is not None
     encoder = open_text_encoder(index.search.encoder)
-    search, texts = index.search, [index.entries[k].text for k in index.whole]
-    readable = np.asarray([can_read(text, search.encoder, search.reader) for text in texts], bool)
+    texts = [index.entries[k].text for k in index.whole]
+    encoders = index.search.encoder, index.search.reader
+    readable = np.asarray([can_read(text, *encoders) for text in texts], bool)
     rows = encoder.embed(texts)  # numbers are not masked
     known = np.flatnonzero(rows.any(axis=1) & readable).tolist()
     join = JoinIndex(rows[known], k=index.proposed)
     embedded = tuple(index.whole[row] for row in known)
-    readable_entries = [index.whole[row] for row in np.flatnonzero(readable)]
+    known_entries = [
+        k for k, text in zip(index.whole, texts, strict=True) if knows(text, *encoders)
+    ]
     return TextIndex(
         **{
             **vars(index),
             "join": join,
             "embedded": embedded,
             "encoder_identity": encoder.identity,
-            "unreadable": len(_items(index, index.whole) - _items(index, readable_entries)),
+            "unreadable": len(_items(index, index.whole) - _items(index, known_entries)),
         }
     )
