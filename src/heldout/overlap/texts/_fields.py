@@ -203,7 +203,8 @@ def _words_in(value: Any, column: str = "", depth: int = 0) -> Iterator[tuple[st
                 yield from _words_in(inner, str(name), depth + 1)
     elif depth <= _DEPTH and isinstance(value, list | tuple):
         for inner in value:
-            yield from _words_in(inner, column, depth + 1)
+            if not isinstance(inner, int | float):  # outlines of objects are long lists of numbers
+                yield from _words_in(inner, column, depth + 1)
 
 
 def _says_much(text: str) -> bool:
