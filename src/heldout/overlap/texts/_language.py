@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 
 _WORD = re.compile(r"[^\W\d_]+")
-_LOOK = 600  # characters of a text that are looked at
+_LOOK = 300  # characters of a text that are looked at
 _FEWEST = 2  # words of another language, and more than twice as many as of English
 _ENGLISH_WORDS = """
 the of is are were to and for at by from what which who how when where why does did has have it this that be or not
