@@ -290,8 +290,8 @@ def _uncompared(run: Run) -> Iterator[str]:
     for claim in run.read_json("claims.json")["claims"]:
         if claim["id"].startswith(("overlap/", "text/")):
             statuses.setdefault(claim["cell"]["corpus"], set()).add(claim["status"])
-    for corpus, found in statuses.items():
-        if found == {"not testable"}:
+    for corpus, reached in statuses.items():
+        if reached == {"not testable"}:
             yield (
                 f"{corpus} has neither words nor pictures that could be compared with this benchmark; are its columns "
                 f"called question, answer, text or image?"
