@@ -258,7 +258,7 @@ def test_dropped_rows_are_part_of_the_report(
     report = check(read_benchmark(tmp_path / "test.jsonl"))
     assert not report.ok
     problem = found(report, "dropped-rows")
-    assert problem is not None and problem.message.startswith("1 row or file could")
+    assert problem is not None and problem.message.startswith("1 row ")
     assert report.dropped[0]["reason"] == "not JSON"
     print_check(report)
     assert "1 item on 0 images" in capsys.readouterr().out
