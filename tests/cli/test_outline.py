@@ -12,7 +12,7 @@ from heldout.audit import conclude
 from heldout.benchmark import Benchmark, Example, check
 from heldout.cli.show import CURES, print_dropped, print_errors, print_outline, with_cure
 from heldout.report import outline_of
-from heldout.store import Run
+from heldout.store import Dropped, Run
 from heldout.store.schema import make_table
 from heldout.verdict import PLAIN
 
@@ -82,6 +82,9 @@ def test_errors_of_the_benchmark_stand_where_it_is_searched_for(
     print_errors(made)
     (line,) = capsys.readouterr().out.splitlines()
     assert line.startswith("bench: 2 of 3 items ")
-    made.write_json("check.json", check(Benchmark("bench", items[:1])).model_dump(mode="json"))
+    lost = (Dropped("read", "line 3", "not JSON", ""),)  # which print_dropped says
+    report = check(Benchmark("bench", items[:1], dropped=lost))
+    assert report.problems[0].severity == "error"
+    made.write_json("check.json", report.model_dump(mode="json"))
     print_errors(made)
     assert capsys.readouterr().out == ""

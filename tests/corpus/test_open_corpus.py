@@ -47,6 +47,26 @@ def test_a_table_is_a_corpus_of_questions_with_their_images(tmp_path, picture):
         assert [item.reason for item in found if isinstance(item, Dropped)] == ["not JSON"]
 
 
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("t.csv", "number,qestion\n1,What is seen?\n"),
+        ("t.tsv", "number\tqestion\n1\tWhat is seen?\n"),
+        ("t.json", '[{"number": 1, "qestion": "What is seen?"}]'),
+    ],
+)
+def test_a_folder_of_one_table_is_that_table_whatever_its_columns_are_called(
+    tmp_path, picture, name, content
+):
+    folder = tmp_path / "set"
+    folder.mkdir()
+    (folder / name).write_text(content)
+    (item,) = read_all(open_corpus(folder))
+    assert item.metadata["qestion"] in content
+    (folder / "0.png").write_bytes(picture(0))  # beside pictures it may describe them
+    assert open_corpus(folder).reader == "folder"
+
+
 def test_captions_are_text_not_answers(tmp_path):
     (tmp_path / "c.jsonl").write_text('{"image": "a.png", "caption": "A dog."}\n')
     (item,) = read_all(open_corpus(tmp_path / "c.jsonl"))

@@ -18,8 +18,8 @@ from heldout.audit import audit_overlap
 from heldout.benchmark import read_benchmark
 from heldout.corpus import open_corpus
 from heldout.cure import write_gate
+from heldout.cure._coverage import what_was_not_searched
 from heldout.cure.gate import JunitCase, junit
-from heldout.cure.sanitize import what_was_not_searched
 from heldout.engine import open_engine
 from heldout.errors import InputError
 from heldout.overlap import forget_texts, scan

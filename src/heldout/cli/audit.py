@@ -148,7 +148,8 @@ def show_verdict(done: AuditResult, *, verbose: bool = False) -> None:
     for run in runs:
         print_sources(worst_first(read_sources(run)), run.manifest()["inputs"]["benchmark"]["name"])
         print_errors(run)
-        print_dropped(run, ("read", "benchmark", "score"))
+        print_dropped(run, ("read", "benchmark"), of="the benchmark")
+        print_dropped(run, ("score",))
     _show_resolution(done.plan)
     if verbose:
         _show_grid(done)

@@ -237,7 +237,8 @@ def show_overlap(
         print_outline(outline_of(result.run))
         print_sources(worst_first(result.sources))
         print_errors(result.run)
-        print_dropped(result.run, ("read", "benchmark", "corpus"))
+        print_dropped(result.run, ("read", "benchmark"), of="the benchmark")
+        print_dropped(result.run, ("corpus",), of="the corpus")
         if verbose:
             console().print()
             print_claims(claims_with_paths(result.conclusion.claims, result.run))

@@ -265,10 +265,15 @@ def print_sources(sources: Sequence[Mapping[str, Any]], of: str = "") -> None:
 
 
 def print_dropped(
-    run: Run, stages: Collection[str] = (), *, model: str | None = None, quiet: bool = False
+    run: Run,
+    stages: Collection[str] = (),
+    *,
+    of: str = "",
+    model: str | None = None,
+    quiet: bool = False,
 ) -> None:
     """How much was left out (of all stages where none is named), the commonest reason with an example, and its
-    cure."""
+    cure; ``of``: what these stages read."""
     if quiet or not run.table_path("dropped").exists():
         return
     start = "" if model is None else f"{model}/"
@@ -282,7 +287,7 @@ def print_dropped(
     counts = Counter(row["reason"] for row in rows)
     reason, count = counts.most_common(1)[0]
     example = next(row for row in rows if row["reason"] == reason)
-    message = f"left out: {len(rows):,}; most often “{reason}” ({count:,})"
+    message = f"left out{of and f' of {of}'}: {len(rows):,}; most often “{reason}” ({count:,})"
     if cure := CURES.get(reason):
         message += f"; cure: {cure}"
     out = console()
@@ -291,11 +296,16 @@ def print_dropped(
     out.print(Text(plain(f"  {detail}")[:300], "dim"), soft_wrap=True)
 
 
+# Rules of heldout check about what could not be read: print_dropped says it.
+_LEFT_OUT = {"dropped-rows", "missing-image", "ambiguous-image", "unreadable-image"}
+
+
 def print_errors(run: Run) -> None:
     """What check calls an error of the benchmark: a search for an empty question finds nothing."""
     record = run.read_json("check.json") if (run.path / "check.json").exists() else {"problems": []}
-    errors = [problem for problem in record["problems"] if problem["severity"] == "error"]
     out = console()
-    for problem in errors:
+    for problem in record["problems"]:
+        if problem["severity"] != "error" or problem["rule"] in _LEFT_OUT:
+            continue
         message = f"{record['benchmark']}: {problem['message']}; {problem['advice']}"
         out.print(Text(plain(message), "yellow"), soft_wrap=True)

@@ -213,13 +213,9 @@ def row_items(
     origin: str,
     columns: CorpusColumns,
     finder: ImageFinder,
-    words: Words | None = None,
 ) -> Iterator[CorpusItem | Dropped]:
-    """One item per image of the row, or one without; further images are called ``<item>/k``.
-
-    ``words`` takes the place of what the columns say.
-    """
-    words = words or columns.words(row)
+    """One item per image of the row, or one without; further images are called ``<item>/k``."""
+    words = columns.words(row)
     refs = [ref for column in columns.image for ref in finder.find(row.get(column), origin)]
     used = {*columns.image, *columns.talk}
     metadata = {key: value for key, value in row.items() if key not in used and value is not None}

@@ -19,7 +19,7 @@ from heldout.benchmark import (
     json_line,
     split_of,
 )
-from heldout.corpus._columns import Words, find_columns, lost_row, row_items
+from heldout.corpus._columns import find_columns, lost_row, row_items
 from heldout.corpus._listing import (
     FILE,
     HIDDEN,
@@ -365,9 +365,8 @@ class TextCorpus:
             try:
                 values = _sound(row.values) if b"\\u" in line else dict(row.values)
                 columns = find_columns(tuple(values), self.mapping, origin)
-                words = Words(_any_words(values)) if columns.wordless else None
                 item = readable(f"{prefix}{columns.key(values) or number}")
-                yield from row_items(values, item, origin, columns, finder, words)
+                yield from row_items(values, item, origin, columns, finder)
             except Exception as error:  # one bad row must not lose the file
                 yield lost_row(origin, error)
 
@@ -378,12 +377,6 @@ def _pages(path: Path, name: str) -> Iterator[CorpusItem | Dropped]:
         yield CorpusItem(id=name if number == 1 else f"{name}/part {number}", text=text)
     if not number:
         yield Dropped("corpus", name, "empty file", "no words in it", scope="words")
-
-
-def _any_words(values: dict[str, Any]) -> str | None:
-    """All values of more than one word, for a row without known columns."""
-    texts = [value for value in values.values() if isinstance(value, str) and " " in value.strip()]
-    return "\n".join(texts) or None
 
 
 def _sound(value: Any) -> Any:

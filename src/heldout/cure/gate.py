@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,9 +12,9 @@ from xml.etree import ElementTree
 
 import polars as pl
 
+from heldout.cure._coverage import problems_of, unsearched
 from heldout.cure._files import ListWriter
 from heldout.cure._training_sets import CleanedSet, write_cleaned
-from heldout.cure.sanitize import incomplete, unfinished
 from heldout.errors import InputError, counted
 from heldout.evidence import PROVEN, Leak, Rung, leak_batches
 from heldout.settings import Settings
@@ -282,46 +282,6 @@ def _protected_json(protected: ProtectedBenchmark) -> dict[str, Any]:
     return {**vars(protected), **lists}
 
 
-def _uncompared(run: Run) -> Iterator[str]:
-    """Training sets of which neither words nor pictures could be compared with the benchmark."""
-    if not (run.path / "claims.json").exists():
-        return
-    statuses: dict[str, set[str]] = {}
-    for claim in run.read_json("claims.json")["claims"]:
-        if claim["id"].startswith(("overlap/", "text/")):
-            statuses.setdefault(claim["cell"]["corpus"], set()).add(claim["status"])
-    for corpus, reached in statuses.items():
-        if reached == {"not testable"}:
-            yield (
-                f"{corpus} has neither words nor pictures that could be compared with this benchmark; are its columns "
-                f"called question, answer, text or image?"
-            )
-
-
-def _unsearched(manifest: Mapping[str, Any]) -> Iterator[str]:
-    """What ``heldout overlap`` leaves out where it is told to, has no encoder, or could not read a row."""
-    if lost := sum(stage["counts"].get("lost_items", 0) for stage in manifest["stages"].values()):
-        yield counted(lost, "row that could not be read", "rows that could not be read")
-    searched = manifest.get("text", {}).values()
-    if not searched:
-        yield "words"
-    elif any(each.get("encoder") is None for each in searched):
-        yield "rewordings (no text encoder was used; pip install 'heldout[text]' brings one)"
-    else:
-        if below := {
-            each["rewordings"]["threshold"]
-            for each in searched
-            if each["rewordings"].get("below_threshold")
-        }:
-            yield f"rewordings below the threshold that was set ({min(below):g})"
-        if any(
-            each["rewordings"].get("items_in_other_language")
-            or each["counts"].get("text_other_language")
-            for each in searched
-        ):
-            yield "rewordings in languages that the text encoder cannot read"
-
-
 def _cleaned_json(cleaned: Sequence[CleanedSet]) -> list[dict[str, Any]]:
     return [
         {**vars(entry), "path": None if entry.path is None else str(entry.path)}
@@ -368,16 +328,8 @@ class _Judged:
         known = manifest["inputs"].get("benchmark")
         if known is None or not manifest["stages"]:
             raise InputError(f"{run.path} has no finished scan: run heldout overlap into it first")
-        text = run.table_path("text_matches").exists()
-        problems = tuple(
-            problem
-            for stage in manifest["stages"].values()
-            if (problem := incomplete(stage, text=text))
-        )
-        if killed := unfinished(manifest):
-            problems = (killed, *problems)
-        problems = problems or tuple(_uncompared(run))
-        return cls(known["name"], known["items"], problems, tuple(_unsearched(manifest)))
+        problems = tuple(problems_of(run))
+        return cls(known["name"], known["items"], problems, tuple(unsearched(manifest)))
 
     def count(self, removed: pl.DataFrame, doubtful: pl.DataFrame) -> None:
         self.leaked.update(removed["benchmark_id"])

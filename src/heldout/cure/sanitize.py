@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ import polars as pl
 
 from heldout import __version__
 from heldout.benchmark import Benchmark, Opened, open_tables
+from heldout.cure._coverage import searched, what_was_not_searched
 from heldout.cure._files import (
     RoundTrip,
     atomic_folder,
@@ -31,90 +32,6 @@ from heldout.evidence import PICTURED, Rung, leaks_of
 from heldout.image import Digests, ImageError
 from heldout.settings import command_line
 from heldout.store import Run, new_folder, write_json
-
-# What a run searched for and what it could not find: a clean split is as clean as its search was thorough.
-
-
-LOST = 0.01  # above this share of unread images, "none found" holds for the rest only
-
-
-def searched(run: Run) -> list[dict[str, Any]]:
-    """Per corpus: where it was, how many images were compared, and how."""
-    return [
-        {
-            "corpus": stage["corpus"],
-            "source": stage["source"],
-            "fingerprint": stage["fingerprint"],
-            "images": stage["counts"].get("images", 0),
-            "encoder": stage.get("encoder"),
-            "text": run.table_path("text_matches").exists(),
-        }
-        for stage in run.manifest()["stages"].values()
-    ]
-
-
-def what_was_not_searched(run: Run) -> Iterator[str]:
-    manifest = run.manifest()
-    if killed := unfinished(manifest):
-        yield killed
-    stages = list(manifest["stages"].values())
-    text = run.table_path("text_matches").exists()
-    pictured = [stage for stage in stages if stage["counts"].get("images", 0)]
-    unencoded = [stage for stage in pictured if not stage.get("encoder")]
-    exact = [stage["corpus"] for stage in unencoded if not stage.get("hashes")]
-    hashed = [stage["corpus"] for stage in unencoded if stage.get("hashes")]
-    if exact:
-        yield (
-            f"in {', '.join(exact)} only exact copies were looked for: resized, cropped or "
-            f"re-compressed ones may be left; search without the setting exact, or with an encoder"
-        )
-    if hashed:
-        yield (
-            f"in {', '.join(hashed)} copies were looked for by perceptual hashes: cropped, framed or "
-            f"compounded ones may be left; search with an encoder"
-        )
-    if not text:
-        yield "questions and answers were compared only where their image leaked, word for word"
-    for stage in stages:
-        problem = incomplete(stage, text=text)
-        if problem:
-            yield problem
-
-
-def unfinished(manifest: Mapping[str, Any]) -> str:
-    """A sentence if a search ended before it came to the texts (it was killed); empty if it did not."""
-    if "text" in manifest:
-        return ""
-    return "the search was not finished: give the same heldout overlap command again, which goes on where it was"
-
-
-def incomplete(stage: Mapping[str, Any], *, text: bool) -> str:
-    """A sentence if a corpus was not read completely; empty if it was.
-
-    ``text``: texts were compared, so that a corpus without images counts as compared.
-    """
-    counts, failed = stage["counts"], stage["failed"]
-    compared, lost = counts.get("images", 0), counts.get("lost_items", 0)
-    archives = counts.get("lost_containers", 0)
-    if text and not compared:
-        compared = counts.get("items", 0)
-    messages = []
-    if failed:
-        pieces = counted(stage["shards"], "piece", "pieces")
-        messages.append(f"{len(failed)} of {pieces} of the corpus failed")
-    if archives:
-        lost_ones = counted(
-            archives, "archive, file or folder was", "archives, files or folders were"
-        )
-        messages.append(f"{lost_ones} lost in whole or in part")
-    if compared == 0 and not messages:
-        messages.append("no image could be compared")
-    elif lost > LOST * (lost + compared):
-        messages.append(
-            f"{lost:,} of {counted(lost + compared, 'item', 'items')} could not be read"
-        )
-    return f"{stage['corpus']} was not read in whole: {'; '.join(messages)}" if messages else ""
-
 
 Source = Benchmark | Opened | str | Path
 SANITIZE_VERSION = 1

@@ -92,7 +92,7 @@ def _other_language(scanned: Mapping[str, Any], items: int) -> str:
         parts.append(f"{texts:,} of {documents:,} texts of the corpus")
     if asked > UNREAD * items:
         parts.append(f"{asked:,} of {items:,} items")
-    return f"another language than the encoder knows ({', '.join(parts)})" if parts else ""
+    return f"not in a language of the encoder: {' and '.join(parts)}" if parts else ""
 
 
 def _programs(scanned: Mapping[str, Any], items: int) -> str:

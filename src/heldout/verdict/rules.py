@@ -145,7 +145,7 @@ RULES: tuple[Rule, ...] = (
         {"rewordings were looked for": False},
         "qualified",
         "none found, but rewordings were not searched for, or are mostly not found (another language, "
-        "programs, few items)",
+        "programs, few items, a threshold that was set)",
     ),
     Rule("none-found", (WORDS,), {}, "clean", "none found, and most items could have been"),
     # A source that both sides name says where they come from, and is not a leak by itself.

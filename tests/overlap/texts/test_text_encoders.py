@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import weakref
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -153,7 +154,8 @@ def test_programs_are_read_by_minilm_where_it_is_installed(
     similarities = []
     for folder, reader in ((None, "first token"), (small_bert, "first token; programs: minilm@")):
         monkeypatch.setattr(encoders, "_minilm_folder", lambda folder=folder: folder)
-        pairs, records = settle_rewordings(found, pictures, index, quiet=True)
+        read = replace(index, search=TextSearch.installed(None))
+        pairs, records = settle_rewordings(found, pictures, read, quiet=True)
         (record,) = records.values()
         assert record["null"]["programs"] and record["reader"].partition(" | ")[2].startswith(
             reader

@@ -358,6 +358,18 @@ def test_other_languages_in_latin_letters_are_known_by_their_little_words(
     assert can_read(text, "wordllama")  # compared all the same
 
 
+def test_no_english_question_of_real_benchmarks_is_in_another_language(shared_data: Path) -> None:
+    rad = json.loads((shared_data / "vqa_rad/vqa_rad_public.json").read_text())
+    slake = json.loads((shared_data / "slake/official_test.json").read_text())
+    columns = (
+        [(row["question"], str(row["answer"])) for row in rad],
+        [(row["question"], row["answer"]) for row in slake if row["q_lang"] == "en"],
+    )
+    texts = [text for rows in columns for row in rows for text in (*row, " ".join(row))]
+    assert len(texts) > 6_000
+    assert not [text for text in texts if is_foreign(text)]
+
+
 ASKED = (
     ("Is the heart enlarged?", "Does the picture show a heart that is too large?"),
     ("Is there a fracture of a rib?", "Can a broken rib be seen?"),

@@ -74,6 +74,31 @@ def test_what_is_read_already_is_not_read_again(tmp_path: Path) -> None:
     assert [document.text for document in document_texts(item)] == [QUESTION]
 
 
+@pytest.mark.parametrize(
+    ("row", "texts"),
+    [
+        ({"whose": "grey cat", "kind": "cat", "n": 3}, ["grey cat"]),
+        ({"text": FILLER, "whose": "grey cat"}, [FILLER]),
+        (
+            {"meta": '{"said": "Half \\ud83d over"}'},
+            ["Half ? over"],
+        ),
+        ({"text": FILLER, "meta": "[" * 5000}, [FILLER]),
+        ({"text": FILLER, "meta": {"a": {"b": {"c": {"d": {"e": QUESTION}}}}}}, [FILLER]),
+        ({"text": FILLER, "boxes": list(range(999)), "note": QUESTION}, [FILLER, QUESTION]),
+    ],
+    ids=["no other words", "two words", "surrogates", "not JSON", "too deep", "numbers"],
+)
+def test_of_unknown_columns_their_words_are_read(
+    tmp_path: Path, row: dict[str, Any], texts: list[str]
+) -> None:
+    source = corpus(tmp_path, {"id": "r", **row})
+    (shard,) = source.shards()
+    (item,) = source.read(shard)
+    assert isinstance(item, CorpusItem)
+    assert [document.text for document in document_texts(item)] == texts
+
+
 def test_options_may_stand_in_another_order(tmp_path: Path) -> None:
     row = {
         "id": "a",

@@ -48,7 +48,6 @@ class ParaphraseCandidate:
     similarity: float = 0.0  # cosine
     score: float = 0.0  # the same with the words that both have
     p: float = 1.0
-    calibrated: float = 1.0  # the chance where no threshold takes its place
     likeness: float = 0.0  # beside the own picture, the chance by wording alone where it is known
     possible: bool = True
 

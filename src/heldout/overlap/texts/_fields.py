@@ -170,14 +170,15 @@ def _free_texts(item: CorpusItem) -> Iterator[str]:
 
 def _unnamed_texts(item: CorpusItem) -> Iterator[str]:
     """Words in columns whose names say nothing to a reader, such as "title", "ask" or "qestion", and a question once
-    more with what follows it: its answer, it may be."""
+    more with what follows it: its answer, it may be. Where a row has no other words, two of them are enough."""
     pairs = [(item.question, item.answer), *item.also]
-    read = [part for pair in pairs for part in pair if part]
-    known = "\n".join([item.text or "", *read, *_options(item.metadata)])
+    known = "\n".join(part for part in (item.text, *itertools.chain(*pairs)) if part)
+    enough = _says_much if known else _is_several
+    known = "\n".join([known, *_options(item.metadata)])
     values = list(itertools.islice(_words_in(item.metadata), _COLUMNS))
     for place, (column, value) in enumerate(values):
         text = value.strip()
-        if text in known or not (column in _TEXT or _says_much(text) or text.endswith("?")):
+        if text in known or not (column in _TEXT or enough(text) or text.endswith("?")):
             continue
         yield value
         after = values[place + 1][1].strip() if place + 1 < len(values) else ""
@@ -194,7 +195,8 @@ def _words_in(value: Any, column: str = "", depth: int = 0) -> Iterator[tuple[st
                 return
             except (ValueError, RecursionError):
                 pass
-        yield column, value
+        # JSON can spell lone surrogates, which no table can hold.
+        yield column, value if value.isascii() else value.encode("utf-8", "replace").decode()
     elif isinstance(value, int | float) and not isinstance(value, bool):
         yield column, str(value)
     elif depth <= _DEPTH and isinstance(value, Mapping):
@@ -205,6 +207,10 @@ def _words_in(value: Any, column: str = "", depth: int = 0) -> Iterator[tuple[st
         for inner in value:
             if not isinstance(inner, int | float):  # outlines of objects are long lists of numbers
                 yield from _words_in(inner, column, depth + 1)
+
+
+def _is_several(text: str) -> bool:
+    return " " in text
 
 
 def _says_much(text: str) -> bool:
@@ -371,10 +377,7 @@ def _collect(texts: Sequence[str], images: Sequence[ImageRef]) -> set[TextSource
 
 
 def _strings(metadata: Mapping[str, Any]) -> Iterator[str]:
-    for key, value in metadata.items():
-        if isinstance(value, str):
-            yield value
-            if "pmc" in key.lower() and value.strip().isdigit():
-                yield f"PMC{value.strip()}"
-        elif isinstance(value, list | tuple):
-            yield from (part for part in value[:50] if isinstance(part, str))
+    for column, value in itertools.islice(_words_in(metadata), _COLUMNS):
+        yield value
+        if "pmc" in column.lower() and value.strip().isdigit():
+            yield f"PMC{value.strip()}"

@@ -51,7 +51,7 @@ from heldout.overlap.texts.encoders import (
     DEFAULT,
     READER,
 )
-from heldout.overlap.texts.index import TextIndex, TextSearch
+from heldout.overlap.texts.index import TextIndex
 from heldout.overlap.texts.normalise import loose
 from heldout.overlap.texts.relation import DOUBTFUL_REWORDING, PARAPHRASE, SHOWN
 
@@ -157,10 +157,6 @@ def _settle(
                 min(entry.p, ALONE_ALPHA),
                 0.0,
             )  # counts as the same words would
-        entry.calibrated = entry.p
-        if search.threshold is not None:
-            entry.likeness = 0.0
-            entry.p = 0.0 if entry.similarity >= search.threshold else 1.0
         nearest = among.nearest[entry.evidence["corpus_text"]]
         entry.possible = (
             not others.has(entry, asked_too)
@@ -170,13 +166,14 @@ def _settle(
     likeliest = likeliest_chances([e for e in candidates if not programs.judges(e)])
     beside_own = likeliest_chances(candidates, own=True)
     cut = max(ALONE_ALPHA, _cut(likeliest, search.fdr, min(len(index.ids), documents)))
+    standing: set[str] = set()  # items with a text that counts, or that people have to read
     for entry in candidates:
         limit = OWN_ALPHA if entry.own else cut
         sure = counts(entry, beside_own if entry.own else likeliest, cut)
-        if programs.judges(entry) and search.threshold is None:
+        if programs.judges(entry):
             sure = entry.possible and programs.chance(entry) is not None
         near = entry.own and not beside.known and entry.similarity >= settled[1]
-        counted = sure or (near and entry.possible and search.threshold is None)
+        counted = sure or (near and entry.possible)
         sure = sure and entry.likeness <= OWN_LIKENESS[0]
         # Where there is no null people have to read what may be one.
         unsettled = not entry.own and not alone.known and entry.possible and entry.p < 1.0
@@ -185,20 +182,22 @@ def _settle(
             or unsettled
             or (entry.p <= max(_LISTED * limit, search.fdr) and entry.answer != "different")
         )
-        entry.row["degree"] = "soft" if counted else "none" if listed else "dropped"
-        entry.evidence["reading"] = {
-            "similarity": round(entry.similarity, 4),
-            "chance": float(f"{entry.p:.2g}"),
-            "own_picture": entry.own,
-            **({} if sure or not counted else {DOUBTFUL_REWORDING: True}),
-        }
+        if counted or unsettled:
+            standing.add(entry.item)
+        _keep(entry, counted, listed, doubtful=counted and not sure)
+    if search.threshold is not None:
+        for entry in candidates:
+            near = entry.similarity >= search.threshold
+            listed = entry.row["degree"] == "soft" or (near and entry.answer != "different")
+            _keep(entry, near and entry.possible, listed)
+        standing -= {entry.item for entry in candidates if entry.row["degree"] == "soft"}
     record = read_together(candidates, reading.cross, among.different) if reading.cross else {}
     return {
         "reader": reading.identity,
         **record,
         "fdr": search.fdr,
         "threshold": search.threshold,
-        "below_threshold": _below(candidates, search, documents if alone.known else 0),
+        "below_threshold": 0 if search.threshold is None else len(standing),
         "read": len(candidates),
         "counted": sum(entry.row["degree"] == "soft" for entry in candidates),
         "doubtful": sum(DOUBTFUL_REWORDING in entry.evidence["reading"] for entry in candidates),
@@ -212,20 +211,16 @@ def _settle(
     }
 
 
-def _below(candidates: Sequence[ParaphraseCandidate], search: TextSearch, documents: int) -> int:
-    """Items of which a text would count if no threshold were set; without ``documents``, where nothing tells how
-    near different texts come, items that any text comes near to."""
-    if search.threshold is None:
-        return 0
-    best: dict[str, float] = {}
-    for entry in candidates:
-        if entry.possible:
-            best[entry.item] = min(best.get(entry.item, 1.0), entry.calibrated)
-    counted = {entry.item for entry in candidates if entry.row["degree"] == "soft"}
-    cut = max(ALONE_ALPHA, _cut(best, search.fdr, documents)) if documents else 1.0
-    return sum(
-        chance <= cut and chance < 1.0 for item, chance in best.items() if item not in counted
-    )
+def _keep(
+    entry: ParaphraseCandidate, counted: bool, listed: bool, *, doubtful: bool = False
+) -> None:
+    entry.row["degree"] = "soft" if counted else "none" if listed else "dropped"
+    entry.evidence["reading"] = {
+        "similarity": round(entry.similarity, 4),
+        "chance": float(f"{entry.p:.2g}"),
+        "own_picture": entry.own,
+        **({DOUBTFUL_REWORDING: True} if doubtful else {}),
+    }
 
 
 def _cut(best: Mapping[str, float], fdr: float, items: int) -> float:

@@ -20,7 +20,6 @@ from heldout.overlap.texts.encoders import (
     close_text_encoder,
     open_cross_encoder,
     open_text_encoder,
-    program_reader,
     reader_parts,
 )
 from heldout.overlap.texts.index import TextIndex
@@ -82,8 +81,8 @@ class ReadTexts:
         )
         vectors = _vectors(encoder, texts, quiet)
         identity, programs = encoder.identity, {}
-        of_programs, written = program_reader(name), [text for text in texts if is_program(text)]
-        if of_programs != name and len(written) >= FEWEST:
+        of_programs, written = index.search.program_reader, [t for t in texts if is_program(t)]
+        if of_programs is not None and len(written) >= FEWEST:
             encoder = open_text_encoder(of_programs)
             programs = _vectors(encoder, written, quiet)
             identity += f"; programs: {encoder.identity}"

@@ -375,9 +375,10 @@ def installed_reader(name: str | None, encoder: str | None) -> str | None:
     return READER if encoder == DEFAULT and runs and carried(READER) is not None else None
 
 
-def program_reader(reader: str) -> str:
-    """What reads programs where ``reader`` reads other texts: another encoder only in place of the default one."""
-    return PROGRAM_READER if reader == READER and _minilm_folder() is not None else reader
+def installed_program_reader(name: str | None, reader: str | None) -> str | None:
+    """What reads programs in place of ``reader``, where that is the default and nobody asked for it by ``name``."""
+    default = name is None and reader == READER
+    return PROGRAM_READER if default and _minilm_folder() is not None else None
 
 
 def reader_parts(spec: str) -> tuple[str, str]:

@@ -22,6 +22,7 @@ from heldout.overlap.texts._questions import is_program
 from heldout.overlap.texts.edits import EditIndex, NgramIndex
 from heldout.overlap.texts.encoders import (
     can_read,
+    installed_program_reader,
     installed_reader,
     installed_text_encoder,
     knows,
@@ -46,6 +47,7 @@ class TextSearch:
     encoder: str | None = None
     nearest: int = 5
     reader: str | None = None
+    program_reader: str | None = None  # of programs, in place of the reader
     fdr: float = 0.02
     threshold: float | None = None
     ocr: bool = False  # read the words inside the corpus' pictures, too
@@ -54,7 +56,9 @@ class TextSearch:
     def installed(cls, encoder: str | None = None, reader: str | None = None) -> TextSearch:
         """With the encoders that are asked for, else the default ones where they are installed."""
         chosen = installed_text_encoder(encoder)
-        return cls(encoder=chosen, reader=installed_reader(reader, chosen))
+        reads = installed_reader(reader, chosen)
+        programs = installed_program_reader(reader, reads)
+        return cls(encoder=chosen, reader=reads, program_reader=programs)
 
     def __post_init__(self) -> None:
         unknown = [method for method in self.methods if method not in METHODS]
