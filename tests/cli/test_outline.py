@@ -10,7 +10,14 @@ import pytest
 
 from heldout.audit import conclude
 from heldout.benchmark import Benchmark, Example, check
-from heldout.cli.show import CURES, print_dropped, print_errors, print_outline, with_cure
+from heldout.cli.show import (
+    CORPUS_CURES,
+    CURES,
+    print_dropped,
+    print_errors,
+    print_outline,
+    with_cure,
+)
 from heldout.report import outline_of
 from heldout.store import Dropped, Run
 from heldout.store.schema import make_table
@@ -67,6 +74,10 @@ def test_the_commonest_reason_is_named_with_its_cure(
     message = f"m answered none of 4 questions: {reason} (original: ../0.png points outside)"
     assert with_cure(message) == f"{message}. Cure: {CURES[reason]}"
     assert with_cure("nothing to cure") == "nothing to cure"
+    made.write_table("dropped", make_table("dropped", [{**rows[0], "stage": "corpus"}]))
+    print_dropped(made, ("corpus",))
+    text = capsys.readouterr().out
+    assert CORPUS_CURES[reason] in text and CURES[reason] not in text
     print_dropped(made, ("score",), model="other")
     print_dropped(made, ("ask",))
     assert capsys.readouterr().out == ""

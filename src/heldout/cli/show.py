@@ -199,6 +199,13 @@ CURES = {
     "no twin": "none needed, unless heldout twin can make the missing ones",
 }
 
+_RECIPE = (
+    "a recipe names the folder that holds its images: --against train.yaml, and in train.yaml "
+    "corpora: [{name: train, source: FILE, images: DIR}]"
+)
+#: of rows of a corpus, where another cure helps: --images and --map are of the benchmark
+CORPUS_CURES = {"missing image": _RECIPE, "image outside the dataset folder": _RECIPE}
+
 
 def with_cure(message: str) -> str:
     """An error that ends with a reason for which a cure is known, and that cure."""
@@ -288,7 +295,8 @@ def print_dropped(
     reason, count = counts.most_common(1)[0]
     example = next(row for row in rows if row["reason"] == reason)
     message = f"left out{of and f' of {of}'}: {len(rows):,}; most often “{reason}” ({count:,})"
-    if cure := CURES.get(reason):
+    cures = CURES | CORPUS_CURES if example["stage"] == "corpus" else CURES
+    if cure := cures.get(reason):
         message += f"; cure: {cure}"
     out = console()
     out.print(Text(plain(message), "yellow"), soft_wrap=True)

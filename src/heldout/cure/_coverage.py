@@ -77,7 +77,7 @@ def _incomplete(stage: Mapping[str, Any], *, text: bool) -> str:
     compared, lost = counts.get("images", 0), counts.get("lost_items", 0)
     archives = counts.get("lost_containers", 0)
     if text and not compared:
-        compared = counts.get("items", 0)
+        compared = counts.get("without_image", 0)
     messages = []
     if failed:
         pieces = counted(stage["shards"], "piece", "pieces")

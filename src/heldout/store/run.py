@@ -130,6 +130,8 @@ class Run:
         return self.path / "manifest.json"
 
     def manifest(self) -> dict[str, Any]:
+        if not self.path.exists():
+            raise InputError(f"{self.path}: no such folder; expected a run")
         if not self.manifest_path.exists():
             inside = sorted(str(path.parent) for path in self.path.glob("*/manifest.json"))
             hint = f"; there are {', '.join(inside[:5])}" if inside else ""

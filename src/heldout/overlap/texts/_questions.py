@@ -339,23 +339,22 @@ def same_amounts(text: str, other: str) -> bool:
     return len(ours & theirs) >= _SHARED * min(len(ours), len(theirs))
 
 
-def all_amounts(text: str, other: str) -> bool:
-    """Does the other text name all numbers of the first? Where no answer says that it asks the same, it has to."""
-    return amounts(text) <= amounts(other) or (is_program(text) and is_program(other))
-
-
 _NAME = re.compile(r"(?<=[a-z,;:)] )[A-Z][a-z]{2,}\b")  # within a sentence
 _ENDING = 2  # letters of a name that may be others: "Brazil", "Brazilian"
 
 
-def shares_a_name(text: str, other: str) -> bool:
-    """Does the other text have one of the names within the first? True where it has none.
+def names_the_same(text: str, other: str) -> bool:
+    """Does the other text have all numbers of the first, and one of the names within it? Where no answer says that
+    it asks the same, it has to. Of programs neither says anything.
 
     "Which river runs through Cairo?" is not "Which river flows through the city of Baghdad in Iraq?".
     """
+    if is_program(text) and is_program(other):
+        return True
     names = {name.lower() for name in _NAME.findall(text)}
     beginnings = tuple(name[: max(3, len(name) - _ENDING)] for name in names)
-    return not names or any(word.startswith(beginnings) for word in loose(other).split())
+    shared = not names or any(word.startswith(beginnings) for word in loose(other).split())
+    return shared and amounts(text) <= amounts(other)
 
 
 @functools.lru_cache(maxsize=2**14)

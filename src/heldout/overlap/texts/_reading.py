@@ -38,11 +38,10 @@ from heldout.overlap.texts._chances import (
 from heldout.overlap.texts._prior import SmallNull
 from heldout.overlap.texts._programs import RewordedPrograms
 from heldout.overlap.texts._questions import (
-    all_amounts,
+    names_the_same,
     other_subject,
     same_amounts,
     same_content,
-    shares_a_name,
     states,
     varied,
 )
@@ -374,7 +373,7 @@ def may_count(entry: ParaphraseCandidate, tells: bool = False) -> bool:
         return False
     if entry.own:
         return True
-    if entry.answer != "same" and not (all_amounts(*texts) and shares_a_name(*texts)):
+    if entry.answer != "same" and not names_the_same(*texts):
         return False
     if entry.evidence["generic"] and not tells:
         return False  # asked of several pictures: it identifies none
