@@ -41,6 +41,26 @@ def table(path: Path, *rows: str) -> Path:
     return path
 
 
+@pytest.mark.parametrize(
+    ("names", "identifier"),
+    [
+        (("task_id", "prompt", "canonical_solution"), "HumanEval/7"),
+        (("unique_id", "problem", "solution"), "1"),
+        (("id", "question", "final_answer"), "HumanEval/7"),
+    ],
+)
+def test_columns_of_programs_and_problems(
+    tmp_path: Path, names: tuple[str, str, str], identifier: str
+) -> None:
+    row = dict(zip(names, ("HumanEval/7", "def f(x):", "    return x"), strict=True))
+    (example,) = read(tmp_path, [row])
+    assert (example.id, example.question, example.answer) == (
+        identifier,
+        "def f(x):",
+        "    return x",
+    )
+
+
 def test_a_name_with_an_ending_is_the_picture_and_letters_are_keys(
     tmp_path: Path, picture: Picture
 ) -> None:

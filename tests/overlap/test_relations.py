@@ -26,6 +26,10 @@ def item(
         (("What is it?", "CT"), item("What is it?", "B"), ("image and question", "unknown")),
         (("What is it?", "CT"), item("What is it?", "(b)"), ("image and question", "unknown")),
         (("How many?", "3"), item("How many?", "4"), ("image and question", "different")),
+        # the same question about the picture, with an answer in fuller words
+        (("What is it?", "CT"), item("What is it?", "CT scan"), ("full", "same")),
+        (("How many?", "3"), item("How many?", "three lesions"), ("full", "same")),
+        (("", "tabby"), item(None, "tabby cat"), ("image only", "unknown")),
         # the gravest of several turns and of several accepted answers counts
         (("Is it big?", "no"), item("Hi", "Hello", ("Is it big?", "no")), ("full", "same")),
         (("Is it big?", "no"), item("Is it big?", "yes", ("Is it big?", "no")), ("full", "same")),

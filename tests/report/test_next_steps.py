@@ -11,7 +11,7 @@ import pytest
 from heldout.evidence import Rung
 from heldout.report._next_steps import commands_folder, further, next_steps, with_paths
 from heldout.store import TEXT, Judgement, Run, append
-from heldout.verdict.claim import ACTIONS
+from heldout.verdict.claim import ACTIONS, CORPUS_COVERAGE
 from heldout.verdict.overall import REPLACE
 from heldout.verdict.text_claims import TOO_FEW
 
@@ -140,6 +140,19 @@ def test_of_a_small_benchmark_the_nearest_pairs_are_read_and_not_searched_again(
     assert _commands(next_steps([run], [])) == [
         ["heldout", "review", str(run.path), "--kind", "texts"]
     ]
+
+
+@pytest.mark.parametrize(("rule", "steps"), [("words/parts-unread", 1), ("words/evident", 0)])
+def test_what_could_not_be_read_is_mended_and_searched_again(
+    tmp_path: Path, rule: str, steps: int
+) -> None:
+    run = _run(tmp_path / "run")
+    asked = ["heldout", "overlap", "b.jsonl", "--against", "web", "--out", "run"]
+    run.write_json("manifest.json", {**run.manifest(), "commands": [asked]})
+    control = {"name": CORPUS_COVERAGE, "outcome": "failed", "reason": "r"}
+    claim = {"id": "text/web", "status": "qualified", "rule": rule, "controls": [control]}
+    run.write_json("claims.json", {"claims": [{**claim, "cell": {"corpus": "web"}}]})
+    assert _commands(next_steps([run], [])) == [asked] * steps
 
 
 def test_what_was_not_done_yet_comes_last(tmp_path: Path) -> None:

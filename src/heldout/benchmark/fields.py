@@ -32,7 +32,18 @@ from heldout.image import ImageRef
 FIELDS = ("id", "image", "question", "options", "answer", "cluster")
 # Common names of each field, compared without case; the first present wins.
 _NAMES: dict[str, tuple[str, ...]] = {
-    "id": ("id", "qid", "question_id", "questionid", "uid", "index", "idx", "pid", "sample_id"),
+    "id": (
+        "id",
+        "qid",
+        "question_id",
+        "questionid",
+        "uid",
+        "index",
+        "idx",
+        "pid",
+        "sample_id",
+        "task_id",
+    ),
     "image": (
         "image",
         "images",
@@ -63,6 +74,10 @@ _NAMES: dict[str, tuple[str, ...]] = {
         "gold",
         "label",
         "target",
+        "final_answer",
+        "ground_truth",
+        "solution",
+        "canonical_solution",
         "caption",
         "captions",
     ),

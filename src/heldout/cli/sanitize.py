@@ -89,10 +89,12 @@ def _show(manifest: dict[str, Any], out: Path) -> None:
     screen.print(table)
     _footer(manifest)
     if clean["renamed_items"]:
-        screen.print(
-            f"{counted(clean['renamed_items'], 'item has no id and is', 'items have no id and are')} "
-            f"called by the row, which changed: kept.csv says by which before"
+        called = counted(
+            clean["renamed_items"],
+            "item has no id of its own and is",
+            "items have no id of their own and are",
         )
+        screen.print(f"{called} called by the row, which changed: kept.csv says by which before")
     screen.print(f"\nclean split: {out / clean['open']}", soft_wrap=True)
     screen.print(f"removed:     {out / 'removed.csv'}", soft_wrap=True)
 

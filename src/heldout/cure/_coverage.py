@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from heldout.benchmark import is_unread
 from heldout.errors import counted
 from heldout.store import Run
 
@@ -33,6 +34,17 @@ def problems_of(run: Run) -> list[str]:
     problems = [_incomplete(stage, text=text) for stage in manifest["stages"].values()]
     problems = [problem for problem in (_unfinished(manifest), *problems) if problem]
     return problems or list(_uncompared(run))
+
+
+def uncompared_pictures(run: Run) -> tuple[str, bool]:
+    """What a gate has to say of pictures of the benchmark that are missing, broken or flat, and whether they are too
+    many for "no training row overlaps" to hold; empty where there are none."""
+    items = run.read_table("items").to_pylist()
+    lost = sum(any(map(is_unread, row["image_digests"] or ())) for row in items)
+    name = run.manifest()["inputs"]["benchmark"]["name"]
+    shown = counted(len(items), "item", "items")
+    sentence = f"pictures of {lost:,} of {shown} of {name}, which are missing, broken or flat"
+    return (sentence if lost else ""), lost > _LOST * len(items)
 
 
 def what_was_not_searched(run: Run) -> Iterator[str]:

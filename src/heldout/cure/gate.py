@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 
 import polars as pl
 
-from heldout.cure._coverage import problems_of, unsearched
+from heldout.cure._coverage import problems_of, uncompared_pictures, unsearched
 from heldout.cure._files import ListWriter
 from heldout.cure._training_sets import CleanedSet, write_cleaned
 from heldout.errors import InputError, counted
@@ -116,7 +116,7 @@ class ProtectedBenchmark:
     rows: int  # those training rows
     doubtful: int  # items with matches that people must look at, and no other
     doubtful_rows: int  # such matches, of leaked items, too
-    problems: tuple[str, ...]  # parts of the training set that could not be read
+    problems: tuple[str, ...]  # what could not be read or compared, on either side
     unsearched: tuple[
         str, ...
     ] = ()  # ways in which a training row may overlap that nobody looked for
@@ -184,9 +184,7 @@ class GateResult:
                 f"{', '.join(leaking)}"
             )
         if unread:
-            messages.append(
-                f"part of the training set was not compared ({'; '.join(dict.fromkeys(unread))})"
-            )
+            messages += dict.fromkeys(unread)
         do = f" Remove the rows in {self.files['ids']}." if self.rows else ""
         for entry in self.cleaned:
             if entry.path is not None:
@@ -328,8 +326,13 @@ class _Judged:
         known = manifest["inputs"].get("benchmark")
         if known is None or not manifest["stages"]:
             raise InputError(f"{run.path} has no finished scan: run heldout overlap into it first")
-        problems = tuple(problems_of(run))
-        return cls(known["name"], known["items"], problems, tuple(unsearched(manifest)))
+        problems, ways = problems_of(run), list(unsearched(manifest))
+        pictures, many = uncompared_pictures(run)
+        if pictures and many:
+            problems.append(f"{pictures}, could not be compared")
+        elif pictures:
+            ways.append(pictures)
+        return cls(known["name"], known["items"], tuple(problems), tuple(ways))
 
     def count(self, removed: pl.DataFrame, doubtful: pl.DataFrame) -> None:
         self.leaked.update(removed["benchmark_id"])

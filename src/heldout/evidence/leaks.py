@@ -24,6 +24,7 @@ from heldout.overlap import (
     DISMISSED_ALONE,
     DOUBTFUL_REWORDING,
     EDITED,
+    FULLER,
     NO_PICTURE,
     PARAPHRASE,
     PLACE,
@@ -65,6 +66,8 @@ _REASONS = {
     Rung.LOOK_ALIKE: "look-alike",
     Rung.TEXT: "question and answer leaked without an image",
 }
+ANSWERED_OTHERWISE = "question with another answer"
+ANSWERED_IN_OTHER_WORDS = "question, its answer in other words or none"
 # Names of words that prove nothing, by the relation of the pair.
 _WORDS = {
     SAME_ITEM: "question and answer, short, or beside another or an unread picture",
@@ -94,6 +97,9 @@ class Leak:
             return why
         if self.rung in _REASONS:
             return _REASONS[self.rung]
+        if self.row["relation"] == SAME_QUESTION and evidence_of(self.row).get("corpus_answers"):
+            other = self.row.get("label_relation") == "different"
+            return ANSWERED_OTHERWISE if other else ANSWERED_IN_OTHER_WORDS
         return _WORDS.get(str(self.row["relation"]), "words like its own")
 
     @property
@@ -392,7 +398,9 @@ def _with_image(row: Mapping[str, Any], item: ItemLeaks) -> Leak | None:
     """The full leak of an image whose corpus item asks the question in other words; beside the picture, too, a
     question that may as well be another one is for people to read."""
     reworded = row["relation"] == PARAPHRASE and row["degree"] != "none" and not _doubtful(row)
-    if not (reworded or row["relation"] in _SAME_WORDS) or row["answer_relation"] != "same":
+    same_words = row["relation"] in _SAME_WORDS
+    answered = row["answer_relation"] == "same" or (same_words and evidence_of(row).get(FULLER))
+    if not (reworded or same_words) or not answered:
         return None
     place = str(row["corpus"]), str(row["corpus_id"])
     for leak in item.leaks:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from heldout.benchmark import normal
 from heldout.corpus import CorpusItem
+from heldout.overlap.texts._answers import compare_answers
 
 
 class Relation(StrEnum):
@@ -22,7 +23,7 @@ class Relation(StrEnum):
 
 
 #: relations that make a picture a leaked one
-COPIES = frozenset({Relation.SAME_IMAGE, Relation.TRANSFORMED_COPY})
+COPIES: frozenset[Relation] = frozenset({Relation.SAME_IMAGE, Relation.TRANSFORMED_COPY})
 #: relations of a picture that is, or may be, a copy
 POSSIBLE_COPIES = COPIES | {Relation.UNDECIDED}
 #: why registration leaves a pair undecided, where that is the pictures' doing
@@ -38,7 +39,7 @@ UNDECIDED_WORDS = {
     RECOLOURED: "the aligned pictures differ in colour in some place: an edited copy, or another picture",
 }
 #: methods that prove a copy: an eye that sees none is mistaken
-BY_DIGEST = ("bytes", "pixels")
+BY_DIGEST: tuple[str, ...] = ("bytes", "pixels")
 #: for sorting: the surest first
 SUREST: dict[str, int] = {relation: place for place, relation in enumerate(Relation)}
 
@@ -94,9 +95,10 @@ def _relate(question: str, answer: str, their_question: str, theirs: str) -> Ans
     seen = Modality.IMAGE_AND_QUESTION if question else Modality.IMAGE_ONLY
     if not theirs or not answer:
         return AnswerRelation(seen, "unknown")
-    if theirs == answer:
-        return AnswerRelation(Modality.FULL, "same")
-    if _POINTER.fullmatch(theirs) and not _POINTER.fullmatch(answer):
+    compared = compare_answers(answer, theirs)
+    if compared == "same" or (compared == "unknown" and question):
+        return AnswerRelation(Modality.FULL, "same")  # "CT scan" for "CT" answers the same question
+    if compared == "unknown" or (_POINTER.fullmatch(theirs) and not _POINTER.fullmatch(answer)):
         return AnswerRelation(seen, "unknown")
     # Without a question (classification, captions) the label itself is what can leak.
     if not question and max(len(answer.split()), len(theirs.split())) > _LABEL_WORDS:

@@ -13,7 +13,15 @@ from heldout.evidence import OPEN, TO_READ, Rung
 from heldout.overlap import installed_text_encoder
 from heldout.settings import changed_command, command_line
 from heldout.store import MATCH, TEXT, Run, current
-from heldout.verdict import ACTIONS, REPLACE, REWORDINGS, TOO_FEW, WHOLE_CORPUS, Claim
+from heldout.verdict import (
+    ACTIONS,
+    CORPUS_COVERAGE,
+    REPLACE,
+    REWORDINGS,
+    TOO_FEW,
+    WHOLE_CORPUS,
+    Claim,
+)
 
 SAMPLE = 30  # pairs that people look at in a few minutes
 LISTED = "; they are listed in actions.jsonl."
@@ -257,10 +265,13 @@ def _removed_unread(run: Run, similar: int) -> dict[str, Any]:
     """The split without them for whoever has no time to read; ``soft`` would remove doubtful pictures, too."""
     folder = _folder("clean-unread", run.manifest()["inputs"]["benchmark"])
     command = _reading(run, "sanitize", run=str(run.path), policy="soft", text=True, out=folder)
-    those, them = ("this item", "it") if similar == 1 else (f"these {similar:,} items", "them")
+    those, them, may_be = (
+        ("this item", "it", "it may be another question")
+        if similar == 1
+        else (f"these {similar:,} items", "them", "some may be other questions")
+    )
     return {
-        "sentence": f"Or write a split without {those}, without reading {them}: some may be other questions in similar "
-        f"words.",
+        "sentence": f"Or write a split without {those}, without reading {them}: {may_be} in similar words.",
         "commands": [command],
         "covers": [],
     }
@@ -285,6 +296,13 @@ def _not_done_yet(run: Run) -> Iterator[dict[str, Any]]:
             "sentence": f"Search all of {' and '.join(first)}: {next(iter(first.values()))}.",
             "commands": _whole_search(run),
             "covers": [WHOLE_CORPUS],
+        }
+    if broken := _not_read(run):
+        yield {
+            "sentence": f"Mend what could not be read of {' and '.join(broken)} (tables/dropped.parquet names it), and "
+            f"search again.",
+            "commands": _same_search(run),
+            "covers": [CORPUS_COVERAGE],
         }
     if unread := _without_rewordings(run):
         again, installed = _search_for_rewordings(run)
@@ -326,6 +344,19 @@ def _read_in_part(run: Run) -> dict[str, str]:
     }
 
 
+def _not_read(run: Run) -> list[str]:
+    """Corpora in which nothing was found, and of which too much could not be read to call them clean."""
+    claims = run.read_json("claims.json")["claims"] if (run.path / "claims.json").exists() else []
+    corpora = [
+        claim["cell"]["corpus"]
+        for claim in claims
+        if claim["status"] == "qualified" and claim.get("rule", "").endswith("/parts-unread")
+        for control in claim.get("controls", ())
+        if control["name"] == CORPUS_COVERAGE and control["outcome"] == "failed"
+    ]
+    return list(dict.fromkeys(corpora))
+
+
 def _without_rewordings(run: Run, *, few: bool = False) -> list[str]:
     """Corpora whose words were searched, but not for rewordings; with ``few``, those in which hardly any counts."""
     claims = run.read_json("claims.json")["claims"] if (run.path / "claims.json").exists() else []
@@ -349,6 +380,11 @@ def _search_for_rewordings(run: Run) -> tuple[list[str], bool]:
     without = changed_command(searches[-1], "text_encoder")
     extra = [] if installed else ["pip install 'heldout[text]'"]
     return [*extra, without or shlex.join(searches[-1])], installed
+
+
+def _same_search(run: Run) -> list[str]:
+    searches = [command for command in run.manifest()["commands"] if command[1:2] == ["overlap"]]
+    return [shlex.join(searches[-1])] if searches else []
 
 
 def _whole_search(run: Run) -> list[str]:

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from heldout.verdict.challenge import CONTROLS, ControlInput, against_baseline
     from heldout.verdict.claim import (
         ACTIONS,
+        CORPUS_COVERAGE,
         NOTHING_TO_COMPARE,
         PLAIN,
         WHOLE_CORPUS,
@@ -80,6 +81,7 @@ __all__ = [
     "CLEAN",
     "CONTROLS",
     "COPIES",
+    "CORPUS_COVERAGE",
     "INTRACLASS",
     "LAB",
     "LAB_KINDS",

@@ -23,6 +23,7 @@ PLAIN: dict[str, str] = {
     "not testable": "not testable",
 }
 NOTHING_TO_COMPARE = "something to compare"  # the control that is missing where a side is empty
+CORPUS_COVERAGE = "corpus coverage"  # the control that fails where too much of it could not be read
 WHOLE_CORPUS = "whole corpus"  # the control that fails where only the first items were read
 
 LIMIT = "limit of the search"  # in place of an outcome, where a claim need not pass the control

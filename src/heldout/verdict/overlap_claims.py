@@ -9,7 +9,14 @@ from heldout.benchmark import parse_source
 from heldout.detect import POSSIBLE_IMAGES, Finding
 from heldout.errors import counted, percent
 from heldout.evidence import BY_DIGEST, TOO_PLAIN, TOO_SMALL, UNDECIDED_WORDS, Relation
-from heldout.verdict.claim import NOTHING_TO_COMPARE, WHOLE_CORPUS, Claim, Control, Status
+from heldout.verdict.claim import (
+    CORPUS_COVERAGE,
+    NOTHING_TO_COMPARE,
+    WHOLE_CORPUS,
+    Claim,
+    Control,
+    Status,
+)
 from heldout.verdict.rules import COPIES, Rule, decide, rule_id
 
 # Above this share of unread images, "none found" is a statement about the readable part only.
@@ -110,7 +117,7 @@ def _corpus_coverage(scanned: Mapping[str, Any]) -> Control:
             f"; {unverified:,} pairs that look alike could not be verified (see the dropped table)"
         )
     bad = bool(failed or archives or share > UNREAD or unverified)
-    return Control(name="corpus coverage", outcome="failed" if bad else "passed", reason=message)
+    return Control(name=CORPUS_COVERAGE, outcome="failed" if bad else "passed", reason=message)
 
 
 def unreadable(lost: int, share: float, archives: int) -> str:

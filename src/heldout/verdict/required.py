@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from heldout.verdict._model_claims import AWAY, BASELINE, FIRES_ALONE, MORE_ALIKE
 from heldout.verdict._reworded import READ_FEW, REWORDINGS, TOO_FEW, after_failed_rewordings
-from heldout.verdict.claim import WHOLE_CORPUS, Claim, Control
+from heldout.verdict.claim import CORPUS_COVERAGE, WHOLE_CORPUS, Claim, Control
 from heldout.verdict.rules import (
     ANSWERS,
     COHORT,
@@ -42,7 +42,7 @@ REQUIRED: tuple[RequiredControl, ...] = (
         "make the benchmark's pictures readable (heldout check lists them)",
     ),
     RequiredControl(
-        "corpus coverage",
+        CORPUS_COVERAGE,
         (COPIES, WORDS, SOURCES),
         "was the corpus read?",
         "make readable what the dropped table lists, and run the audit again",

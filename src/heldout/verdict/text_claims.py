@@ -22,7 +22,7 @@ from heldout.verdict._reworded import (
     after_failed_rewordings,
     rewordings_searched,
 )
-from heldout.verdict.claim import NOTHING_TO_COMPARE, Claim, Control, Status
+from heldout.verdict.claim import CORPUS_COVERAGE, NOTHING_TO_COMPARE, Claim, Control, Status
 from heldout.verdict.overlap_claims import (
     SEARCH_THE_REST,
     UNREAD,
@@ -132,7 +132,7 @@ def _next_step(
     if status == "qualified" and control.outcome != "failed" and rewordings.outcome == "failed":
         return after_failed_rewordings(rewordings.reason)
     if status == "qualified":
-        return "search again once all of the corpus can be read"
+        return "make readable what the dropped table lists, and give the same heldout overlap again"
     if together["items"] and control.outcome == "failed":
         return "the dropped table says why the corpus could not be read: mend it, and search again"
     if together["items"] and not documents and pictured:
@@ -143,14 +143,23 @@ def _next_step(
 def _reach(together: Mapping[str, Any]) -> Control:
     """Could the items have been found if they had been there?"""
     items, inside = int(together["items"]), int(together["eligible_inside_longer_texts"])
-    message = (
-        f"{int(together['eligible']):,} of {items:,} items with words can be identified by them, "
-        f"{inside:,} also inside a longer text"
-    )
+    bad = inside < REACH * items or not items
+    eligible = int(together["eligible"])
+    if not eligible:
+        message = f"none of {items:,} items with words can be identified by them"
+    elif bad:
+        message = (
+            f"only {inside:,} of {items:,} items with words can be identified inside a longer text, "
+            f"{eligible:,} as a text of their own"
+        )
+    else:
+        message = (
+            f"{eligible:,} of {items:,} items with words can be identified by them, "
+            f"{inside:,} also inside a longer text"
+        )
     others = {why: n for why, n in together.get("untestable", {}).items() if why != NO_WORDS}
     if others:
         message += f"; of the others {', '.join(f'{n:,} {why}' for why, n in others.items())}"
-    bad = inside < REACH * items or not items
     return Control(name=WITHIN_REACH, outcome="failed" if bad else "passed", reason=message)
 
 
@@ -184,7 +193,7 @@ def text_coverage(scanned: Mapping[str, Any]) -> Control:
     if failed:
         message += f"; {counted(len(failed), 'piece', 'pieces')} of the corpus failed"
     bad = bool(failed or archives or share > UNREAD)
-    return Control(name="corpus coverage", outcome="failed" if bad else "passed", reason=message)
+    return Control(name=CORPUS_COVERAGE, outcome="failed" if bad else "passed", reason=message)
 
 
 def _rule(

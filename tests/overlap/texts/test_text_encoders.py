@@ -130,7 +130,7 @@ def test_a_bert_that_cannot_be_read_is_said(small_bert: Path, tmp_path: Path) ->
         BertEncoder(tmp_path, "minilm")
 
 
-def test_programs_are_read_by_minilm_where_it_is_installed(
+def test_programs_are_read_by_minilm_as_well_where_it_is_installed(
     small_bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("wordllama")
@@ -152,16 +152,25 @@ def test_programs_are_read_by_minilm_where_it_is_installed(
     proposed = scan_text_shard(index, source, TextShard.of(shard, OwnPictures()))
     found, pictures = frame(proposed.tables["text_matches"]), frame(make_table("matches", []))
     similarities = []
-    for folder, reader in ((None, "first token"), (small_bert, "first token; programs: minilm@")):
+    for folder, chosen, reader in (
+        (None, None, "first token"),
+        (small_bert, "minilm", "mean"),
+        (small_bert, None, "first token; programs: minilm@"),
+    ):
         monkeypatch.setattr(encoders, "_minilm_folder", lambda folder=folder: folder)
-        read = replace(index, search=TextSearch.installed(None))
+        read = replace(index, search=TextSearch.installed(None, reader=chosen))
         pairs, records = settle_rewordings(found, pictures, read, quiet=True)
         (record,) = records.values()
         assert record["null"]["programs"] and record["reader"].partition(" | ")[2].startswith(
             reader
         )
-        similarities.append(dict(pairs.select("corpus_id", "similarity").iter_rows()))
-    assert similarities[0] != similarities[1]
+        rows_read = pairs.select("benchmark_id", "corpus_id", "similarity").iter_rows()
+        similarities.append({(item, there): cosine for item, there, cosine in rows_read})
+    one, other, both = similarities
+    shared = one.keys() & other.keys() & both.keys()
+    assert shared and one != other
+    for pair in shared:
+        assert both[pair] == pytest.approx((one[pair] + other[pair]) / 2, abs=1e-4)
 
 
 def test_the_encoder_that_proposed_is_freed_before_another_reads(tmp_path: Path) -> None:

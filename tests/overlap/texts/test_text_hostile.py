@@ -57,11 +57,17 @@ def test_a_megabyte_of_question_is_read_to_its_end(tmp_path: Path) -> None:
     assert ("1", "huge", "contained", "hard") in found(result, "ngram")
 
 
-def test_what_is_longer_is_cut_with_a_reason(tmp_path: Path) -> None:
-    row = {"id": "x", "question": "word " * (LONGEST_TEXT // 4) + LONG}
-    result = scan_all(bench({"question": LONG}), corpus(tmp_path, row))
-    assert [d["reason"] for d in result.tables["dropped"].to_pylist()] == ["text cut"]
-    assert matches(result) == []
+@pytest.mark.parametrize("field", ["question", "text"])
+def test_a_book_is_read_in_pieces_to_its_end(tmp_path: Path, field: str) -> None:
+    words = "word " * (LONGEST_TEXT // 2) + f"\n\nQuestion: {LONG}\nAnswer: the left lung\n\n"
+    row = {"id": "x", field: words + "word " * 10}
+    result = scan_all(bench({"question": LONG, "answer": "the left lung"}), corpus(tmp_path, row))
+    assert result.tables["dropped"].to_pylist() == []
+    assert ids(matches(result)) == {"x"}
+    assert {row["pairs"] for row in result.tables["text_queries"].to_pylist()} == {1}
+
+
+def test_a_benchmark_of_longer_texts_is_cut_with_a_reason() -> None:
     _, dropped = build_text_index(bench({"question": "word " * (LONGEST_TEXT // 4)}))
     assert "text cut" in {d.reason for d in dropped}
 

@@ -43,6 +43,7 @@ STRONG = 24.0  # grey levels that no compression changes
 OPAQUE = 0.15  # share of the frame that opaque marks may cover
 VEILED = 0.3  # … and veils: what they cover is still compared
 SHOWN = 6.0  # grey levels a pixel, from which on an edge is something shown
+GROUND = 0.5  # share of what is around a mark, from which on a grey is that of the ground
 HIDDEN = 0.5  # share of such edges that opaque marks may cover
 ONE_COLOUR = 0.8
 LARGE_PIECE = 0.1  # of all that differs
@@ -151,6 +152,8 @@ def _without_letters(
         inked = lettered and has_one_ink(marked[difference.strong], clean[difference.strong])
         if not (hidden or inked or difference.one_sided) or (veiled and veil is None):
             continue  # letters in the place of others; or the veil lies on the other picture
+        if not difference.one_sided and _is_erased(cv2, marked, mask, near, colour):
+            continue
         cleaned = np.where(near, clean, marked).astype(np.float32)
         if veil is not None:
             cleaned[core] = (marked[core] - veil[1]) / veil[0]
@@ -164,6 +167,15 @@ def _without_letters(
             return replace(agreement, worst=whole.worst, marked=share)
         return replace(agreement, veiled=share)
     return None
+
+
+def _is_erased(
+    cv2: Any, marked: Floats, mask: NDArray[np.bool_], near: NDArray[np.bool_], colour: float
+) -> bool:
+    """Whether the ``colour`` of what would be a mark is that of the ground around it: then something was taken away,
+    such as the end of a bar with its figure."""
+    around = (cv2.dilate(near.astype(np.uint8), np.ones((5, 5), np.uint8)) > 0) & ~near & mask
+    return bool(around.any()) and float((np.abs(marked[around] - colour) < FAINT).mean()) >= GROUND
 
 
 def _hides_most(cv2: Any, clean: Floats, mask: NDArray[np.bool_], near: NDArray[np.bool_]) -> bool:

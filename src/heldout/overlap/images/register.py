@@ -343,7 +343,7 @@ CLOSE_CORRELATION = 0.99
 CLOSE = 20.0  # grey levels, at no dozen of pixels more
 CLOSE_OVERLAP = 0.9
 CLOSE_CONTRAST = 20.0
-RULES = "registration-20"  # verdicts of other rules are other verdicts
+RULES = "registration-21"  # verdicts of other rules are other verdicts
 BLANK = 2.0  # contrast, in grey levels, below which a picture shows nothing
 
 

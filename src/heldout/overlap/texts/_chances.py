@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from heldout.overlap.texts._answers import gist
 from heldout.overlap.texts._questions import amounts, same_content, same_details, telling_words
 from heldout.overlap.texts.encoders import CrossEncoder
 from heldout.overlap.texts.index import TextIndex
@@ -91,7 +92,7 @@ class Chances:
         for entry in candidates:
             # Chosen for their answer, they say nothing about how common it is.
             if entry.evidence["near"] and entry.evidence["corpus_answers"]:
-                self._answers[entry.own].update(set(entry.evidence["corpus_answers"]))
+                self._answers[entry.own].update(set(map(gist, entry.evidence["corpus_answers"])))
                 self._documents[entry.own] += 1
             if entry.answer == "different" and not entry.own:
                 for name, agrees in self._told(entry).items():
@@ -139,7 +140,7 @@ class Chances:
         Beside the own picture a yes agrees with every other question that is answered yes, however seldom
         a corpus asks such questions: it says as much as one of two answers can.
         """
-        known = self._answers[own]
+        known, answer = self._answers[own], gist(answer)
         chance = min(1.0, (1 + known[answer]) / (1 + max(FEW, self._documents[own])))
         if not own:
             return max(chance, _TOPICAL) if is_topical(answer) else chance

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import itertools
 import json
@@ -16,9 +17,9 @@ from heldout.image import ImageError, ImageRef, decode, dicom_ids, picture_lines
 from heldout.overlap.texts._labelled import MARKED, labelled_texts, pointed_answer, stated_answers
 from heldout.overlap.texts.normalise import options_key, options_text, strict
 
-LONGEST_TEXT = (
-    1_000_000  # characters of one text that are read; what follows is dropped with a reason
-)
+#: characters of a benchmark's text that are read, and of a corpus's that are read at once
+LONGEST_TEXT = 1_000_000
+_TWICE = 20_000  # characters at the end of such a piece that begin the next one, too
 
 _TEXT = ("text", "caption", "description", "abstract", "content", "body")
 _COLUMNS, _DEPTH = 200, 4  # strings of one row that are looked at, and how deep they may lie
@@ -80,19 +81,29 @@ class Document:
     pictured: bool = False  # the corpus item shows a picture, whatever it is called
     guessed: bool = False  # nothing says that these answers are any
 
-    @property
-    def cut(self) -> bool:
-        return len(self.text) > LONGEST_TEXT
-
 
 def document_texts(item: CorpusItem) -> Iterator[Document]:
-    """Questions of an item with their answers, then its free text where that is something else."""
+    """Questions of an item with their answers, then its free text where that is something else; a book in pieces."""
+    for document in _whole_texts(item):
+        if len(document.text) <= LONGEST_TEXT:
+            yield document
+        else:
+            for text in _pieces(document.text):
+                yield dataclasses.replace(document, text=text)
+
+
+def _pieces(text: str) -> Iterator[str]:
+    for begin in range(0, max(1, len(text) - _TWICE), LONGEST_TEXT - _TWICE):
+        yield text[begin : begin + LONGEST_TEXT]
+
+
+def _whole_texts(item: CorpusItem) -> Iterator[Document]:
     options = _options(item.metadata)
     key = options_key(options) if options else ""
     pictured = item.image is not None
     image = _file_name(item.image.name) if item.image is not None else ""
     answers_of: dict[str, list[str]] = {}
-    texts = {text: labelled_texts(text[:LONGEST_TEXT]) for text in _free_texts(item)}
+    texts = {piece: labelled_texts(piece) for text in _free_texts(item) for piece in _pieces(text)}
     pairs = [pair for labelled in texts.values() for pair in labelled.pairs]
     for question, answer in ((item.question, item.answer), *item.also, *pairs):
         if question:

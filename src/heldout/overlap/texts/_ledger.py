@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import polars as pl
 import pyarrow as pa
 
+from heldout.overlap.texts._answers import compare_answers, gist
 from heldout.overlap.texts._fields import Document
 from heldout.overlap.texts.index import TextIndex
 from heldout.overlap.texts.normalise import settle_degrees
@@ -25,6 +26,7 @@ from heldout.store import SCHEMAS, Run, Stage, empty_table
 OWN, AGREEING, NEAREST = "own picture", "own answer", "nearest"
 MOST_OWN = 40  # questions beside copies of an item's picture that are kept
 LISTED = 10  # pairs of one item and one method that one shard lists
+_FEW_ANSWERS = 20  # of one question, above which an answer that says more counts as another one
 _FEW = 3  # pairs listed of a text that identifies nothing
 
 
@@ -40,7 +42,7 @@ class Tally:
     """What one method found of one text."""
 
     pairs: int = 0
-    answered: int = 0  # documents that give the question an answer, whatever it is
+    answered: int = 0  # documents that give the question the item's answer or another one
     best: float = -1.0
     best_id: str = ""
     answers: Counter[str] = field(default_factory=Counter)  # of those the benchmark gives
@@ -60,22 +62,30 @@ class MatchLedger:
         self, method: str, entry: int, document: Document, similarity: float, **evidence: Any
     ) -> None:
         tally = self.tallies.setdefault((method, entry), Tally())
+        known = self._index.answers[entry]
+        here = [each for each in dict.fromkeys(map(gist, document.answers)) if each in known]
         if tally.last != document.corpus_id:  # several texts of one corpus item are one pair
             tally.pairs += 1
-            tally.answered += bool(document.answers)
+            tally.answered += bool(here) or self._answers_otherwise(document, known)
             tally.last = document.corpus_id
-            known = self._index.answers[entry]
-            tally.answers.update(answer for answer in document.answers if answer in known)
+            tally.answers.update(here)
         if similarity > tally.best:
             tally.best, tally.best_id = similarity, document.corpus_id
         pair = Pair(document, similarity, evidence)
         tally.entered += 1
         _keep(tally.any, pair, tally.entered)
-        for answer in document.answers:
-            if answer in self._index.answers[entry]:
-                _append(tally.by_answer, answer, pair)
+        for answer in here:
+            _append(tally.by_answer, answer, pair)
         if document.image in self._index.names[entry]:
             _append(tally.by_image, document.image, pair)
+
+    @staticmethod
+    def _answers_otherwise(document: Document, known: Collection[str]) -> bool:
+        """ "CT scan" is no other answer than "CT"."""
+        if len(known) > _FEW_ANSWERS:
+            return bool(document.answers)
+        relations = {compare_answers(ours, theirs) for ours in known for theirs in document.answers}
+        return bool(document.answers) and "unknown" not in relations
 
     def listed(self) -> Iterator[tuple[str, int, int, Pair]]:
         """(method, entry, item, pair): for every item what shares its picture, its answer, the rest."""
@@ -92,7 +102,12 @@ class MatchLedger:
                 ]
                 # The same picture first, but never alone: the question may be asked of others, too.
                 some = most // 2 + 1
-                pairs = [*own[:some], *tally.by_answer.get(texts.answer, ()), *rest, *own[some:]]
+                pairs = [
+                    *own[:some],
+                    *tally.by_answer.get(gist(texts.answer), ()),
+                    *rest,
+                    *own[some:],
+                ]
                 best: dict[str, Pair] = {}
                 for pair in pairs:
                     if len(best) < most:
@@ -106,7 +121,7 @@ class MatchLedger:
         for (method, entry), tally in sorted(self.tallies.items(), key=lambda keyed: keyed[0]):
             for item in self._index.entries[entry].items:
                 answered = tally.answered if method == "exact" else 0  # others are like, not equal
-                same = tally.answers.get(self._index.items[item].answer, 0) if answered else 0
+                same = tally.answers.get(gist(self._index.items[item].answer), 0) if answered else 0
                 row = {
                     "benchmark_id": self._index.ids[item],
                     "method": method,

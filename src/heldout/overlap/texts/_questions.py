@@ -29,7 +29,7 @@ _ROUND = "twenty thirty forty fifty sixty seventy eighty ninety"
 _TENS = {word: 10 * (2 + place) for place, word in enumerate(_ROUND.split())}
 #: numbers that are one word, and what they are
 NUMBER_WORDS = {**_UNITS, **_TENS}
-_SCALES = {"dozen": 12, "hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9}
+SCALES = {"dozen": 12, "hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9}
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 _TOKEN = re.compile(rf"{_NUMBER.pattern}|[^\W\d_]+|[^\s-]")
 _SHARED = 0.5  # of the numbers of either text: below it they are two texts
@@ -378,15 +378,15 @@ def amounts(text: str) -> frozenset[str]:
 
     for token in _TOKEN.findall(text.lower()):
         last = words[-1] if words else ""
-        if token in _SCALES:
-            if _SCALES[token] < _SCALES["thousand"]:
-                part = (part or 1.0) * _SCALES[token]
+        if token in SCALES:
+            if SCALES[token] < SCALES["thousand"]:
+                part = (part or 1.0) * SCALES[token]
             else:
-                total, part = total + (part or 1.0) * _SCALES[token], 0.0
+                total, part = total + (part or 1.0) * SCALES[token], 0.0
         elif token in _UNITS or token in _TENS:
             if (
                 last
-                and last not in _SCALES
+                and last not in SCALES
                 and not (last in _TENS and 0 < _UNITS.get(token, 0) < 10)
             ):
                 finish()
@@ -394,7 +394,7 @@ def amounts(text: str) -> frozenset[str]:
         elif (figure := _figure(token)) is not None:
             finish()
             part = figure
-        elif token == "and" and last in _SCALES:
+        elif token == "and" and last in SCALES:
             continue
         else:
             finish()

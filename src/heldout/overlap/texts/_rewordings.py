@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from heldout.overlap.images._join import Hits, select
 from heldout.overlap.images.encoder import Floats
+from heldout.overlap.texts._answers import gist
 from heldout.overlap.texts._fields import COMPARABLE, Document
 from heldout.overlap.texts._ledger import AGREEING, MOST_OWN, NEAREST, OWN, Pair
 from heldout.overlap.texts._passages import questions_within
@@ -132,7 +133,7 @@ class RewordingPass:
         """Of the documents with an item's answer the nearest, however near others are."""
         having: dict[str, list[int]] = {}
         for place, document in enumerate(documents):
-            for answer in document.answers:
+            for answer in dict.fromkeys(map(gist, document.answers)):
                 if answer in self._by_answer:
                     having.setdefault(answer, []).append(place)
         parts = []
@@ -194,7 +195,7 @@ class RewordingPass:
         for number, position, cosine in _triples(self._agreeing):
             row, answer = self._asked[number]
             for item in self._index.entries[self._index.embedded[row]].items:
-                if self._index.items[item].answer == answer:
+                if gist(self._index.items[item].answer) == answer:
                     yield AGREEING, item, row, position, cosine
         for row, position, cosine in _triples(self._near):
             if cosine >= self._floor:

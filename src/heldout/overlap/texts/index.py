@@ -11,6 +11,7 @@ from heldout.benchmark import Benchmark
 from heldout.errors import InputError
 from heldout.image import require_ocr
 from heldout.overlap.images._join_index import JoinIndex
+from heldout.overlap.texts._answers import gist
 from heldout.overlap.texts._fields import (
     LONGEST_TEXT,
     ItemTexts,
@@ -47,7 +48,7 @@ class TextSearch:
     encoder: str | None = None
     nearest: int = 5
     reader: str | None = None
-    program_reader: str | None = None  # of programs, in place of the reader
+    program_reader: str | None = None  # of programs, beside the reader
     fdr: float = 0.02
     threshold: float | None = None
     ocr: bool = False  # read the words inside the corpus' pictures, too
@@ -100,7 +101,7 @@ class TextIndex:
     embedded: tuple[int, ...] = ()  # per row of the join, its entry
     encoder_identity: str | None = None
     unreadable: int = 0  # items in a language that the encoder cannot read
-    answers: tuple[frozenset[str], ...] = ()  # per entry, the answers of its items
+    answers: tuple[frozenset[str], ...] = ()  # per entry, what its items' answers come to
     names: tuple[frozenset[str], ...] = ()  # per entry, the file names of its items' pictures
     clusters: tuple[str, ...] = ()  # per item, what it shares its picture or patient by
 
@@ -158,7 +159,10 @@ def build_text_index(
         NgramIndex([entries[k].text for k in whole]),
         EditIndex([mask(entries[k].text) for k in whole]),
         provenance,
-        answers=tuple(frozenset(items[k].answer for k in entry.items) - {""} for entry in entries),
+        answers=tuple(
+            frozenset(gist(items[k].answer) for k in entry.items if items[k].answer)
+            for entry in entries
+        ),
         names=tuple(frozenset().union(*(items[k].names for k in entry.items)) for entry in entries),
         clusters=tuple(benchmark.clusters),
     )

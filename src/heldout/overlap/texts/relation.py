@@ -11,9 +11,9 @@ from typing import Any, Final, NamedTuple
 import polars as pl
 from rapidfuzz.distance import Levenshtein
 
-from heldout.benchmark import Example
+from heldout.benchmark import BYTES_ONLY, Example, normal
 from heldout.overlap.relations import POSSIBLE_COPIES
-from heldout.overlap.texts._answers import answered_within, in_other_words, of_a_kind, same_answer
+from heldout.overlap.texts._answers import answered_within, compare_answers, of_a_kind, worked
 from heldout.overlap.texts._fields import Document, ItemTexts, TextSource, item_texts
 from heldout.overlap.texts._labelled import may_be_a_remark
 from heldout.overlap.texts._ledger import LISTED, MatchLedger, Pair
@@ -39,6 +39,9 @@ DOUBTFUL_REWORDING: Final = (
     "doubtful"  # in the reading of a candidate that may as well be another question
 )
 SAME_SOURCE = "same source"
+FULLER = (
+    "fuller_answer"  # in the evidence: one of the two answers says more, and neither another thing
+)
 WHOLE = 0.8  # containment from which on a text counts as being there
 TEMPLATE = 0.8  # edit similarity from which on another word makes another question
 _LETTER = re.compile(r"\(?[a-j]\)?")  # stands for an option nobody can see
@@ -69,20 +72,19 @@ def relate(
     ``apart``: of those that ask in these words, numbers and answer tell the item apart.
     """
     optioned = bool(item.options or document.options)
-    answer = _answers(item.answer, document.answers, optioned)
+    answer = _answers(item, document.answers, optioned)
     free = not document.answers or document.field == "text"
-    within = free and answered_within(entry.text, item, document.text)
+    repeated = (answer for answer in document.answers if len(answer) > len(item.answer))
+    within = any(
+        answered_within(entry.text, item, text) for text in ((document.text,) if free else repeated)
+    )
     if within:
         answer = "same"
     if answer == "different" and free and may_be_a_remark(entry.text, document.text):
         answer = "unknown"
     if answer == "different" and document.guessed and not of_a_kind(item.answer, document.answers):
         answer = "unknown"
-    if (
-        method == "embedding"
-        and answer == "different"
-        and in_other_words(item.answer, document.answers)
-    ):
+    if method == "embedding" and answer == "different" and worked((item.answer, *document.answers)):
         answer = "unknown"
     options = bool(item.options) and item.options == document.options
     whole = options or not item.options or not document.options  # unless other options are given
@@ -167,16 +169,21 @@ def _other_sum(ours: str, theirs: str) -> bool:
     return min(len(known), len(others)) > 1 and known != others
 
 
-def _answers(ours: str, theirs: tuple[str, ...], optioned: bool) -> str:
+def _answers(item: ItemTexts, theirs: tuple[str, ...], optioned: bool) -> str:
     """``optioned``: one side gives options, so that a number may point to one of them."""
+    ours = item.answer
     if not ours or not theirs:
         return "unknown"
-    if any(same_answer(ours, answer) for answer in theirs):
+    others = {normal(option) for option in item.options.split(" | ")} - {ours}
+    relations = {
+        "different" if answer in others else compare_answers(ours, answer) for answer in theirs
+    }
+    if "same" in relations:
         return "same"
     pointer = _POINTER if optioned else _LETTER
     if not pointer.fullmatch(ours) and all(pointer.fullmatch(answer) for answer in theirs):
         return "unknown"
-    return "different"
+    return "unknown" if "unknown" in relations else "different"
 
 
 # The rows of the tables text_matches and text_queries, made of what a shard's ledger kept.
@@ -282,6 +289,10 @@ def match_row(
         "apart": item in entry.apart,
         "bits": entry.bits,
     }
+    if text_relation.answer == "unknown" and any(
+        compare_answers(texts.answer, answer) == "unknown" for answer in document.answers
+    ):
+        evidence[FULLER] = True
     if method == "embedding":  # read again once the whole corpus is known
         evidence |= {
             "benchmark_text": entry.text[:READ],
@@ -411,7 +422,9 @@ def settle_pictures(
     shown = items.select(
         "benchmark_id",
         (digests.list.len() > 0).alias("named"),
-        digests.list.eval(pl.element() != "").list.all().alias("whole"),
+        digests.list.eval((pl.element() != "") & ~pl.element().str.starts_with(BYTES_ONLY))
+        .list.all()
+        .alias("whole"),
     )
     known = text_matches.select("corpus", "corpus_id").filter(_said(UNCOMPARED, text_matches))
     lost = _marked(known if unread is None else unread, "lost")

@@ -23,7 +23,6 @@ from heldout.overlap.images.scan import CorpusScan, stage_settings
 from heldout.overlap.settings import WHOLE, Part
 from heldout.overlap.texts._fields import (
     COMPARABLE,
-    LONGEST_TEXT,
     Document,
     TextSource,
     document_texts,
@@ -155,12 +154,6 @@ class _Scan:
         self.counts["text_wordless"] += not documents
         self.counts["text_answers"] += any(document.answers for document in documents)
         for document in documents:
-            if document.cut:
-                detail = (
-                    f"{len(document.text):,} characters; the first {LONGEST_TEXT:,} are compared"
-                )
-                self.dropped.append(Dropped(STAGE, item.id, "text cut", detail, scope="words"))
-                document = dataclasses.replace(document, text=document.text[:LONGEST_TEXT])
             self.documents.append(document)
             self.characters += len(document.text)
             if self.characters >= _CHARACTERS or len(self.documents) >= _DOCUMENTS:
@@ -289,7 +282,7 @@ def _around(line: str, at: int, stretch: str, place: int, words: int) -> list[st
 # Text search of one corpus, shard by shard: a killed search continues where it was.
 
 
-VERSION = 9  # raised when the same texts would give other rows
+VERSION = 10  # raised when the same texts would give other rows
 
 
 @dataclass
