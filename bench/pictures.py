@@ -50,6 +50,7 @@ from planted_pictures import (
     cropped,
     drawn_world,
     jpeg,
+    labelled_bars,
     opacity,
     opaque_mark,
     small_copy,
@@ -380,6 +381,22 @@ def charts(folder: Path, count: int, seed: int) -> Iterator[tuple[str, Planting]
     yield "charts of four templates", planting
 
 
+def bars(folder: Path, count: int, seed: int) -> Iterator[tuple[str, Planting]]:
+    """Charts with a figure over each bar: copies, and copies in which one bar and its figure are others."""
+    planting = Planting(folder / "bars")
+    draw = np.random.default_rng(seed)
+    for number in range(count):
+        chosen, decoy = labelled_bars(draw)
+        quality = int(draw.integers(70, 96))
+        factor = float(draw.choice((1.0, 1.0, 0.8)))
+        size = (round(factor * chosen.width), round(factor * chosen.height))
+        name = f"{number:03d}"
+        planting.ask(name, chosen)
+        for kind, page in (("bars", chosen), (f"{DECOY}one bar and its figure", decoy)):
+            planting.plant(kind, name, jpeg(page.resize(size, Image.Resampling.LANCZOS), quality))
+    yield "labelled bars", planting
+
+
 def prints(half: str, folder: Path, count: int, seed: int) -> Iterator[tuple[str, Planting]]:
     """Tables, charts and films with print: copies, and copies in which one figure or word is another."""
     planting = Planting(folder / "print")
@@ -528,6 +545,7 @@ SECTIONS = (
     "small",
     "small strangers",
     "charts",
+    "bars",
     "print",
     "strangers",
     "speed",
@@ -567,6 +585,8 @@ def main() -> None:
             small_strangers(10 * options.images)
         if "charts" in kinds:
             parts.append(charts(folder, options.images, seed))
+        if "bars" in kinds:
+            parts.append(bars(folder, options.images, seed))
         if "print" in kinds:
             parts.append(prints(options.half, folder, options.images, seed))
         if "strangers" in kinds:

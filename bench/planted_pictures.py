@@ -188,6 +188,39 @@ def small_copy(picture: Picture, draw: Draw, side: int = 32) -> tuple[Picture, P
 # Charts: a template draws axes, grid, title and legend alike; only the values differ.
 
 
+def labelled_bars(draw: Draw) -> tuple[Picture, Picture]:
+    """A chart with a figure over each bar, and the same with one bar a little higher or lower and its figure."""
+    size = (int(draw.integers(480, 900)), int(draw.integers(340, 560)))
+    count, points = int(draw.integers(4, 9)), float(draw.integers(12, 23))
+    grey = int(draw.integers(190, 240)) if draw.random() < 0.5 else None  # of lines behind the bars
+    values = draw.integers(12, 90, count)
+    changed = values.copy()
+    step = int(draw.integers(1, 9))
+    changed[draw.integers(count)] += step if draw.random() < 0.5 else -step
+    inks = draw.integers(30, 220, (count, 3)) if draw.random() < 0.5 else None
+    title = f"{('Rainfall', 'Exports', 'Births', 'Wages')[draw.integers(4)]} in {draw.integers(1950, 2020)}"
+
+    def page(heights: Sequence[int]) -> Picture:
+        sheet = Image.new("RGB", size, "white")
+        pen, font = ImageDraw.Draw(sheet), ImageFont.load_default(size=points)
+        left, top, right, bottom = 50, 50, size[0] - 20, size[1] - 50
+        for tick in range(1, 6) if grey is not None else ():
+            line = bottom - (bottom - top) * tick // 5
+            pen.line((left, line, right, line), fill=f"rgb({grey}, {grey}, {grey})")
+        pen.text((size[0] // 3, 10), title, fill="black", font=font)
+        pen.line((left, top, left, bottom, right, bottom), fill="black", width=2)
+        wide = (right - left) / count
+        for place, height in enumerate(heights):
+            x, y = left + (place + 0.2) * wide, bottom - (bottom - top) * height / 100
+            ink = (68, 119, 170) if inks is None else tuple(map(int, inks[place]))
+            pen.rectangle((x, y, x + 0.6 * wide, bottom), fill=ink)
+            pen.text((x + 4, y - points - 4), str(height), fill="black", font=font)
+            pen.text((x + 4, bottom + 6), "ABCDEFGHIJKL"[place], fill="black", font=font)
+        return sheet
+
+    return page(values.tolist()), page(changed.tolist())
+
+
 def chart(template: int, draw: Draw, size: tuple[int, int] = (640, 480)) -> Picture:
     page = Image.new("RGB", size, "white")
     pen = ImageDraw.Draw(page)

@@ -223,7 +223,7 @@ def test_a_training_set_that_was_not_read_in_whole_does_not_pass(data: Path) -> 
     gate = write_gate(run, data / "gate")
     assert not gate.passed
     assert gate.rows == 0
-    assert "not read in whole" in gate.sentence()
+    assert "not read" in gate.sentence()
     suite = ElementTree.fromstring((data / "gate/junit.xml").read_bytes()).find("testsuite")
     assert suite is not None and suite.get("errors") == "1"
 
@@ -238,7 +238,8 @@ def test_pictures_of_the_benchmark_that_cannot_be_read_are_named(
     gate = write_gate(scanned(data / "two.jsonl", data / "mix.jsonl", data / "run"), data / "gate")
     assert gate.passed == passed
     named = (gate.protected[0].problems or gate.protected[0].unsearched)[-1]
-    assert named.startswith(f"pictures of 1 of {whole + 1} items of two")
+    assert named.startswith("pictures ")
+    assert re.findall(r"\d+", named) == ["1", str(whole + 1)]
 
 
 def test_undecided_matches_are_listed_and_strict_removes_them(data: Path) -> None:

@@ -52,11 +52,8 @@ from heldout.store import Run, empty_table
 LABEL_CONFLICTS = ("different", "conflicting")
 DIGEST, REGISTRATION, PEOPLE = "digest", "registration", "people"  # what shows a copy
 _QUESTIONS = (SAME_ITEM, SAME_QUESTION, EDITED)
-# Relations of a text match that mean the same words, not merely the same subject.
-_SAME_WORDS = (*_QUESTIONS, SAME_CAPTION)
-_SOURCE = (
-    "provenance"  # the name of a source says only where to look, and its words are compared anyway
-)
+_SAME_WORDS = (*_QUESTIONS, SAME_CAPTION)  # relations that mean these, not merely the same subject
+_SOURCE = "provenance"  # says only where to look: its words are compared anyway
 _GRADED = ("hard", "soft")
 _BESIDE = {ANOTHER: Rung.BESIDE_ANOTHER, UNCOMPARED: Rung.UNCOMPARED}
 _REASONS = {
@@ -66,8 +63,6 @@ _REASONS = {
     Rung.LOOK_ALIKE: "look-alike",
     Rung.TEXT: "question and answer leaked without an image",
 }
-ANSWERED_OTHERWISE = "question with another answer"
-ANSWERED_IN_OTHER_WORDS = "question, its answer in other words or none"
 # Names of words that prove nothing, by the relation of the pair.
 _WORDS = {
     SAME_ITEM: "question and answer, short, or beside another or an unread picture",
@@ -98,8 +93,8 @@ class Leak:
         if self.rung in _REASONS:
             return _REASONS[self.rung]
         if self.row["relation"] == SAME_QUESTION and evidence_of(self.row).get("corpus_answers"):
-            other = self.row.get("label_relation") == "different"
-            return ANSWERED_OTHERWISE if other else ANSWERED_IN_OTHER_WORDS
+            theirs = {"different": "another answer"}.get(str(self.row.get("label_relation")))
+            return f"question with {theirs or 'its answer in other words or none'}"
         return _WORDS.get(str(self.row["relation"]), "words like its own")
 
     @property
@@ -398,9 +393,9 @@ def _with_image(row: Mapping[str, Any], item: ItemLeaks) -> Leak | None:
     """The full leak of an image whose corpus item asks the question in other words; beside the picture, too, a
     question that may as well be another one is for people to read."""
     reworded = row["relation"] == PARAPHRASE and row["degree"] != "none" and not _doubtful(row)
-    same_words = row["relation"] in _SAME_WORDS
-    answered = row["answer_relation"] == "same" or (same_words and evidence_of(row).get(FULLER))
-    if not (reworded or same_words) or not answered:
+    fuller = row["relation"] in _SAME_WORDS and evidence_of(row).get(FULLER)
+    same = row["answer_relation"] == "same" and (reworded or row["relation"] in _SAME_WORDS)
+    if not (same or fuller):
         return None
     place = str(row["corpus"]), str(row["corpus_id"])
     for leak in item.leaks:
@@ -470,8 +465,8 @@ def evidence_of(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def undecided_because(row: Mapping[str, Any]) -> tuple[str, str]:
     """(picture, what keeps an undecided match from being decided); "" where its run does not say."""
-    evidence = evidence_of(row)
-    return str(evidence.get("benchmark_pixels", "")), _because(evidence, str(row["transform"]))
+    pixels = str(evidence_of(row).get("benchmark_pixels", ""))
+    return pixels, _because(evidence_of(row), str(row["transform"]))
 
 
 def undecided_words(evidence: Mapping[str, Any], transform: str = "") -> str:

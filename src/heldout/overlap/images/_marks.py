@@ -43,7 +43,8 @@ STRONG = 24.0  # grey levels that no compression changes
 OPAQUE = 0.15  # share of the frame that opaque marks may cover
 VEILED = 0.3  # … and veils: what they cover is still compared
 SHOWN = 6.0  # grey levels a pixel, from which on an edge is something shown
-GROUND = 0.5  # share of what is around a mark, from which on a grey is that of the ground
+SAME_GREY = 3.0  # grey levels within which one plain grey is another
+BESIDE = 0.15  # share of what is around a mark, from which on a piece of its grey lies beside it
 HIDDEN = 0.5  # share of such edges that opaque marks may cover
 ONE_COLOUR = 0.8
 LARGE_PIECE = 0.1  # of all that differs
@@ -152,7 +153,7 @@ def _without_letters(
         inked = lettered and has_one_ink(marked[difference.strong], clean[difference.strong])
         if not (hidden or inked or difference.one_sided) or (veiled and veil is None):
             continue  # letters in the place of others; or the veil lies on the other picture
-        if not difference.one_sided and _is_erased(cv2, marked, mask, near, colour):
+        if veil is None and _continues(cv2, marked, mask, near, colour):
             continue
         cleaned = np.where(near, clean, marked).astype(np.float32)
         if veil is not None:
@@ -169,13 +170,17 @@ def _without_letters(
     return None
 
 
-def _is_erased(
+def _continues(
     cv2: Any, marked: Floats, mask: NDArray[np.bool_], near: NDArray[np.bool_], colour: float
 ) -> bool:
-    """Whether the ``colour`` of what would be a mark is that of the ground around it: then something was taken away,
-    such as the end of a bar with its figure."""
+    """Whether what would be a mark has the very ``colour`` of what lies beside it: a bar that became longer, or the
+    ground where its end and its figure were."""
     around = (cv2.dilate(near.astype(np.uint8), np.ones((5, 5), np.uint8)) > 0) & ~near & mask
-    return bool(around.any()) and float((np.abs(marked[around] - colour) < FAINT).mean()) >= GROUND
+    beside = around & (np.abs(marked - colour) <= SAME_GREY)
+    if not beside.any():
+        return False
+    _, _, statistics, _ = cv2.connectedComponentsWithStats(beside.astype(np.uint8), connectivity=8)
+    return int(statistics[1:, cv2.CC_STAT_AREA].max()) >= BESIDE * int(around.sum())
 
 
 def _hides_most(cv2: Any, clean: Floats, mask: NDArray[np.bool_], near: NDArray[np.bool_]) -> bool:

@@ -130,8 +130,9 @@ def same_answer(ours: str, theirs: str) -> bool:
     here, there = amount_of(ours), amount_of(theirs)
     if here is not None and there is not None:
         return _same_amount(here, there)
-    said = {match[0] for match in map(_YES_OR_NO.match, (ours, theirs)) if match}
-    return len(said) == 1 and (said == {ours} or said == {theirs}) and gist(ours) == gist(theirs)
+    return bool(_YES_OR_NO.fullmatch(ours) or _YES_OR_NO.fullmatch(theirs)) and (
+        gist(ours) == gist(theirs)  # "No tumour is seen" is a no
+    )
 
 
 def worked(answers: Sequence[str]) -> bool:
@@ -144,8 +145,8 @@ def gist(answer: str) -> str:
     """What answers are counted by that may be the same: a number without its unit, a yes or no, or all words."""
     if amount := amount_of(answer):
         return f"{amount.value:.12g}"
-    if said := _YES_OR_NO.match(answer):
-        return said[0]
+    if yes_or_no := _YES_OR_NO.match(answer):
+        return yes_or_no[0]
     return answer if len(answer) > _TEXT else " ".join(_sense(answer)) or answer
 
 
@@ -207,8 +208,8 @@ def _same_amount(ours: Amount, theirs: Amount) -> bool:
     if not (ours.unit and theirs.unit):
         share = {ours.unit, theirs.unit} == {("%",), ()}
         percent = share and any(
-            math.isclose(one * 100, other, rel_tol=1e-9)
-            for one, other in ((ours.value, theirs.value), (theirs.value, ours.value))
+            math.isclose(part * 100, percentage, rel_tol=1e-9)
+            for part, percentage in ((ours.value, theirs.value), (theirs.value, ours.value))
         )
         return equal or percent
     if ours.unit == theirs.unit or {ours.unit[:1], theirs.unit[:1]} == {("°",)}:
