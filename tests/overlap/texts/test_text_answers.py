@@ -77,6 +77,9 @@ def test_units_articles_numbers_and_formulas_may_be_written_otherwise(
         ("2", "2√3"),
         ("7", "5 to 7"),
         ("15", "not 15"),
+        ("three", "opened uterus with three myomas, quite typical"),
+        ("three forms of sclerosis", "the opened uterus has three myomas"),
+        ("six digits", "a neutrophil with a six-lobed nucleus"),
         ("5", "x = 3 or x = 5"),
         ("15", "there are at least 15 of them"),
         ("15", "more than 15 of them are left"),
@@ -109,6 +112,8 @@ def test_other_values_and_signs_are_other_answers(ours: str, theirs: str) -> Non
         ("left", "right", "different"),
         ("C", "vitamin C", "different"),
         ("15", "she has 15 apples and 3 pears", "different"),
+        ("30", "adrenal of a premature 30 week infant", "unknown"),
+        ("four", "on the right in this four-chamber view", "different"),
     ],
 )
 def test_an_answer_that_says_more_is_no_other_one(ours: str, theirs: str, relation: str) -> None:

@@ -96,11 +96,15 @@ _TEXT = 300  # characters, above which an answer is compared as a whole
 _WORKED = 8  # words above which an answer is a text that can be reworded itself
 # A figure that is a part of a name, or says which: "T2", "3rd", "2D", "p24", "type 2", "C-3".
 _NAMED = re.compile(
-    r"[^\W\d_][-\u2013]?\d|\d(?:st|nd|rd|th|[abcdekptxyz])\b|"
+    rf"[^\W\d_][-\u2013]?\d|\d(?:st|nd|rd|th|[abcdekptxyz])\b|\b(?:\d+|{'|'.join(NUMBER_WORDS)})-(?!(?:{'|'.join(NUMBER_WORDS)})\b)[a-z]|"
     r"\b(?:type|grade|stage|class|phase|level|figure|fig|table|page|step|group|number|no|part|chapter|section)\.? \d"
 )
 _YES_OR_NO = re.compile(r"(?:yes|no)\b(?!\W*\d)")
 _DENIED = re.compile(r"\b(?:not|no|never|neither|nor|without|or|than)\b|n['’]t\b")
+_STATES = re.compile(
+    r"=|\b(?:is|are|was|were|be|will|would|has|have|had|takes?|makes?|costs?|gives?|gets?|equals?|needs?|earns?|remains?|"
+    r"makes|left|total|altogether|so|thus|therefore|there)\b"
+)
 _SEVERAL = re.compile(r"\b(?:and|or)\b")
 _FIGURES = re.compile(rf"\d|\b(?:{'|'.join((*NUMBER_WORDS, *_PARTS))})")
 _BOUND = re.compile(r"\b(?:at least|at most|up to|under|over|below|above|almost|nearly)\b")
@@ -111,6 +115,7 @@ class Amount(NamedTuple):
 
     value: float
     unit: tuple[str, ...] = ()
+    stated: bool = False  # within a sentence
 
 
 @functools.lru_cache(maxsize=2**14)
@@ -118,7 +123,8 @@ def compare_answers(ours: str, theirs: str) -> str:
     """``same``, ``different``, or ``unknown``: one says more than the other, "Van Gogh" and "Vincent van Gogh"."""
     if same_answer(ours, theirs):
         return "same"
-    return "unknown" if _says_more(ours, theirs) or _says_more(theirs, ours) else "different"
+    more = any(_says_more(*both) or _has_number(*both) for both in ((ours, theirs), (theirs, ours)))
+    return "unknown" if more else "different"
 
 
 def same_answer(ours: str, theirs: str) -> bool:
@@ -173,8 +179,8 @@ def amount_of(answer: str) -> Amount | None:
     if not numbers or not sentence or _DENIED.search(answer) or _BOUND.search(answer):
         return None
     concludes = calculated or len(words) > _WORKED
-    if len(set(numbers)) == 1 or concludes:
-        return Amount(float(numbers[-1]))
+    if _STATES.search(answer) and (len(set(numbers)) == 1 or concludes):
+        return Amount(float(numbers[-1]), stated=True)
     return None
 
 
@@ -205,6 +211,12 @@ def _quantity(words: Sequence[str]) -> Amount | None:
 def _same_amount(ours: Amount, theirs: Amount) -> bool:
     """A number without a unit is one with it; millimetres are compared with centimetres."""
     equal = math.isclose(ours.value, theirs.value, rel_tol=1e-9)
+    if ours.stated or theirs.stated:  # the answer to a question is short on one side at least
+        return (
+            equal
+            and not (ours.stated and theirs.stated)
+            and max(map(len, (ours.unit, theirs.unit))) < 2
+        )
     if not (ours.unit and theirs.unit):
         share = {ours.unit, theirs.unit} == {("%",), ()}
         percent = share and any(
@@ -231,6 +243,16 @@ def _says_more(short: str, full: str) -> bool:
     if few or len(ours) >= len(theirs) or (_DENIED.search(full) and not _DENIED.search(short)):
         return False
     return all(map(str.isalpha, ours)) and set(ours) <= set(theirs)
+
+
+def _has_number(short: str, full: str) -> bool:
+    """Is one the only number of the other, which may say something else with it?"""
+    amount = amount_of(short)
+    if amount is None or amount.stated or len(amount.unit) > 1 or len(full) > _TEXT:
+        return False
+    named = _NAMED.search(full) or _DENIED.search(full) or _BOUND.search(full)
+    numbers = {float(word) for word in _sense(full) if _is_number(word)}
+    return not named and len(_sense(full)) >= _STATEMENT and numbers == {amount.value}
 
 
 def _is_number(word: str) -> bool:
