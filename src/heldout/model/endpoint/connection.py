@@ -11,8 +11,9 @@ import threading
 import time
 import urllib.parse
 from collections.abc import Callable, Generator, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
 from heldout.errors import InputError, counted
@@ -450,12 +451,17 @@ def in_parallel(
     at an interrupt: it may give up requests under way, which are waited for."""
     pending: set[Future[Given]] = set()
     ended: EndpointError | None = None
+    # An interrupt within concurrent.futures.wait can leave a lock behind that its threads then wait for.
+    finished: SimpleQueue[Future[Given]] = SimpleQueue()
     with ThreadPoolExecutor(concurrency) as pool:
         try:
             for request in requests:
-                pending.add(pool.submit(ask, request))
+                future = pool.submit(ask, request)
+                pending.add(future)
+                future.add_done_callback(finished.put)
                 while len(pending) >= 2 * concurrency and ended is None:
-                    done, pending = wait(pending, _LOOK_SECONDS, FIRST_COMPLETED)
+                    done = _finished(finished) & pending
+                    pending -= done
                     ended = yield from _given(done)
                 if ended is not None:
                     break
@@ -463,7 +469,8 @@ def in_parallel(
                 pending = {future for future in pending if not future.cancel()}
             last: EndpointError | None = None
             while pending:
-                done, pending = wait(pending, _LOOK_SECONDS, FIRST_COMPLETED)
+                done = _finished(finished) & pending  # without what was cancelled
+                pending -= done
                 last = (yield from _given(done)) or last
         except BaseException:  # an interrupt, or the caller stopped
             stop()
@@ -472,6 +479,14 @@ def in_parallel(
             pool.shutdown(wait=False, cancel_futures=True)
     if (error := ended or last) is not None:
         raise error
+
+
+def _finished(queue: SimpleQueue[Future[Given]]) -> set[Future[Given]]:
+    """The next that has finished, if one has within a moment."""
+    done: set[Future[Given]] = set()
+    with contextlib.suppress(Empty):
+        done.add(queue.get(timeout=_LOOK_SECONDS))
+    return done
 
 
 def _given(done: Iterable[Future[Given]]) -> Generator[Given, None, EndpointError | None]:
