@@ -1,11 +1,10 @@
-"""The house in numbers: files, lines, imports that bypass a door, class names that occur twice, and walks.
+"""The house in numbers: imports that bypass a door, class names that occur twice, and walks.
 
     python bench/house.py [TREE]        # TREE: a checkout; default: this one
 
 A text names an option where it tells somebody to set one. Commands to copy name options as well, heldout's or
 another program's ("heldout ask --variants …", "ray start --head"): a text is counted by the first option that
-stands before any command. A variable is vague where its name says nothing of what it holds; fields of classes
-are named in files, and do not count. An assertion pins prose as ``pinned_prose`` says; ``--prose`` lists them.
+stands before any command.
 
 A walk runs a command on a rendered benchmark and counts the modules of each room whose functions were
 called after they were imported: the files to open when following it.
@@ -19,7 +18,6 @@ import functools
 import json
 import os
 import re
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -33,7 +31,6 @@ FLAG = re.compile(r"(?<![\w{;-])(?<!var\()--[a-z][a-z-]+")
 COMMAND = re.compile(
     r"\b(?:heldout|hf|inspect|pip|python -m [\w.]+|ray|vllm) [a-z]+\b|\bpython -m [\w.]+"
 )
-VAGUE = {"one", "found", "given", "told"}  # names of variables that name nothing
 # Runs in the tree that is measured. The command line is the same in all of them.
 WALK = """
 import sys, threading
@@ -110,148 +107,6 @@ def option_texts(tree: ast.AST) -> Iterator[tuple[int, str]]:
         flag = FLAG.search(text)
         if flag is not None and COMMAND.search(text[: flag.start()]) is None:
             yield node.lineno, flag[0]
-
-
-def variables(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """Every use of a variable or parameter with its line; fields of classes are left out."""
-    fields = {
-        id(statement.target)
-        for node in nodes(tree)
-        if isinstance(node, ast.ClassDef)
-        for statement in node.body
-        if isinstance(statement, ast.AnnAssign)
-    }
-    for node in nodes(tree):
-        if isinstance(node, ast.arg):
-            yield node.lineno, node.arg
-        elif isinstance(node, ast.Name) and id(node) not in fields:
-            yield node.lineno, node.id
-
-
-WORD = re.compile(r"[(“^]*(?:[A-Za-z]{2}[A-Za-z’'-]*|[aAI])[.,:;?!)”$]*")
-# Methods that look into a text: what they are called with is looked for. Other calls read what they are called with.
-LOOKING = {
-    *("count", "endswith", "find", "index", "partition", "removeprefix", "removesuffix"),
-    *("rpartition", "search", "split", "startswith"),
-}
-
-
-def _looked_for(node: ast.AST) -> Iterator[ast.expr]:
-    """Texts and names of an assertion; what a call is given is its input, and left out."""
-    if isinstance(node, ast.Constant | ast.JoinedStr | ast.Name):
-        yield node
-    elif isinstance(node, ast.Call):
-        called = node.func.attr if isinstance(node.func, ast.Attribute) else ast.unparse(node.func)
-        looks = called in LOOKING | {"all", "any", "dict", "set", "sorted"}
-        for part in [node.func, *(node.args if looks else [])]:
-            yield from _looked_for(part)
-    else:
-        for child in ast.iter_child_nodes(node):
-            yield from _looked_for(child)
-
-
-def _text(node: ast.AST) -> str:
-    """The text of a literal, with a 0 for each part of an f-string that is filled in."""
-    if isinstance(node, ast.JoinedStr):
-        return "".join(_text(part) or "0" for part in node.values)
-    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
-
-
-def is_prose(text: str) -> bool:
-    """Four words or more with no wildcard between them. Tags, numbers, values in quotes, names of files and
-    columns, and commands to copy are no words."""
-    text = re.sub(r"<[^<>]*>", " ", text).replace("\\b", "")
-    if COMMAND.match(text.strip("`'\"^")) or text.startswith("pip install "):
-        return False
-    return any(
-        sum(WORD.fullmatch(word) is not None for word in part.split()) >= 4
-        for part in text.split(".*")
-    )
-
-
-def _literals(function: list[ast.AST]) -> Iterator[tuple[str, ast.AST]]:
-    """Names that the nodes of a function bind to literals: assigned, in a loop, or a parameter of the test."""
-    for node in function:
-        pairs: list[tuple[ast.AST, ast.AST]] = []
-        if isinstance(node, ast.Assign):
-            pairs = [(node.targets[0], node.value)]
-        elif isinstance(node, ast.For | ast.comprehension):
-            items = node.iter.elts if isinstance(node.iter, ast.Tuple | ast.List) else []
-            pairs = [(node.target, item) for item in items]
-        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("mark.parametrize"):
-            names = ast.literal_eval(node.args[0])
-            names = names.split(",") if isinstance(names, str) else names
-            listed = ast.Tuple([ast.Name(name.strip()) for name in names])
-            items = node.args[1].elts if isinstance(node.args[1], ast.Tuple | ast.List) else []
-            pairs = [(listed.elts[0] if len(names) == 1 else listed, item) for item in items]
-        for target, value in pairs:
-            if isinstance(target, ast.Name):
-                yield target.id, value
-            elif isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
-                for name, part in zip(target.elts, value.elts, strict=False):
-                    if isinstance(name, ast.Name):
-                        yield name.id, part
-
-
-def pinned_prose(module: ast.Module, code: str) -> Iterator[tuple[int, str]]:
-    """Assertions of a test module that pin prose, with their lines and a text of each.
-
-    An assertion is the condition of an ``assert`` or the ``match`` of ``pytest.raises``. It pins prose where it
-    holds a text of four words or more, itself or in a name that nothing but assertions uses. These do not count:
-    what the code under test is called with; a text that the test file holds elsewhere, which is its own data read
-    back; a command to copy; and a text that ``code`` has as a literal and that is compared as a whole, such as a
-    reason in the table of dropped items or the name of a control.
-    """
-    everything: list[ast.AST] = []
-    asserted: list[tuple[ast.expr, list[ast.expr]]] = []
-    inexact: set[int] = set()  # texts that are searched for in longer ones
-    for scope in module.body:
-        inside = list(ast.walk(scope))
-        everything += [node for node in inside if isinstance(node, ast.Constant | ast.JoinedStr)]
-        conditions = [node.test for node in inside if isinstance(node, ast.Assert)]
-        keywords = [node for node in inside if isinstance(node, ast.keyword)]
-        matches = [keyword.value for keyword in keywords if keyword.arg == "match"]
-        conditions += matches
-        inexact |= {id(match) for match in matches}
-        parts = {id(part) for condition in conditions for part in _looked_for(condition)}
-        if not conditions:
-            continue
-        names = [node for node in inside if isinstance(node, ast.Name)]
-        used = {
-            name.id for name in names if isinstance(name.ctx, ast.Load) and id(name) not in parts
-        }
-        literals = [(name, value) for name, value in _literals(inside) if name not in used]
-        for condition in conditions:
-            looked = list(_looked_for(condition))
-            asserts = [node for node in looked if _text(node)]
-            for name, value in literals:
-                if any(isinstance(node, ast.Name) and node.id == name for node in looked):
-                    asserts += [node for node in _looked_for(value) if _text(node)]
-            asserted.append((condition, asserts))
-            for part in ast.walk(condition):
-                if isinstance(part, ast.Compare) and isinstance(part.ops[0], ast.In | ast.NotIn):
-                    inexact.add(id(part.left))
-    expected = {id(part) for _, nodes in asserted for node in nodes for part in ast.walk(node)}
-    data = "\n".join(_text(node) for node in everything if id(node) not in expected)
-    for condition, nodes in asserted:
-        for node in nodes:
-            text = _text(node)
-            if not is_prose(text) or text in data:
-                continue
-            if id(node) in inexact or f'"{text}"' not in code:
-                yield condition.lineno, text
-                break
-
-
-def prose_in_tests(tree: Path) -> dict[str, list[tuple[int, str]]]:
-    """By test file, the assertions that pin prose; see ``pinned_prose``."""
-    code = "\n".join(path.read_text() for path in (tree / "src/heldout").rglob("*.py"))
-    tests = tree / "tests"
-    return {
-        str(path.relative_to(tests)): pins
-        for path in sorted(tests.rglob("*.py"))
-        if (pins := list(pinned_prose(ast.parse(path.read_text()), code)))
-    }
 
 
 def _file(tree: Path, module: str) -> Path | None:
@@ -385,17 +240,13 @@ def class_names(source: Path) -> Counter[str]:
     )
 
 
-def numbers(tree: Path) -> dict[str, object]:
+def numbers(tree: Path) -> dict[str, int]:
     source = tree / "src/heldout"
     rooms = {path.parent.name for path in source.glob("*/__init__.py")}
-    sizes: list[int] = []
-    entered = bypassed = flags = vague = 0
+    entered = bypassed = flags = 0
     for path in source.rglob("*.py"):
-        text = path.read_text()
-        sizes.append(text.count("\n"))
         room = path.relative_to(source).parts[0]
-        module = ast.parse(text)
-        vague += sum(name in VAGUE for _, name in variables(module))
+        module = ast.parse(path.read_text())
         flags += sum(1 for _ in option_texts(module)) if room != "cli" else 0
         for node in nodes(module):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("heldout."):
@@ -404,16 +255,10 @@ def numbers(tree: Path) -> dict[str, object]:
                     entered += 1
                     bypassed += len(parts) > 2
     return {
-        "files": len(sizes),
-        "lines": sum(sizes),
-        "median": statistics.median(sizes),
-        "longest": max(sizes),
         "imports of other rooms": entered,
         "that bypass the __init__": bypassed,
         "class names that occur twice": sum(count > 1 for count in class_names(source).values()),
         "texts below cli that name an option": flags,
-        "uses of variables called one, found, given or told": vague,
-        "assertions that pin four words or more": sum(map(len, prose_in_tests(tree).values())),
     }
 
 
@@ -436,13 +281,7 @@ def walk(tree: Path, arguments: list[str], folder: Path) -> dict[str, int]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("tree", nargs="?", type=Path, default=ROOT)
-    parser.add_argument("--prose", action="store_true", help="list the assertions that pin prose")
-    arguments = parser.parse_args()
-    tree = arguments.tree.resolve()
-    if arguments.prose:
-        for name, pins in prose_in_tests(tree).items():
-            print(*(f"tests/{name}:{line}: {text!r}" for line, text in pins), sep="\n")
-        return
+    tree = parser.parse_args().tree.resolve()
     for name, value in numbers(tree).items():
         print(f"{name}: {value:,}")
     with tempfile.TemporaryDirectory() as temporary:

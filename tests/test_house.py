@@ -45,7 +45,6 @@ ROOMS = [
     "stats",
 ]
 LEAVES = {"errors", "lazy", "settings"}  # importable from everywhere
-VAGUE = {*house.VAGUE, "made", "said"}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -61,7 +60,6 @@ class Parsed(NamedTuple):
 
     imported: tuple[str, ...]  # modules by "import"
     entered: tuple[str, ...]  # modules by "from"
-    vague: tuple[tuple[int, str], ...]  # lines and names of variables
     options: tuple[tuple[int, str], ...]  # lines and options that texts name
     classes: tuple[str, ...]  # public ones
 
@@ -72,12 +70,9 @@ def _parsed(path: Path) -> Parsed:
     nodes = house.nodes(tree)
     imports = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
     entered = [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
-    vague = [(line, name) for line, name in house.variables(tree) if name in VAGUE]
     named = [node.name for node in nodes if isinstance(node, ast.ClassDef)]
     public = tuple(name for name in named if not name.startswith("_"))
-    return Parsed(
-        tuple(imports), tuple(entered), tuple(vague), tuple(house.option_texts(tree)), public
-    )
+    return Parsed(tuple(imports), tuple(entered), tuple(house.option_texts(tree)), public)
 
 
 def _imports(path: Path) -> set[str]:
@@ -186,13 +181,6 @@ def test_the_check_page_lists_every_rule() -> None:
         assert rule in listed, rule
 
 
-def test_variables_have_the_name_of_what_they_hold() -> None:
-    """Fields of classes may be called ``found``: in files they count what was found."""
-    for path in sorted(SOURCE.rglob("*.py")):
-        for line, name in _parsed(path).vague:
-            pytest.fail(f"{path.relative_to(SOURCE)}:{line}: {name}")
-
-
 def test_no_two_classes_have_one_name() -> None:
     names = Counter(name for path in SOURCE.rglob("*.py") for name in _parsed(path).classes)
     assert not [name for name, count in names.items() if count > 1]
@@ -213,43 +201,6 @@ def test_an_option_counts_where_no_command_stands_before_it() -> None:
     flags = [[flag for _, flag in house.option_texts(ast.parse(repr(text)))] for text in texts]
     assert flags == [["--alpha"], [], []]
     assert not list(house.option_texts(ast.parse("f'heldout gate {run} --out {folder}'")))
-
-
-#: assertions that pin four words or more; fewer is better, and wording has its pages in tests/wording
-PINNED = 150
-
-
-def test_assertions_are_on_fields_codes_and_numbers() -> None:
-    pins = house.prose_in_tests(ROOT)
-    listed = [f"{name}:{line}: {text!r}" for name, rows in pins.items() for line, text in rows]
-    assert len(listed) <= PINNED, "\n".join(listed)
-
-
-def test_what_counts_as_pinned_prose() -> None:
-    def pinned(source: str, code: str = "") -> list[int]:
-        return [line for line, _ in house.pinned_prose(ast.parse(source), code)]
-
-    sentence = "no corpus was searched here"
-    assert pinned(f"assert {sentence!r} in page") == [1]
-    assert pinned(f"with raises(E, match={sentence!r}):\n    f()") == [1]
-    assert pinned(f"def test():\n    told = {sentence!r}\n    assert told in page") == [3]
-    assert pinned(f"@mark.parametrize('a', [{sentence!r}])\ndef test(a):\n    assert a in b") == [3]
-    assert pinned("assert '12 of 40 items, b.jsonl row 3' in page") == []  # numbers and names
-    assert pinned("with raises(E, match='no encoder .*pixels, dino'):\n    f()") == []
-    assert pinned("assert f('a cat and a dog') == 2") == []  # what the code is called with
-    assert pinned(f"data = {sentence!r}\nread(data)\nassert page == {sentence!r}") == []
-    assert pinned(f"assert row.reason == {sentence!r}", f'"{sentence}"') == []  # a code, as a whole
-    assert pinned(f"assert {sentence!r} in page", f'"{sentence}"') == [1]
-    assert pinned("assert 'heldout gate train.jsonl and nothing else' in page") == []
-
-
-def test_files_are_finished_in_one_sitting() -> None:
-    long = {
-        str(path.relative_to(SOURCE)): lines
-        for path in SOURCE.rglob("*.py")
-        if (lines := len(path.read_text().splitlines())) > 500
-    }
-    assert not long
 
 
 def test_no_machine_is_named_in_the_tree() -> None:
