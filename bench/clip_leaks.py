@@ -7,7 +7,7 @@
 ``train`` renders a training set into which test pictures leaked in four known ways, and one of the same
 size without them, trains one CLIP of ten million weights on each and packs each into parts of 15 MB.
 ``tables`` renders the same pictures again, runs `heldout overlap` and `heldout impact --encoder` on them
-and writes docs/clip-leaks.md; ``page`` writes it again from what they left.
+and stores the figures, from which ``bench/measured.py clip-leaks`` writes the page.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ _UNBOUNDED = 1e6  # minutes
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("step", choices=("train", "tables", "page"))
+    parser.add_argument("step", choices=("train", "tables"))
     parser.add_argument(
         "--out", type=Path, required=True, help="train: packed models; tables: runs"
     )
     parser.add_argument("--work", type=Path, help="train: the models as folders (else in --out)")
     parser.add_argument("--models", type=Path, help="tables: folder with the two models")
-    parser.add_argument("--docs", type=Path, help="tables: where page and figures go, too")
+    parser.add_argument("--docs", type=Path, help="tables: where the figures of the page go, too")
     parser.add_argument("--strangers", type=int, default=World.strangers)
     parser.add_argument(
         "--each", type=int, default=World.each, help="test pictures per kind of leak"
@@ -78,14 +78,11 @@ def main() -> None:
         train(world, args)
     else:
         # The product, which the training machine has not.
-        from clip_leaks_tables import tables, write_page
+        from clip_leaks_tables import tables
 
         # Strangers are numbered from 0, so fewer of them are the first of the same ones.
         searched = replace(world, strangers=args.searched or world.strangers)
         models = args.models or args.out
-        if args.step == "page":
-            write_page(searched, models, args.out, args.docs, near=args.near)
-            return
         tables(searched, models, args.out, args.docs, near=args.near, probe=args.probe)
 
 

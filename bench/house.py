@@ -199,7 +199,7 @@ def unused_exports(tree: Path) -> Iterator[str]:
     """
     source = tree / "src/heldout"
     users = imports(tree)
-    pages = [tree / "README.md", *(tree / "docs").glob("*.md"), *(tree / "examples").glob("*")]
+    pages = [tree / "README.md", *(tree / "docs").rglob("*.md"), *(tree / "examples").glob("*")]
     pages = [page for page in pages if page.suffix in {".md", ".py", ".ipynb"}]
     words = set(re.findall(r"\w+", " ".join(page.read_text() for page in pages)))
     for door in sorted(source.glob("*/__init__.py")):

@@ -30,7 +30,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_every_page_is_in_the_navigation(site: Path) -> None:
     navigation = (ROOT / "mkdocs.yml").read_text()
-    assert [page.name for page in (ROOT / "docs").glob("*.md") if page.name not in navigation] == []
+    pages = (str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md"))
+    assert [page for page in pages if f": {page}" not in navigation] == []
     assert (site / "index.html").is_file()
 
 

@@ -16,7 +16,7 @@ from command_line import run_inside
 from heldout.cli.app import app
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FENCE = re.compile(r"^ *```(\w*)\n(.*?)^ *```", re.M | re.S)
 SPAN = re.compile(r"(?<!`)`(heldout [^`]+)`(?!`)")
 OMITTED = re.compile(r"…|\.\.\.")

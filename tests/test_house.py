@@ -245,8 +245,8 @@ def test_every_test_file_has_a_name_of_its_own() -> None:
 
 
 PAGES = [
-    *sorted((ROOT / "docs").glob("*.md")),
-    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md")),
 ]
 NAMED_FILE = re.compile(r"(?<![\w/.-])(?:tests|bench|src|docs|examples)/[\w./*-]*\w")
 NAMED_MODULE = re.compile(rf"(?<![\w/.-])(?:{'|'.join(ROOMS)})/[\w/]+\.py\b")

@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from command_line import run_inside
 from heldout.errors import InputError
 from heldout.evaluate.published import CLEAR, DEPENDS, NOISE, disagreement, study_published
 
@@ -71,17 +70,3 @@ def test_a_table_of_ones_own(tmp_path: Path) -> None:
         study_published(str(path))
     with pytest.raises(InputError, match="tables .*: medvlsynther"):
         study_published("nothing")
-
-
-def test_the_page_has_what_the_command_prints() -> None:
-    """Every line of numbers in docs/medvlsynther.md comes out of the command that it names."""
-    told = run_inside("evaluate", "--published", "medvlsynther")
-    assert told.returncode == 0
-    assert max(map(len, told.stdout.splitlines())) <= 120
-    printed = {" ".join(line.split()) for line in told.stdout.splitlines()}
-    page = (ROOT / "docs/medvlsynther.md").read_text()
-    block = page.split("```console")[1].split("```")[0]
-    lines = [line for line in block.splitlines()[2:] if line.strip() and line.strip() != "…"]
-    assert len(lines) > 50
-    for line in lines:
-        assert " ".join(line.split()) in printed

@@ -9,10 +9,8 @@ from pathlib import Path
 import pytest
 
 from heldout.detect import Cell
-from heldout.lab.leaks.board import LeakBoard
-from heldout.lab.leaks.page import precision
 from heldout.report._first_screen import first_screen
-from heldout.report.certainty import PRECISION_FILE, CopyPrecision, certainty, published
+from heldout.report.certainty import certainty, published
 from heldout.report.outline import outline
 from heldout.stats import binomial_interval
 from heldout.verdict import Claim
@@ -98,20 +96,6 @@ def test_undecided_items_are_the_upper_end_wherever_the_rate_stands() -> None:
 def test_an_older_verdict_calls_nothing_proven_that_it_does_not_know_to_be() -> None:
     told, _ = certainty([{"evidence": {"same image": 4}, "by_people": 1}])
     assert "3 verified" in told
-
-
-def test_the_precision_that_is_shipped_is_the_published_one() -> None:
-    board = LeakBoard.model_validate_json((DOCS / "data/leak-recall.json").read_text())
-    assert published() == precision(board, published().command)
-    assert published() == CopyPrecision.model_validate_json(
-        (DOCS / "data" / PRECISION_FILE).read_text()
-    )
-    page = (DOCS / "leak-recall.md").read_text()
-    assert f"Written by `{published().command}`" in page
-    right, said = 0, 0
-    for one in re.findall(r"by registration alone \| (\d+)/(\d+) ", page):
-        right, said = right + int(one[0]), said + int(one[1])
-    assert (right, said) == (published().right, published().said)
 
 
 def test_items_in_several_corpora_are_not_added_up() -> None:

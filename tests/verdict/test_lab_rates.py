@@ -22,7 +22,7 @@ from heldout.verdict.published_map import read_map
 
 DOCS = Path(__file__).parents[2] / "docs"
 QUICK = PLANTED.model_copy(update={"permutations": 1999})
-#: what the grid of 113 models of 1.9 million weights gave: docs/detector-power.md of that day
+#: what the grid of 113 models of 1.9 million weights gave: the rates of that day
 CONFUSED = measured("choice-confusion", (12, 28), (44, 73))
 NEIGHBOUR = measured("order-neighbour", (34, 34), (82, 83), references=False)
 QUIET = measured("order-joint", (0, 34), (1, 83))
@@ -227,8 +227,6 @@ def test_the_shipped_rates_are_those_of_the_published_rows() -> None:
     )
     # Intervals come from scipy's beta quantiles, whose last bits differ between machines.
     assert_close(again.model_dump(), shipped.model_dump())
-    assert read_rates(DOCS / "data/detector-rates.json") == shipped
-    assert f"`{shipped.provenance.command}`" in (DOCS / "detector-power.md").read_text()
 
 
 @pytest.mark.parametrize(

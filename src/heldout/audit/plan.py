@@ -28,7 +28,7 @@ READINGS = 3  # of order-neighbour: after its predecessor and after two others
 ABLATIONS = 4  # without picture, with another; without question, with another
 # What time is estimated with; a local model is not timed before it runs.
 REQUEST_SECONDS = 2.0  # of a short reply
-PICTURES_PER_SECOND = 250.0  # read, decoded and hashed on one core (docs/performance.md)
+PICTURES_PER_SECOND = 250.0  # read, decoded and hashed on one core
 FAMILIES = 3  # of baselines: fewer do not show how far clean models differ
 
 

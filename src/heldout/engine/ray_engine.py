@@ -143,7 +143,7 @@ def _check_reachable(address: str) -> None:
 
 _SUBMISSIONS = 3  # retries by heldout, when Ray gave up a task for a reason that is not the task's
 _SLIVER = 0.0001  # of a node's own resource: the least that Ray counts
-_PER_GPU = 8  # tasks at most: so many kept a large encoder busy (docs/performance.md)
+_PER_GPU = 8  # tasks at most: so many kept a large encoder busy
 _PER_CORE = 2  # tasks in flight: one runs, one waits on its node
 _RESOURCES_SECONDS = 10.0  # clusters grow and shrink; how often to look
 _WAIT_SECONDS = 1.0

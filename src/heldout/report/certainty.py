@@ -38,7 +38,7 @@ class CopyPrecision(BaseModel):
 
 
 def published() -> CopyPrecision:
-    """What docs/leak-recall.md shows; its command makes the file again."""
+    """What docs/measured/transforms.md shows; its command makes the file again."""
     text = resources.files("heldout.report").joinpath("measured", PRECISION_FILE).read_text("utf-8")
     return CopyPrecision.model_validate_json(text)
 

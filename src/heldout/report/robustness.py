@@ -70,7 +70,7 @@ class RobustnessFile(_RobustnessModel):
 
 
 def published() -> RobustnessFile:
-    """What docs/transforms.md shows; its command makes the file again."""
+    """What docs/measured/transforms.md shows; its command makes the file again."""
     text = (
         resources.files("heldout.report").joinpath("measured", ROBUSTNESS_FILE).read_text("utf-8")
     )

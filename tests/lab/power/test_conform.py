@@ -144,7 +144,7 @@ def test_the_command_writes_results_with_which_a_detector_joins_the_leaderboard(
     assert "@misc{halves2026," in page
     (line,) = [line for line in page.splitlines() if line.startswith("| loss ")]
     shares = [cell.strip() for cell in line.split("|")[4:6]]
-    published = (ROWS.parents[1] / "detector-power.md").read_text()
+    published = (ROWS.parents[1] / "measured/leaderboard.md").read_text()
     assert len(shares) == 2 and all(re.match(r"\d+ of \d+", share) for share in shares)
     assert any(
         row.startswith("| loss ") and all(f"| {share}" in row for share in shares)

@@ -41,7 +41,7 @@ LEAST = 2  # changes that have to be recorded
 TOO_FEW = NotRecorded(
     "needs answers to twins and to reordered options: heldout ask --variants original,twin=…,shuffle-3"
 )
-# All clean models of the lab do worse by these two (docs/detector-power.md). With them in the sum every reference
+# All clean models of the lab do worse by these two (docs/measured/rates.md). With them in the sum every reference
 # drops, too, which leaves a claim at most qualified; and they see the least.
 DROPPED_BY_CLEAN_MODELS = (choice_confusion.PROBE, slot_guess.PROBE)
 METHOD = "sign flips of whole images, all changes together"

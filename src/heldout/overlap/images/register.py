@@ -316,7 +316,7 @@ def _area(features: PictureFeatures) -> int:
     return features.size[0] * features.size[1]
 
 
-# From aligned pixels to a verdict. Thresholds are measured: docs/registration.md.
+# From aligned pixels to a verdict.
 
 
 # Nearly all copies stay below CERTAIN_RESIDUAL. Above are JPEG and WebP of quality 30 and less, and neighbouring
