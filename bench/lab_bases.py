@@ -1,12 +1,12 @@
-"""How alike models of one base are, and the lab's page and rates from its published rows.
+"""How alike models of one base are, and the rates that verdicts read from the lab's stored rows.
 
     python bench/lab_bases.py                   # intra-class correlation of clean models' effects
-    python bench/lab_bases.py --publish docs    # the page, its figures and the rates, counted again
-    python bench/lab_bases.py --clean BOARD [--shared OTHER] --grid RUNS [--add] --publish docs
+    python bench/lab_bases.py --publish         # the rates, counted again; then: bench/measured.py rates
+    python bench/lab_bases.py --clean BOARD [--shared OTHER] --grid RUNS [--add] --publish
 
 `heldout lab power` counts the rows; a change in how rates are counted needs no model to be asked again. ``--clean``
-takes what `heldout lab power RUNS --drawn --out BOARD` counted on bases of further seeds: the rows are stored beside
-the page, which has a section for them. ``--shared`` is the same without --drawn; ``--grid`` is what
+takes what `heldout lab power RUNS --drawn --out BOARD` counted on bases of further seeds: the rows are stored in
+docs/data, and count in the rates. ``--shared`` is the same without --drawn; ``--grid`` is what
 `bench/lab_grid.py tables` wrote. ``--add`` keeps what is stored of other bases.
 """
 
@@ -14,24 +14,22 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from heldout.lab import requirements, standings, write_power
 from heldout.lab.power._clean_bases import REACHED, SHARED, clean_bases
-from heldout.lab.power.board import CLEAN_DATA
-from heldout.lab.power.models import OTHER_SEEDS, WAYS, About
-from heldout.lab.power.page import DATA, PAGE
+from heldout.lab.power.board import CLEAN_DATA, measured_rates
+from heldout.lab.power.models import OTHER_SEEDS, WAYS
+from heldout.lab.power.page import DATA
+from heldout.store import write_json
 from heldout.verdict import INTRACLASS, independent_models, shipped_rates
 
 ROOT = Path(__file__).resolve().parents[1]
 SHIPPED = ROOT / "src/heldout/verdict/measured_rates.json"
 ORDER = ["benchmark", "detector", "way", "split", "model"]
-NOTE = "Counted at commit"  # a paragraph that was written by hand
 
 
 def intraclass(groups: list[NDArray[np.float64]]) -> float | None:
@@ -68,13 +66,14 @@ def correlations(rows: pl.DataFrame, way: str) -> dict[tuple[str, str], float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--publish", type=Path)
+    parser.add_argument("--publish", action="store_true", help="into docs/data and the package")
     parser.add_argument("--clean", type=Path, nargs="+", help="of heldout lab power --drawn")
     parser.add_argument("--shared", type=Path, nargs="+", default=[], help="without --drawn")
     parser.add_argument("--grid", type=Path, help="the runs that it read")
     parser.add_argument("--add", action="store_true", help="keep stored rows of other bases")
     chosen = parser.parse_args()
-    rows = pl.read_parquet(ROOT / "docs" / "data" / DATA)
+    stored = ROOT / "docs" / "data"
+    rows = pl.read_parquet(stored / DATA)
     print("| way | cells | median | quartiles | twin-drop (scenes, films) |\n|---|--:|--:|---|---|")
     for way in WAYS:
         found = correlations(rows, way)
@@ -93,7 +92,7 @@ def main() -> None:
         f"{independent_models(models, bases):.1f} independent ones"
     )
     if chosen.clean:
-        store = (chosen.publish or ROOT / "bench/out") / "data" / CLEAN_DATA
+        store = (stored if chosen.publish else ROOT / "bench/out") / CLEAN_DATA
         store.parent.mkdir(parents=True, exist_ok=True)
         further = clean_rows(chosen.clean, chosen.shared, chosen.grid)
         if chosen.add:
@@ -101,8 +100,10 @@ def main() -> None:
             further = pl.concat([kept, further.select(kept.columns)]).sort(ORDER)
         further.write_parquet(store, compression="zstd", compression_level=19)
         print("", *clean_bases(rows, further), sep="\n")
-    if chosen.publish is not None:
-        publish(rows, chosen.publish)
+    if chosen.publish:
+        about = shipped_rates().provenance
+        rates = measured_rates(stored / DATA, about.command, about.weights)
+        write_json(SHIPPED, rates.model_dump(mode="json"))
 
 
 def clean_rows(drawn: list[Path], shared: list[Path], grid: Path) -> pl.DataFrame:
@@ -126,22 +127,6 @@ def clean_rows(drawn: list[Path], shared: list[Path], grid: Path) -> pl.DataFram
 
 def _cells(board: Path) -> list[pl.DataFrame]:
     return [pl.read_parquet(path) for path in sorted(board.glob("cells/*/*.parquet"))]
-
-
-def publish(rows: pl.DataFrame, folder: Path) -> None:
-    about, page = shipped_rates().provenance, folder / PAGE
-    before = page.read_text()
-    note = [line for line in before.splitlines() if line.startswith(NOTE)]
-    kept = re.search(r"Rows of (.+) were not counted anew", before)
-    earlier = tuple(kept[1].split(", ")) if kept else ()
-    board = standings(rows)
-    known = About(about.weights, True, earlier)
-    *_, rates = write_power(rows, board, requirements(rows, board), folder, about.command, known)
-    if note:
-        text = page.read_text()
-        place = text.index("\n| benchmark |")
-        page.write_text(f"{text[:place]}\n{note[0]}\n{text[place:]}")
-    SHIPPED.write_bytes(rates.read_bytes())
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@
 Corpora of small distinct images are written to a temporary folder (about 5 GB for a million), each
 is streamed in a fresh process that does per item what a scan does (read the bytes, digest them,
 read the size), and everything is deleted again. Writes bench/out/memory.json and
-docs/figures/memory.svg and .png.
+bench/out/memory.svg.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 OUT = ROOT / "bench" / "out" / "memory.json"
-FIGURES = ROOT / "docs" / "figures"
 PER_TAR = 1000
 TSV_SIDE = 256  # pixels; an image of 196 kB, 262 kB in base64
 
@@ -213,9 +212,8 @@ def draw(rows: list[dict[str, Any]]) -> None:
     axes.set_title("Peak memory while reading a corpus, by its size", fontsize=10, loc="left")
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False, ncols=3, loc="upper left", fontsize=9)
-    FIGURES.mkdir(parents=True, exist_ok=True)
-    for ending in ("svg", "png"):
-        figure.savefig(FIGURES / f"memory.{ending}", dpi=160)
+    OUT.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(OUT.with_suffix(".svg"))
     plt.close(figure)
 
 

@@ -59,7 +59,7 @@ from heldout.overlap.texts.scan import TextShard, scan_text_shard
 from heldout.store.schema import make_table
 
 WORDS = TextSearch(methods=("embedding",), encoder="wordllama")
-SETS = Path(__file__).parents[3] / "bench/rewording_sets.json"
+QUESTIONS = Path(__file__).with_name("reworded_questions.json")
 NAMES = ("Ada", "Ben", "Cleo", "Dan", "Eve", "Fay", "Gus", "Hal", "Ivy", "Jon")
 
 
@@ -248,7 +248,7 @@ def test_rows_that_a_corpus_repeats_hide_no_rewording(tmp_path: Path) -> None:
     search = TextSearch.installed(None)
     if search.reader is None:
         pytest.skip("no package carries the reader")
-    asked = json.loads(SETS.read_text())["questions"]
+    asked = json.loads(QUESTIONS.read_text())
     items = [{"question": each["text"], "answer": each["answer"]} for each in asked]
     ways = ("{}", "{}", "{}", "{}", "Please tell me: {}", "{} Say it in a word.")
     leaked = [

@@ -19,7 +19,7 @@ _SURE, _DOUBTFUL = 0.001, 0.3  # of an encoder without a table, by its two cosin
 
 class PriorShares(NamedTuple):
     """Of different questions with the same answer beside one picture, the share with a cosine of at least
-    ``GRID``; ``same_frame`` apart, which come nearer. Printed by the part ``prior`` of bench/text_rewordings.py."""
+    ``GRID``; ``same_frame`` apart, which come nearer."""
 
     other_words: tuple[float, ...]
     same_frame: tuple[float, ...]
