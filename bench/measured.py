@@ -151,6 +151,12 @@ def speed() -> Iterator[str]:
     yield from stored("speed")
 
 
+def canary() -> Iterator[str]:
+    yield "The guarantee of [canaries](canary.md), counted and calculated."
+    yield ""
+    yield from stored("canary")
+
+
 def published_tables() -> Iterator[str]:
     from heldout.cli.app import app
 
@@ -194,13 +200,14 @@ PAGES: dict[str, tuple[str, str, Callable[[], Iterator[str]]]] = {
         transforms,
     ),
     "speed": ("Speed and memory", "docs/measured/speed.json", speed),
+    "canary": ("How often canaries flag models", "docs/measured/canary.json", canary),
     "published-tables": (
         "Published tables with their intervals, and published scorers",
         "src/heldout/evaluate/tables and docs/measured/scorers.json",
         published_tables,
     ),
 }
-#: links to pages of docs/, and to their measured neighbours by older names
+#: links to pages of docs/, or to measured neighbours
 LINK = re.compile(r"\]\(([\w-]+)\.md")
 
 
@@ -214,7 +221,7 @@ def written(name: str) -> str:
 
 def _linked(match: re.Match[str]) -> str:
     name = {"detector-power": "rates"}.get(match[1], match[1])
-    return f"]({'' if name in PAGES else '../'}{name}.md"
+    return f"]({'../' if (DOCS / f'{name}.md').exists() else ''}{name}.md"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

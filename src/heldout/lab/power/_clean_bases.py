@@ -64,7 +64,7 @@ def _about(clean: pl.DataFrame, earlier: pl.DataFrame, names: list[str]) -> Iter
     together = independent_models(models + before, len(bases) + old)
     yield (
         f"{len(bases)} bases of further seeds ({counts}), each with one clean arm, were trained only to count how "
-        "often a clean model is accused ([lab.md](lab.md#what-the-models-reach)); rows in "
+        "often a clean model is accused ([lab.md](lab.md)); rows in "
         f"`data/{CLEAN_DATA}`, stored by `bench/lab_bases.py`. Each is compared with clean arms of at most "
         f"{MOST_BASES} other bases, **drawn for each base anew** (the setting `drawn` of `heldout lab power`). "
         "In the tables above all models of a benchmark share their references, and where these happen to lie high "
