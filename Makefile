@@ -9,17 +9,18 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-com
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test suite torture lint bench bench-overlap docs pictures dist clean
+.PHONY: help install demo test suite quality torture lint bench bench-overlap docs pictures dist clean
 
 help:
 	@echo "make install   environment in $(VENV)"
 	@echo "make demo      audit a leaky corpus and five small models, show the verdict (3 minutes)"
 	@echo "make test      lint and the whole suite"
+	@echo "make quality   how good heldout is on real data, beside the table stored last (15 minutes)"
 	@echo "make torture   kills, full disks, hostile files: what must hold when it goes wrong (10 minutes)"
 	@echo "make docs      the documentation as a site, in site/"
 	@echo "make pictures  the documentation's pictures of report and desk, from the demo"
 	@echo "make dist      sdist and wheel in dist/, tried in fresh environments (5 minutes)"
-	@echo "make bench     measurements (minutes; writes bench/out and docs/figures)"
+	@echo "make bench     speed and memory (minutes; writes bench/out)"
 	@echo "make bench-overlap   speed and memory of image overlap against its peers, one table"
 
 $(BIN)/python:
@@ -68,6 +69,10 @@ suite: $(VENV)/.dev
 # servers, clusters and processes that they started.
 	OMP_NUM_THREADS=1 POLARS_MAX_THREADS=1 OPENCV_FOR_THREADS_NUM=1 \
 	  $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+
+# One table: words, pictures, verdicts, gates, cost and size, beside the one that was stored last.
+quality: $(VENV)/.dev
+	$(BIN)/python bench/quality.py
 
 # Kills, several writers, full disks, damaged and hostile files: under ten minutes on two cores.
 torture: $(VENV)/.dev

@@ -48,7 +48,7 @@ def pytest_configure(config: pytest.Config) -> None:
     # No test cuts the power: what is written need not wait for the disk, and thousands of small files do.
     os.fsync = _no_wait
     if not hasattr(config, "workerinput"):  # with xdist, the controller alone sees every report
-        config.pluginmanager.register(SkipSummary())
+        config.pluginmanager.register(SkipSummary(_is_whole(config)))
     elif _is_whole(config):
         compile_libraries(config)
         rewrite_tests(config, ROOT / "tests")

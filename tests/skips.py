@@ -6,7 +6,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ from typing import Any
 import pytest
 
 ALLOWED = Path(__file__).with_name("allowed_skips.txt")
+SUITE = Path(__file__).parents[1] / "bench/out/suite.json"  # read by bench/quality_size.py
 STRICT = "HELDOUT_SKIPS"
 
 
@@ -60,12 +63,17 @@ def summary(skips: list[tuple[str, str]]) -> str:
 
 
 class SkipSummary:
-    """The plugin: a line at the end of the run, and exit status 1 for skips that are not allowed."""
+    """The plugin: a line at the end of the run, and exit status 1 for skips that are not allowed. Of a whole suite that
+    passed, it keeps the seconds for the quality table."""
 
-    def __init__(self) -> None:
+    def __init__(self, whole: bool = False) -> None:
         self._reports: list[Any] = []
+        self._whole = whole
+        self._begun = time.monotonic()
+        self._tests = 0
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self._tests += report.when == "call"
         if report.skipped and not hasattr(report, "wasxfail"):
             self._reports.append(report)
 
@@ -78,6 +86,10 @@ class SkipSummary:
         strict = os.environ.get(STRICT) == "strict"
         if strict and session.exitstatus == 0 and self._refused():
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        if self._whole and session.exitstatus == 0:
+            SUITE.parent.mkdir(parents=True, exist_ok=True)
+            seconds = round(time.monotonic() - self._begun)
+            SUITE.write_text(json.dumps({"tests": self._tests, "seconds": seconds}))
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         terminalreporter.write_line(summary(skipped(self._reports)))
