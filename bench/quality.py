@@ -76,6 +76,7 @@ def tasks_of(
             tasks.append(Task(section, label, functools.partial(run, *arguments)))
 
     place = (shared, OUT, half)
+    add("pictures", "pairs 0", pictures.judge_share, *place, 0, PICTURE_SHARES)  # makes the pairs
     for name in words.SETS:
         add("words", name, words.shared_set, *place, name, options)
     add("pictures", "scan", pictures.scan, *place)
@@ -83,7 +84,7 @@ def tasks_of(
         add("words", f"linked, pictures {kind}", words.linked, *place, options, kind)
         add("words", f"translated, among {kind}", words.translated, *place, options, kind)
     add("words", "clean problems", words.clean_problems, *place, options)
-    for turn in range(PICTURE_SHARES):
+    for turn in range(1, PICTURE_SHARES):
         add("pictures", f"pairs {turn}", pictures.judge_share, *place, turn, PICTURE_SHARES)
     for case in quality_verdicts.CASES:
         add("verdicts", case.name, quality_verdicts.measure, shared, half, case.name)

@@ -82,7 +82,7 @@ def outcomes_of(figure: Figure) -> list[bool]:
 def is_outside_noise(now: Figure, then: Figure, same_machine: bool) -> bool:
     """Does the figure differ from the stored one by more than chance?"""
     if now.value is None or then.value is None:
-        return now.said != then.said
+        return now.value is not then.value or now.said != then.said
     if now.unit == "share":
         ours, theirs = outcomes_of(now), outcomes_of(then)
         if len(ours) == len(theirs):

@@ -149,7 +149,8 @@ def mixed(shared: Path, out: Path, name: str, beside: str) -> list[Figure]:
     (train / name).write_bytes(FORMATS[name](items))
     (train / f"others-{beside}").write_bytes(FORMATS[beside](others))
     benchmark = write_rows(folder / "bench.jsonl", items)
-    against = ("--against", f"train={train}", "--out", folder / "run", "--replace")
+    shutil.rmtree(folder / "run", ignore_errors=True)
+    against = ("--against", f"train={train}", "--out", folder / "run")
     *_, code = heldout("overlap", benchmark, *against, "--gate", *QUICK, allowed=tuple(ENDS))
     return case(f"leak in {name} beside {beside}", "gate fires", code == FIRED, ENDS[code])
 
@@ -191,8 +192,9 @@ def table_cleaned(shared: Path, out: Path) -> list[Figure]:
 def cleaned(folder: Path, benchmark: Path) -> Path:
     """The training set as `heldout gate --clean` writes it; whatever it says, what counts is what is there."""
     run, gate = folder / "run", folder / "gate"
-    shutil.rmtree(gate, ignore_errors=True)
-    against = ("--against", f"train={folder / 'train'}", "--out", run, "--replace")
+    for old in (run, gate):
+        shutil.rmtree(old, ignore_errors=True)
+    against = ("--against", f"train={folder / 'train'}", "--out", run)
     heldout("overlap", benchmark, *against, *QUICK)
     heldout("gate", run, "--clean", "--out", gate, "--quiet", allowed=tuple(ENDS))
     return gate / "clean"
@@ -246,5 +248,6 @@ def finished_run(shared: Path, out: Path, name: str) -> Path:
         write_rows(folder / "c.jsonl", others),
     )
     run = folder / "run"
-    heldout("overlap", benchmark, "--against", f"c={corpus}", "--out", run, "--replace", *QUICK)
+    shutil.rmtree(run, ignore_errors=True)
+    heldout("overlap", benchmark, "--against", f"c={corpus}", "--out", run, *QUICK)
     return run

@@ -7,6 +7,7 @@ copies are to be found, decoys and other pictures are not to be taken for copies
 from __future__ import annotations
 
 import csv
+import fcntl
 import hashlib
 import json
 import random
@@ -27,7 +28,7 @@ from quality_figures import HIGHER, LOWER, NEITHER, Figure, share
 from quality_words import half_of, heldout, write_rows
 
 WORDS = COPY, PARTLY, UNDECIDED, NOT = "copy", "in part", "undecided", "not"
-PER = 8  # copies of each transform that make_pairs.py draws; the rest in proportion
+PER = 6  # copies of each transform that make_pairs.py draws; the rest in proportion
 Judge = Callable[[Image.Image, Image.Image], str]
 
 
@@ -66,10 +67,13 @@ def read_pairs(path: Path, half: int) -> list[Pair]:
 def make_pairs(shared: Path, out: Path) -> Path:
     """Copies, marked copies, decoys and nearest others of real pictures, made once for a checkout."""
     table = out / f"pairs-{PER}/pairs.tsv"
-    if not table.exists():
-        script = shared / "quality/pictures/make_pairs.py"
-        command = [sys.executable, script, table.parent, "--per", str(PER)]
-        subprocess.run([*map(str, command)], check=True, stdout=subprocess.DEVNULL)
+    out.mkdir(parents=True, exist_ok=True)
+    with (out / "pairs.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # one process makes them, the others wait
+        if not table.exists():
+            script = shared / "quality/pictures/make_pairs.py"
+            command = [sys.executable, script, table.parent, "--per", str(PER)]
+            subprocess.run([*map(str, command)], check=True, stdout=subprocess.DEVNULL)
     return table
 
 
@@ -184,7 +188,7 @@ def figures_of(results: Sequence[Judged], section: str = "pictures") -> list[Fig
 
 
 def scan(shared: Path, out: Path, half: int) -> list[Figure]:
-    """VQA-RAD's pictures searched for in VQA-Med's, by default settings: 38 of Med's are equal files, its other near
+    """VQA-RAD's pictures searched for in every second of VQA-Med's, by default: some are equal files, other near
     pictures are neighbouring slices. CPU is of the whole command, per picture of the corpus."""
     data = shared / "data"
     names = sorted(path.name for path in (data / "vqa_rad/images").iterdir())
@@ -192,9 +196,13 @@ def scan(shared: Path, out: Path, half: int) -> list[Figure]:
     rows = [{"id": name, "image": f"images/{name}", "question": "What is shown?"} for name in names]
     benchmark = write_rows(folder / "bench.jsonl", rows)
     shutil.copytree(data / "vqa_rad/images", folder / "images", dirs_exist_ok=True)
-    corpus = data / "vqa_med_2019/train_images"
+    corpus = folder / "corpus"
+    shutil.rmtree(folder / "run", ignore_errors=True)
+    corpus.mkdir(parents=True, exist_ok=True)
+    for path in sorted((data / "vqa_med_2019/train_images").iterdir())[::2]:
+        shutil.copy(path, corpus)
     words = ("overlap", benchmark, "--against", f"c={corpus}", "--out", folder / "run")
-    _, seconds, _ = heldout(*words, "--workers", "1", "--quiet", "--replace")
+    _, seconds, _ = heldout(*words, "--workers", "1", "--quiet")
     matches = pq.read_table(folder / "run/tables/matches.parquet").to_pylist()
     best: dict[str, str] = {}
     for match in matches:
@@ -205,7 +213,7 @@ def scan(shared: Path, out: Path, half: int) -> list[Figure]:
     mine = [name for name in names if half_of(name) == half]
     others = [best.get(name) for name in mine if name not in known]
     doubtful = [word in (PARTLY, UNDECIDED) for word in others]
-    title = "scan: VQA-RAD in VQA-Med 2019"
+    title = "scan: VQA-RAD in half of VQA-Med 2019"
     count = sum(1 for _ in corpus.iterdir())
     return [
         share(

@@ -1,18 +1,18 @@
 """Verdicts in the quality table: how often `heldout detect` is wrong on recordings of models whose memory is known.
 
 The recipes are those of shared quality/verdicts and of verdict_recipes.py. Seeds of one parity settle, the others are
-reported. ``REPLICATES`` of each, and as many again where the interval still holds the bound and a mistake was seen.
+reported. ``REPLICATES`` of each; half of them where these settle it, twice as many where the bound is near.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from quality_figures import HIGHER, LOWER, Figure, share
+from quality_figures import HIGHER, LOWER, Figure, interval, share
 
 REPLICATES = 40
 BOUND = 0.05  # of wrong verdicts
@@ -87,9 +87,15 @@ def outcome(case: Case, seed: int, shared: Path) -> bool:
     ((detectors, settings),) = recording.looks
     claims = judge(look(recording.tables, detectors, settings), recording.others).claims
     statuses = [claim.status for claim in claims if case.every or recording.claim in ("", claim.id)]
+    return is_counted(case, statuses)
+
+
+def is_counted(case: Case, statuses: Sequence[str]) -> bool:
+    """Somebody who reads the claims is told that the model is contaminated, or that nothing was found."""
+    convicted = any(status in CONVICTED for status in statuses)
     if case.asks == "cleared":
-        return all(status in CLEARED for status in statuses)
-    return any(status in CONVICTED for status in statuses)
+        return not convicted and any(status in CLEARED for status in statuses)
+    return convicted
 
 
 def figure_of(case: Case, outcomes: list[bool]) -> Figure:
@@ -99,10 +105,20 @@ def figure_of(case: Case, outcomes: list[bool]) -> Figure:
 
 def measure(shared: Path, half: int, name: str) -> list[Figure]:
     case = next(case for case in CASES if case.name == name)
-    outcomes = [outcome(case, 2 * turn + half, shared) for turn in range(REPLICATES)]
-    first = figure_of(case, outcomes)
-    near = case.asks != "power" and any(outcomes) and (first.low or 0) < BOUND
-    if near:
-        turns = range(REPLICATES, 2 * REPLICATES)
-        outcomes += [outcome(case, 2 * turn + half, shared) for turn in turns]
+    outcomes: list[bool] = []
+    for turn in range(2 * REPLICATES):
+        if turn >= enough(case, outcomes):
+            break
+        outcomes.append(outcome(case, 2 * turn + half, shared))
     return [figure_of(case, outcomes)]
+
+
+def enough(case: Case, outcomes: Sequence[bool]) -> int:
+    """Half of the replicates where they show that the bound is passed, twice as many where a mistake was seen and the
+    interval still holds it."""
+    low, _ = interval(sum(outcomes), len(outcomes)) if outcomes else (0.0, 1.0)
+    if case.asks == "power":
+        return REPLICATES
+    if low > BOUND and len(outcomes) >= REPLICATES // 2:
+        return REPLICATES // 2
+    return 2 * REPLICATES if any(outcomes) and low <= BOUND else REPLICATES

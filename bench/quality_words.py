@@ -27,7 +27,7 @@ from quality_figures import LOWER, NEITHER, Figure, share
 Row = dict[str, Any]
 PARALLEL_TEXT = ("rewording", "same", "translation")  # what counts as leaked in a truth file
 SETS = {  # the slowest first
-    "gsm8k_reworded": "GSM8K reworded, among its train split",
+    "gsm8k_reworded": "GSM8K reworded among its train split, a quarter of both",
     "gsm_plus_siblings": "GSM-Plus, siblings alone: nothing leaked",
     "gsm_plus": "GSM-Plus reworded among siblings, no answers",
     "gsm_plus_answers": "the same with answers",
@@ -36,8 +36,10 @@ SETS = {  # the slowest first
     "humaneval_reworded": "HumanEval rewritten",
 }
 # Quiet, one process: CPU is counted, and sets run beside each other.
-OPTIONS = ("--text", "--workers", "1", "--quiet", "--json", "--replace")
-EVERY = 4  # of the problems of a search where nothing leaked, to save time
+OPTIONS = ("--text", "--workers", "1", "--quiet", "--json")
+# Programs are read by what the extra "text" brings; the suite's environment has a slower reader beside it.
+AS_INSTALLED = {"humaneval_reworded": ("--text-reader", "bge-small")}
+DRAWN, EVERY = {"gsm8k_reworded"}, 4  # every fourth item and text, to save time
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "POLARS_MAX_THREADS": "1", "OPENCV_FOR_THREADS_NUM": "1"}
 
 
@@ -61,6 +63,14 @@ class Truth:
 
     def items(self, half: int) -> list[str]:
         return [item for item, place in self.halves.items() if place == half]
+
+    def of(self, items: Sequence[str]) -> Truth:
+        """Of these items alone."""
+        parts = (
+            {item: each[item] for item in items if item in each}
+            for each in (self.leaked, self.beside)
+        )
+        return Truth({item: self.halves[item] for item in items}, *parts)
 
 
 def half_of(name: str) -> int:
@@ -104,6 +114,9 @@ def search(
     rows: Callable[[Row], bool] = lambda _: True,
 ) -> Search:
     """``rows``: which of the matches are asked for."""
+    shutil.rmtree(
+        out, ignore_errors=True
+    )  # what an earlier run finished would not be done, nor counted, again
     words = ("overlap", str(benchmark), "--against", f"c={corpus}", "--out", out)
     printed, seconds, _ = heldout(*words, *OPTIONS, *options)
     status = next(c["status"] for c in json.loads(printed)["claims"] if c["id"] == "text/c")
@@ -163,8 +176,18 @@ def shared_set(
     shared: Path, out: Path, half: int, name: str, options: Sequence[str]
 ) -> list[Figure]:
     folder = shared / "quality/words" / name
-    searched = search(folder / "bench.jsonl", folder / "corpus.jsonl", out / name, options)
-    return figures_of(SETS[name], searched, read_truth(folder / "truth.tsv"), half)
+    benchmark, corpus = folder / "bench.jsonl", folder / "corpus.jsonl"
+    truth = read_truth(folder / "truth.tsv")
+    if name in DRAWN:
+        items = read_rows(benchmark)[::EVERY]
+        truth = truth.of([row["id"] for row in items])
+        mine = frozenset().union(*truth.leaked.values())
+        others = [row for row in read_rows(corpus) if not row["id"].startswith("r")][::EVERY]
+        texts = [row for row in read_rows(corpus) if row["id"] in mine] + others
+        benchmark = write_rows(out / f"drawn/{name}/bench.jsonl", items)
+        corpus = write_rows(out / f"drawn/{name}/corpus.jsonl", texts)
+    options = (*AS_INSTALLED.get(name, ()), *options)
+    return figures_of(SETS[name], search(benchmark, corpus, out / name, options), truth, half)
 
 
 def clean_problems(shared: Path, out: Path, half: int, options: Sequence[str]) -> list[Figure]:
@@ -177,10 +200,8 @@ def clean_problems(shared: Path, out: Path, half: int, options: Sequence[str]) -
     place = out / "clean_problems"
     corpus = write_rows(place / "corpus.jsonl", texts[::EVERY])
     searched = search(write_rows(place / "bench.jsonl", items), corpus, place / "run", options)
-    halves = {row["id"]: truth.halves[row["id"]] for row in items}
-    return figures_of(
-        "GSM8K against its train split, a quarter of both", searched, Truth(halves, {}), half
-    )
+    alone = Truth(truth.of([row["id"] for row in items]).halves, {})
+    return figures_of("GSM8K against its train split, a quarter of both", searched, alone, half)
 
 
 def linked(
@@ -243,6 +264,7 @@ def linked(
     figures = figures_of(name, searched, truth, half)
     if pictures:
         clean = out / "linked_pictures/clean"
+        shutil.rmtree(clean, ignore_errors=True)
         words = ("sanitize", paths["test"], "--run", run, "--out", clean, "--policy", "full")
         heldout(*words, "--quiet")
         kept = {row["id"] for row in read_rows(next(clean.rglob("*.jsonl")))}
