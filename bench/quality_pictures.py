@@ -28,7 +28,7 @@ from quality_figures import HIGHER, LOWER, NEITHER, Figure, share
 from quality_words import half_of, heldout, write_rows
 
 WORDS = COPY, PARTLY, UNDECIDED, NOT = "copy", "in part", "undecided", "not"
-PER = 6  # copies of each transform that make_pairs.py draws; the rest in proportion
+PER = 3  # copies of each transform that make_pairs.py draws; the rest in proportion
 Judge = Callable[[Image.Image, Image.Image], str]
 
 
@@ -188,7 +188,7 @@ def figures_of(results: Sequence[Judged], section: str = "pictures") -> list[Fig
 
 
 def scan(shared: Path, out: Path, half: int) -> list[Figure]:
-    """VQA-RAD's pictures searched for in every second of VQA-Med's, by default: some are equal files, other near
+    """VQA-RAD's pictures searched for in every third of VQA-Med's, by default: some are equal files, other near
     pictures are neighbouring slices. CPU is of the whole command, per picture of the corpus."""
     data = shared / "data"
     names = sorted(path.name for path in (data / "vqa_rad/images").iterdir())
@@ -199,7 +199,7 @@ def scan(shared: Path, out: Path, half: int) -> list[Figure]:
     corpus = folder / "corpus"
     shutil.rmtree(folder / "run", ignore_errors=True)
     corpus.mkdir(parents=True, exist_ok=True)
-    for path in sorted((data / "vqa_med_2019/train_images").iterdir())[::2]:
+    for path in sorted((data / "vqa_med_2019/train_images").iterdir())[::3]:
         shutil.copy(path, corpus)
     words = ("overlap", benchmark, "--against", f"c={corpus}", "--out", folder / "run")
     _, seconds, _ = heldout(*words, "--workers", "1", "--quiet")
@@ -213,7 +213,7 @@ def scan(shared: Path, out: Path, half: int) -> list[Figure]:
     mine = [name for name in names if half_of(name) == half]
     others = [best.get(name) for name in mine if name not in known]
     doubtful = [word in (PARTLY, UNDECIDED) for word in others]
-    title = "scan: VQA-RAD in half of VQA-Med 2019"
+    title = "scan: VQA-RAD in a third of VQA-Med 2019"
     count = sum(1 for _ in corpus.iterdir())
     return [
         share(

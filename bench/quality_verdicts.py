@@ -31,10 +31,12 @@ class Case:
     asks: str  # clean: may not be convicted; cleared: may not be cleared; power: is to be convicted
     changes: Mapping[str, Any] = field(default_factory=dict)
     every: bool = False
+    most: int = 80  # replicates
 
 
 TWINS = ("twin-drop", "twin-memory")
 CASES = (
+    Case("knows facts, by answers", "knowledge", "clean", most=40),  # five seconds each
     Case(
         "trained on the train split",
         "train_split",
@@ -49,7 +51,6 @@ CASES = (
     Case("hedges on edited pictures", "hedges", "clean"),
     Case("reads fine print", "fine_print", "clean"),
     Case("knows names, by scores", "knowledge_scores", "clean"),
-    Case("knows facts, by answers", "knowledge", "clean"),
     Case("twins asked later, five draws", "draws", "clean"),
     Case("says yes", "skewed_yes", "clean"),
     Case("few pictures, many questions", "clusters", "clean"),
@@ -106,7 +107,7 @@ def figure_of(case: Case, outcomes: list[bool]) -> Figure:
 def measure(shared: Path, half: int, name: str) -> list[Figure]:
     case = next(case for case in CASES if case.name == name)
     outcomes: list[bool] = []
-    for turn in range(2 * REPLICATES):
+    for turn in range(case.most):
         if turn >= enough(case, outcomes):
             break
         outcomes.append(outcome(case, 2 * turn + half, shared))
