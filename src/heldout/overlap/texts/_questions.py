@@ -406,7 +406,7 @@ def amounts(text: str) -> frozenset[str]:
 
 def _figure(token: str) -> float | None:
     """A comma before three digits parts thousands, any other is a decimal one."""
-    if not token[0].isdigit():
+    if not token[0].isdecimal():  # a superscript is a digit, and no number
         return None
     plain = re.sub(r",(?=\d{3}(?:\D|$))", "", token).replace(",", ".")
     return float(plain) if plain.count(".") <= 1 else None
