@@ -531,7 +531,7 @@ def test_a_number_points_to_an_option_only_where_there_are_options(
 
 def test_numbers_and_telling_words() -> None:
     assert amounts("three of 1,200 in 2.50") == {"3", "1200", "2.5"}
-    assert amounts("the root of x² + 15") == {"15"}  # a superscript ended the search
+    assert amounts("√(3² + 4²)") == {"3", "4"}  # a superscript ended the search
     assert same_amounts("twelve eggs and 3 hens", "a dozen eggs, three hens")
     assert not same_amounts("12 eggs and 3 hens", "14 eggs and 5 hens")
     assert amounts("twenty-five of twelve hundred and fifty, two dozen a day") == {
