@@ -80,10 +80,10 @@ def tasks_of(
     for name in words.SETS:
         add("words", name, words.shared_set, *place, name, options)
     add("pictures", "scan", pictures.scan, *place)
+    add("words", "clean problems", words.clean_problems, *place, options)
     for kind in (True, False):
         add("words", f"linked, pictures {kind}", words.linked, *place, options, kind)
-        add("words", f"translated, among {kind}", words.translated, *place, options, kind)
-    add("words", "clean problems", words.clean_problems, *place, options)
+        add("words", f"translated, among {not kind}", words.translated, *place, options, not kind)
     for turn in range(1, PICTURE_SHARES):
         add("pictures", f"pairs {turn}", pictures.judge_share, *place, turn, PICTURE_SHARES)
     for case in quality_verdicts.CASES:
@@ -204,14 +204,12 @@ def merged(
 
 def page_of(stored: dict[str, Any]) -> str:
     """The page, from what is stored alone."""
-    lines = [
-        INTRODUCTION,
-        "| section | commit | machine | packages | wall of all, s |",
-        "|---|---|---|---|--:|",
-    ]
+    lines = [INTRODUCTION]
+    measured: dict[str, list[str]] = {}
     for name, about in stored["sections"].items():
-        row = (name, about["commit"], about["machine"], about["packages"], str(about["wall"]))
-        lines.append(f"| {' | '.join(row)} |")
+        sentence = f"commit {about['commit']} in {about['wall']:,} s on {about['machine']}, with {about['packages']}"
+        measured.setdefault(sentence, []).append(name)
+    lines += [f"* {', '.join(names)}: {sentence}." for sentence, names in measured.items()]
     body = table(stored_figures(stored).values(), {}, same_machine=False)
     plain = [
         line.replace("| stored | difference | |", "|").replace("|--:|--:|---|", "|")

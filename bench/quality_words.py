@@ -30,9 +30,9 @@ SETS = {  # the slowest first
     "gsm8k_reworded": "GSM8K reworded among its train split, a sixth of both",
     "gsm_plus_siblings": "GSM-Plus, siblings alone: nothing leaked",
     "gsm_plus": "GSM-Plus reworded among siblings, no answers",
-    "gsm_plus_answers": "the same with answers",
+    "gsm_plus_answers": "GSM-Plus reworded among siblings, with answers",
     "mmlu_reworded_answers": "MMLU reworded, with answers",
-    "mmlu_reworded": "the same without answers",
+    "mmlu_reworded": "MMLU reworded, no answers",
     "humaneval_reworded": "HumanEval rewritten",
 }
 # Quiet, one process: CPU is counted, and sets run beside each other.
@@ -306,7 +306,7 @@ def translated(
     corpus = asked["zh"]
     name = "SLAKE English against Chinese"
     if among:
-        name = "the same, 100 Chinese among 6,279 English texts"
+        name = "SLAKE English against 100 Chinese among 6,279 English texts"
         pages = json.loads((shared / "data/pathvqa/pvqa_val.json").read_text("utf-8"))
         others = [
             (question, next(iter(answer)))
