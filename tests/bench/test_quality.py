@@ -155,9 +155,7 @@ def test_what_a_rule_is_worth_is_summed_up_by_group() -> None:
     ]
     lines = ablate.table(rows)
     assert lines[2] == "| group | does it | – | s: recall 0.100 → 0.800 | – | 1 | 0.50 |"
-    assert (
-        ablate.table([row("recall", "", 0, 0.1, 0.1)])[-1] == "* group: does it. CPU: –"
-    )
+    assert ablate.table([row("recall", "", 0, 0.1, 0.1)])[-1] == "* group: does it. CPU: –"
 
 
 def test_verdicts_are_asked_until_the_bound_is_told() -> None:
