@@ -35,7 +35,8 @@ Written by `python bench/ablate.py words|pictures|verdicts --store`; nothing her
 Every rule group is switched off, and the figures of half 0 of every real set are counted again. *Helps*: without the
 group the figure is worse by more than chance (exact sign test on the items that change); *harms*: it is better without;
 *changes*: the figure has no better side. *CPU without*: as a share of that with it. A group that helps on no real set
-goes, unless something else needs it. One mark in twenty is chance.
+goes, unless something else needs it: what it is worth is known for the sets named here alone. One mark in twenty is
+chance.
 """
 
 
@@ -80,7 +81,7 @@ def cell(rows: Sequence[Row]) -> str:
 def cost(rows: Sequence[Row]) -> str:
     """CPU without the group, as a share of that with it, over all sets."""
     on, off = (sum(float(row[side]) for row in rows) for side in ("on", "off"))
-    return f"{off / on:.2f}" if on else "–"
+    return f"{off / on:.2f}" if on and on != off else "–"
 
 
 def sentence(text: str) -> str:
@@ -124,13 +125,9 @@ def page_of(stored: dict[str, Any]) -> str:
         if part in stored:
             about = stored[part]
             seconds = f"{about['seconds']:,} s of {about['jobs']} processes"
-            lines += [
-                f"## {part.capitalize()}",
-                "",
-                f"Commit {about['commit']}, {about['machine']}: {seconds}.",
-                "",
-            ]
-            lines += [*table(about["rows"]), ""]
+            lines += [f"## {part.capitalize()}", ""]
+            lines += [f"Commit {about['commit']}, {about['machine']}: {seconds}."]
+            lines += [f"Sets: {'; '.join(about['sets'])}.", "", *table(about["rows"]), ""]
     return "\n".join(lines)
 
 
@@ -162,8 +159,13 @@ def main(words: Sequence[str] | None = None) -> int:
     if given.store:
         stored = json.loads(STORED.read_text("utf-8")) if STORED.exists() else {}
         stored[given.part] = {
-            "commit": commit(), "machine": machine(), "jobs": given.jobs, "seconds": seconds, "rows": condensed(rows),
-        }  # fmt: skip
+            "commit": commit(),
+            "machine": machine(),
+            "jobs": given.jobs,
+            "seconds": seconds,
+            "sets": sorted({str(row["set"]) for row in rows}),
+            "rows": condensed(rows),
+        }
         STORED.parent.mkdir(parents=True, exist_ok=True)
         text = ",\n".join(f"{json.dumps(k)}: {_rows(v)}" for k, v in sorted(stored.items()))
         STORED.write_text("{\n" + text + "\n}\n", "utf-8")

