@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ast
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
 
 import ablate
 import quality
+import quality_collections
 import quality_figures as figures
 import quality_size as size
 import quality_verdicts
@@ -165,3 +167,24 @@ def test_verdicts_are_asked_until_the_bound_is_told() -> None:
     assert quality_verdicts.enough(clean, [False] * 40) == 40
     assert quality_verdicts.enough(clean, [True] + [False] * 39) == 80
     assert quality_verdicts.enough(power, [True] * 40) == 40
+
+
+def test_a_copy_of_a_repository_runs_nothing(tmp_path: Path) -> None:
+    """Attributes and filters that lie in the copy would run a program when its files are laid out."""
+    work, out = tmp_path / "work", tmp_path / "out"
+    work.mkdir()
+    git = ["git", "-C", str(work), "-c", "user.name=x", "-c", "user.email=x@example.org"]
+    subprocess.run([*git, "init", "--quiet"], check=True)
+    (work / "a.csv").write_text("rows")
+    subprocess.run([*git, "add", "a.csv"], check=True)
+    subprocess.run([*git, "commit", "--quiet", "-m", "one"], check=True)
+    (work / ".git/info").mkdir(exist_ok=True)
+    (work / ".git/info/attributes").write_text("*.csv filter=evil\n")
+    ran = tmp_path / "ran"
+    subprocess.run([*git, "config", "filter.evil.smudge", f"touch {ran}; cat"], check=True)
+    head = [*git, "rev-parse", "HEAD"]
+    commit = subprocess.run(head, check=True, capture_output=True, text=True).stdout.strip()
+    quality_collections.lay_out(work / ".git", commit, ["*.csv"], out)
+    assert (out / "a.csv").read_text() == "rows" and not ran.exists()
+    with pytest.raises(SystemExit, match="has no commit"):
+        quality_collections.lay_out(work / ".git", "a" * 40, ["*.csv"], out)
