@@ -31,7 +31,7 @@ from quality_words import ONE_THREAD, heldout, read_rows, write_rows
 Row = dict[str, Any]
 ITEMS, OTHERS = 40, 60
 QUICK = ("--encoder", "none", "--text-encoder", "none", "--workers", "1", "--quiet")
-SECONDS = 120  # of an attack
+SECONDS = 300  # of an attack, on a machine with other work
 FIRED, REFUSED = 1, 2
 ENDS = {0: "passed", FIRED: "fired", REFUSED: "refused", 3: "a package is missing"}
 
