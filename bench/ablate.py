@@ -151,8 +151,11 @@ def main(words: Sequence[str] | None = None) -> int:
         parser.error(f"no group {unknown[0]!r}; the groups are {', '.join(module.SWITCHES)}")
     if given.store and given.only:
         parser.error("the stored table is of all groups: leave out --only")
+    shared = shared_folder()
+    if not (shared / "quality").is_dir():
+        parser.error(f"{shared / 'quality'} is not there: set HELDOUT_SHARED")
     begun = time.monotonic()
-    rows = module.measure(shared_folder(), OUT, given.jobs, given.only)
+    rows = module.measure(shared, OUT, given.jobs, given.only)
     seconds = round(time.monotonic() - begun)
     print("\n".join(table(rows)))
     print(f"\n{seconds} s wall")

@@ -14,6 +14,7 @@ in the last column: the figure differs from the stored one by more than chance (
 from __future__ import annotations
 
 import argparse
+import fcntl
 import functools
 import json
 import os
@@ -51,11 +52,14 @@ INTRODUCTION = """# Quality
 
 Written by `python bench/quality.py --store`; nothing here is by hand.
 
-Half 1 of every set of `../shared/quality`; half 0 settles numbers. *95 %*: exact interval of a share. Words: an item
-is right if its own rewording is among what was found for it; *wrong items* count although they did not leak. Pictures:
-in brackets the pairs called copy / copy in part / undecided / no copy. Verdicts: simulated models whose memory is
-known, a seed each. Gates: 1 is a case that holds, faults are lines of an attack. Seconds are CPU of one thread unless
-they say wall, and differ by up to 15 % between runs. Sizes are no limits: they are what the rest of the table costs.
+Half 1 of every set of `../shared/quality`; half 0 settles numbers. ↑ higher is better, ↓ lower is. *95 %*: exact
+interval of a share. Words: an item is right if its own rewording is among what was found for it; *wrong items* count
+although they did not leak; *left by sanitize*: leaked items that a sanitised copy still has; *claim* is what the report
+says. Pictures: in brackets the pairs called copy / copy in part / undecided / no copy. Verdicts: simulated models whose
+memory is known, a seed each; their number depends on what the first ones showed (20, 40 or 80), so that these intervals
+are approximate. Gates: 1 is a case that holds, in brackets how the command ended; faults are lines of an attack.
+Seconds are CPU of one thread unless they say wall, and differ by up to 15 % between runs. Sizes are no limits: they are
+what the rest of the table costs.
 """
 
 
@@ -248,7 +252,12 @@ def main(words: Sequence[str] | None = None) -> int:
         "--page", action="store_true", help="only write the page from what is stored"
     )
     given = parser.parse_args(words)
-    stored = read_stored()
+    if given.jobs < 1:
+        parser.error("--jobs: at least one process")
+    try:
+        stored = read_stored()
+    except (ValueError, OSError) as error:
+        parser.error(f"{STORED} cannot be read: {error}. Take it from git again.")
     if given.page:
         PAGE.write_text(page_of(stored), "utf-8")
         return 0
@@ -263,6 +272,14 @@ def main(words: Sequence[str] | None = None) -> int:
         parser.error(
             f"{', '.join(sorted(needs))} need {shared / 'quality'}, which is not there: set HELDOUT_SHARED"
         )
+    if given.store and not os.access(STORED.parent, os.W_OK):
+        parser.error(f"{STORED.parent} cannot be written")
+    OUT.mkdir(parents=True, exist_ok=True)
+    lock = (OUT / "run.lock").open("w")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        parser.error(f"another run writes to {OUT}: wait for it")
     begun = time.monotonic()
     figures: list[Figure] = []
     if "cost" in sections:
@@ -281,6 +298,13 @@ def main(words: Sequence[str] | None = None) -> int:
     print(f"half {given.half}, {commit()}, stored: {about.get('commit', 'nothing')}")
     same = about.get("machine") == machine()
     print("\n".join(table(figures, stored_figures(stored) if given.half == REPORTED else {}, same)))
+    gone = [
+        key
+        for key in stored_figures(stored)
+        if key[0] in sections and key not in {figure.key for figure in figures}
+    ]
+    if gone and given.half == REPORTED:
+        print(f"\nstored, not measured now: {'; '.join(', '.join(key) for key in gone)}")
     parts = ", ".join(f"{name} {value:.0f} s" for name, value in spent.items())
     print(f"\n{seconds:.0f} s wall; {parts}")
     failed = [figure.set for figure in figures if figure.said.startswith(FAILED)]
@@ -294,7 +318,9 @@ def main(words: Sequence[str] | None = None) -> int:
     if given.store:
         STORED.parent.mkdir(parents=True, exist_ok=True)
         now = merged(stored, figures, sections, seconds)
-        STORED.write_text(json.dumps(now, indent=0, ensure_ascii=False) + "\n", "utf-8")
+        partial = STORED.with_suffix(".partial")
+        partial.write_text(json.dumps(now, indent=0, ensure_ascii=False) + "\n", "utf-8")
+        partial.replace(STORED)
         PAGE.write_text(page_of(now), "utf-8")
     return 0
 

@@ -1,8 +1,9 @@
 """What a row of the quality table is: a figure with its interval, and how it compares with a stored one.
 
 Shares carry the outcome of every item, so that two commits are compared on the same items: the mark says that more
-items changed one way than chance explains (exact sign test at .05). Where the items are not the same, Fisher's exact
-test decides. CPU seconds are compared on machines of one kind alone, and differ from ``NOISE`` on. Sizes are exact.
+items changed one way than chance explains (exact sign test at .05). Where the items are not the same, or are what the
+search itself chose (precision), Fisher's exact test decides. CPU seconds are compared on machines of one kind alone,
+and differ from ``NOISE`` on. Sizes are exact.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ NOISE = (
 LEVEL = 0.05
 
 HIGHER, LOWER, NEITHER = "higher", "lower", ""
+ARROWS = {HIGHER: " ↑", LOWER: " ↓", NEITHER: ""}  # which way is better
 
 
 @dataclass(frozen=True)
@@ -58,13 +60,16 @@ def share(
     outcomes: Sequence[bool],
     better: str = HIGHER,
     said: str = "",
+    chosen: bool = False,
 ) -> Figure:
-    """How many of the items count, with the exact 95 % interval; without items there is no value."""
+    """How many of the items count, with the exact 95 % interval; without items there is no value. ``chosen``: the items
+    are what the search found, other ones in another commit, and their outcomes are not kept."""
     hits, total = sum(outcomes), len(outcomes)
     if not total:
         return Figure(section, set_, name, None, "share", better, said=said)
     low, high = interval(hits, total)
-    bits = f"{int('1' + ''.join('01'[bool(hit)] for hit in outcomes), 2):x}"
+    digits = "1" + "".join("01"[bool(hit)] for hit in outcomes)
+    bits = "" if chosen else f"{int(digits, 2):x}"
     return Figure(section, set_, name, hits / total, "share", better, low, high, total, bits, said)
 
 
@@ -85,12 +90,14 @@ def is_outside_noise(now: Figure, then: Figure, same_machine: bool) -> bool:
         return now.value is not then.value or now.said != then.said
     if now.unit == "share":
         ours, theirs = outcomes_of(now), outcomes_of(then)
-        if len(ours) == len(theirs):
+        if ours and len(ours) == len(theirs):
             gained = sum(a and not b for a, b in zip(ours, theirs, strict=True))
             lost = sum(b and not a for a, b in zip(ours, theirs, strict=True))
             return bool(gained + lost) and binomtest(gained, gained + lost).pvalue < LEVEL
-        counts = [[sum(each), len(each) - sum(each)] for each in (ours, theirs)]
-        return bool(fisher_exact(counts).pvalue < LEVEL)
+        hits = [
+            (round(each.value * each.of), each.of) for each in (now, then) if each.value is not None
+        ]
+        return bool(fisher_exact([[hit, total - hit] for hit, total in hits]).pvalue < LEVEL)
     if now.unit in ("s", "ms"):
         return same_machine and abs(now.value - then.value) > NOISE * then.value
     return now.value != then.value
@@ -143,7 +150,7 @@ def table(
         bounds = "" if figure.low is None else f"[{figure.low:.3f}, {figure.high:.3f}]"
         count = f"{figure.of:,}" if figure.of else ""
         lines.append(
-            f"| {figure.set} | {figure.name}{unit} | {count} | {shown(figure)} | {bounds} "
+            f"| {figure.set} | {figure.name}{unit}{ARROWS[figure.better]} | {count} | {shown(figure)} | {bounds} "
             f"| {then} | {step} | {mark} |"
         )
     return lines
