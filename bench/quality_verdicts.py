@@ -36,7 +36,7 @@ class Case:
 
 TWINS = ("twin-drop", "twin-memory")
 CASES = (
-    Case("knows facts, by answers", "knowledge", "clean", most=40),  # five seconds each
+    Case("knows facts, by answers", "knowledge", "clean", most=20),  # six seconds each
     Case(
         "trained on the train split",
         "train_split",
