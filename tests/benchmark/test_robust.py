@@ -131,7 +131,7 @@ def test_an_image_folder_reads_what_a_corpus_of_images_reads(
     tmp_path: Path, picture: Picture
 ) -> None:
     from heldout.corpus import CorpusItem
-    from heldout.corpus.folder import FolderCorpus
+    from heldout.corpus.files import FilesCorpus
 
     named = [b".hidden.png", b"plain.jpg", b"without", b"odd.xyz", b"\xff.png", b"mpo.mpo"]
     for seed, name in enumerate(named):
@@ -142,7 +142,7 @@ def test_an_image_folder_reads_what_a_corpus_of_images_reads(
     (tmp_path / ".cache").mkdir()
     os.mkfifo(tmp_path / "fifo.png")
     benchmark = read_benchmark(tmp_path)
-    corpus = FolderCorpus(str(tmp_path), "photos", str(tmp_path))
+    corpus = FilesCorpus(str(tmp_path), "photos", str(tmp_path))
     found = [item for shard in corpus.shards() for item in corpus.read(shard)]
     items = [item for item in found if isinstance(item, CorpusItem)]
     assert sorted(e.id for e in benchmark) == sorted(item.id for item in items)

@@ -12,7 +12,7 @@ import pytest
 from heldout.corpus import CorpusItem, corpus_fingerprint, open_corpus
 from heldout.corpus import _listing as listing
 from heldout.corpus.corpus import LARGEST, SMALLEST, shard_work
-from heldout.corpus.folder import FolderCorpus
+from heldout.corpus.files import FilesCorpus
 from heldout.store import Dropped
 
 
@@ -40,14 +40,14 @@ def tree(tmp_path: Path, picture) -> Path:
 
 def test_items_come_in_one_order_with_relative_ids_and_their_bytes(tree, picture):
     corpus = open_corpus(tree)
-    assert corpus.reader == "folder"
+    assert corpus.reader == "files"
     found = items(corpus)
     assert [item.id for item in found] == ["a.png", "b/10.png", "b/2.png", "c/d/e.jpg", "z.png"]
     assert found[2].image.read() == picture(0)
 
 
 def test_a_shard_read_alone_in_another_process_is_its_part_of_the_whole(tree):
-    corpus = FolderCorpus(str(tree), "pictures", str(tree), files_per_shard=2)
+    corpus = FilesCorpus(str(tree), "pictures", str(tree), files_per_shard=2)
     shards = list(corpus.shards())
     assert [shard.index for shard in shards] == [0, 1, 2]
     whole = items(corpus)
@@ -57,7 +57,7 @@ def test_a_shard_read_alone_in_another_process_is_its_part_of_the_whole(tree):
 
 def test_a_key_changes_with_the_image_or_its_caption_and_with_nothing_else(tree):
     def keys():
-        corpus = FolderCorpus(str(tree), "p", str(tree), files_per_shard=1)
+        corpus = FilesCorpus(str(tree), "p", str(tree), files_per_shard=1)
         return [shard.key for shard in corpus.shards()]
 
     before = keys()
@@ -74,14 +74,14 @@ def test_captions_and_metadata_lie_beside_the_image_in_any_encoding(tree):
     (tree / "z.txt").write_bytes("胸部".encode("utf-16"))
     (tree / "b/2.json").write_text(json.dumps({"question": "Is it?", "answer": "yes", "url": "u"}))
     (tree / "b/10.json").write_bytes(b"{not json")
-    found = {item.id: item for item in items(open_corpus(tree, reader="folder"))}
+    found = {item.id: item for item in items(open_corpus(tree))}
     assert len(found) == 5
     assert found["a.png"].text == "Röntgenbild, 5 µm"
     assert found["z.png"].text == "胸部"
     asked = found["b/2.png"]
     assert (asked.question, asked.answer, asked.text) == ("Is it?", "yes", "Is it?\nyes")
     assert asked.metadata["url"] == "u"
-    assert dropped(open_corpus(tree, reader="folder")) == {"b/10.png": "metadata is not JSON"}
+    assert dropped(open_corpus(tree)) == {"b/10.png": "metadata is not JSON"}
 
 
 def test_what_is_no_image_is_reported_and_what_is_one_is_found_without_an_ending(tree, picture):
@@ -93,7 +93,7 @@ def test_what_is_no_image_is_reported_and_what_is_one_is_found_without_an_ending
     (tree / "README.md").write_text("about")
     corpus = open_corpus(tree)
     assert {"plain", "scan"} <= {item.id for item in items(corpus)}
-    assert dropped(corpus) == {"noise.bin": "not an image", ".git/": "hidden folder"}
+    assert dropped(corpus) == {"noise.bin": "no reader takes it", ".git": "hidden folder"}
 
 
 def test_links_that_leave_the_folder_are_reported_and_never_read(tree, tmp_path, picture):
@@ -114,6 +114,7 @@ def test_links_that_leave_the_folder_are_reported_and_never_read(tree, tmp_path,
         "loop": "link to a folder",
         "gone.png": "unreadable file",
         "pipe.png": "not a regular file",
+        "a.txt": "link outside the corpus",
     }
 
 
@@ -161,7 +162,7 @@ def test_shards_hold_bounded_work_and_grow(tmp_path: Path) -> None:
             file.truncate(9 << 20 if number % 7 else 100 << 20)
     sizes = []
     for shard in open_corpus(tmp_path).shards():
-        names = shard.payload[0]
+        names = [part.name for part in shard.payload]
         work = sum((tmp_path / name).stat().st_size for name in names)
         assert len(names) == 1 or work <= shard_work(shard.index)
         sizes.append(len(names))

@@ -34,12 +34,12 @@ def test_a_table_is_a_corpus_of_questions_with_their_images(tmp_path, picture):
         {"id": "q3", "question": "Text only?", "answer": "yes"},
     ]
     (tmp_path / "train.jsonl").write_text("\n".join(map(json.dumps, rows)) + "\nnot json\n")
-    for source in (tmp_path / "train.jsonl", tmp_path):
+    for source, prefix in ((tmp_path / "train.jsonl", ""), (tmp_path, "train.jsonl/")):
         corpus = pickle.loads(pickle.dumps(open_corpus(source)))
-        assert corpus.reader == "table"
+        assert corpus.reader == "files"
         found = read_all(corpus)
         ids = [item.id for item in found if isinstance(item, CorpusItem)]
-        assert ids == ["q1", "q1/1", "q2", "q3"]
+        assert ids == [f"{prefix}{name}" for name in ("q1", "q1/1", "q2", "q3")]
         assert found[1].image.read() == picture(1)
         assert (found[0].question, found[0].answer) == ("Same?", "no")
         assert found[0].text == "Same?\nno"
@@ -55,7 +55,7 @@ def test_a_table_is_a_corpus_of_questions_with_their_images(tmp_path, picture):
         ("t.json", '[{"number": 1, "qestion": "What is seen?"}]'),
     ],
 )
-def test_a_folder_of_one_table_is_that_table_whatever_its_columns_are_called(
+def test_the_rows_of_a_table_are_read_whatever_its_columns_are_called(
     tmp_path, picture, name, content
 ):
     folder = tmp_path / "set"
@@ -63,8 +63,8 @@ def test_a_folder_of_one_table_is_that_table_whatever_its_columns_are_called(
     (folder / name).write_text(content)
     (item,) = read_all(open_corpus(folder))
     assert item.metadata["qestion"] in content
-    (folder / "0.png").write_bytes(picture(0))  # beside pictures it may describe them
-    assert open_corpus(folder).reader == "folder"
+    (folder / "0.png").write_bytes(picture(0))
+    assert [item.id for item in read_all(open_corpus(folder))] == ["0.png", f"{name}/1"]
 
 
 def test_captions_are_text_not_answers(tmp_path):
@@ -73,13 +73,17 @@ def test_captions_are_text_not_answers(tmp_path):
     assert (item.text, item.question, item.answer) == ("A dog.", None, None)
 
 
-def test_a_folder_of_images_with_notes_and_sidecars_stays_a_folder(tmp_path, picture):
+def test_notes_and_lists_beside_pictures_are_read_too(tmp_path, picture):
     for k in range(3):
         (tmp_path / f"{k}.png").write_bytes(picture(k))
         (tmp_path / f"{k}.json").write_text('[{"question": "What?", "image": "0.png"}]')
     (tmp_path / "stats.json").write_text('{"count": 3}')
     (tmp_path / "README.txt").write_text("three pictures")
-    assert open_corpus(tmp_path).reader == "folder"
+    items = read_all(open_corpus(tmp_path))
+    assert [item.id for item in items if item.image is None] == ["README.txt", "stats.json"]
+    shown = [(item.id, item.question) for item in items if item.image is not None]
+    rows = [(f"{k}.json/1", "What?") for k in range(3)]  # all of them about 0.png
+    assert shown == [rows[0], rows[1], ("1.png", None), rows[2], ("2.png", None)]
 
 
 def test_a_selection_means_the_table_even_beside_a_zip(tmp_path, picture):
@@ -89,19 +93,21 @@ def test_a_selection_means_the_table_even_beside_a_zip(tmp_path, picture):
     (tmp_path / "train.jsonl").write_text("\n".join(map(json.dumps, rows)))
     corpus = open_corpus(f"{tmp_path}#lang=zh")
     assert [item.id for item in read_all(corpus)] == ["zh"]
-    assert open_corpus(tmp_path).reader == "zip"
+    ids = [item.id for item in read_all(open_corpus(tmp_path))]
+    assert ids == ["images.zip/a.png", "train.jsonl/en", "train.jsonl/zh"]
 
 
-def test_what_nobody_reads_is_refused_with_the_choices(tmp_path):
-    (tmp_path / "x.exe").write_bytes(b"MZ")
-    with pytest.raises(InputError, match="webdataset"):
-        open_corpus(tmp_path / "x.exe")
+def test_what_nobody_reads_is_listed_with_its_kind(tmp_path):
+    (tmp_path / "x.exe").write_bytes(b"MZ\0")
+    for source in (tmp_path, tmp_path / "x.exe"):
+        (lost,) = read_all(open_corpus(source))
+        assert (lost.id, lost.kind, lost.scope) == ("x.exe", ".exe", "many")
     with pytest.raises(InputError, match="does not exist"):
         open_corpus(tmp_path / "nothing")
-    with pytest.raises(InputError, match="there are: .*parquet"):
+    with pytest.raises(InputError, match="there are: .*files"):
         open_corpus(tmp_path, reader="paquet")
-    with pytest.raises(InputError, match="after '#'"):
-        open_corpus(f"{tmp_path}#lang=en", reader="folder")
+    with pytest.raises(InputError, match="no data file"):
+        open_corpus(f"{tmp_path}#lang=en")
 
 
 def test_a_package_adds_its_own_reader(tmp_path, monkeypatch):
@@ -109,7 +115,7 @@ def test_a_package_adds_its_own_reader(tmp_path, monkeypatch):
 
     def opened(request):
         seen.append((request.source.location, request.name))
-        return open_corpus(request.source, reader="folder")
+        return open_corpus(request.source, reader="files")
 
     class Entry:
         def load(self):
@@ -161,11 +167,8 @@ def test_images_beside_tars_are_not_forgotten(
         (tmp_path / f"loose{number}.png").write_bytes(picture(number))
     corpus = open_corpus(tmp_path)
     found = [item for shard in corpus.shards() for item in corpus.read(shard)]
-    assert [item.id for item in found] == ["00000.tar/000", "loose0.png"]
-    dropped = found[1]
-    assert isinstance(dropped, Dropped)
-    assert dropped.reason == "loose image beside archives"
-    assert dropped.detail.startswith("3 image files")
+    loose = [f"loose{number}.png" for number in range(3)]
+    assert [item.id for item in found] == ["00000.tar/000", *loose]
 
 
 @pytest.mark.parametrize(

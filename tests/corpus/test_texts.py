@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from heldout.corpus import Corpus, CorpusItem, open_corpus
-from heldout.corpus.texts import PAGE, TextCorpus
-from heldout.errors import InputError
+from heldout.corpus.files import FilesCorpus
+from heldout.corpus.parts import PAGE
 from heldout.store import Dropped
 
 
@@ -51,7 +51,7 @@ def test_a_folder_of_json_lines_plain_and_packed(tmp_path: Path) -> None:
         stream.write(lines({"text": "five"}, {"text": "six"}))
     (tmp_path / "README").write_text("about")
     corpus = open_corpus(tmp_path)
-    assert corpus.reader == "text"
+    assert corpus.reader == "files"
     assert {item.id: item.text for item in items(corpus)} == {
         "a.jsonl/1": "one",
         "a.jsonl/2": "two",
@@ -59,12 +59,13 @@ def test_a_folder_of_json_lines_plain_and_packed(tmp_path: Path) -> None:
         "sub/c.json.bz2/1": "four",
         "sub/d.jsonl.zst/1": "five",
         "sub/d.jsonl.zst/2": "six",
+        "README": "about",
     }
     assert dropped(corpus) == []
 
 
 def test_a_folder_of_plain_text_in_every_encoding(tmp_path: Path) -> None:
-    words = {"a.txt": "naïve 血管", "b.md": "# Title", "c.html": "<p>Hello</p>"}
+    words = {"a.txt": "naïve 血管", "b.md": "# Title", "c.html": "<p>Hel<b>lo</b></p>"}
     for name, text in words.items():
         (tmp_path / name).write_text(text)
     (tmp_path / "old.txt").write_bytes("café “quoted”".encode("cp1252"))
@@ -72,19 +73,20 @@ def test_a_folder_of_plain_text_in_every_encoding(tmp_path: Path) -> None:
     (tmp_path / "packed.txt.gz").write_bytes(gzip.compress("packed".encode("utf-8-sig")))
     (tmp_path / "blank.txt").write_text(" \n\n")
     (tmp_path / "binary.txt").write_bytes(b"\x7fELF\0\0\0\1")
-    (tmp_path / "paper.pdf").write_bytes(b"%PDF-1.4")
+    (tmp_path / "paper.pdf").write_bytes(b"%PDF-1.4 \x01\x02")
     corpus = open_corpus(tmp_path)
-    assert corpus.reader == "text"
+    assert corpus.reader == "files"
     assert {item.id: item.text for item in items(corpus)} == {
         **words,
+        "c.html": "Hello",
         "old.txt": "café “quoted”",
         "wide.txt": "שלום",
         "packed.txt.gz": "packed",
     }
     assert dropped(corpus) == [
-        ("binary.txt", "not text", "item"),
+        ("binary.txt", "no reader takes it", "many"),
         ("blank.txt", "empty file", "words"),
-        ("paper.pdf", "not a text file", "item"),
+        ("paper.pdf", "no reader takes it", "many"),
     ]
 
 
@@ -96,14 +98,15 @@ def test_a_folder_of_plain_text_in_every_encoding(tmp_path: Path) -> None:
         ("z.json", '[{"question": "How many?", "answer": "3"}]'),
     ],
 )
-def test_a_stray_table_hides_no_texts(tmp_path: Path, name: str, content: str) -> None:
+def test_a_table_and_texts_are_both_read(tmp_path: Path, name: str, content: str) -> None:
     for number in range(4):
         (tmp_path / f"{number}.txt").write_text(f"Page {number} about this and that.")
     (tmp_path / name).write_text(content)
     corpus = open_corpus(tmp_path)
-    texts = {item.id for item in items(corpus)}
-    assert {f"{number}.txt" for number in range(4)} <= texts
-    assert name in texts or [one for one, *_ in dropped(corpus)] == [name]
+    texts = [item.id for item in items(corpus)]
+    assert texts[:4] == [f"{number}.txt" for number in range(4)]
+    assert len(texts) > 4 and all(text.startswith(f"{name}/") for text in texts[4:])
+    assert dropped(corpus) == []
 
 
 def test_a_book_is_cut_into_pages_at_its_paragraphs(tmp_path: Path) -> None:
@@ -144,14 +147,18 @@ def test_a_line_without_end_is_skipped_to_its_end(
     assert dropped(corpus) == [("c.jsonl line 2", "line too long", "item")]
 
 
-@pytest.mark.parametrize("name", ["c.jsonl.gz", "c.txt.gz"])
-def test_a_cut_archive_keeps_what_is_whole_and_says_so(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "reason"), [("c.jsonl.gz", "unreadable file"), ("c.txt.gz", "cut short")]
+)
+def test_a_cut_archive_keeps_what_is_whole_and_says_so(
+    tmp_path: Path, name: str, reason: str
+) -> None:
     rows = [{"text": f"{k} {os.urandom(500).hex()}"} for k in range(2000)]
     packed = gzip.compress(lines(*rows))
     (tmp_path / name).write_bytes(packed[: len(packed) // 2])
     corpus = open_corpus(tmp_path / name)
     assert len(items(corpus)) > (500 if "jsonl" in name else 1)
-    assert dropped(corpus)[-1] == (name, "unreadable text file", "many")
+    assert dropped(corpus)[-1] == (name, reason, "many")
 
 
 def test_a_large_file_is_read_in_spans_that_lose_no_line(tmp_path: Path) -> None:
@@ -159,7 +166,7 @@ def test_a_large_file_is_read_in_spans_that_lose_no_line(tmp_path: Path) -> None
     rows = [{"text": f"line {k} " + "é" * 5000} for k in range(800)]
     path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
     whole = items(open_corpus(path))
-    cut = TextCorpus(str(path), "big", str(path), shard_bytes=2 << 20)
+    cut = FilesCorpus(str(path), "big", str(path), line_bytes=2 << 20)
     assert len(list(cut.shards())) == 4
     assert [(item.id, item.text) for item in items(cut)] == [
         (str(k + 1), row["text"]) for k, row in enumerate(rows)
@@ -170,12 +177,12 @@ def test_a_large_file_is_read_in_spans_that_lose_no_line(tmp_path: Path) -> None
 def test_only_the_end_of_a_file_that_grew_is_another_shard(tmp_path: Path) -> None:
     path = tmp_path / "big.jsonl"
     path.write_text("".join(json.dumps({"text": f"{k} " + "x" * 5000}) + "\n" for k in range(800)))
-    corpus = TextCorpus(str(path), "big", str(path), shard_bytes=1 << 20)
+    corpus = FilesCorpus(str(path), "big", str(path), line_bytes=1 << 20)
     before = [shard.key for shard in corpus.shards()]
     with path.open("a") as file:
         file.write(json.dumps({"text": "new"}) + "\n")
     after = [shard.key for shard in corpus.shards()]
-    assert len(before) == len(after) == 4
+    assert len(before) == len(after) == 2
     assert before[:-1] == after[:-1]
     assert before[-1] != after[-1]
 
@@ -183,7 +190,7 @@ def test_only_the_end_of_a_file_that_grew_is_another_shard(tmp_path: Path) -> No
 def test_small_files_share_a_shard_and_shards_depend_on_the_data_alone(tmp_path: Path) -> None:
     for k in range(10):
         (tmp_path / f"{k}.txt").write_text(f"page {k}")
-    corpus = TextCorpus(str(tmp_path), "c", str(tmp_path), files_per_shard=4)
+    corpus = FilesCorpus(str(tmp_path), "c", str(tmp_path), files_per_shard=4)
     shards = list(corpus.shards())
     assert [len(shard.payload) for shard in shards] == [4, 4, 2]
     assert [shard.key for shard in corpus.shards()] == [shard.key for shard in shards]
@@ -203,7 +210,7 @@ def test_what_the_columns_of_words_are_called(tmp_path: Path) -> None:
     ]
     (tmp_path / "c.jsonl").write_bytes(lines(*rows))
     corpus = open_corpus(tmp_path / "c.jsonl")
-    assert corpus.reader == "text"
+    assert corpus.reader == "files"
     found = items(corpus)
     assert [(item.question, item.answer) for item in found] == [
         ("Name it.", "A cat."),
@@ -230,31 +237,24 @@ def test_parquet_of_words_alone(tmp_path: Path) -> None:
     ]
 
 
-def test_tables_about_images_and_choices_of_splits_stay_with_the_table_reader(
+def test_a_folder_of_splits_is_all_of_them_or_the_one_that_is_asked_for(tmp_path: Path) -> None:
+    for name in ("train", "test"):
+        row = {"id": name, "question": "?", "answer": "!"}
+        (tmp_path / f"{name}.jsonl").write_bytes(lines(row))
+    assert [item.id for item in items(open_corpus(tmp_path))] == [
+        "test.jsonl/test",
+        "train.jsonl/train",
+    ]
+    assert [item.id for item in items(open_corpus(f"{tmp_path}#split=train"))] == ["train"]
+
+
+def test_the_words_beside_a_picture_without_an_ending_are_its_words(
     tmp_path: Path, picture: Callable[..., bytes]
 ) -> None:
-    pictured = tmp_path / "pictured"
-    pictured.mkdir()
-    (pictured / "train.jsonl").write_bytes(lines({"image": "a.png", "question": "?"}))
-    assert open_corpus(pictured).reader == "table"
-    assert open_corpus(pictured / "train.jsonl").reader == "table"
-    noted = tmp_path / "noted"
-    noted.mkdir()
-    (noted / "train.json").write_text('[{"question": "What?", "answer": "this"}]')
-    (noted / "notes.txt").write_text("about this data")
-    assert open_corpus(noted).reader == "table"
-    splits = tmp_path / "splits"
-    splits.mkdir()
-    for name in ("train", "test"):
-        (splits / f"{name}.jsonl").write_bytes(lines({"id": name, "question": "?", "answer": "!"}))
-    with pytest.raises(InputError, match="Choose with '#split="):
-        read_all(open_corpus(splits))
-    assert [item.id for item in items(open_corpus(f"{splits}#split=train"))] == ["train"]
-    captioned = tmp_path / "captioned"
-    captioned.mkdir()
-    (captioned / "a").write_bytes(picture(1))  # an image without an ending
-    (captioned / "a.txt").write_text("a caption")
-    assert open_corpus(captioned).reader == "folder"
+    (tmp_path / "a").write_bytes(picture(1))
+    (tmp_path / "a.txt").write_text("a caption")
+    (item,) = items(open_corpus(tmp_path))
+    assert (item.id, item.text) == ("a", "a caption")
 
 
 def test_a_packed_table_with_images_has_them(tmp_path: Path, picture: Callable[..., bytes]) -> None:
@@ -275,6 +275,6 @@ def test_pipes_links_and_locked_files_are_named_not_waited_for(tmp_path: Path) -
     assert [item.id for item in items(corpus)] == ["a.txt"]
     assert dropped(corpus) == [
         (".hidden", "hidden folder", "many"),
-        ("b.txt", "not a regular file", "item"),
-        ("c.txt", "not a regular file", "item"),
+        ("b.txt", "not a regular file", "many"),
+        ("c.txt", "unreadable file", "item"),
     ]

@@ -148,8 +148,8 @@ def test_parquet_is_read_by_column_and_row_group(
 ) -> None:
     folder = tmp_path / "data"
     folder.mkdir()
-    heavy = [np.random.default_rng(number).bytes(100_000) for number in range(60)]
-    pl.DataFrame({"other": [[data] for data in heavy], "text": ["some words"] * 60}).write_parquet(
+    heavy = [np.random.default_rng(number).random(12_500) for number in range(60)]
+    pl.DataFrame({"other": heavy, "text": ["some words"] * 60}).write_parquet(
         folder / "x.parquet", row_group_size=10, compression="uncompressed"
     )
     servers.upload(servers.s3_client(s3), bucket, folder)

@@ -248,7 +248,7 @@ class FieldMap:
         mapped = cls(columns_by_field(rows, overrides or {}, where), answer_is)
         mapped = replace(mapped, gaps=any(mapped._needs_gaps(row) for row in rows))
         return (
-            replace(mapped, answer_is=mapped._answer_style(rows)) if answer_is == "auto" else mapped
+            replace(mapped, answer_is=mapped.answer_style(rows)) if answer_is == "auto" else mapped
         )
 
     def example(
@@ -375,7 +375,7 @@ class FieldMap:
                 return choices.texts[index], index
         return text, None
 
-    def _answer_style(self, rows: Iterable[Mapping[str, Any]]) -> str:
+    def answer_style(self, rows: Iterable[Mapping[str, Any]]) -> str:
         """Letters, option texts or positions? Decided over many rows, since one row can fit two."""
         pairs = [
             (text, choices)

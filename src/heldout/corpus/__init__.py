@@ -13,11 +13,12 @@ if TYPE_CHECKING:
         corpus_fingerprint,
         read_items,
     )
+    from heldout.corpus.files import FilesCorpus
     from heldout.corpus.open import CorpusReader, CorpusRequest, corpus_readers, open_corpus
     from heldout.corpus.parquet_corpus import FAILURES, LaionEmbeddings
     from heldout.corpus.recipe import MixtureSource, is_recipe, open_recipe
     from heldout.corpus.streams import TarCut, open_tar, tar_entries
-    from heldout.corpus.tar_writing import tars_without
+    from heldout.corpus.writing import Written, files_without
 
 __all__ = [
     "FAILURES",
@@ -26,19 +27,21 @@ __all__ = [
     "CorpusReader",
     "CorpusRequest",
     "EmbeddingCorpus",
+    "FilesCorpus",
     "LaionEmbeddings",
     "MixtureSource",
     "Shard",
     "TarCut",
+    "Written",
     "corpus_fingerprint",
     "corpus_readers",
+    "files_without",
     "is_recipe",
     "open_corpus",
     "open_recipe",
     "open_tar",
     "read_items",
     "tar_entries",
-    "tars_without",
 ]
 
 __getattr__ = load_on_first_use(__name__, __file__)

@@ -9,12 +9,13 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from heldout.benchmark import FieldMap, ImageFinder, canonical_value
-from heldout.corpus.corpus import CorpusItem
-from heldout.errors import HeldoutError, InputError, blame_the_machine
+from heldout.corpus.corpus import CorpusItem, Place
+from heldout.errors import HeldoutError, blame_the_machine
+from heldout.image import ImageRef
 from heldout.store import FAILED, OUT_OF_MEMORY, Dropped
 
 _TEXT = (
@@ -49,6 +50,13 @@ class Words:
     answer: str | None = None
     also: tuple[tuple[str | None, str], ...] = ()  # later turns, and other accepted answers
 
+    def item(
+        self, name: str, image: ImageRef | None, metadata: Mapping[str, Any], place: Place
+    ) -> CorpusItem:
+        return CorpusItem(
+            name, image, self.text, self.question, self.answer, metadata, self.also, place
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class CorpusColumns:
@@ -61,10 +69,7 @@ class CorpusColumns:
     text: tuple[str, ...]
     talk: tuple[str, ...]
     options: tuple[str, ...] = ()
-
-    @property
-    def wordless(self) -> bool:
-        return not (self.question or self.answer or self.text or self.talk)
+    answer_is: str = "letter"  # how answers refer to options where they do not quote them
 
     def key(self, row: Mapping[str, Any]) -> str | None:
         return _joined(row, self.id)
@@ -91,7 +96,7 @@ class CorpusColumns:
         for column in self.answer:
             value = row.get(column)
             for part in value if isinstance(value, list | tuple) else (value,):
-                fields = FieldMap({"options": self.options, "answer": (column,)}, "letter")
+                fields = FieldMap({"options": self.options, "answer": (column,)}, self.answer_is)
                 text = fields.answer({**row, column: part})
                 if text and text.strip():
                     answers.append(text.strip())
@@ -104,14 +109,10 @@ def find_columns(
     mapping: tuple[tuple[str, str], ...] = (),
     where: str = "the corpus",
 ) -> CorpusColumns:
-    """The meaning of the columns ``names``; ``mapping`` are the user's own field=column pairs."""
-    overrides = dict(mapping)
+    """The meaning of the columns ``names``; ``mapping`` are the user's own field=column pairs, of which those count
+    whose columns are there: a corpus may have several tables."""
+    overrides = {field: columns for field, columns in mapping if _has(names, columns)}
     text = tuple(part.strip() for part in overrides.pop("text", "").split("+") if part.strip())
-    for column in text:
-        if column not in names:
-            raise InputError(
-                f"mapping text={column}: {where} has no column '{column}'. It has: {', '.join(names)}"
-            )
     fields = FieldMap.infer([dict.fromkeys(names)], overrides, "text", where).columns
     lowered = {name.lower(): name for name in reversed(names)}
     text = text or _first(lowered, _TEXT)
@@ -127,6 +128,41 @@ def find_columns(
         talk=_first(lowered, _TALK),
         options=fields["options"],
     )
+
+
+def _has(names: tuple[str, ...], columns: str) -> bool:
+    return all(
+        part.strip() in names or part.strip().startswith("column ") for part in columns.split("+")
+    )
+
+
+class Columns:
+    """What the columns of a table mean; the first of its rows tell how answers refer to options."""
+
+    def __init__(
+        self, mapping: tuple[tuple[str, str], ...], answer_is: str, images: tuple[str, ...] = ()
+    ) -> None:
+        self.mapping, self.answer_is, self.images = mapping, answer_is, images
+
+    @classmethod
+    def of(
+        cls,
+        first: Sequence[Mapping[str, Any]],
+        mapping: tuple[tuple[str, str], ...],
+        images: tuple[str, ...] = (),
+    ) -> Columns:
+        """``images``: columns that hold pictures, whatever they are called."""
+        columns = find_columns(tuple(dict.fromkeys(name for row in first for name in row)), mapping)
+        if not (first and columns.options and columns.answer):
+            return cls(mapping, "letter", images)
+        fields = FieldMap({"options": columns.options, "answer": columns.answer, "image": ()})
+        return cls(mapping, fields.answer_style(first), images)
+
+    def named(self, values: Mapping[str, Any]) -> CorpusColumns:
+        columns = find_columns(tuple(values), self.mapping)
+        if self.images and not columns.image:
+            columns = replace(columns, image=self.images)
+        return replace(columns, answer_is=self.answer_is) if columns.options else columns
 
 
 def decode_words(data: bytes) -> str:
@@ -213,6 +249,7 @@ def row_items(
     origin: str,
     columns: CorpusColumns,
     finder: ImageFinder,
+    place: Place,
 ) -> Iterator[CorpusItem | Dropped]:
     """One item per image of the row, or one without; further images are called ``<item>/k``."""
     words = columns.words(row)
@@ -227,15 +264,7 @@ def row_items(
             yield failed or Dropped("corpus", item, "empty row", f"{origin}: no image and no text")
             return
     for k, ref in enumerate(refs or [None]):
-        yield CorpusItem(
-            id=f"{item}/{k}" if k else item,
-            image=ref,
-            text=words.text,
-            question=words.question,
-            answer=words.answer,
-            also=words.also,
-            metadata=metadata,
-        )
+        yield words.item(f"{item}/{k}" if k else item, ref, metadata, place)
 
 
 def lost_row(origin: str, error: Exception) -> Dropped:

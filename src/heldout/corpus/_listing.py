@@ -19,11 +19,9 @@ from pathlib import Path
 from typing import IO
 
 from heldout.benchmark import split_of
-from heldout.corpus.corpus import Corpus, CorpusItem, Shard
 from heldout.errors import blame_the_machine
-from heldout.image import IMAGE_ENDINGS, ending, readable
+from heldout.image import IMAGE_ENDINGS, ending
 from heldout.remote import RemotePath, files_below, is_remote, located, number_of, remember
-from heldout.store import Dropped
 
 RUN = 20_000  # names sorted in memory at once
 _CHUNK = 1 << 14  # read per run while merging
@@ -263,47 +261,23 @@ def expand(pattern: str) -> Iterator[str]:
         yield from expand(pattern[: match.start()] + option + pattern[match.end() :])
 
 
-# Loose images beside the archives of a corpus: not read, but reported.
+# What a file holds, as far as its name says it and a large one is cut by it; the rest is told by its content.
+PICTURE, LINES, PARQUET, TAR, ZIP, OTHER = "picture", "lines", "parquet", "tar", "zip", "other"
+_PACKED = (".gz", ".bz2", ".xz", ".zst")
+_KINDS = {
+    **dict.fromkeys(IMAGE_ENDINGS, PICTURE),
+    **dict.fromkeys((".jsonl", ".ndjson"), LINES),
+    **dict.fromkeys((".parquet", ".pq"), PARQUET),
+    **dict.fromkeys((".tar", ".tgz"), TAR),
+    ".zip": ZIP,
+}
 
 
-@dataclass(slots=True)
-class WithLooseImages:
-    """``inner`` as it is; its first shard also reports the images that it does not read."""
-
-    inner: Corpus
-    loose: int
-    example: str
-    name: str
-    source: str
-    reader: str
-
-    def shards(self) -> Iterator[Shard]:
-        return self.inner.shards()
-
-    def count_shards(self) -> int | None:
-        return self.inner.count_shards()
-
-    def read(self, shard: Shard) -> Iterator[CorpusItem | Dropped]:
-        yield from self.inner.read(shard)
-        if shard.index == 0:
-            detail = (
-                f"{self.loose:,} image files lie beside the archives and are not read; "
-                f"move them into a folder of their own and search it as another corpus"
-            )
-            yield Dropped(
-                "corpus", self.example, "loose image beside archives", detail, scope="many"
-            )
-
-
-def with_loose_images(corpus: Corpus, folder: Path) -> Corpus:
-    """``corpus``, wrapped if ``folder`` holds image files that it does not read."""
-    if not folder.is_dir():
-        return corpus
-    loose = (entry.name for entry in walk(folder) if ending(entry.name) in IMAGE_ENDINGS)
-    example = next(loose, None)
-    if example is None:
-        return corpus
-    count = 1 + sum(1 for _ in loose)
-    return WithLooseImages(
-        corpus, count, readable(example), corpus.name, corpus.source, corpus.reader
-    )
+def kind_of(name: str) -> str:
+    """What a file of this name holds, if the name says it."""
+    end = ending(name)
+    if end in _PACKED:
+        inner = ending(name[: -len(end)])
+        # Dolma and C4 call JSON Lines .json.gz.
+        return {".tar": TAR, ".jsonl": LINES, ".ndjson": LINES, ".json": LINES}.get(inner, OTHER)
+    return _KINDS.get(end, OTHER)

@@ -38,11 +38,15 @@ class Shard:
     span: tuple[int, int] | None = None
 
 
+Place = tuple[str, int | str]  # a file of the corpus, and the row or the member of it
+
+
 @dataclass(frozen=True, slots=True)
 class CorpusItem:
     """One item: an image, a text, or both. Structured text keeps its question and answer apart.
 
-    ``also`` holds further pairs: later turns of a conversation, other accepted answers.
+    ``also`` holds further pairs: later turns of a conversation, other accepted answers. ``place`` is where it can be
+    taken out: the file, and the number of its row (0: the whole file) or the key of its member.
     """
 
     id: str
@@ -52,6 +56,7 @@ class CorpusItem:
     answer: str | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
     also: tuple[tuple[str | None, str], ...] = ()
+    place: Place = ("", 0)
 
 
 @runtime_checkable

@@ -1,4 +1,4 @@
-"""Open a corpus: look at its files and choose a reader; any benchmark format is one."""
+"""Open a corpus: files, embeddings, or what a package adds."""
 
 from __future__ import annotations
 
@@ -11,9 +11,13 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
+
 from heldout.benchmark import (
+    ALIASES,
     BenchmarkSource,
     Example,
+    FileRow,
     at_commit,
     find_preset,
     find_reader,
@@ -26,14 +30,17 @@ from heldout.benchmark import (
     refuse_special,
     unreadable,
 )
-from heldout.corpus import parquet_corpus, webdataset, zip_corpus
 from heldout.corpus._listing import (
+    FILE,
+    LINES,
+    LINK,
+    OTHER,
+    PARQUET,
     FileSet,
     digest,
     file_key,
     is_pattern,
-    is_run_folder,
-    with_loose_images,
+    kind_of,
 )
 from heldout.corpus.corpus import (
     Corpus,
@@ -43,18 +50,15 @@ from heldout.corpus.corpus import (
     Shard,
     unique_ids,
 )
-from heldout.corpus.folder import FolderCorpus, caption_files
-from heldout.corpus.parquet_corpus import LaionEmbeddings, ParquetCorpus, matrices
+from heldout.corpus.files import FilesCorpus
+from heldout.corpus.parquet_corpus import LaionEmbeddings, matrices
 from heldout.corpus.streams import FAILURES, Span, lines
-from heldout.corpus.texts import TextCorpus, first_columns, holds_text, is_lines
-from heldout.corpus.webdataset import Img2DatasetCorpus, WebDatasetCorpus, is_img2dataset
-from heldout.corpus.zip_corpus import ZipCorpus
 from heldout.errors import InputError
-from heldout.image import IMAGE_ENDINGS, readable
-from heldout.remote import bare_name, entries, known_schemes, located
+from heldout.image import readable
+from heldout.remote import bare_name, known_schemes, located, ranges
 from heldout.store import Dropped
 
-# Any benchmark format as a corpus: another split, or a training set in JSON, CSV, LLaVA.
+# A benchmark as a corpus: a name on the hub, a preset, or rows selected from a table.
 
 
 @dataclass(slots=True)
@@ -137,7 +141,7 @@ _BYTES_OF_TEXT = 64 << 20  # bytes without one JSON object, after which a file i
 
 def refuse_without_lines(path: Path) -> None:
     """Refuse a file of JSON Lines none of whose lines is a JSON object. Folders are not looked into."""
-    if not path.is_file() or not is_lines(path.name):
+    if not path.is_file() or kind_of(path.name) != LINES:
         return
     seen = 0
     first: Dropped | None = None
@@ -162,12 +166,10 @@ def refuse_without_lines(path: Path) -> None:
 
 def refuse_without_rows(path: Path) -> None:
     """Refuse a table without a row."""
-    reader = find_reader(path) if path.is_file() else None
+    told = path.is_file() and kind_of(path.name) == OTHER  # of others the search says what they hold
+    reader = find_reader(path) if told else None
     if reader is not None and next(iter(reader.rows(path)), None) is None:
         raise InputError(f"{path} holds no row: expected a table with one row per item")
-
-
-_LOOK = 2000  # entries of a folder that are looked at to tell what it is
 
 
 @dataclass(frozen=True)
@@ -261,11 +263,7 @@ def _open(
     for candidate in known:
         if candidate.recognises(parsed):
             return candidate.open(request)
-    raise InputError(
-        f"{parsed.location}: no corpus reader recognises this. Expected a folder of images, tar or "
-        f"zip archives, Parquet, .npy embeddings, a table (JSON, JSON Lines, CSV, TSV), or text. Name a "
-        f"reader yourself: {', '.join(candidate.name for candidate in known)}"
-    )
+    raise AssertionError("files are read whatever they are")
 
 
 @functools.cache
@@ -275,93 +273,15 @@ def corpus_readers() -> tuple[CorpusReader, ...]:
     return (
         *plugins,
         CorpusReader("embeddings", _is_embeddings, _open_embeddings),
-        CorpusReader("img2dataset", lambda source: is_img2dataset(source.path), _open_img2dataset),
-        CorpusReader("webdataset", _holds(webdataset.ENDINGS), _open_webdataset),
-        CorpusReader("parquet", _holds(parquet_corpus.ENDINGS), _open_parquet),
-        CorpusReader("zip", _is_zip, _open_zip),
-        CorpusReader("text", holds_text, _open_text),
-        CorpusReader("table", _is_table, _open_table),
-        CorpusReader("folder", lambda source: source.path.is_dir(), _open_folder),
+        CorpusReader("table", _is_selected, _open_table),
+        CorpusReader("files", lambda _: True, _open_files),
     )
-
-
-def _holds(endings: tuple[str, ...]) -> Callable[[BenchmarkSource], bool]:
-    """True for a file or a pattern with such an ending, or a folder that holds one of them."""
-
-    def recognises(source: BenchmarkSource) -> bool:
-        if is_pattern(source.location) or source.path.is_file():
-            return source.location.lower().endswith(endings)
-        folders = [source.path, *_some(source.path, _may_hold_data, 20)]
-        return any(
-            _some(folder, lambda path: path.name.lower().endswith(endings), 1) for folder in folders
-        )
-
-    return recognises
-
-
-def _may_hold_data(path: Path) -> bool:
-    return path.is_dir() and not is_run_folder(str(path))
-
-
-def _some(folder: Path, wanted: Callable[[Path], bool], count: int) -> list[Path]:
-    if not folder.is_dir():
-        return []
-    looked_at = itertools.islice(entries(folder), _LOOK)
-    matching = (path for path in looked_at if not path.name.startswith(".") and wanted(path))
-    return sorted(itertools.islice(matching, count))
-
-
-def _is_zip(source: BenchmarkSource) -> bool:
-    # Beside a table that rows are selected from, a zip only holds the table's images.
-    return not source.selection and _holds(zip_corpus.ENDINGS)(source)
 
 
 def _is_embeddings(source: BenchmarkSource) -> bool:
     if source.path.is_file():
         return source.path.suffix == ".npy"
     return source.path.is_dir() and bool(matrices(source.path))
-
-
-def _is_named(location: str) -> bool:
-    """A preset, or a dataset on the hub."""
-    return find_preset(location) is not None or hub_name(location) is not None
-
-
-def _is_table(source: BenchmarkSource) -> bool:
-    path = source.path
-    if not path.exists() and not is_pattern(source.location):
-        return _is_named(source.location)
-    if path.is_file():
-        return find_reader(path) is not None
-    if not path.is_dir() or source.selection:  # only rows can be selected
-        return path.is_dir()
-    # A file that lies beside an image of the same name describes it; others may be tables.
-    files = [
-        file
-        for file in _some(path, lambda file: file.is_file(), _LOOK)
-        if file.suffix not in IMAGE_ENDINGS
-    ]
-    candidates = list(itertools.islice((file for file in files if not _beside_an_image(file)), 50))
-    if any(_has_rows(file) for file in (path, *candidates)):
-        return True
-    # Nothing but tables: their columns are called something else, and are read all the same.
-    inside = _some(path, lambda file: not is_run_folder(str(file)), _LOOK)
-    return bool(inside) and all(
-        file.suffix.lower() in _TABLES and find_reader(file) is not None for file in inside
-    )
-
-
-_TABLES = (".csv", ".tsv", ".tab", ".json")
-
-
-def _beside_an_image(file: Path) -> bool:
-    return any(file.with_suffix(ending).exists() for ending in IMAGE_ENDINGS)
-
-
-def _has_rows(path: Path) -> bool:
-    """True if a benchmark reader finds rows with an image or a question in it."""
-    columns = first_columns(path)
-    return bool(columns.get("image") or columns.get("question"))
 
 
 def _open_embeddings(request: CorpusRequest) -> Corpus:
@@ -371,50 +291,19 @@ def _open_embeddings(request: CorpusRequest) -> Corpus:
     )
 
 
-def _open_img2dataset(request: CorpusRequest) -> Corpus:
-    _refuse_selection(request)
-    root, name, source = request.source.location, request.name, str(request.source)
-    files = FileSet(root, webdataset.ENDINGS)
-    inner: WebDatasetCorpus | FolderCorpus = WebDatasetCorpus(files, name, source)
-    if next(files.files(), None) is None:
-        inner = FolderCorpus(root, name, source, skip=(".parquet",))
-    return Img2DatasetCorpus(inner, root, name, source)
+def _is_named(location: str) -> bool:
+    """A preset, or a dataset on the hub."""
+    return find_preset(location) is not None or hub_name(location) is not None
 
 
-def _open_webdataset(request: CorpusRequest) -> Corpus:
-    files = _files(request, webdataset.ENDINGS)
-    corpus = WebDatasetCorpus(files, request.name, str(request.source))
-    return with_loose_images(corpus, request.source.path)
-
-
-def _open_zip(request: CorpusRequest) -> Corpus:
-    files = _files(request, zip_corpus.ENDINGS)
-    beside = [file for file in caption_files(files.root()) if _describes(file)]
-    captions = str(beside[0]) if beside else None
-    corpus = ZipCorpus(files, request.name, str(request.source), captions, request.pairs)
-    return with_loose_images(corpus, request.source.path)
-
-
-def _describes(path: Path) -> bool:
-    if path.suffix.lower() != ".parquet":
-        return _has_rows(path)
-    return parquet_corpus.names_images(path)
-
-
-def _open_parquet(request: CorpusRequest) -> Corpus:
-    files = FileSet(request.source.location, parquet_corpus.ENDINGS)
-    filters = dict(request.source.selection)
-    split = request.source.split
-    by_split = FileSet(files.location, files.endings, split)
-    # A split selects files if their names contain it, else rows by a column.
-    if split is not None and next(by_split.files(), None) is not None:
-        files = by_split
-        filters.pop("split")
-    corpus = ParquetCorpus(
-        files, request.name, str(request.source), request.pairs, filters, request.images
+def _is_selected(source: BenchmarkSource) -> bool:
+    """A benchmark by its name, or rows of the tables that benchmarks are made of."""
+    if not source.path.exists() and not is_pattern(source.location):
+        return _is_named(source.location)
+    return bool(source.selection) and not any(
+        entry.kind in (FILE, LINK) and kind_of(entry.name) in (PARQUET, "tar")
+        for entry in FilesCorpus(source.location, "", "").files()
     )
-    corpus.check()
-    return corpus
 
 
 def _open_table(request: CorpusRequest) -> Corpus:
@@ -431,31 +320,67 @@ def _open_table(request: CorpusRequest) -> Corpus:
     )
 
 
-def _open_text(request: CorpusRequest) -> Corpus:
-    _refuse_selection(request)
+def _open_files(request: CorpusRequest) -> Corpus:
     refuse_without_lines(request.source.path)
-    return TextCorpus(
-        request.source.location,
-        request.name,
-        str(request.source),
-        request.pairs,
-        request.images,
+    refuse_without_rows(request.source.path)
+    selection = dict(request.source.selection)
+    corpus = FilesCorpus(
+        request.source.location, request.name, str(request.source), request.pairs, request.images
     )
+    # A split selects files if their names contain it, else rows by a column.
+    if request.source.split is not None:
+        by_split = dataclasses.replace(corpus, split=request.source.split)
+        if next(by_split.files(), None) is not None:
+            corpus = by_split
+            del selection["split"]
+    corpus = dataclasses.replace(corpus, filters=tuple(selection.items()))
+    if request.mapping or selection:
+        _refuse_unknown_columns(corpus)
+    return corpus
 
 
-def _open_folder(request: CorpusRequest) -> Corpus:
-    _refuse_selection(request)
-    return FolderCorpus(request.source.location, request.name, str(request.source))
+_TABLES = 256  # that are opened to look for a column
 
 
-def _files(request: CorpusRequest, endings: tuple[str, ...]) -> FileSet:
-    """The files of a corpus whose only selection is a split in file names."""
-    split = request.source.split
-    files = FileSet(request.source.location, endings, split)
-    unknown = set(request.source.selection) - {"split"}
-    if unknown or (split is not None and next(files.files(), None) is None):
-        _refuse_selection(request)
-    return files
+def _refuse_unknown_columns(corpus: FilesCorpus) -> None:
+    """An InputError where no table has the columns that the user names."""
+    wanted = {
+        **{f"mapping {field}={value}": value.split("+") for field, value in corpus.mapping},
+        **{key: list(ALIASES.get(key, (key,))) for key, _ in corpus.filters},
+    }
+    known: list[str] = []
+    tables = ((entry.name, _columns(corpus.path(entry.name))) for entry in corpus.files())
+    for _, columns in itertools.islice((each for each in tables if each[1]), _TABLES):
+        known += [name for name in columns if name not in known]
+    for what, names in wanted.items():
+        every = what.startswith("mapping ")
+        found = [name.strip() in known or name.strip().startswith("column ") for name in names]
+        if not (all(found) if every else any(found)):
+            if not known:
+                raise InputError(
+                    f"{corpus.source}: it has no columns to select by; leave out the part after '#'"
+                )
+            column = names[found.index(False)].strip() if every else what
+            raise InputError(
+                f"{corpus.source}: {what}: no table has a column '{column}'. The columns are: "
+                f"{', '.join(known)}"
+            )
+
+
+def _columns(path: Path) -> list[str]:
+    """Names of the columns in the first rows of a table; none of what is no table."""
+    try:
+        if kind_of(path.name) == PARQUET:
+            return list(pq.read_schema(ranges(path)).names)
+        if kind_of(path.name) == LINES:
+            some = (json_line(line, path, 0) for _, line in lines(path, Span()) if line)
+        else:
+            reader = find_reader(path)
+            some = reader.rows(path) if reader is not None else iter(())
+        rows = [row.values for row in itertools.islice(some, 50) if isinstance(row, FileRow)]
+        return list(dict.fromkeys(name for row in rows for name in row))
+    except (InputError, *FAILURES):
+        return []
 
 
 def _refuse_selection(request: CorpusRequest) -> None:

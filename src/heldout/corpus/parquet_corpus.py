@@ -6,10 +6,9 @@ sized by the file's own row size: the memory of a reader does not depend on the 
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +17,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from heldout.benchmark import ALIASES, ColumnKinds, ImageFinder, canonical_value
-from heldout.corpus._columns import CorpusColumns, decode_words, find_columns, lost_row, row_items
-from heldout.corpus._listing import FileSet, digest, file_key
-from heldout.corpus.corpus import CorpusItem, Shard, unique_ids
-from heldout.errors import InputError, blame_the_machine
+from heldout.corpus._columns import CorpusColumns, decode_words, find_columns
+from heldout.corpus._listing import digest, file_key
+from heldout.corpus.corpus import CorpusItem, Shard
+from heldout.errors import InputError
 from heldout.image import readable
-from heldout.remote import entries, located, open_rows, ranges, reason_of
+from heldout.remote import entries, located, open_rows, ranges
 from heldout.store import Dropped
 
 # Rows of a Parquet file in bounded memory, whatever its row groups are like.
@@ -95,135 +93,11 @@ def _cell(scalar: Any) -> Any:
         return None
 
 
-ENDINGS = (".parquet", ".pq")
-SHARD_BYTES = 64 << 20
-_LOOK = 256  # files that are opened to see whether the corpus has images
-
-
-@dataclass(slots=True)
-class ParquetCorpus:
-    """Item ids are ``<file>/<id column or row number from 1>``, ``…/k`` for a further image."""
-
-    files: FileSet
-    name: str
-    source: str
-    mapping: tuple[tuple[str, str], ...] = ()
-    filters: dict[str, str] = field(default_factory=dict)
-    images: str | None = None
-    shard_bytes: int = SHARD_BYTES
-    reader: str = "parquet"
-    pictured: str | None = None  # a file that has an image column; others without it are incomplete
-
-    def shards(self) -> Iterator[Shard]:
-        index = 0
-        for name, path in self.files.files():
-            key = file_key(path, name)
-            for groups, first in row_group_spans(path, self.shard_bytes):
-                shard_id = (
-                    f"{readable(name)} row groups {groups[0]}-{groups[-1]}" if groups else name
-                )
-                payload = (readable(name), str(path), groups, first)
-                yield Shard(index, shard_id, digest(key, groups), payload)
-                index += 1
-
-    def count_shards(self) -> int | None:
-        return None  # that would open every file
-
-    def read(self, shard: Shard) -> Iterator[CorpusItem | Dropped]:
-        return unique_ids(self._items(shard))
-
-    def _items(self, shard: Shard) -> Iterator[CorpusItem | Dropped]:
-        name, path, groups, number = shard.payload
-        try:
-            with open_parquet(path) as file:
-                columns = self.columns(file.schema_arrow, name)
-                wanted = self._wanted(file.schema_arrow.names, name)
-                if not groups:
-                    return
-                if self.pictured is not None and not columns.image and number == 0:
-                    detail = f"no image column, unlike {self.pictured}; its words are read"
-                    yield Dropped("corpus", name, "no image column", detail, scope="many")
-                finder = ImageFinder(
-                    self.files.root(), located(self.images) if self.images else None
-                )
-                kinds = ColumnKinds.of(file.schema_arrow)
-                for row in rows(file, groups, read_columns(file.schema_arrow, columns, wanted)):
-                    number += 1
-                    origin = f"{name} row {number}"
-                    try:
-                        row = kinds.named(row)
-                        if all(canonical_value(row.get(c)) == value for c, value in wanted.items()):
-                            item = f"{name}/{columns.key(row) or number}"
-                            yield from row_items(row, item, origin, columns, finder)
-                    except Exception as error:  # one bad row must not lose the file
-                        yield lost_row(origin, error)
-        except InputError as error:
-            yield Dropped("corpus", shard.id, "no usable column", str(error), scope="many")
-        except FAILURES as error:
-            blame_the_machine(error)
-            reason = reason_of(error, "unreadable Parquet file")
-            detail = f"after row {number:,}: {error}"
-            yield Dropped("corpus", shard.id, reason, detail, scope="many")
-
-    def columns(self, schema: pa.Schema, where: str) -> CorpusColumns:
-        """What the columns mean; an InputError that lists them if none is an image or a text."""
-        columns = find_columns(tuple(schema.names), self.mapping, where)
-        if not columns.image:
-            images = tuple(column.name for column in schema if _holds_images(column.type))
-            columns = replace(columns, image=images)
-        if not columns.image and columns.wordless:
-            raise InputError(
-                f"{where} has no column that looks like an image or a text. It has: "
-                f"{', '.join(schema.names)}. Name one with the setting mapping image=… or text=…"
-            )
-        return columns
-
-    def check(self) -> None:
-        """Refuse what does not fit the first readable file, and find one that holds images."""
-        checked = False
-        for name, path in itertools.islice(self.files.files(), _LOOK):
-            try:
-                schema = pq.read_schema(ranges(path))
-                columns = self.columns(schema, name)
-                if not checked:
-                    self._wanted(schema.names, name)
-            except FAILURES:
-                continue
-            except InputError:
-                if checked:  # reading that file reports it
-                    continue
-                raise
-            checked = True
-            if columns.image:
-                self.pictured = readable(name)
-                return
-
-    def _wanted(self, names: list[str], where: str) -> dict[str, str]:
-        """The selection as column = value."""
-        wanted = {}
-        for key, value in self.filters.items():
-            column = next((alias for alias in ALIASES.get(key, (key,)) if alias in names), None)
-            if column is None:
-                raise InputError(
-                    f"{self.source}: {where} has no column '{key}'. It has: {', '.join(names)}"
-                )
-            wanted[column] = value
-        return wanted
-
-
 def read_columns(schema: pa.Schema, columns: CorpusColumns, wanted: Mapping[str, str]) -> list[str]:
     """The columns worth reading: those with a meaning, and plain values as metadata."""
     named = {*columns.id, *columns.image, *columns.question, *columns.answer, *columns.text}
     named |= {*columns.talk, *columns.options, *wanted}
     return [c.name for c in schema if c.name in named or _is_plain(c.type)]
-
-
-def _holds_images(kind: Any) -> bool:
-    if pa.types.is_list(kind):
-        kind = kind.value_type
-    if pa.types.is_struct(kind):
-        return any(kind.field(i).name == "bytes" for i in range(kind.num_fields))
-    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
 
 
 def _is_plain(kind: Any) -> bool:
@@ -235,14 +109,6 @@ def _is_plain(kind: Any) -> bool:
         or types.is_floating(kind)
         or types.is_boolean(kind)
     )
-
-
-def names_images(path: Path) -> bool:
-    """True if a Parquet file has a column that names images, so that it can describe an archive."""
-    try:
-        return bool(find_columns(tuple(pq.read_schema(ranges(path)).names)).image)
-    except FAILURES:
-        return False
 
 
 # Embeddings as LAION ships them: img_emb/img_emb_0000.npy + metadata/metadata_0000.parquet.

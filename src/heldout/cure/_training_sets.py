@@ -8,13 +8,10 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from heldout.benchmark import open_tables
-from heldout.corpus import open_corpus, tars_without
-from heldout.cure._files import chosen_by_table, entries, write_file
+from heldout.benchmark import parse_source
+from heldout.corpus import FilesCorpus, files_without, open_corpus
 from heldout.errors import InputError
-from heldout.image import readable
-
-_FURTHER = re.compile(r"/\d+$")  # the second image of row R is R/1
+from heldout.remote import is_remote
 
 
 @dataclass(frozen=True)
@@ -37,62 +34,25 @@ def write_cleaned(name: str, source: str, ids: Collection[str], folder: Path) ->
         ids: Items to leave out. Rows of one conversation go together.
         folder: Folder of all training sets that are written.
     """
-    if (written := _tars(name, source, ids, folder)) is not None:
-        return written
+    target = folder / _plain(name)
     try:
-        opened = open_tables(source)
+        corpus = open_corpus(parse_source(source).location)
+        if not isinstance(corpus, FilesCorpus) or is_remote(corpus.location):
+            reason = (
+                f"{source} does not lie in files of this machine; remove the rows where it is kept"
+            )
+            return CleanedSet(name, reason=reason)
+        written = files_without(corpus, ids, target)
     except InputError as error:
-        return CleanedSet(name, reason=f"{source} is no table or folder of images ({error})")
-    several = len(opened.tables) > 1
-    wanted = set(ids)
-    further: dict[str, set[str]] = {}
-    for entry in wanted:
-        further.setdefault(_FURTHER.sub("", entry), set()).add(entry)
-    known: set[str] = set()
-    gone = []
-    examples = iter(opened.benchmark.examples)
-    for table in opened.tables:
-        prefix = f"{readable(table.file.path.stem)}/" if several else ""
-        for _ in table.rows:
-            own = readable(f"{prefix}{next(examples).id}")
-            hits = {own} & wanted or further.get(own, set())
-            known |= hits
-            gone.append(bool(hits))
-    if missing := sorted(wanted - known):
+        shutil.rmtree(target, ignore_errors=True)
+        return CleanedSet(name, reason=str(error))
+    if missing := written.missing:
         reason = f"{len(missing):,} rows cannot be found by their ids, such as {missing[0]!r}"
         return CleanedSet(name, reason=reason)
-    units = entries(opened)
-    broken = {unit for unit, leaks in zip(units, gone, strict=True) if leaks}
-    keep = [unit not in broken for unit in units]
-    if not any(keep):
-        return CleanedSet(name, removed=len(keep), reason="every row would go")
-    target = folder / _plain(name)
-    selections = [entry for entry in chosen_by_table(opened, keep) if entry.examples]
-    for selection in selections:
-        write_file([selection], target / selection.table.relative, target)
-    path = target if several else target / selections[0].table.relative
-    return CleanedSet(name, path, sum(keep), len(keep) - sum(keep))
-
-
-def _tars(name: str, source: str, ids: Collection[str], folder: Path) -> CleanedSet | None:
-    """Tars are written sample by sample; None if the training set is something else."""
-    target = folder / _plain(name)
-    try:
-        written = tars_without(open_corpus(source), ids, target)
-    except InputError as error:
-        if not target.exists():
-            return None  # no corpus at all: the reader of tables says what is wrong
-        shutil.rmtree(target)
-        return CleanedSet(name, reason=str(error))
-    if written is None:
-        return None
-    if written.missing or not written.kept:
-        shutil.rmtree(target, ignore_errors=True)
-        reason = "every sample would go"
-        if lost := written.missing:
-            reason = f"{len(lost):,} samples cannot be found by their ids, such as {lost[0]!r}"
-        return CleanedSet(name, reason=reason)
-    return CleanedSet(name, target, written.kept, written.removed)
+    if not written.kept:
+        return CleanedSet(name, removed=written.removed, reason="every row would go")
+    path = target / Path(corpus.location).name if corpus.is_one_file else target
+    return CleanedSet(name, path, written.kept, written.removed)
 
 
 def _plain(name: str) -> str:

@@ -382,6 +382,7 @@ class Dropped:
     detail: str  # the facts of this case
     #: what is lost: one item, an unknown number (a truncated archive), or words beside a kept image
     scope: Literal["item", "many", "words"] = "item"
+    kind: str = ""  # of files that were not read: their ending, or what they are
 
 
 def dropped_table(dropped: Iterable[Dropped]) -> Any:

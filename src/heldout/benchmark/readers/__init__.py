@@ -46,6 +46,6 @@ def find_reader(path: Path, name: str | None = None) -> Reader | None:
         raise InputError(f"there is no reader '{name}'; there are: {known}")
     suffix = "" if path.is_dir() else path.suffix.lower()
     for reader in readers():
-        if suffix in reader.suffixes and reader.recognises(path):
+        if (suffix or path.is_dir()) and suffix in reader.suffixes and reader.recognises(path):
             return reader
     return None

@@ -326,7 +326,11 @@ class _ShardSearch:
 def stage_settings(benchmark: Benchmark, corpus: Corpus) -> dict[str, Any]:
     """Everything but the shards' own input that shapes a result; a change makes all shards new."""
     how = (
-        {field.name: repr(getattr(corpus, field.name)) for field in dataclasses.fields(corpus)}
+        {
+            field.name: repr(getattr(corpus, field.name))
+            for field in dataclasses.fields(corpus)
+            if field.repr
+        }
         if dataclasses.is_dataclass(corpus)
         else {"source": corpus.source}
     )
