@@ -21,7 +21,7 @@ from heldout.detect import (
     text_overlap,
 )
 from heldout.errors import InputError, counted
-from heldout.evidence import PROVEN, count_kinds, leaks, text_kinds
+from heldout.evidence import PROVEN, count_kinds, leaks, reading_of, text_kinds
 from heldout.overlap import (
     Calibration,
     CondensedMatches,
@@ -118,7 +118,9 @@ def conclude(
     findings: list[Finding] = []
     claims: list[Claim] = []
     worded = manifest.get("text", {})
-    for scanned in manifest["stages"].values():
+    reading = reading_of(manifest)
+    for stage in manifest["stages"].values():
+        scanned = {**stage, **reading}
         image_findings = image_overlap(
             items,
             condensed,
@@ -176,7 +178,7 @@ def _words(
     claims: list[Claim] = []
     sources = {stage["corpus"]: stage["source"] for stage in manifest["stages"].values()}
     for corpus, text_scan in texts.items():
-        scanned = {"source": sources.get(corpus, ""), **text_scan}
+        scanned = {"source": sources.get(corpus, ""), **text_scan, **reading_of(manifest)}
         per_method = text_overlap(
             items,
             text_matches,

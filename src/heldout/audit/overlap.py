@@ -296,6 +296,7 @@ def search_corpora(
     use_cache(settings.cache, settings.cache_gb)
     _forget_what_rested_on_others(run, corpora)
     near, text = near_search(settings), text_search(settings)
+    run.update("reading", {"allow_unread": list(settings.allow_unread)}, replace=True)
     scanned = scan(
         benchmark, corpora, run, engine, near=near, hashes=not settings.exact, quiet=quiet
     )

@@ -16,7 +16,7 @@ from heldout.cure import GateResult, GateSettings, write_gate
 EXAMPLE = "Example: heldout gate runs/slake runs/vqa-rad --clean --out gate"
 
 
-@command(GateSettings, (Shown("strict"), Shown("clean")))
+@command(GateSettings, (Shown("strict"), Shown("clean"), Shown("allow_unread", "KIND")))
 def gate_command(
     settings: GateSettings,
     runs: Annotated[

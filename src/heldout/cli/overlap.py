@@ -89,6 +89,7 @@ SHOWN = (
         "cluster_column COLUMN",
         Shown("second_encoders", "E", flag="--second-encoder"),
     ),
+    Shown("allow_unread", "KIND"),
     Shown("part", "K/N"),
 )
 

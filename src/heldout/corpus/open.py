@@ -166,7 +166,9 @@ def refuse_without_lines(path: Path) -> None:
 
 def refuse_without_rows(path: Path) -> None:
     """Refuse a table without a row."""
-    told = path.is_file() and kind_of(path.name) == OTHER  # of others the search says what they hold
+    told = (
+        path.is_file() and kind_of(path.name) == OTHER
+    )  # of others the search says what they hold
     reader = find_reader(path) if told else None
     if reader is not None and next(iter(reader.rows(path)), None) is None:
         raise InputError(f"{path} holds no row: expected a table with one row per item")

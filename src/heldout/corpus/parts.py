@@ -40,7 +40,16 @@ from heldout.corpus._columns import (
     not_downloaded,
     row_items,
 )
-from heldout.corpus._listing import FILE, HIDDEN, RUN_FOLDER, SPECIAL, UNREADABLE, kind_of
+from heldout.corpus._listing import (
+    FILE,
+    HIDDEN,
+    PARQUET,
+    RUN_FOLDER,
+    SPECIAL,
+    TAR,
+    UNREADABLE,
+    kind_of,
+)
 from heldout.corpus.corpus import CorpusItem
 from heldout.corpus.parquet_corpus import FAILURES as PARQUET_FAILURES
 from heldout.corpus.parquet_corpus import open_parquet, read_columns, rows
@@ -380,16 +389,22 @@ def _other(reading: Reading, part: Part) -> Found:
         yield from _picture(reading, part)
     elif _is_sidecar(reading, part.name, size, start):
         return  # read with its picture
-    elif start.startswith(b"PAR1"):
-        yield from _parquet(reading, part)
-    elif start.startswith((b"PK\3\4", b"PK\5\6")):
-        yield from _READERS["zip"](reading, part)
-    elif start[257:262] == b"ustar":
-        yield from _READERS["tar"](reading, part)
+    elif start.startswith((b"PK\3\4", b"PK\5\6")):  # a spreadsheet, a document: whole or not at all
+        for found in _READERS["zip"](reading, part):
+            yield found if isinstance(found, Dropped) else replace(found, place=(part.name, 0))
+    elif (kind := content_kind(start)) is not None:
+        yield from _READERS[kind](reading, part)
     elif is_compressed(path):
         yield from _packed(reading, part)
     else:
         yield from _table_or_page(reading, part, start)
+
+
+def content_kind(start: bytes) -> str | None:
+    """What a file holds by its first bytes, whatever it is called."""
+    if start.startswith(b"PAR1"):
+        return PARQUET
+    return TAR if start[257:262] == b"ustar" else None
 
 
 _PEEK = 1 << 16  # bytes that tell what a file holds

@@ -7,6 +7,7 @@ one conversation go together, and so does a picture that only such rows name.
 from __future__ import annotations
 
 import bz2
+import functools
 import gzip
 import lzma
 import shutil
@@ -25,9 +26,10 @@ from heldout.corpus._listing import FILE, LINES, LINK, PARQUET, TAR, ZIP, kind_o
 from heldout.corpus.archives import sample_key
 from heldout.corpus.corpus import CorpusItem
 from heldout.corpus.files import FilesCorpus
+from heldout.corpus.parts import content_kind
 from heldout.corpus.streams import FAILURES, Span, is_compressed, lines, open_text
 from heldout.errors import InputError
-from heldout.image import TEXT_ENDINGS, FileOnDisk, ending
+from heldout.image import IMAGE_ENDINGS, TEXT_ENDINGS, FileOnDisk, ending
 
 _TAR_MODES = {".gz": "w:gz", ".tgz": "w:gz", ".bz2": "w:bz2", ".xz": "w:xz"}
 Rows = set[int | str]
@@ -102,13 +104,14 @@ class _Wanted:
         if 0 in self.gone.get(name, ()) or name in self.pictures:
             return True
         end = ending(name)
-        if end not in (*TEXT_ENDINGS, ".json"):
-            return False
-        stem = name[: -len(end)]
-        return any(
-            other.startswith(stem) and other[: len(other) - len(ending(other))] == stem
-            for other in (*self.pictures, *(file for file, rows in self.gone.items() if 0 in rows))
-        )
+        return end in (*TEXT_ENDINGS, ".json") and name[: -len(end)] in self._stems
+
+    @functools.cached_property
+    def _stems(self) -> set[str]:
+        """Names of the pictures that go, without their endings."""
+        whole = (name for name, rows in self.gone.items() if 0 in rows)
+        gone = (*self.pictures, *(name for name in whole if ending(name) in IMAGE_ENDINGS))
+        return {name[: -len(ending(name))] for name in gone}
 
 
 def _items(corpus: FilesCorpus) -> Iterator[CorpusItem]:
@@ -120,7 +123,8 @@ def _items(corpus: FilesCorpus) -> Iterator[CorpusItem]:
 
 def _write(path: Path, rows: Rows, target: Path) -> None:
     """One file without some of its rows or members."""
-    kind = kind_of(path.name)
+    with path.open("rb") as file:
+        kind = content_kind(file.read(512)) or kind_of(path.name)
     if not rows:
         shutil.copyfile(path, target)
     elif kind == TAR:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from heldout.benchmark import is_unread
 from heldout.errors import counted
+from heldout.evidence import UNREAD, Unread, reading_of
 from heldout.store import Run
-
-_LOST = 0.01  # above this share of unread images, "none found" holds for the rest only
 
 
 def searched(run: Run) -> list[dict[str, Any]]:
@@ -27,11 +26,14 @@ def searched(run: Run) -> list[dict[str, Any]]:
     ]
 
 
-def problems_of(run: Run) -> list[str]:
-    """Parts of the training sets that were not read or compared: nobody knows what they hold."""
+def problems_of(run: Run, allowed: Collection[str] = ()) -> list[str]:
+    """Parts of the training sets that were not read or compared: nobody knows what they hold. ``allowed``: kinds of
+    files that may stay unread."""
     manifest = run.manifest()
     text = run.table_path("text_matches").exists()
-    problems = [_incomplete(stage, text=text) for stage in manifest["stages"].values()]
+    reading = reading_of(manifest, allowed)
+    stages = ({**stage, **reading} for stage in manifest["stages"].values())
+    problems = [_incomplete(stage, text=text) for stage in stages]
     problems = [problem for problem in (_unfinished(manifest), *problems) if problem]
     return problems or list(_uncompared(run))
 
@@ -44,7 +46,7 @@ def uncompared_pictures(run: Run) -> tuple[str, bool]:
     name = run.manifest()["inputs"]["benchmark"]["name"]
     shown = counted(len(items), "item", "items")
     sentence = f"pictures of {lost:,} of {shown} of {name}, which are missing, broken or flat"
-    return (sentence if lost else ""), lost > _LOST * len(items)
+    return (sentence if lost else ""), lost > UNREAD * len(items)
 
 
 def what_was_not_searched(run: Run) -> Iterator[str]:
@@ -86,25 +88,17 @@ def _incomplete(stage: Mapping[str, Any], *, text: bool) -> str:
     ``text``: texts were compared, so that a corpus without images counts as compared.
     """
     counts, failed = stage["counts"], stage["failed"]
-    compared, lost = counts.get("images", 0), counts.get("lost_items", 0)
-    archives = counts.get("lost_containers", 0)
+    unread, compared = Unread.of_scan(stage), counts.get("images", 0)
     if text and not compared:
         compared = counts.get("without_image", 0)
     messages = []
     if failed:
         pieces = counted(stage["shards"], "piece", "pieces")
         messages.append(f"{len(failed)} of {pieces} of the corpus failed")
-    if archives:
-        lost_ones = counted(
-            archives, "archive, file or folder was", "archives, files or folders were"
-        )
-        messages.append(f"{lost_ones} lost in whole or in part")
+    if unread.matters:
+        messages.append(f"{unread.sentence()}; {unread.advice()}")
     if compared == 0 and not messages:
         messages.append("no image could be compared")
-    elif lost > _LOST * (lost + compared):
-        messages.append(
-            f"{lost:,} of {counted(lost + compared, 'item', 'items')} could not be read"
-        )
     return f"{stage['corpus']} was not read in whole: {'; '.join(messages)}" if messages else ""
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 from xml.etree import ElementTree
 
 import polars as pl
+from pydantic import Field
 
 from heldout.cure._coverage import problems_of, uncompared_pictures, unsearched
 from heldout.cure._files import ListWriter
@@ -103,7 +104,10 @@ class GateSettings(Settings):
     strict: bool = False
     """Undecided matches and questions without their answer count as leaks."""
     clean: bool = False
-    """Also write the training sets without these rows, in their own format (tables, folders of images, tars)."""
+    """Also write the training sets without these rows, every file in its own format."""
+    allow_unread: tuple[Annotated[str, Field(min_length=1)], ...] = ()
+    """Kinds of files that may stay unread, as the gate names them (.pdf, hidden folder); "items" stands for single rows
+    and pictures that are damaged."""
 
 
 @dataclass(frozen=True)
@@ -221,7 +225,7 @@ def write_gate(
         raise InputError("runs: the gate needs at least one run of heldout overlap")
     _check_one_training_set(several)
     counted = PROVEN | _STRICT if strict else PROVEN
-    judged = [_Judged.of(run) for run in several]
+    judged = [_Judged.of(run, chosen.allow_unread) for run in several]
     division = _Division(judged, counted)
     with new_folder(out, "gate") as folder:
         files = {
@@ -321,12 +325,12 @@ class _Judged:
     lines: list[str] = field(default_factory=list)  # the first of them, for people
 
     @classmethod
-    def of(cls, run: Run) -> _Judged:
+    def of(cls, run: Run, allowed: Collection[str] = ()) -> _Judged:
         manifest = run.manifest()
         known = manifest["inputs"].get("benchmark")
         if known is None or not manifest["stages"]:
             raise InputError(f"{run.path} has no finished scan: run heldout overlap into it first")
-        problems, ways = problems_of(run), list(unsearched(manifest))
+        problems, ways = problems_of(run, allowed), list(unsearched(manifest))
         pictures, many = uncompared_pictures(run)
         if pictures and many:
             problems.append(f"{pictures}, could not be compared")

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     )
     from heldout.evidence.rungs import OPEN, PICTURED, PROVEN, TO_READ, UNPROVEN_WORDS, Rung
     from heldout.evidence.text_kinds import KINDS, QUESTION_OTHER_IMAGE, count_kinds, text_kinds
+    from heldout.evidence.unread import ITEMS, UNREAD, Unread, reading_of
     from heldout.overlap import (
         BY_DIGEST,
         CHANGED,
@@ -53,6 +54,7 @@ __all__ = [
     "COPIES",
     "GRAVEST",
     "IN_PART",
+    "ITEMS",
     "KINDS",
     "LABEL_CONFLICTS",
     "NOT_VERIFIED",
@@ -70,12 +72,14 @@ __all__ = [
     "TO_READ",
     "UNDECIDED_WORDS",
     "UNPROVEN_WORDS",
+    "UNREAD",
     "ItemLeaks",
     "Leak",
     "LeakLabels",
     "Modality",
     "Relation",
     "Rung",
+    "Unread",
     "copies_with_answer",
     "count_kinds",
     "evidence_of",
@@ -86,6 +90,7 @@ __all__ = [
     "leaks",
     "leaks_of",
     "read_leak_labels",
+    "reading_of",
     "text_kinds",
     "undecided_because",
     "undecided_words",

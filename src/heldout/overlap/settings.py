@@ -116,6 +116,9 @@ class OverlapSettings(Settings):
     (default: columns called patient_id, study_id, series_id and the like, and the ids in DICOM files)."""
     second_encoders: tuple[Name, ...] = ()
     """Encoders to calibrate with besides the first, to show where they disagree."""
+    allow_unread: tuple[Name, ...] = ()
+    """Kinds of files that may stay unread, as the summary names them (.pdf, hidden folder); "items" stands for single
+    rows and pictures that are damaged. Without it no claim says that nothing was found beside them."""
     part: Name | None = None
     """Search only this part of the shards of the corpora, as in 3/64, for independent jobs;
     heldout merge makes one run of all parts."""

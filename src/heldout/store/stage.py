@@ -356,6 +356,7 @@ def _tables(stages: Sequence[Stage], table_name: str, first: pa.Table | None) ->
 # Dropped: one thing that was left out, and why. Nothing is ever left out without one.
 
 
+UNREAD = "unread "  # what counts of files that were not read begin with; then comes their kind
 OUT_OF_MEMORY = "out of memory"
 WORKER_DIED = "killed its worker"
 FAILED = "cannot be processed"  # an error that no reader or decoder expects
@@ -383,6 +384,10 @@ class Dropped:
     #: what is lost: one item, an unknown number (a truncated archive), or words beside a kept image
     scope: Literal["item", "many", "words"] = "item"
     kind: str = ""  # of files that were not read: their ending, or what they are
+
+    def unread(self) -> dict[str, int]:
+        """How a scan counts a file, archive or folder that was not read, or not in whole."""
+        return {f"{UNREAD}{self.kind or self.reason}": 1} if self.scope == "many" else {}
 
 
 def dropped_table(dropped: Iterable[Dropped]) -> Any:

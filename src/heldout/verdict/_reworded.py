@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from heldout.errors import counted
+from heldout.evidence import UNREAD
 from heldout.verdict.claim import Control
-from heldout.verdict.overlap_claims import UNREAD
 
 REWORDINGS = "rewordings"
 REWRITTEN_PROGRAMS = "rewritten programs"
@@ -85,10 +85,11 @@ def _below(scanned: Mapping[str, Any]) -> str:
 def _other_language(scanned: Mapping[str, Any], items: int) -> str:
     """What the encoder could not read, where it is more than a few texts or items."""
     documents = int(scanned["counts"].get("text_documents", 0))
+    # As many texts as this could hold more of the benchmark than may be passed over.
     texts = int(scanned["counts"].get("text_other_language", 0))
     asked = int((scanned.get("rewordings") or {}).get("items_in_other_language", 0))
     parts = []
-    if texts > UNREAD * documents:
+    if texts > UNREAD * items:
         parts.append(f"{texts:,} of {documents:,} texts of the corpus")
     if asked > UNREAD * items:
         parts.append(f"{asked:,} of {items:,} items")

@@ -8,7 +8,15 @@ from typing import Any
 from heldout.benchmark import parse_source
 from heldout.detect import POSSIBLE_IMAGES, Finding
 from heldout.errors import counted, percent
-from heldout.evidence import BY_DIGEST, TOO_PLAIN, TOO_SMALL, UNDECIDED_WORDS, Relation
+from heldout.evidence import (
+    BY_DIGEST,
+    TOO_PLAIN,
+    TOO_SMALL,
+    UNDECIDED_WORDS,
+    UNREAD,
+    Relation,
+    Unread,
+)
 from heldout.verdict.claim import (
     CORPUS_COVERAGE,
     NOTHING_TO_COMPARE,
@@ -19,8 +27,6 @@ from heldout.verdict.claim import (
 )
 from heldout.verdict.rules import COPIES, Rule, decide, rule_id
 
-# Above this share of unread images, "none found" is a statement about the readable part only.
-UNREAD = 0.01
 SIZE, CONTENT = "size of the pictures", "content of the pictures"  # controls
 SEARCH_THE_REST = (
     "search the whole corpus: heldout overlap without the limit, in another run folder"
@@ -99,14 +105,13 @@ def _benchmark_coverage(images: Finding) -> Control:
 
 def _corpus_coverage(scanned: Mapping[str, Any]) -> Control:
     counts, failed = scanned["counts"], scanned["failed"]
-    compared, lost, archives = counts["images"], counts["lost_items"], counts["lost_containers"]
-    share = lost / (lost + compared) if lost + compared else 1.0
+    unread, compared = Unread.of_scan(scanned), counts["images"]
     message = "no picture of the corpus was compared"
-    if compared or lost:
+    if compared:
         message = (
             f"the pictures of {counted(compared, 'corpus item', 'corpus items')} were compared"
         )
-    message += unreadable(lost, share, archives)
+    message += f"; {unread.sentence()}" if unread.sentence() else ""
     if bare := counts.get("without_image", 0):
         message += f"; {counted(bare, 'item has', 'items have')} no picture"
     if failed:
@@ -116,17 +121,8 @@ def _corpus_coverage(scanned: Mapping[str, Any]) -> Control:
         message += (
             f"; {unverified:,} pairs that look alike could not be verified (see the dropped table)"
         )
-    bad = bool(failed or archives or share > UNREAD or unverified)
+    bad = bool(failed or unread.matters or unverified or not compared)
     return Control(name=CORPUS_COVERAGE, outcome="failed" if bad else "passed", reason=message)
-
-
-def unreadable(lost: int, share: float, archives: int) -> str:
-    """What of a corpus could not be read, of the items that have what is compared."""
-    parts = [f"{lost:,} could not be read ({percent(share, 2)})"] if lost else []
-    if archives:
-        several = counted(archives, "archive, file or folder", "archives, files or folders")
-        parts.append(f"{several} could not be read, in whole or in part")
-    return "".join(f"; {part}" for part in parts)
 
 
 def read_in_part(scanned: Mapping[str, Any]) -> list[Control]:

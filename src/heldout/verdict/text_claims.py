@@ -13,7 +13,7 @@ import polars as pl
 
 from heldout.detect import Finding, texts_missed
 from heldout.errors import counted, percent
-from heldout.evidence import QUESTION_OTHER_IMAGE, Modality
+from heldout.evidence import QUESTION_OTHER_IMAGE, Modality, Unread
 from heldout.overlap import NO_WORDS
 from heldout.verdict._reworded import (
     READ_FEW,
@@ -25,9 +25,7 @@ from heldout.verdict._reworded import (
 from heldout.verdict.claim import CORPUS_COVERAGE, NOTHING_TO_COMPARE, Claim, Control, Status
 from heldout.verdict.overlap_claims import (
     SEARCH_THE_REST,
-    UNREAD,
     read_in_part,
-    unreadable,
 )
 from heldout.verdict.rules import SOURCES, WORDS, Rule, decide, rule_id
 
@@ -175,24 +173,20 @@ def _wordless(together: Mapping[str, Any], documents: int, control: Control) -> 
 def text_coverage(scanned: Mapping[str, Any]) -> Control:
     counts, failed = scanned["counts"], scanned["failed"]
     read, wordless = int(counts.get("text_items", 0)), int(counts.get("text_wordless", 0))
-    lost, archives = (
-        int(counts.get("text_lost_items", 0)),
-        int(counts.get("text_lost_containers", 0)),
-    )
-    share = lost / (lost + read) if lost + read else 1.0
+    unread = Unread.of_scan(scanned, "text_lost_items")
     message = "no text of the corpus was read"
-    if read > wordless or (lost and not read):
+    if read > wordless:
         message = (
             f"the texts of {counted(read - wordless, 'corpus item', 'corpus items')} were read"
         )
     elif read:
         message = f"{counted(read, 'corpus item was', 'corpus items were')} read; none has text"
-    message += unreadable(lost, share, archives)
+    message += f"; {unread.sentence()}" if unread.sentence() else ""
     if 0 < wordless < read:
         message += f"; {counted(wordless, 'item has', 'items have')} no text"
     if failed:
         message += f"; {counted(len(failed), 'piece', 'pieces')} of the corpus failed"
-    bad = bool(failed or archives or share > UNREAD)
+    bad = bool(failed or unread.matters)
     return Control(name=CORPUS_COVERAGE, outcome="failed" if bad else "passed", reason=message)
 
 

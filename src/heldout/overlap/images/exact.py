@@ -63,8 +63,7 @@ COUNTS = (
     "decoded",
     "with_answer",
     "dropped",
-    "lost_items",
-    "lost_containers",  # what could not be compared: single items, whole archives
+    "lost_items",  # what could not be compared; files that were not read are counted by their kind
     "missing",  # of the lost items, those that may be there the next time
     "without_image",  # items that never had an image
 )
@@ -122,9 +121,9 @@ def lost_counts(dropped: Dropped) -> dict[str, int]:
     return dict.fromkeys(COUNTS, 0) | {
         "items": int(dropped.scope == "item"),
         "lost_items": int(dropped.scope == "item"),
-        "lost_containers": int(dropped.scope == "many"),
         "missing": int(dropped.reason in MAY_PASS),
         "dropped": 1,
+        **dropped.unread(),
     }
 
 
@@ -141,7 +140,8 @@ def scan_shard(
         if isinstance(item, Dropped):
             dropped.append(item)
             counts["lost_items"] += item.scope == "item"
-            counts["lost_containers"] += item.scope == "many"
+            for key in item.unread():
+                counts[key] = counts.get(key, 0) + 1
             counts["missing"] += item.reason in MAY_PASS
             continue
         counts["items"] += 1

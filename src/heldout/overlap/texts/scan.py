@@ -71,7 +71,6 @@ COUNTS = (
     "text_wordless",
     "text_other_language",
     "text_lost_items",
-    "text_lost_containers",
     "missing",  # of what was lost, what may be there the next time
 )
 _CHARACTERS, _DOCUMENTS = 2**18, 4096  # of one batch: fits the processor's cache
@@ -88,8 +87,8 @@ def lost_text(dropped: Dropped) -> ShardResult:
     lost = dropped.scope == "item"
     counts = dict.fromkeys(COUNTS, 0) | {
         "text_lost_items": int(lost),
-        "text_lost_containers": int(not lost),
         "missing": int(dropped.reason in MAY_PASS),
+        **dropped.unread(),
     }
     listed = [dataclasses.replace(dropped, stage=STAGE)] if lost else []
     return ShardResult({"dropped": dropped_table(listed)}, counts)
@@ -141,7 +140,8 @@ class _Scan:
     def read(self, item: CorpusItem | Dropped) -> None:
         if isinstance(item, Dropped):  # listed by the scan of the pictures, which reads it, too
             self.counts["text_lost_items"] += item.scope == "item"
-            self.counts["text_lost_containers"] += item.scope == "many"
+            for key in item.unread():
+                self.counts[key] = self.counts.get(key, 0) + 1
             self.counts["missing"] += item.reason in MAY_PASS
             return
         self.counts["text_items"] += 1
