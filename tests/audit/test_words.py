@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import html
 import io
 import json
 import tarfile
@@ -74,7 +75,7 @@ def data(tmp_path: Path, picture: Picture) -> Path:
         (tmp_path / f"{name}.jsonl").write_text(text)
     words = tmp_path / "words"
     words.mkdir()
-    page = f"An exam of last year.\n\n{HOSTILE}\n\nThe answer is on the next page."
+    page = f"An exam of last year.\n\n{html.escape(HOSTILE)}\n\nThe answer is on the next page."
     (words / "page.html").write_text(page)
     lines = [
         "{ not JSON",
@@ -152,10 +153,11 @@ def test_words_and_pictures_join_and_shut_the_gate(
     (failure,) = suite.iter("failure")
     assert "3 of 4 items" in (failure.get("message") or "")
     assert told["gate"]["passed"] is False
-    # One line in 152 is no JSON: named, and too few to say that the corpus was not read.
+    # One line in 152 is no JSON: of a benchmark of four items it may be one.
     dropped = [(row["id"], row["reason"]) for row in run.read_table("dropped").to_pylist()]
     assert dropped.count(("part.jsonl.gz line 1", "not JSON")) == 1
-    assert told["gate"]["benchmarks"][0]["problems"] == []
+    (problem,) = told["gate"]["benchmarks"][0]["problems"]
+    assert "1 item could not be read" in problem
 
 
 def test_what_leaked_is_one_number_in_findings_verdict_and_clean_split(

@@ -177,7 +177,7 @@ def filled(folder: Path) -> Run:
     run.write_table("matches", matches.to_arrow().cast(schema.SCHEMAS["matches"]))
     for name in ("thumbnails", "dropped"):
         run.write_table(name, empty_table(name))
-    counts = ("lost_items", "lost_containers", "without_image", "with_answer", "missing", "dropped")
+    counts = ("lost_items", "without_image", "with_answer", "missing", "dropped")
     for corpus in ("web", "crawl"):
         facts = {"corpus": corpus, "source": corpus, "reader": "made up", "fingerprint": corpus}
         facts |= {"shards": 1, "reused": 0, "failed": {}, "hashes": True, "encoder": None}

@@ -102,7 +102,6 @@ def _stage(corpus: str, images: int) -> dict[str, Any]:
         "with_answer",
         "dropped",
         "lost_items",
-        "lost_containers",
         "missing",
         "without_image",
         "pairs",

@@ -130,7 +130,7 @@ def test_question_and_answer_word_for_word_survive(
     assert made.why.startswith("2 items ")
     wording(made)
     assert "chance" not in made.why
-    half = claim(tmp_path, asked(*LONG), [*asked(*LONG[:2]), PAGE], text_lost_containers=1)
+    half = claim(tmp_path, asked(*LONG), [*asked(*LONG[:2]), PAGE], **{"unread .tar": 1})
     assert half.status == "survives"
     assert "lower bound" in half.why
 
@@ -271,7 +271,7 @@ def test_a_search_that_looks_inside_nothing_is_not_clean(tmp_path: Path) -> None
 
 
 def test_a_half_read_corpus_is_not_clean(tmp_path: Path, wording: Callable[..., None]) -> None:
-    made = claim(tmp_path, asked(*LONG), [PAGE], text_lost_containers=1)
+    made = claim(tmp_path, asked(*LONG), [PAGE], **{"unread .tar": 1})
     assert made.status == "qualified"
     assert made.rule == "words/parts-unread"
     wording(made)
