@@ -144,7 +144,7 @@ def test_an_image_folder_reads_what_a_corpus_of_images_reads(
     benchmark = read_benchmark(tmp_path)
     corpus = FilesCorpus(str(tmp_path), "photos", str(tmp_path))
     found = [item for shard in corpus.shards() for item in corpus.read(shard)]
-    items = [item for item in found if isinstance(item, CorpusItem)]
+    items = [item for item in found if isinstance(item, CorpusItem) and item.image is not None]
     assert sorted(e.id for e in benchmark) == sorted(item.id for item in items)
     assert sorted(e.images[0].read() for e in benchmark) == sorted(picture(i) for i in range(6))
     expected = {
@@ -153,8 +153,8 @@ def test_an_image_folder_reads_what_a_corpus_of_images_reads(
         ("fifo.png", "not a regular file"),
     }
     assert {(d.id, d.reason) for d in benchmark.dropped} == expected
-    lost = [item for item in found if not isinstance(item, CorpusItem)]
-    assert {(d.id.rstrip("/"), d.reason) for d in lost} == expected
+    lost = {item.id for item in found if not isinstance(item, CorpusItem)}
+    assert lost == {".cache", "fifo.png"}  # a corpus reads words, too
 
 
 @pytest.mark.parametrize(

@@ -70,7 +70,12 @@ def claim(
         with_answer = "questions with their answer" if times == 2 else "items with their label"
         findings.append(finding(with_answer, answers, images * times))
     counts = {"images": compared, "lost_items": lost, "unread .tar": archives}
-    scanned = {"counts": counts, "benchmark_items": images, "shards": 5, "failed": {str(i): "x" for i in range(failed)}}
+    scanned = {
+        "counts": counts,
+        "benchmark_items": images,
+        "shards": 5,
+        "failed": {str(i): "x" for i in range(failed)},
+    }
     (found,) = overlap_claims(findings, scanned)
     return found
 

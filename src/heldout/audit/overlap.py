@@ -22,6 +22,7 @@ from heldout.benchmark import (
     CheckSettings,
     benchmark_identity,
     check,
+    is_frame,
     open_verb_run,
     read_benchmark,
 )
@@ -154,6 +155,7 @@ def audit_overlap(
     judge: Judge | JudgeEndpoint | Mapping[str, Any] | str | None = None,
     workers: int | None = None,
     seed: int = 0,
+    map: Mapping[str, str] | None = None,
     replace: bool = False,
     quiet: bool = False,
     command: Sequence[str] | None = None,
@@ -166,9 +168,11 @@ def audit_overlap(
     made again with the same ``run``.
 
     Args:
-        benchmark: What is protected: a benchmark, or where one is read from.
-        against: What it may have leaked into: corpora, or where they are read from (a path, an address, or a
-            recipe of a training mixture, ``corpora.yaml``); ``NAME=SOURCE`` gives one a name.
+        benchmark: What is protected: a benchmark, where one is read from, a data frame (pandas, Polars) or a
+            ``datasets.Dataset``.
+        against: What it may have leaked into: corpora, where they are read from (a path, an address, or a
+            recipe of a training mixture, ``corpora.yaml``), or data frames; ``{"name": source}`` and ``NAME=SOURCE``
+            give one a name.
         run: Run folder, new or of the same benchmark; default: a new one below ``heldout-runs``.
         engine: Where the search runs: ``local``, ``ray``, ``ray://HOST:PORT``, or an opened engine.
         settings: All settings; or give them by name as further arguments.
@@ -179,6 +183,7 @@ def audit_overlap(
         judge: The setting of this name, or a judge of your own.
         workers: Processes; default: one per core.
         seed: Seed of every random draw.
+        map: Columns of the benchmark by field, as ``--map``: ``{"question": "stem"}``.
         replace: Allow the results of this search to replace those of a wider one in the run folder.
         quiet: Show no progress.
         command: What the run records as its command; default: this call.
@@ -197,10 +202,8 @@ def audit_overlap(
     calibration = _calibration(settings, null, controls)
     asker = open_judge(settings)
     if not isinstance(benchmark, Benchmark):
-        benchmark = read_benchmark(benchmark)
-    several = (
-        against if isinstance(against, Sequence) and not isinstance(against, str) else [against]
-    )
+        benchmark = read_benchmark(benchmark, mapping=map)
+    several = _several(against)
     if not several:
         raise InputError(
             "against: no corpus was given: give what the benchmark may have leaked into"
@@ -441,6 +444,14 @@ def _control(text: str) -> ControlSet:
 def _named_source(source: CorpusSource) -> str:
     text = f"{source.name}={source.source}" if isinstance(source, Corpus) else str(source)
     return without_credentials(text)
+
+
+def _several(against: Any) -> list[Any]:
+    """What is searched, one by one; of ``{"name": source}`` opened, under its name."""
+    if isinstance(against, Mapping) and not is_frame(against):
+        return [open_corpus(source, name=name) for name, source in against.items()]
+    whole = isinstance(against, str) or not isinstance(against, Sequence) or is_frame(against)
+    return [against] if whole else list(against)
 
 
 def opened_corpora(source: CorpusSource) -> list[Corpus]:

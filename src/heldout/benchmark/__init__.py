@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from heldout.benchmark.check import check
     from heldout.benchmark.check.problem import CheckReport, CheckSettings, script_of
     from heldout.benchmark.fields import FIELDS, FROM_ONE, FieldMap, also_right
+    from heldout.benchmark.frames import is_frame
     from heldout.benchmark.grading.choice import (
         LONGEST,
         OUTCOMES,
@@ -116,6 +117,7 @@ __all__ = [
     "head",
     "hub_name",
     "images_folder",
+    "is_frame",
     "is_unread",
     "items_table",
     "json_line",

@@ -7,8 +7,9 @@ import math
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import PurePath
 from typing import Any
 
 from heldout.benchmark._option_list import take_list
@@ -24,7 +25,7 @@ from heldout.benchmark._option_values import (
 from heldout.benchmark.benchmark import RELEASED, Example, canonical_value, normal
 from heldout.benchmark.image_finder import ImageFinder
 from heldout.errors import InputError
-from heldout.image import ImageRef
+from heldout.image import HEAD, IMAGE_ENDINGS, ImageRef, looks_like_image
 
 # Which column is the question and which the answer: by common names, or as the user says.
 
@@ -136,7 +137,50 @@ def columns_by_field(
     for field, others in _by_other_names(columns, lowered).items():
         if field not in overrides:
             columns[field] = others
+    used = {column for named in columns.values() for column in named}
+    free = [column for column in present if column not in used]
+    if not columns["image"]:
+        columns["image"] = tuple(c for c in free if _mostly(rows, c, _is_picture))[:1]
+    if columns["options"] and not columns["answer"]:
+        keys = (
+            c for c in free if c not in columns["image"] and _refers(rows, c, columns["options"])
+        )
+        columns["answer"] = tuple(keys)[:1]
     return columns
+
+
+# What a column holds, where its name says nothing
+
+
+_MOST = 0.8  # of the cells of a column
+
+
+def _mostly(rows: Sequence[Mapping[str, Any]], column: str, fits: Callable[[Any], bool]) -> bool:
+    cells = [row[column] for row in rows if row.get(column)]
+    return bool(cells) and sum(map(fits, cells)) >= _MOST * len(cells)
+
+
+def _is_picture(cell: Any) -> bool:
+    if isinstance(cell, str):
+        return cell.startswith("data:image/") or (
+            "\n" not in cell and PurePath(cell).suffix.lower() in IMAGE_ENDINGS
+        )
+    if isinstance(cell, bytes):
+        return looks_like_image(cell[:HEAD])
+    return isinstance(cell, ImageRef)
+
+
+def _refers(rows: Sequence[Mapping[str, Any]], column: str, options: tuple[str, ...]) -> bool:
+    """Does every cell name an option, by a letter, by its place or by its words, and not always the same?"""
+    choices = FieldMap({"options": options})
+    cells = [(text, choices.choices(row)) for row in rows if (text := _text(row.get(column)))]
+    places = [
+        [_position(text, offered, style) for style in ("letter", FROM_ONE, "index", "text")]
+        for text, offered in cells
+    ]
+    return len({text for text, _ in cells}) > 1 and any(
+        all(place[style] is not None for place in places) for style in range(4)
+    )
 
 
 def _by_other_names(
@@ -303,11 +347,11 @@ class FieldMap:
 
     def answer(self, row: Mapping[str, Any]) -> str | None:
         """The answer's text, a letter or a position replaced by its option."""
-        return self._answer(row, self._choices(row))[0]
+        return self._answer(row, self.choices(row))[0]
 
     def options(self, row: Mapping[str, Any]) -> tuple[str, ...]:
         """The options of one row, also if the question lists them; none if they cannot be read."""
-        return self._choices(row).texts
+        return self.choices(row).texts
 
     def _first(self, row: Mapping[str, Any], field: str) -> Any:
         columns = self.columns.get(field, ())
@@ -316,7 +360,7 @@ class FieldMap:
             return " ".join(_IMAGE_TAG.sub("", part).strip() for part in parts if part) or None
         return row.get(columns[0]) if columns else None
 
-    def _choices(self, row: Mapping[str, Any]) -> Choices:
+    def choices(self, row: Mapping[str, Any]) -> Choices:
         try:
             return self._asked(row)[1]
         except UnreadableOptionsError:
@@ -348,7 +392,7 @@ class FieldMap:
     def _needs_gaps(self, row: Mapping[str, Any]) -> bool:
         """Whether the key is a letter that only the options' own letters explain: "D" of three."""
         text = _text(self._first(row, "answer"))
-        choices = self._choices(row) if text else Choices()
+        choices = self.choices(row) if text else Choices()
         named = labelled_with_gaps(choices)
         return (
             text is not None
@@ -380,7 +424,7 @@ class FieldMap:
         pairs = [
             (text, choices)
             for row in rows
-            if (text := _text(self._first(row, "answer"))) and (choices := self._choices(row))
+            if (text := _text(self._first(row, "answer"))) and (choices := self.choices(row))
         ]
         fits = {
             style: sum(_position(text, choices, style) is not None for text, choices in pairs)

@@ -19,6 +19,7 @@ from heldout.benchmark.locate import DataFile, locate, unreadable
 from heldout.benchmark.presets import Preset, find_preset, is_group, natural_bench, natural_twins
 from heldout.benchmark.readers import FileRow
 from heldout.benchmark.readers.delimited import DelimitedReader
+from heldout.benchmark.readers.headerless import column_names
 from heldout.benchmark.source import ALIASES, BenchmarkSource, images_folder, parse_source, split_of
 from heldout.errors import InputError
 from heldout.remote import bare_name, pinned, refresh
@@ -73,12 +74,8 @@ def read_benchmark(
             f" {len(dropped)} rows were dropped, the first: {dropped[0].detail}" if dropped else ""
         )
         raise InputError(f"{parsed} holds no readable item.{why}")
-    if not any(item.images or item.question or item.answer or item.options for item in examples):
-        columns = ", ".join(list(examples[0].metadata)[:12]) or "none"
-        raise InputError(
-            f"{parsed}: no item has a picture, a question or an answer. Its columns are {columns}; "
-            f"name those that hold them with the setting mapping (question=COLUMN)"
-        )
+    if not any(item.images or item.question for item in examples):
+        raise InputError(f"{parsed}: {_unknown_columns(parsed, reader)}")
     settings = find_preset(preset or parsed.location, by_name=preset is not None)
     unique, repeated = _unique_ids(examples)
     return Benchmark(
@@ -91,6 +88,33 @@ def read_benchmark(
         dropped=tuple(dropped),
         taken_for=tuple(taken_for),
         settings=_settings(preset, mapping, images, reader),
+    )
+
+
+_SHOWN = 40  # characters of a value
+
+
+def _unknown_columns(source: BenchmarkSource, reader: str | None) -> str:
+    """What the columns hold, and which of them may be meant, for a person to say."""
+    rows: list[dict[str, Any]] = []
+    if hub_name(source.location) is None:
+        file = locate(source, reader)[0]
+        found = itertools.islice(file.reader.rows(file.path), _LOOK_AHEAD)
+        rows = [row.values for row in found if isinstance(row, FileRow)]
+    columns = list(dict.fromkeys(column for row in rows for column in row))
+    texts = [[canonical_value(row.get(column)) or "" for column in columns] for row in rows]
+    shown = ", ".join(
+        f"{column} ({next((text[k] for text in texts if text[k]), 'empty')[:_SHOWN]!r})"
+        for k, column in enumerate(columns)
+    )
+    guessed: dict[str, list[str]] = {}
+    for column, name in zip(columns, column_names(texts), strict=True):
+        if not name.startswith(("column ", "id")):
+            guessed.setdefault(name.split()[0].replace("option", "options"), []).append(column)
+    named = " ".join(f"--map {field}={'+'.join(names)}" for field, names in guessed.items())
+    return (
+        f"no column is known to hold questions or pictures. The columns, each with a value: {shown}. Say which "
+        f"they are, for instance {named or '--map question=COLUMN'}"
     )
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from heldout.benchmark.benchmark import Benchmark, canonical_metadata
 from heldout.benchmark.read import default_name
+from heldout.errors import InputError
 from heldout.image import Digests, ImageError, ImageRef, byte_digest
 from heldout.remote import RemoteError, located
 from heldout.settings import Settings
@@ -120,7 +121,30 @@ def open_verb_run(
             arguments["seed"] = seed
         return command or _verb_call(verb, benchmark, settings, {**arguments, "run": str(folder)})
 
-    return open_run(run, verb, benchmark.name, command=call, seed=seed)
+    opened = open_run(run, verb, benchmark.name, command=call, seed=seed)
+    _refuse_another_reading(opened, benchmark)
+    return opened
+
+
+def _refuse_another_reading(run: Run, benchmark: Benchmark) -> None:
+    """An InputError where the run read the same benchmark with other settings, before its pictures are read."""
+    known = run.manifest()["inputs"].get("benchmark") or {}
+    before, now = known.get("settings", {}), dict(benchmark.settings)
+    if known.get("source") != benchmark.source or before == now:
+        return
+    for name in sorted({*before, *now}):
+        if before.get(name) != now.get(name):
+            shown = (_shown(each.get(name)) for each in (before, now))
+            raise InputError(
+                f"{run.path} read {benchmark.name} with another {name}: {' then, now '.join(shown)}. Start a "
+                f"new run in another folder, or give the command as before"
+            )
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key}={text}" for key, text in value.items())
+    return str(value) if value else "none"
 
 
 def _verb_call(

@@ -8,7 +8,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+from heldout.benchmark.frames import is_frame, kept
 from heldout.errors import InputError
 from heldout.remote import is_remote, located, without_secrets
 
@@ -69,15 +71,17 @@ class BenchmarkSource:
         return f"{self.location}#{','.join(parts)}" if parts else self.location
 
 
-def parse_source(text: str | Path | BenchmarkSource) -> BenchmarkSource:
+def parse_source(text: Any) -> BenchmarkSource:
+    """Where data is: a path, an address or a name with a selection behind it, or a data frame."""
     if isinstance(text, BenchmarkSource):
         return text
+    if is_frame(text):
+        return BenchmarkSource(str(kept(text)))
     if not isinstance(text, str | os.PathLike):
         kind = type(text)
-        frame = "; write the frame to a Parquet or JSON Lines file and give its path"
         raise InputError(
-            f"expected a path or a name, or an opened Benchmark or Corpus; got {kind.__module__}."
-            f"{kind.__qualname__}{frame if hasattr(text, 'columns') else ''}"
+            f"expected a path, a name, a data frame, a dataset, or an opened Benchmark or Corpus; got "
+            f"{kind.__module__}.{kind.__qualname__}"
         )
     text = str(text)
     if not text.strip():

@@ -115,7 +115,7 @@ def _fits(value: str | None, patterns: tuple[str, ...]) -> bool:
 
 def is_recipe(source: str | Path) -> bool:
     """True for a YAML file: no corpus is one."""
-    return str(source).lower().endswith(_ENDINGS)
+    return isinstance(source, str | Path) and str(source).lower().endswith(_ENDINGS)
 
 
 def open_recipe(source: str | Path, prefix: str = "") -> list[Corpus]:

@@ -12,7 +12,7 @@ from heldout.image import IMAGE_ENDINGS
 _MOST = 0.8  # of the cells of a column
 _URL = re.compile(r"https?://\S+", re.IGNORECASE)
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
-_LETTER = re.compile(r"[A-Ja-j]")
+_KEY = re.compile(r"[A-Ja-j]|\d")
 _LONG = 60  # characters; names of columns are shorter
 
 
@@ -94,14 +94,16 @@ def _keyed(cells: Sequence[Sequence[str]], free: Sequence[int]) -> list[int]:
     if len(free) < 4 or not cells[free[-1]]:
         return []
     key = free[-1]
-    if not all(_LETTER.fullmatch(cell) for cell in cells[key]):
+    if not all(_KEY.fullmatch(cell) for cell in cells[key]):
         return []
     question = next(
         (k for k in free if _most(cells[k], lambda cell: cell.endswith("?"), 0.5)),
         next((k for k in free if not _most(cells[k], _is_token)), key),
     )
     options = [k for k in free if question < k < key]
-    last = max(ord(cell.upper()) - ord("A") for cell in cells[key])
+    last = max(
+        int(cell) - 1 if cell.isdecimal() else ord(cell.upper()) - ord("A") for cell in cells[key]
+    )
     told_apart = all(
         len(set(filled)) == len(filled)
         for row in zip(*(cells[k] for k in options), strict=False)
