@@ -96,6 +96,7 @@ if TYPE_CHECKING:
     from heldout.model.local.layout import Layout, Row
     from heldout.model.local.load import Family, LoadedModel, image_token_id, load
     from heldout.model.local.local_model import LocalModel, RunningModel
+    from heldout.model.local.templates import TemplateError, render_turns
     from heldout.model.local.writing import UnwritableError, Writer
     from heldout.model.onnx.graphs import (
         CARD,
@@ -273,6 +274,7 @@ __all__ = [
     "SelfCheck",
     "ServerWatch",
     "Summary",
+    "TemplateError",
     "Text",
     "TokenPace",
     "UnansweredError",
@@ -334,6 +336,7 @@ __all__ = [
     "read_recorded_rows",
     "read_twins",
     "recorded_remarks",
+    "render_turns",
     "renyi",
     "replace_left_out",
     "replace_variants",
