@@ -168,6 +168,8 @@ if TYPE_CHECKING:
         Answers,
         claim_model,
         forget_detections,
+        named_sentence,
+        note_named,
         stage_folder,
     )
     from heldout.model.self_check import (
@@ -307,6 +309,8 @@ __all__ = [
     "largest_means",
     "load",
     "moments",
+    "named_sentence",
+    "note_named",
     "note_twins",
     "offer_both",
     "onnx_folder",
