@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import io
 from collections.abc import Iterator
-from typing import IO, Any, Protocol
+from typing import IO, Any, Literal, Protocol
 from xml.etree import ElementTree
 from xml.parsers import expat
 
@@ -120,7 +120,7 @@ MOST_NODES = 50_000  # aliases of aliases unfold a few lines into billions
 class Readable(Protocol):
     """A file here, elsewhere, or in a package."""
 
-    def open(self, mode: str, /) -> IO[bytes]: ...
+    def open(self, mode: Literal["rb"], /) -> IO[bytes]: ...
 
 
 def read_yaml(path: Readable, about: str = "") -> tuple[Any, dict[Place, int]]:
