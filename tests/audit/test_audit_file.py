@@ -143,7 +143,8 @@ def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
         ("- 1\n", "expected keys"),
         ("a: [1\n", "is not YAML"),
         ("a: !!python/object/apply:os.system ['true']\n", "is not YAML"),
-        ("a: 2024-99-99\n", "not YAML"),
+        ("a: 2024-99-99\n", "no key 'a'"),
+        ("a: &a {<<: {b: 1}}\n<<: [*a, *a]\nbenchmarks: 3\n", "line 1: keys are not merged"),
         (BOMB, "aliases"),
     ],
 )

@@ -208,7 +208,7 @@ def test_a_second_encoder_is_calibrated_by_itself_and_compared(folders: Path) ->
         "1",
         "--no-text",
         "--second-encoder",
-        f"torchscript:{file}#size=64",
+        f"torchscript:{file}#trust=yes,size=64",
         "--out",
         str(out),
     )

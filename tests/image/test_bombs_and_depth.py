@@ -14,6 +14,7 @@ from PIL import Image
 
 from heldout.image import FileOnDisk, ImageError, decode, digest_bytes, native_size
 from heldout.image.digest import is_blank
+from heldout.image.problem import MAX_SCANS
 
 pydicom = pytest.importorskip("pydicom")
 from pydicom.dataset import Dataset, FileMetaDataset  # noqa: E402
@@ -23,6 +24,7 @@ from pydicom.uid import (  # noqa: E402
     ExplicitVRBigEndian,
     ExplicitVRLittleEndian,
     ImplicitVRLittleEndian,
+    JPEGBaseline8Bit,
     RLELossless,
     generate_uid,
 )
@@ -242,3 +244,31 @@ def test_a_pipe_is_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "a.png")
     with pytest.raises(ImageError, match="not a regular file"):
         FileOnDisk(str(tmp_path / "a.png")).read()
+
+
+def progressive(scans: int) -> bytes:
+    """A progressive JPEG of ten scans, the last of which comes more often."""
+    buffer = io.BytesIO()
+    Image.effect_noise((48, 48), 60).convert("RGB").save(buffer, "JPEG", progressive=True)
+    data = buffer.getvalue()
+    return data[:-2] + data[data.rfind(b"\xff\xda") : -2] * scans + data[-2:]
+
+
+def test_a_jpeg_of_more_scans_than_encoders_write_is_refused() -> None:
+    assert decode(progressive(30)).size == (48, 48)
+    with pytest.raises(ImageError, match="too many scans"):
+        decode(progressive(MAX_SCANS))
+    frame = dataset(JPEGBaseline8Bit, 48, 48, BitsAllocated=8, BitsStored=8, HighBit=7)
+    frame.PhotometricInterpretation, frame.SamplesPerPixel = "YBR_FULL_422", 3
+    frame.PlanarConfiguration = 0
+    frame.PixelData = encapsulate([progressive(MAX_SCANS)])
+    with pytest.raises(ImageError, match="too many scans"):
+        decode(written(frame))
+
+
+def test_what_only_looks_like_scans_is_read() -> None:
+    """Thumbnails and comments hold marks of scans, and pictures may follow each other in one file."""
+    data = progressive(0)
+    comment = b"\xff\xfe" + struct.pack(">H", 2 + 2 * 500) + b"\xff\xda" * 500
+    assert decode(data[:2] + comment + data[2:]).size == (48, 48)
+    assert decode(data * 20).size == (48, 48)

@@ -16,16 +16,14 @@ from typing import Any
 import pytest
 from PIL import Image
 
+from heldout.documents import MOST_DEPTH, MOST_HELD, XmlError, parse_xml, xml_elements
 from heldout.errors import InputError
 from heldout.report.synthesis import read_facts
 from heldout.store import Dropped
 from heldout.synth import PaperFigure, SynthSettings, synth
 from heldout.synth.ingest import read_figures
 from heldout.synth.ingest._jats import (
-    MOST_DEPTH,
-    XmlError,
     copyright_notice,
-    parse_xml,
     read_article,
     read_licence,
 )
@@ -267,9 +265,12 @@ def _nested(depth: int) -> bytes:
 @pytest.mark.parametrize(
     ("data", "says"),
     [
-        (b'<!DOCTYPE a [<!ENTITY x "ha"><!ENTITY y "&x;&x;">]><a>&y;</a>', "entity"),
-        (b'<!DOCTYPE a [<!ENTITY x SYSTEM "file:///etc/passwd">]><a>&x;</a>', "entity"),
-        (b'<!DOCTYPE a [<!ENTITY % x SYSTEM "http://127.0.0.1:9/x.dtd">%x;]><a/>', "entity"),
+        (b'<!DOCTYPE a [<!ENTITY x "ha"><!ENTITY y "&x;&x;">]><a>&y;</a>', "declares 'x'"),
+        (b'<!DOCTYPE a [<!ENTITY x SYSTEM "file:///etc/passwd">]><a>&x;</a>', "declares 'x'"),
+        (b'<!DOCTYPE a [<!ENTITY % x SYSTEM "http://127.0.0.1:9/x.dtd">%x;]><a/>', "declares"),
+        (b'<!DOCTYPE a [<!ATTLIST a b CDATA "long">]><a><a/></a>', "declares 'a'"),
+        (b"<!DOCTYPE a [<!ELEMENT a (b|c)*>]><a/>", "declares 'a'"),
+        (b"<a>" + b"<b/>" * MOST_HELD + b"</a>", "more than"),
         (_nested(MOST_DEPTH + 1), "deep"),
         (b"<a><b></a>", "well-formed"),
         (b"", "well-formed"),
@@ -280,6 +281,20 @@ def _nested(depth: int) -> bytes:
 def test_hostile_xml_is_refused(data: bytes, says: str) -> None:
     with pytest.raises(XmlError, match=says):
         parse_xml(data)
+
+
+def test_a_token_of_megabytes_takes_linear_time() -> None:
+    """Expat 2.5 looks at an unfinished token again with every piece; the pieces grow with it."""
+    sizes: list[int] = []
+
+    class Counted(io.BytesIO):
+        def read(self, size: int | None = -1, /) -> bytes:
+            sizes.append(size or 0)
+            return super().read(size)
+
+    (root,) = xml_elements(Counted(b'<a b="' + b"x" * (16 << 20) + b'"/>'))
+    assert len(root.get("b") or "") == 16 << 20
+    assert len(sizes) < 16
 
 
 def test_harmless_xml_is_read_without_its_dtd() -> None:

@@ -10,7 +10,7 @@ import pytest
 from heldout.detect import DetectSettings, ScoreTables
 from heldout.lab.power.planted_answers import BASELINE, planted_answers
 from heldout.verdict import Claim, examine
-from heldout.verdict.controls.same_models import same_models
+from heldout.verdict.controls.same_models import SERVED, same_models
 from heldout.verdict.required import settled_by
 from verdict_recipes import MODEL, remembered
 from verdict_setups import at_ceiling, joint_topics
@@ -84,6 +84,24 @@ def test_a_model_is_no_reference_for_itself(tables: ScoreTables, copies: int) ->
     (first, *_) = (control for control in claim.controls if control.name.endswith("reference-1"))
     assert first.outcome == "missing"
     assert any("another baseline" in advice for advice in settled_by(claim))
+
+
+@pytest.mark.parametrize("name", [MODEL, "reference-1"])
+def test_a_server_that_names_several_models_is_said_in_the_claim(
+    tables: ScoreTables, name: str
+) -> None:
+    named = {"answers": {"version-1": 900, "version-2": 30}, "scores": {"version-1": 2}}
+    changing = replace(tables, identities={name: {"named": named}})
+    claim = _claim(changing, SETTINGS)
+    assert (claim.status, claim.rule) == ("qualified", "answers/control-failed")
+    (control,) = (control for control in claim.controls if control.name == SERVED)
+    assert control.outcome == "failed"
+    assert f"{name}: the server named 2 models" in control.reason
+    assert "version-1 (902), version-2 (30)" in claim.why
+    assert any(SERVED in advice for advice in settled_by(claim))
+    for fine in ({"answers": {"version-1": 930}}, {}, "nonsense", {"answers": 3}):
+        same = replace(tables, identities={name: {"named": fine}})
+        assert _claim(same, SETTINGS).status == "survives"
 
 
 def test_models_that_are_all_right_are_not_taken_for_one() -> None:

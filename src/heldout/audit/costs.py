@@ -13,6 +13,7 @@ from pydantic import Field
 from heldout.audit.overlap import CorpusSource, near_search, opened_corpus, text_search
 from heldout.benchmark import Benchmark, read_benchmark
 from heldout.corpus import Corpus
+from heldout.documents import read_yaml
 from heldout.engine import LocalEngine, usable_cores
 from heldout.errors import InputError
 from heldout.overlap import OverlapSettings, SearchSample, sample_search
@@ -192,15 +193,8 @@ def read_machines(on: MachineSpec | Mapping[str, Any] | str | Path | None) -> Ma
         return on
     if on is None or isinstance(on, Mapping):
         return _checked(on or {})
-    import yaml  # type: ignore[import-untyped]
-
     path = Path(on)
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"on: {path} cannot be read: {error.strerror}") from error
-    except yaml.YAMLError as error:
-        raise InputError(f"on: {path} is not YAML: {error}") from error
+    content, _ = read_yaml(path, f"on: {path}")
     if not isinstance(content, dict):
         raise InputError(f"on: {path}: expected settings such as cores: 16, price_per_hour: 1.2")
     return _checked(content)

@@ -57,7 +57,7 @@ from heldout.overlap import (
 )
 from heldout.remote import use_cache
 from heldout.report import forget_sources, note_sources, read_sources
-from heldout.store import Run, empty_table, without_credentials
+from heldout.store import Run, empty_table, is_path, without_credentials
 from heldout.verdict import claims_frame, claims_html, findings_frame
 
 CorpusSource = Corpus | str | Path
@@ -473,7 +473,7 @@ def opened_corpus(source: CorpusSource) -> Corpus:
 def _name_and_location(source: str | Path) -> tuple[str | None, str | Path]:
     """An existing path is never split at "="; a name may be of any language and has no slash."""
     named = re.fullmatch(r"([\w. -]+)=(.+)", str(source)) if isinstance(source, str) else None
-    return (None, source) if named is None or Path(source).exists() else (named[1], named[2])
+    return (None, source) if named is None or is_path(source) else (named[1], named[2])
 
 
 def replaced_by(run: Run, corpora: Sequence[Corpus]) -> list[str]:

@@ -13,6 +13,7 @@ from heldout.cli.options import EngineName, Json, Quiet, Seed, Workers, parse_pr
 from heldout.cli.show import console, print_json
 from heldout.errors import InputError
 from heldout.evaluate import EvaluateSettings
+from heldout.store import is_path
 
 SERVER = "Endpoints"
 EXAMPLE = (
@@ -25,7 +26,7 @@ def _sources(entries: Sequence[str]) -> dict[str, str]:
     sources = {}
     for entry in entries:
         name, equals, path = entry.partition("=")
-        if not equals or "#" in name or Path(entry).exists():
+        if not equals or "#" in name or is_path(entry):
             name, path = "*", entry
         if not name or not path:
             raise InputError(f"--source {entry}: expected BENCHMARK=PATH, as in SLAKE=data/slake")

@@ -103,6 +103,8 @@ def _show(scoring: Scoring, out: Path, *, verbose: bool) -> None:
         word = check.outcome.upper() if check.failed else check.outcome
         reason = Text(f"{check.name}: {plain(check.reason)}", "dim")
         screen.print(Text(word, _COLOURS[check.outcome]), reason)
+    for sentence in scoring.remarks:
+        screen.print(Text(plain(sentence), "yellow"))
     if any(check.failed for check in scoring.checks):
         screen.print(Text("every finding about this model will be not testable", "red"))
     if any(scoring.rows.values()):

@@ -21,33 +21,27 @@ from heldout.corpus._columns import CorpusColumns, decode_words, find_columns
 from heldout.corpus._listing import digest, file_key
 from heldout.corpus.corpus import CorpusItem, Shard
 from heldout.errors import InputError
-from heldout.image import readable
+from heldout.image import BoundedParquet, readable
 from heldout.remote import entries, located, open_rows, ranges
 from heldout.store import Dropped
 
 # Rows of a Parquet file in bounded memory, whatever its row groups are like.
 
 
-_BATCH_BYTES = 4 << 20
 _BATCH_ROWS = 1024
 #: errors of reading a damaged file
 FAILURES = (OSError, ValueError, MemoryError, NotImplementedError, pa.ArrowException)
 
 
 def open_parquet(path: str | Path) -> Any:
-    """The file, read page by page: by default whole column chunks would be loaded ahead."""
-    return pq.ParquetFile(ranges(path), buffer_size=1 << 20, pre_buffer=False)
+    """The file, read page by page."""
+    return BoundedParquet(path)
 
 
 def rows(file: Any, groups: list[int], columns: list[str]) -> Iterator[dict[str, Any]]:
     """Rows of some row groups, a few megabytes in memory at a time."""
     for group in groups:  # one at a time: together their pages would be held together
-        facts = file.metadata.row_group(group)
-        size = max(facts.total_byte_size, 1)
-        count = max(1, min(_BATCH_ROWS, _BATCH_BYTES * facts.num_rows // size))
-        for batch in file.iter_batches(
-            count, row_groups=[group], columns=columns, use_threads=False
-        ):
+        for batch in file.batches(group, columns, _BATCH_ROWS):
             cells = [_cells(column) for column in batch.columns]
             for values in zip(*cells, strict=True):
                 yield dict(zip(batch.schema.names, values, strict=True))

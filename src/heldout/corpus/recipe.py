@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
-import yaml  # type: ignore[import-untyped]
 from pydantic import Field, field_validator
 
 from heldout.benchmark import canonical_value
 from heldout.corpus._listing import digest
 from heldout.corpus.corpus import Corpus, CorpusItem, EmbeddingCorpus, Shard
 from heldout.corpus.open import open_corpus
+from heldout.documents import read_yaml
 from heldout.errors import InputError
 from heldout.image import readable
 from heldout.remote import is_remote, located
@@ -25,7 +25,6 @@ from heldout.settings import Settings
 from heldout.store import Dropped
 
 _ENDINGS = (".yaml", ".yml")
-_LARGEST = 4 << 20  # bytes; a longer file is no recipe
 _FIELDS = ("id", "image", "text", "question", "answer")
 Text = Annotated[str, Field(min_length=1)]
 
@@ -132,16 +131,7 @@ def open_recipe(source: str | Path, prefix: str = "") -> list[Corpus]:
 
 def read_recipe(path: Path) -> TrainingMixture:
     """Read and check a recipe."""
-    try:
-        with path.open("rb") as file:
-            data = file.read(_LARGEST + 1)
-        if len(data) > _LARGEST:
-            raise InputError(f"{path}: over {_LARGEST:,} bytes; expected a recipe of corpora")
-        record = yaml.safe_load(data)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from error
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
-        raise InputError(f"{path}: not readable as YAML: {error}") from error
+    record, _ = read_yaml(path)
     if not isinstance(record, Mapping) or "corpora" not in record:
         raise InputError(f"{path}: expected a recipe: corpora: and a list of name and source")
     sources = record["corpora"]

@@ -27,6 +27,7 @@ from heldout.model import (
     ask_prompts,
     by_picture,
     claim_model,
+    note_named,
     open_model,
     original,
     own_grades_of,
@@ -113,7 +114,11 @@ def ask_model(
         answered.ended is not None
     ):  # tables are written from what there is; the error is raised all the same
         raise answered.ended
-    return CellAnswers(model, opened.name, len(rows), len(answered.fresh), _reasons(dropped))
+    named = note_named(
+        run, model, "answers", Counter(reply.model for reply in answered.replies.values())
+    )
+    fresh = len(answered.fresh)
+    return CellAnswers(model, opened.name, len(rows), fresh, _reasons(dropped), tuple(named))
 
 
 def keep_recorded(

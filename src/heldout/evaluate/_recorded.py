@@ -24,7 +24,7 @@ from heldout.model import (
     read_recorded_rows,
     stage_folder,
 )
-from heldout.store import Run, without_credentials
+from heldout.store import Run, is_path, without_credentials
 
 # Where the answers of a model come from: a run folder never mixes or replaces two that share a name.
 
@@ -172,7 +172,7 @@ def read_suite_answers(
 def _named(text: str, benchmarks: Sequence[str]) -> tuple[str | None, Path]:
     head, equals, tail = text.partition("=")
     known = {benchmark.lower(): benchmark for benchmark in benchmarks}
-    if equals and not Path(text).exists():
+    if equals and not is_path(text):
         if head.lower() not in known:
             raise InputError(
                 f"recorded {text}: the suite has no benchmark '{head}'; it has {', '.join(known.values())}"

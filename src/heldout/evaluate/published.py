@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-import yaml  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from scipy import special
 
+from heldout.documents import Readable, read_yaml
 from heldout.errors import InputError, percent
 from heldout.stats import holm
 
@@ -340,21 +340,17 @@ def _countable(value: float, items: int) -> bool:
 
 
 def _read(source: str) -> PublishedTables:
-    path = Path(source)
-    if path.is_file():
-        text = path.read_text(encoding="utf-8")
-    else:
+    path: Readable = Path(source)
+    if not Path(source).is_file():
         folder = resources.files("heldout.evaluate") / "tables"
         known = sorted(path.name.removesuffix(".yaml") for path in folder.iterdir())
         if source not in known:
             raise InputError(
                 f"{source} is no file; built-in tables of published accuracies: {', '.join(known)}"
             )
-        text = (folder / f"{source}.yaml").read_text(encoding="utf-8")
+        path = folder / f"{source}.yaml"
     try:
-        tables = PublishedTables.model_validate(yaml.safe_load(text))
-    except yaml.YAMLError as error:
-        raise InputError(f"{source} is not YAML: {str(error).splitlines()[0]}") from error
+        tables = PublishedTables.model_validate(read_yaml(path, source)[0])
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])

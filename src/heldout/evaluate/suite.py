@@ -9,10 +9,10 @@ from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
-import yaml  # type: ignore[import-untyped]
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from heldout.benchmark import RELEASED, Example, letter
+from heldout.documents import read_yaml
 from heldout.errors import InputError
 from heldout.evaluate.scorers import SCORERS
 from heldout.model import Question, Request, Text, placed, template_name, write
@@ -97,7 +97,6 @@ class SuitePrompt:
 
 
 MEAN = "mean"  # what tables call the mean over benchmarks
-LARGEST = 2**20  # bytes of a suite file: it lists benchmarks, it does not hold them
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 
 
@@ -195,7 +194,7 @@ def builtin_suites() -> dict[str, Suite]:
     """The suites that come with heldout, by name."""
     folder = resources.files("heldout.evaluate") / "suites"
     files = sorted((path for path in folder.iterdir() if path.name.endswith(".yaml")), key=str)
-    suites = [_suite(yaml.safe_load(file.read_text(encoding="utf-8")), file.name) for file in files]
+    suites = [_suite(read_yaml(file)[0], file.name) for file in files]
     return {suite.name: suite for suite in suites}
 
 
@@ -203,7 +202,7 @@ def read_suite(text: str) -> tuple[Suite, Path | None]:
     """A suite by its name or its file, and the folder that paths in it start from."""
     path = Path(text)
     if path.is_file():
-        return _suite(_loaded(path), str(path)), path.parent
+        return _suite(read_yaml(path)[0], str(path)), path.parent
     known = builtin_suites()
     if text in known:
         return known[text], None
@@ -219,18 +218,6 @@ def read_suite(text: str) -> tuple[Suite, Path | None]:
 
 def _list(known: dict[str, Suite]) -> str:
     return ", ".join(known)
-
-
-def _loaded(path: Path) -> Any:
-    if path.stat().st_size > LARGEST:
-        raise InputError(f"{path}: a suite file has at most {LARGEST:,} bytes")
-    try:
-        return yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f" line {mark.line + 1}" if mark is not None else ""
-        problem = getattr(error, "problem", None) or type(error).__name__
-        raise InputError(f"{path}{line} is not YAML: {problem}") from error
 
 
 def _suite(value: Any, where: str) -> Suite:

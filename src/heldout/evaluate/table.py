@@ -20,7 +20,7 @@ from heldout.evaluate.suite import MEAN
 from heldout.evidence import OPEN, PROVEN, leaks_of, read_leak_labels
 from heldout.model import Question
 from heldout.stats import Interval, cluster_mean, cluster_rate_interval
-from heldout.store import Run
+from heldout.store import Run, is_path
 
 # Which items of a benchmark leaked: by a run of ``heldout overlap``, or by labels made elsewhere.
 
@@ -63,7 +63,7 @@ def read_leaks(
 def _named(text: str, benchmarks: Sequence[OpenedBenchmark]) -> tuple[str | None, str]:
     head, equals, tail = text.partition("=")
     known = {benchmark.name.lower() for benchmark in benchmarks}
-    if equals and head.lower() in known and not Path(text).exists():
+    if equals and head.lower() in known and not is_path(text):
         return head, tail
     return None, text
 

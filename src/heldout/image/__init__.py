@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from heldout.lazy import load_on_first_use
 
 if TYPE_CHECKING:
+    from heldout.image._parquet import BoundedParquet
     from heldout.image.decode import decode, decode_shrunk, native_size, to_rgb
     from heldout.image.digest import (
         BLANK_RANGE,
@@ -65,6 +66,7 @@ __all__ = [
     "SIDECAR_ENDINGS",
     "TEXT_ENDINGS",
     "ArrowCell",
+    "BoundedParquet",
     "Digests",
     "EncodedText",
     "FileOnDisk",

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from heldout.errors import PrerequisiteError, require
-from heldout.image.problem import MAX_BYTES, ImageError, image_error
+from heldout.image.problem import MAX_BYTES, ImageError, check_scans, image_error
 
 MAX_INFLATED = 128 << 20  # bytes of a deflated file; such files hold one frame of a few megabytes
 _START = 132  # after the preamble and its four letters
@@ -83,6 +83,7 @@ def header_ids(data: bytes) -> dict[str, str]:
 def decode_dicom(data: bytes, max_pixels: int) -> Image.Image:
     """Greys with modality LUT and stored window applied, MONOCHROME1 inverted; colours as stored."""
     dataset = _read(data, max_pixels)
+    check_scans(data)
     from pydicom.pixels import pixel_array
 
     try:

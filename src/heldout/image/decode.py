@@ -19,7 +19,7 @@ import numpy as np
 from PIL import Image, ImageFile, ImageOps, UnidentifiedImageError
 
 from heldout.image._dicom import decode_dicom, dicom_size, is_dicom
-from heldout.image.problem import MAX_BYTES, MAX_PIXELS, ImageError
+from heldout.image.problem import MAX_BYTES, MAX_PIXELS, ImageError, check_scans
 from heldout.store import OUT_OF_MEMORY
 
 # Whether decoding keeps every bit: Pillow shows colours of more than 8 bits in 8.
@@ -200,6 +200,8 @@ def open_image(data: bytes, max_pixels: int) -> Image.Image:
         )
     if width == 0 or height == 0:
         raise ImageError("empty image", f"{width} x {height} pixels")
+    if image.format in ("JPEG", "MPO"):
+        check_scans(data)
     return image
 
 

@@ -23,7 +23,7 @@ from heldout.errors import blame_the_machine
 from heldout.image._dicom import header_ids
 from heldout.image.decode import decode
 from heldout.image.problem import MAX_BYTES, ImageError, ending
-from heldout.remote import RemotePath, located, ranges, reason_of
+from heldout.remote import RemotePath, located, reason_of
 
 # A base64 image is one field; the csv module's default limit is 128 KiB.
 csv.field_size_limit(max(csv.field_size_limit(), MAX_BYTES))
@@ -269,12 +269,11 @@ def _cell_bytes(cell: Any, index: int, where: str, path: str) -> bytes:
 @functools.lru_cache(maxsize=2)
 def _parquet_column(path: str, row_group: int, column: str) -> Any:
     """One column chunk. Two are kept, so that reading rows in order reads each chunk once."""
-    import pyarrow.parquet as pq
+    from heldout.image._parquet import BoundedParquet
 
     try:
-        with pq.ParquetFile(ranges(path), pre_buffer=False) as file:
-            table = file.read_row_group(row_group, columns=[column], use_threads=False)
-            return table.column(column)
+        with BoundedParquet(path) as file:
+            return file.whole(row_group, column)
     except (OSError, ValueError) as error:
         blame_the_machine(error)
         raise ImageError(reason_of(error, "missing image"), f"{path}: {error}") from error

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import re
+
 from heldout.errors import HeldoutError, blame_the_machine
 from heldout.store import FAILED, OUT_OF_MEMORY
 
 # Pillow's own "this is an attack" limit (twice its warning limit), made ours so that it is stable.
 MAX_PIXELS = 178_956_970
 MAX_BYTES = 512 * 1024 * 1024
+# Each scan of a progressive JPEG is a pass over the whole picture; encoders write up to a few dozen.
+MAX_SCANS = 100
+
+
+_SCAN = b"\xff\xda"
+_MARK = re.compile(rb"\xff[\x02-\xfe]")
 
 
 class ImageError(HeldoutError):
@@ -20,6 +28,23 @@ class ImageError(HeldoutError):
 
     def __reduce__(self) -> tuple[type[ImageError], tuple[str, str]]:
         return ImageError, (self.reason, self.detail)  # survives the trip between processes
+
+
+def check_scans(data: bytes) -> None:
+    """Raises ImageError on a JPEG of more scans than any encoder writes, anywhere in a file."""
+    if data.count(_SCAN) <= MAX_SCANS:  # it stands before scans, and by chance in other data
+        return
+    at = data.find(b"\xff\xd8\xff")
+    scans = 0
+    while at >= 0 and (mark := _MARK.search(data, at)) is not None:
+        code, at = data[mark.end() - 1], mark.end()
+        if code == 0xD9:  # the picture ends; another one may follow
+            at, scans = data.find(b"\xff\xd8\xff", at), 0
+        elif not 0xD0 <= code <= 0xD8:  # any other mark begins a segment, which says how long it is
+            at += int.from_bytes(data[at : at + 2])
+            scans += code == 0xDA
+        if scans > MAX_SCANS:
+            raise ImageError("too many scans", f"a JPEG of more than {MAX_SCANS} scans")
 
 
 def image_error(error: Exception) -> ImageError:

@@ -96,6 +96,7 @@ if TYPE_CHECKING:
     from heldout.model.local.layout import Layout, Row
     from heldout.model.local.load import Family, LoadedModel, image_token_id, load
     from heldout.model.local.local_model import LocalModel, RunningModel
+    from heldout.model.local.templates import TemplateError, render_turns
     from heldout.model.local.writing import UnwritableError, Writer
     from heldout.model.onnx.graphs import (
         CARD,
@@ -167,6 +168,8 @@ if TYPE_CHECKING:
         Answers,
         claim_model,
         forget_detections,
+        named_sentence,
+        note_named,
         stage_folder,
     )
     from heldout.model.self_check import (
@@ -273,6 +276,7 @@ __all__ = [
     "SelfCheck",
     "ServerWatch",
     "Summary",
+    "TemplateError",
     "Text",
     "TokenPace",
     "UnansweredError",
@@ -305,6 +309,8 @@ __all__ = [
     "largest_means",
     "load",
     "moments",
+    "named_sentence",
+    "note_named",
     "note_twins",
     "offer_both",
     "onnx_folder",
@@ -334,6 +340,7 @@ __all__ = [
     "read_recorded_rows",
     "read_twins",
     "recorded_remarks",
+    "render_turns",
     "renyi",
     "replace_left_out",
     "replace_variants",

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 import zipfile
+import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
+from xml.etree.ElementTree import Element
 
 from heldout.benchmark import (
     DelimitedReader,
@@ -22,6 +23,7 @@ from heldout.benchmark import (
     canonical_text,
     load_object,
 )
+from heldout.documents import XmlError, xml_elements
 from heldout.errors import InputError
 from heldout.model._inspect_log import inspect_json_rows, inspect_rows, is_inspect_json
 from heldout.store import Dropped
@@ -33,6 +35,7 @@ from heldout.store import Dropped
 
 
 LARGEST_PART = 512 * 2**20  # bytes of one part when unpacked: a zip of a few MB may claim terabytes
+_MOST_DIGITS = 9  # of a row or an index; a sheet has at most 1,048,576 rows
 _CELL = re.compile(r"([A-Z]{1,3})\d+")
 
 
@@ -48,7 +51,7 @@ def spreadsheet_rows(path: Path) -> Iterator[FileRow]:
                 elif cells:
                     # A cell that was left empty is an empty text, as in the same table as CSV.
                     yield FileRow(number, {name: cells.get(c, "") for c, name in names.items()})
-    except (zipfile.BadZipFile, ElementTree.ParseError, KeyError, EOFError, OSError) as error:
+    except (zipfile.BadZipFile, zlib.error, XmlError, KeyError, EOFError, OSError) as error:
         raise InputError(f"{path}: not a readable .xlsx file ({error}); save it as CSV") from error
 
 
@@ -57,8 +60,9 @@ def _shared(archive: zipfile.ZipFile, path: Path) -> list[str]:
     if name not in archive.namelist():
         return []
     texts = []
-    for element in _elements(archive, name, path, "si"):
-        texts.append(_text(element))
+    with archive.open(name) as file:
+        for element in xml_elements(file, "si", LARGEST_PART):
+            texts.append(_text(element))
     return texts
 
 
@@ -69,33 +73,27 @@ def _sheet_rows(
     if not sheets:
         raise InputError(f"{path}: the .xlsx file has no sheet")
     first = min(sheets, key=lambda name: (len(name), name))
-    for count, row in enumerate(_elements(archive, first, path, "row"), 1):
-        cells: dict[int, Any] = {}
-        for place, cell in enumerate(row):
-            named = _CELL.fullmatch(cell.get("r", ""))
-            value = _value(cell, shared)
-            if value is not None:
-                cells[_column(named[1]) if named else place] = value
-        yield int(row.get("r", count)), cells
+    with archive.open(first) as file:
+        for count, row in enumerate(xml_elements(file, "row", LARGEST_PART), 1):
+            cells: dict[int, Any] = {}
+            number = _whole(row.get("r", str(count)), f"{path}: row {count}: its number")
+            for place, cell in enumerate(row):
+                named = _CELL.fullmatch(cell.get("r", ""))
+                value = _value(cell, shared, f"{path}: row {number}: the index of a text")
+                if value is not None:
+                    cells[_column(named[1]) if named else place] = value
+            yield number, cells
 
 
-def _elements(
-    archive: zipfile.ZipFile, name: str, path: Path, wanted: str
-) -> Iterator[ElementTree.Element]:
-    """One element at a time: a sheet of a hundred thousand predictions does not stay in memory."""
-    if archive.getinfo(name).file_size > LARGEST_PART:
-        raise InputError(f"{path}: {name} unpacks to more than {LARGEST_PART:,} bytes")
-    with archive.open(name) as file:
-        if b"<!DOCTYPE" in file.read(4096):  # no program writes a DTD; entity expansion needs one
-            raise InputError(f"{path}: {name} declares a document type; save the sheet as CSV")
-    with archive.open(name) as file:
-        for _, element in ElementTree.iterparse(file):
-            if _local(element) == wanted:
-                yield element
-                element.clear()
+def _whole(text: str, what: str) -> int:
+    if text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS:
+        return int(text)
+    raise InputError(
+        f"{what} is {text[:20]!r}; expected a whole number, as spreadsheet programs write it. Save it as CSV"
+    )
 
 
-def _value(cell: ElementTree.Element, shared: list[str]) -> Any:
+def _value(cell: Element, shared: list[str], what: str) -> Any:
     kind = cell.get("t", "n")
     if kind == "inlineStr":
         return _text(cell)
@@ -103,8 +101,12 @@ def _value(cell: ElementTree.Element, shared: list[str]) -> Any:
     if text is None:
         return None
     if kind == "s":
-        place = int(text) if text.isdecimal() else -1
-        return shared[place] if 0 <= place < len(shared) else None
+        place = _whole(text, what)
+        if place >= len(shared):
+            raise InputError(
+                f"{what} is {place}, of {len(shared):,} texts in the file. Save it as CSV"
+            )
+        return shared[place]
     if kind == "b":
         return text == "1"
     if kind != "n":
@@ -116,7 +118,7 @@ def _value(cell: ElementTree.Element, shared: list[str]) -> Any:
     return int(number) if number.is_integer() else number
 
 
-def _text(element: ElementTree.Element) -> str:
+def _text(element: Element) -> str:
     """The text of a cell, without the phonetic guides of Japanese sheets."""
     parts = []
     for part in element.iter():
@@ -127,8 +129,8 @@ def _text(element: ElementTree.Element) -> str:
     return "".join(parts)
 
 
-def _local(element: ElementTree.Element) -> str:
-    return str(element.tag).rpartition("}")[2]
+def _local(element: Element) -> str:
+    return str(element.tag).rpartition(":")[2]
 
 
 def _column(letters: str) -> int:

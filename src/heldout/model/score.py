@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -21,7 +22,7 @@ from heldout.model.item_scores import score_items, score_options
 from heldout.model.order import plan_order_joint, score_order_joint, score_order_neighbour
 from heldout.model.recorded import read_recorded, save_scores
 from heldout.model.request import Scorer
-from heldout.model.scoring import claim_model, stage_folder
+from heldout.model.scoring import claim_model, note_named, stage_folder
 from heldout.model.self_check import (
     SelfCheck,
     ablation_checks,
@@ -43,6 +44,8 @@ class Scoring:
     rows: dict[str, int] = field(default_factory=dict)
     dropped: int = 0
     checks: list[SelfCheck] = field(default_factory=list)
+    #: what to say where the server named several models in its answers
+    remarks: list[str] = field(default_factory=list)
 
     def as_json(self) -> dict[str, Any]:
         return {**vars(self), "checks": [check._asdict() for check in self.checks]}
@@ -67,79 +70,86 @@ def score_benchmark(
     prepare_run(benchmark, run)
     claim_model(run, model, {**scorer.identity, **(extra or {})})
     note_twins(run, benchmark, twins or {})
-    folder = stage_folder(model)
-    examples = benchmark.examples[: settings.limit]
-    if settings.options and not any(example.options for example in examples):
-        raise InputError("options: no item of this benchmark has options")
-    how: dict[str, Any] = {"quiet": quiet}
-    joint = None
-    if settings.budget is not None:
-        joint = plan_order_joint(
-            benchmark,
-            examples,
-            scorer,
-            budget=settings.budget,
-            context=settings.context,
-            interleaved=settings.interleaved,
-            seed=settings.seed,
-        )
-        tell(joint.plan.sentence())
-    # Scores without checks do not count: a process killed here leaves a failed check.
-    pending = SelfCheck("ablation", False, "not finished: give the same `heldout score` again")
-    keep_checks(run, model, [pending])
-    scored, truncated = score_items(benchmark, examples, scorer, run, model, folder, **how)
-    checks = [
-        truncation_check(truncated, len(scored.scores) + len(scored.dropped)),
-        *ablation_checks(
-            benchmark, examples, scorer, run, folder, scored, seed=settings.seed, quiet=quiet
-        ),
-    ]
-    rows = {"scores": len(scored.scores) - truncated}
-    save_checks(run, model, checks)
-    if settings.options:
-        rows["option_scores"] = score_options(
-            benchmark, examples, scorer, run, model, folder, **how
-        )
-    if twins:
-        rows["twin_scores"] = score_twins(
-            benchmark,
-            examples,
-            twins,
-            scored,
-            scorer,
-            run,
-            model,
-            folder,
-            letters=letters,
-            **how,
-        )
-    if settings.entropies:
-        rows["entropies"] = score_entropies(benchmark, examples, scorer, run, model, folder, **how)
-    if settings.order_neighbour:
-        rows["order_neighbour"] = score_order_neighbour(
-            benchmark,
-            examples,
-            scorer,
-            run,
-            model,
-            folder,
-            interleaved=settings.interleaved,
-            seed=settings.seed,
-            **how,
-        )
-    if joint is not None:
-        rows["order_joint"] = score_order_joint(
-            benchmark,
-            scorer,
-            run,
-            model,
-            folder,
-            joint,
-            interleaved=settings.interleaved,
-            **how,
-        )
+    try:
+        folder = stage_folder(model)
+        examples = benchmark.examples[: settings.limit]
+        if settings.options and not any(example.options for example in examples):
+            raise InputError("options: no item of this benchmark has options")
+        how: dict[str, Any] = {"quiet": quiet}
+        joint = None
+        if settings.budget is not None:
+            joint = plan_order_joint(
+                benchmark,
+                examples,
+                scorer,
+                budget=settings.budget,
+                context=settings.context,
+                interleaved=settings.interleaved,
+                seed=settings.seed,
+            )
+            tell(joint.plan.sentence())
+        # Scores without checks do not count: a process killed here leaves a failed check.
+        pending = SelfCheck("ablation", False, "not finished: give the same `heldout score` again")
+        keep_checks(run, model, [pending])
+        scored, truncated = score_items(benchmark, examples, scorer, run, model, folder, **how)
+        checks = [
+            truncation_check(truncated, len(scored.scores) + len(scored.dropped)),
+            *ablation_checks(
+                benchmark, examples, scorer, run, folder, scored, seed=settings.seed, quiet=quiet
+            ),
+        ]
+        rows = {"scores": len(scored.scores) - truncated}
+        save_checks(run, model, checks)
+        if settings.options:
+            rows["option_scores"] = score_options(
+                benchmark, examples, scorer, run, model, folder, **how
+            )
+        if twins:
+            rows["twin_scores"] = score_twins(
+                benchmark,
+                examples,
+                twins,
+                scored,
+                scorer,
+                run,
+                model,
+                folder,
+                letters=letters,
+                **how,
+            )
+        if settings.entropies:
+            rows["entropies"] = score_entropies(
+                benchmark, examples, scorer, run, model, folder, **how
+            )
+        if settings.order_neighbour:
+            rows["order_neighbour"] = score_order_neighbour(
+                benchmark,
+                examples,
+                scorer,
+                run,
+                model,
+                folder,
+                interleaved=settings.interleaved,
+                seed=settings.seed,
+                **how,
+            )
+        if joint is not None:
+            rows["order_joint"] = score_order_joint(
+                benchmark,
+                scorer,
+                run,
+                model,
+                folder,
+                joint,
+                interleaved=settings.interleaved,
+                **how,
+            )
+    finally:  # an interrupt or a server that died, too: what it named belongs to scores that are kept
+        named = getattr(scorer, "named", Counter())
+        remarks = note_named(run, model, "scores", named, more=True)
+        named.clear()
     left = len(examples) - rows["scores"]
-    return Scoring(model, len(examples), rows, left, save_checks(run, model, []))
+    return Scoring(model, len(examples), rows, left, save_checks(run, model, []), remarks)
 
 
 def import_scores(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -268,6 +269,58 @@ def claim_model(run: Run, model: str, identity: Mapping[str, Any]) -> None:
                 f"setting name), or use another run folder"
             )
     run.update("models", {model: {**known, **identity}})
+
+
+MOST_NAMES = 100  # that a manifest keeps; the journal of replies keeps every one
+OTHERS = "(others)"
+
+
+def note_named(
+    run: Run, model: str, table: str, named: Mapping[str, int], *, more: bool = False
+) -> list[str]:
+    """Record which models a server named, and in how many replies; what to say about it, if anything.
+
+    Args:
+        run: Where the model is recorded.
+        model: What the run calls it.
+        table: What the replies were for: answers or scores.
+        named: The names, "" where a reply has none.
+        more: These replies come beside those of earlier commands.
+    """
+    known = run.manifest()["models"][model]
+    earlier = known.get("named", {})
+    counts = Counter({name: count for name, count in named.items() if name})
+    if more:
+        counts.update(earlier.get(table, {}))
+    kept = dict(counts.most_common(MOST_NAMES))
+    if left := counts.total() - sum(kept.values()):
+        kept[OTHERS] = kept.get(OTHERS, 0) + left
+    if kept or earlier.get(table):
+        earlier = {**earlier, table: kept}
+        run.update("models", {model: {**known, "named": earlier}})
+    sentence = named_sentence({"named": earlier})
+    return [sentence] if sentence else []
+
+
+def named_sentence(known: Mapping[str, Any]) -> str:
+    """What to say where a server named several models; ``known``: what a manifest, which anybody may have written,
+    says about the model that was asked for."""
+    tables = known.get("named")
+    counts: Counter[str] = Counter()
+    for table in tables.values() if isinstance(tables, Mapping) else ():
+        for name, count in table.items() if isinstance(table, Mapping) else ():
+            counts[str(name)] += count if isinstance(count, int) else 1
+    if len(counts) < 2:
+        return ""
+    shown = [f"{name} ({count:,})" for name, count in counts.most_common(_SHOWN_NAMES)]
+    more = ", …" if len(counts) > _SHOWN_NAMES else ""
+    return (
+        f"the server named {len(counts):,} models in its replies: {', '.join(shown)}{more}; what answered is "
+        f"not known to be one model"
+    )
+
+
+_SHOWN_NAMES = 3
 
 
 def stage_folder(model: str) -> str:

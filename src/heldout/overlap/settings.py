@@ -74,8 +74,8 @@ class OverlapSettings(Settings):
     """Find only images with equal bytes or equal pixels: faster, but misses every other copy."""
     encoder: Name | None = None
     """Looks for cropped, framed, marked and compounded copies among near neighbours: pixels (no weights),
-    onnx:FILE, torchscript:FILE, transformers:NAME, open_clip:MODEL/TAG, or none (default: pixels where
-    OpenCV is installed). An encoder that is named also calibrates nearness."""
+    onnx:FILE, torchscript:FILE#trust=yes (a program), transformers:NAME, open_clip:MODEL/TAG, or none
+    (default: pixels where OpenCV is installed). An encoder that is named also calibrates nearness."""
     nearest: Annotated[int, Field(ge=1)] = NEAREST
     """Neighbours of each image to verify, at most; pixels proposes as many by each aspect of a picture."""
     degrees: Name | None = None

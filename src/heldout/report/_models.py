@@ -24,7 +24,7 @@ from heldout.detect import (
 )
 from heldout.report.figures import Slope, Strip, heat_map, null_strips, slope_chart, tail_chart
 from heldout.stats import aligned_ranks, block_means, product_design
-from heldout.store import Run
+from heldout.store import Run, file_name
 from heldout.verdict import LAB_KINDS, MeasuredRate
 
 _SHOWN = ("backend", "model", "revision", "dtype", "template", "server", "source")
@@ -276,7 +276,7 @@ def _twins(findings: Sequence[Found]) -> Iterator[Figure]:
             f"remembers the old answer.{_above_references(mine)} Counted are the {_counted(mine)} items with a "
             "twin, so these shares differ from scores on all items."
         )
-        yield Figure(f"slopes-{_file_name(twin)}", drawn, message)
+        yield Figure(f"slopes-{file_name(twin)}", drawn, message)
 
 
 def _margins(findings: Sequence[Found]) -> Iterator[Figure]:
@@ -296,7 +296,7 @@ def _margins(findings: Sequence[Found]) -> Iterator[Figure]:
             f"larger drop than that of the clean models.{_above_references(mine)} Counted are the {_counted(mine)} "
             "items of which the probabilities of both answers were recorded."
         )
-        yield Figure(f"margins-{_file_name(twin)}", drawn, message)
+        yield Figure(f"margins-{file_name(twin)}", drawn, message)
 
 
 def _by_twins(findings: Sequence[Found], rates: str) -> dict[str, list[Found]]:
@@ -342,7 +342,3 @@ def _slopes(findings: Sequence[Found], rates: str) -> list[Slope]:
             )
         )
     return slopes
-
-
-def _file_name(name: str) -> str:
-    return "".join(sign if sign.isalnum() else "-" for sign in name)[:40]

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from heldout.lazy import load_on_first_use
 
 if TYPE_CHECKING:
+    from heldout.store._names import file_name, is_path
     from heldout.store.invocation import PYTHON, invocation, python_command
     from heldout.store.judgements import (
         ITEM,
@@ -67,7 +68,9 @@ __all__ = [
     "dropped_table",
     "empty_table",
     "exclusive",
+    "file_name",
     "invocation",
+    "is_path",
     "log_path",
     "make_table",
     "new_folder",

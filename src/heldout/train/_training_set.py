@@ -12,6 +12,7 @@ from typing import Any
 from heldout.benchmark import Example, parse_source, read_benchmark
 from heldout.errors import InputError
 from heldout.image import ImageRef
+from heldout.model import TemplateError, render_turns
 from heldout.store import Dropped
 from heldout.train.reward import LETTERS, Solution
 
@@ -218,11 +219,10 @@ class ChatForm:
 
     def _render(self, turns: list[dict[str, Any]], **how: Any) -> str:
         try:
-            return str(self._processor.apply_chat_template(turns, tokenize=False, **how))
-        except Exception as error:  # a template is code of the model's author
+            return render_turns(self._processor, turns, **how)
+        except TemplateError as error:
             raise InputError(
-                f"the model's chat template fails on a user's turn with an image: "
-                f"{type(error).__name__}: {error}"
+                f"the model's chat template fails on a user's turn with an image: {error}"
             ) from error
 
     def _found_ending(self, tokenizer: Any) -> str:

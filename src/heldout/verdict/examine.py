@@ -48,6 +48,7 @@ from heldout.verdict.controls.same_models import (
     as_one_family,
     one_family,
     same_models,
+    served_as_one,
     without_itself,
 )
 from heldout.verdict.looks import NONE, EarlierLooks, earlier_looks, record_looks
@@ -189,15 +190,17 @@ def judge(
             every,
             _after_looks(q_values.get(key, 1.0), key, earlier),
         )
+        model = key.split("/", 1)[1]
         controls = challenge(sound, standing, findings, q, families) if standing else []
         needed = fires(standing, q) or (bool(standing) and kind_of(standing[0].detector) == ANSWERS)
-        controls = without_itself(controls, key.split("/", 1)[1], chosen, same, alike, needed)
+        controls = without_itself(controls, model, chosen, same, alike, needed)
         power = power_note(standing, controls, known)
         if fires(standing, q):
             controls += lab_control(standing, controls, known)
         else:
             controls += reach_controls(standing, planned)
         controls += _said_looks(key, earlier)
+        controls += served_as_one(looked.tables, [*model.split(" & "), *chosen.baselines])
         claims.append(
             model_claim(family, standing, looked.reasons.get(key, []), q, controls, power)
         )

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from heldout.verdict._model_claims import AWAY, BASELINE, FIRES_ALONE, MORE_ALIKE
 from heldout.verdict._reworded import READ_FEW, REWORDINGS, TOO_FEW, after_failed_rewordings
 from heldout.verdict.claim import CORPUS_COVERAGE, WHOLE_CORPUS, Claim, Control
+from heldout.verdict.controls.same_models import SERVED
 from heldout.verdict.rules import (
     ANSWERS,
     COHORT,
@@ -266,6 +267,12 @@ REQUIRED: tuple[RequiredControl, ...] = (
         "is the old answer more frequent on items that a reference answers wrong, too?",
         "ask more items, or name more baselines",
         "ask more items, or give more baselines: heldout detect RUN --baseline MODEL",
+    ),
+    RequiredControl(
+        SERVED,
+        (ORDER, MEMBERSHIP, COHORT, ANSWERS),
+        "did the server name one model in all its replies?",
+        "ask again for a version that does not change, in another run folder",
     ),
 )
 

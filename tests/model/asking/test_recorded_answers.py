@@ -266,7 +266,7 @@ def test_hostile_spreadsheets_are_refused(tmp_path: Path) -> None:
     lol = '<!DOCTYPE x [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;">]>'
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("xl/worksheets/sheet1.xml", f"{lol}<worksheet {space}>&b;</worksheet>")
-    with pytest.raises(InputError, match="document type"):
+    with pytest.raises(InputError, match="declares 'a'"):
         list(spreadsheet_rows(path))
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("xl/workbook.xml", "<x/>")
@@ -276,6 +276,31 @@ def test_hostile_spreadsheets_are_refused(tmp_path: Path) -> None:
     data = path.read_bytes()
     path.write_bytes(data[: len(data) // 2])
     with pytest.raises(InputError, match="not a readable"):
+        list(spreadsheet_rows(path))
+
+
+@pytest.mark.parametrize(
+    ("cells", "says"),
+    [
+        ('<row r="abc"><c r="A1"><v>1</v></c></row>', "row 1: its number is 'abc'"),
+        (f'<row r="{"9" * 5000}"/>', "row 1: its number is '999"),
+        ('<row r="2"><c r="A2" t="s"><v>\u00b2</v></c></row>', "row 2: the index of a text is '²'"),
+        (
+            f'<row r="2"><c r="A2" t="s"><v>{"9" * 5000}</v></c></row>',
+            "the index of a text is '999",
+        ),
+        ('<row r="2"><c r="A2" t="s"><v>7</v></c></row>', "is 7, of 0 texts"),
+    ],
+)
+def test_a_spreadsheet_of_numbers_that_are_none_is_refused(
+    tmp_path: Path, cells: str, says: str
+) -> None:
+    path = tmp_path / "sheet.xlsx"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr(
+            "xl/worksheets/sheet1.xml", f"<worksheet><sheetData>{cells}</sheetData></worksheet>"
+        )
+    with pytest.raises(InputError, match=says):
         list(spreadsheet_rows(path))
 
 

@@ -106,6 +106,7 @@ class Handler(BaseHTTPRequestHandler):
                     {"index": 0, "message": message, "finish_reason": finish, "logprobs": told}
                 ],
                 "usage": {"prompt_tokens": 100 + 50 * len(pictures), "completion_tokens": 7},
+                **({"model": f"version-{number % 3}"} if how == "changing" else {}),
             }
         )
         if fault == "garbage" or (fault == "cut" and again < 2):

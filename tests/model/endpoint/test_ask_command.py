@@ -110,6 +110,28 @@ def test_vanilla_and_circular_are_told_together_and_known_replies_cost_nothing(
     assert sent["temperature"] == 0 and sent["max_tokens"] == 64 and "logprobs" not in sent
 
 
+def test_a_server_that_names_another_model_in_every_reply_is_told(
+    bench: Path, server: Scripted, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    base = (bench, "--endpoint", server.url("changing"), "--out", run, "--variants", "original")
+    made = ask(*base)
+    (remark,) = made["remarks"]
+    assert "named 3 models" in remark and "version-0 (8)" in remark
+    known = Run.open(run).manifest()["models"]["scripted"]
+    assert known["named"] == {"answers": {"version-0": 8, "version-1": 7, "version-2": 7}}
+    assert known["remarks"] == [remark]
+    journals = list((run / "stages/ask").rglob("replies.jsonl"))
+    kept = [
+        json.loads(line)["model"] for path in journals for line in path.read_text().splitlines()
+    ]
+    assert Counter(kept) == known["named"]["answers"]
+    assert ask(*base)["remarks"] == [remark]  # replies of the journal are counted once
+    plain = ask(bench, "--endpoint", server.url(), "--out", tmp_path / "plain")
+    assert plain["remarks"] == []
+    assert "named" not in Run.open(tmp_path / "plain").manifest()["models"]["scripted"]
+
+
 def test_every_fault_is_survived_or_named_and_nothing_is_paid_for_twice(
     bench: Path, server: Scripted, tmp_path: Path, quick: None
 ) -> None:

@@ -148,13 +148,43 @@ def network() -> torch.nn.Module:
 def test_torchscript_files(network, tmp_path):
     path = tmp_path / "copy_detector.pt"
     torch.jit.trace(network, torch.zeros(1, 3, 64, 64)).save(str(path))
-    encoder = open_encoder(f"torchscript:{path}#size=64,resize=crop")
+    encoder = open_encoder(f"torchscript:{path}#trust=yes,size=64,resize=crop")
     assert encoder.dimension == 10
     hold_to_the_protocol(encoder)
-    assert encoder.identity != open_encoder(f"torchscript:{path}#size=64").identity
+    assert encoder.identity != open_encoder(f"torchscript:{path}#trust=yes,size=64").identity
     path.write_bytes(b"not a model")
-    with pytest.raises(InputError, match="TorchScript"):
-        open_encoder(f"torchscript:{path}")
+    with pytest.raises(InputError, match="not a readable TorchScript"):
+        open_encoder(f"torchscript:{path}#trust=yes")
+
+
+class Writes(torch.nn.Module):
+    def __init__(self, target: str) -> None:
+        super().__init__()
+        self.target = target
+
+    def forward(self, pictures: torch.Tensor) -> torch.Tensor:
+        return pictures.mean(dim=(2, 3))
+
+    @torch.jit.export
+    def __getstate__(self) -> tuple[str, bool]:
+        return self.target, self.training
+
+    @torch.jit.export
+    def __setstate__(self, state: tuple[str, bool]) -> None:
+        self.target, self.training = state
+        assert torch.from_file(self.target, shared=True, size=4).numel() == 4
+
+
+@pytest.mark.parametrize("options", ["", "#size=64", "#trust=no"])
+def test_a_torchscript_file_runs_only_where_it_is_trusted(tmp_path, options):
+    made, path = tmp_path / "made", tmp_path / "writes.pt"
+    torch.jit.script(Writes(str(made))).save(str(path))
+    made.unlink(missing_ok=True)
+    with pytest.raises(InputError, match="trust=yes"):
+        open_encoder(f"torchscript:{path}{options}")
+    assert not made.exists()
+    open_encoder(f"torchscript:{path}#trust=yes")
+    assert made.exists()
 
 
 def write_onnx(path: Path, batch: int | str) -> None:

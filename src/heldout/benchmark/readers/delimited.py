@@ -378,10 +378,10 @@ def _names(line: bytes, delimiter: str) -> list[str]:
 
 def _unique(names: list[str]) -> list[str]:
     """Column names; an empty one (a data frame's index) and a repeated one get a number."""
-    unique: list[str] = []
+    unique: dict[str, None] = {}
     for position, name in enumerate(names, 1):
         name = name.strip() or f"column {position}"
         while name in unique:
             name = f"{name}#{position}"
-        unique.append(name)
-    return unique
+        unique[name] = None
+    return list(unique)

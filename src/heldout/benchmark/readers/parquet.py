@@ -10,13 +10,11 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from heldout.benchmark.readers.base import FileRow, head
 from heldout.benchmark.readers.json_rows import load_object, too_deep
 from heldout.errors import InputError
-from heldout.image import ArrowCell, ImageRef, ParquetCell, arrow_table
-from heldout.remote import ranges
+from heldout.image import ArrowCell, BoundedParquet, ImageRef, ParquetCell, arrow_table
 from heldout.store import Dropped
 
 # Arrow files as ``datasets`` keeps them: a save_to_disk folder or one .arrow file, mapped.
@@ -274,13 +272,13 @@ class ParquetReader:
                 number = end
 
 
-def _open(path: Path) -> pq.ParquetFile:
+def _open(path: Path) -> BoundedParquet:
     if head(path, 32).startswith(_POINTER):
         raise InputError(
             f"{path} is a Git LFS pointer, not the data: run 'git lfs pull' in its repository"
         )
     try:
-        return pq.ParquetFile(ranges(path), pre_buffer=False)
+        return BoundedParquet(path)
     except (OSError, ValueError, pa.ArrowException) as error:
         raise InputError(
             f"{path} is not a readable Parquet file ({error}): it may be cut, download it again"
@@ -297,15 +295,17 @@ class _Layout:
     paths: tuple[str, ...]  # dotted path of every leaf
 
     @classmethod
-    def of(cls, file: pq.ParquetFile) -> _Layout:
+    def of(cls, file: BoundedParquet) -> _Layout:
         schema = file.schema_arrow
         paths = tuple(file.schema.column(i).path for i in range(len(file.schema)))
         leaves: dict[str, list[int]] = {name: [] for name in schema.names}
         for index, path in enumerate(paths):
             # A column's name may itself hold a dot: the longest name that fits is the column.
-            fitting = [n for n in schema.names if path == n or path.startswith(f"{n}.")]
-            if fitting:
-                leaves[max(fitting, key=len)].append(index)
+            name = path
+            while name and name not in leaves:
+                name = name.rpartition(".")[0]
+            if name in leaves:
+                leaves[name].append(index)
         leaf_columns = {name: tuple(indices) for name, indices in leaves.items()}
         return cls(ColumnKinds.of(schema), tuple(schema.names), leaf_columns, paths)
 
@@ -316,7 +316,7 @@ class _Layout:
 
 
 def _group_rows(
-    file: pq.ParquetFile, path: Path, layout: _Layout, group: int, before: int
+    file: BoundedParquet, path: Path, layout: _Layout, group: int, before: int
 ) -> Iterator[FileRow | Dropped]:
     metadata = file.metadata.row_group(group)
     wanted = [
@@ -363,14 +363,14 @@ def _group_rows(
 
 
 def _batches(
-    file: pq.ParquetFile, group: int, leaves: list[str], rows: int, heavy: bool
+    file: BoundedParquet, group: int, leaves: list[str], rows: int, heavy: bool
 ) -> Iterator[Any]:
     if not leaves:  # nothing but images: the rows are there all the same
         empty = pa.table({"": pa.nulls(rows)})
         yield empty.select([])
         return
     size = _BATCH_WITH_BYTES if heavy else _BATCH
-    yield from file.iter_batches(size, row_groups=[group], columns=leaves, use_threads=False)
+    yield from file.batches(group, leaves, size)
 
 
 def _picture(cell: Any, where: ParquetCell, name: str, by_name: bool) -> Any:

@@ -17,6 +17,7 @@ from heldout.model.asking.forms import picture_digest
 from heldout.model.asking.prompts import Journal, write_paraphrases
 from heldout.model.asking.recorded import read_answers
 from heldout.model.asking.stage import (
+    TABLE,
     answer_row,
     ask_questions,
     replace_left_out,
@@ -40,7 +41,7 @@ from heldout.model.endpoint.settings import ModelServer
 from heldout.model.item_scores import by_picture
 from heldout.model.request import Asker
 from heldout.model.score import check_run, opened_benchmark
-from heldout.model.scoring import claim_model, stage_folder
+from heldout.model.scoring import claim_model, note_named, stage_folder
 from heldout.model.settings import SENTENCE_TOKENS, AskSettings
 from heldout.store import Dropped, Run
 
@@ -60,10 +61,13 @@ class Asking:
     own_grades: OwnGrades | None = None
     empty: Sequence[str] = ()
     unread: Unread = field(default_factory=Unread)
+    #: what to say where the server named several models in its replies
+    named: Sequence[str] = ()
 
     def remarks(self) -> list[str]:
         """Remarks on a recorded file, or on unreadable replies, as sentences."""
         return [
+            *self.named,
             *self.unread.remarks(tell_empty=not self.empty),
             *recorded_remarks(self.own_grades, self.empty),
         ]
@@ -76,6 +80,7 @@ class Asking:
             "own_grades": own,
             "empty": list(self.empty),
             "unread": asdict(self.unread),
+            "named": list(self.named),
             "remarks": self.remarks(),
         }
 
@@ -170,8 +175,11 @@ def ask_benchmark(
         )
     fresh = answered.fresh
     unread = _unread(rows)
+    named = note_named(
+        run, model, TABLE, Counter(reply.model for reply in answered.replies.values())
+    )
     known = run.manifest()["models"][model]
-    run.update("models", {model: {**known, "remarks": unread.remarks()}})
+    run.update("models", {model: {**known, "remarks": [*named, *unread.remarks()]}})
     return Asking(
         model,
         summarise_model(benchmark, run, model),
@@ -181,6 +189,7 @@ def ask_benchmark(
         sum(reply.prompt_tokens or 0 for reply in fresh),
         sum(reply.reply_tokens or 0 for reply in fresh),
         unread=unread,
+        named=named,
     )
 
 

@@ -33,7 +33,8 @@ import re
 import urllib.parse
 from typing import Any
 
-LARGEST_RESPONSE = 256 * 2**20  # bytes, unpacked: log-probabilities of a long prompt are a few MB
+LARGEST_RESPONSE = 64 * 2**20  # bytes, unpacked: log-probabilities of a long prompt are a few MB
+_PIECE = 2**18  # bytes that are unpacked at a time
 _LARGEST_COMPLAINT = 2**16
 _KEPT_OPEN = 256  # connections: as many as a command may ask for at a time
 _THREAD = "heldout-http"
@@ -169,10 +170,14 @@ async def _unpacked(response: httpx.Response, most: int) -> AsyncIterator[bytes]
         async for raw in response.aiter_raw():
             if response.num_bytes_downloaded > most:
                 raise UnusableError(f"the answer is larger than {most:,} bytes")
-            if not unpacker.eof:  # what follows the end is read, so that the connection can be kept
-                part = unpacker.decompress(raw, left)
-                left -= len(part)
+            full = True
+            while full and left and not unpacker.eof:
+                wanted = min(left, _PIECE)
+                part = unpacker.decompress(raw, wanted)
+                left, raw = left - len(part), unpacker.unconsumed_tail
+                full = len(part) == wanted  # there may be more of it
                 yield part
+            # What follows the end is read, so that the connection can be kept.
     except zlib.error as error:
         raise UnusableError(f"the answer is not the gzip it says it is: {error}") from error
     if not unpacker.eof:

@@ -96,6 +96,12 @@ def _prompt_tokens(answer: Any) -> int | None:
     return count if isinstance(count, int) and 0 < count <= _MOST_TOKENS else None
 
 
+def name_of(answer: Any, field: str = "model") -> str:
+    """What a server calls the model that answered, or another name in its answer; "" if it does not."""
+    value = answer.get(field) if isinstance(answer, dict) else None
+    return value[:200].encode("utf-8", "replace").decode() if isinstance(value, str) else ""
+
+
 def _field(value: Any, name: str) -> Any:
     if not isinstance(value, dict):
         raise RefusedError(

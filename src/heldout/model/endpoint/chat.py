@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from heldout.image import ImageError, ImageRef
-from heldout.model.endpoint._read import data_url
+from heldout.model.endpoint._read import data_url, name_of
 from heldout.model.endpoint.capabilities import named_model
 from heldout.model.endpoint.connection import (
     Connection,
@@ -55,8 +55,8 @@ def read_reply(identifier: str, answer: Any, letters: int) -> Reply:
         _count(usage.get("prompt_tokens")),
         _count(usage.get("completion_tokens")),
         _letters(choice.get("logprobs"), letters),
-        _name(answer.get("model")),
-        _name(answer.get("system_fingerprint")),
+        name_of(answer),
+        name_of(answer, "system_fingerprint"),
         datetime.now(UTC).isoformat(timespec="seconds"),
     )
 
@@ -71,10 +71,6 @@ def _content(value: Any) -> str:
         parts = [part.get("text") for part in value if isinstance(part, dict)]
         return "".join(part for part in parts if isinstance(part, str))
     raise RefusedError(0, f"the message's content is {type(value).__name__}; expected text")
-
-
-def _name(value: Any) -> str:
-    return value[:200] if isinstance(value, str) else ""
 
 
 def _count(value: Any) -> int | None:

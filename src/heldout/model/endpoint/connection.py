@@ -16,13 +16,14 @@ from dataclasses import dataclass, field, replace
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
-from heldout.errors import InputError, counted
+from heldout.errors import HeldoutError, InputError, counted
 from heldout.image import ImageError
 from heldout.model.endpoint._client import Answer, Client, Secret, TransportError, UnusableError
 
 # How often an endpoint is asked, and how long we wait before asking again.
 
 
+_MOST_VALUES = 4_000_000  # of one answer: each takes up to a hundred bytes when it is read
 LONGEST_WAIT_SECONDS = 120.0  # at most, whatever Retry-After says
 _MINUTE = 60.0
 _SHORTEST = 0.02  # seconds between two looks at the budget
@@ -159,7 +160,7 @@ class TimedOutError(UnansweredError):
     """The last of all attempts took too long."""
 
 
-class RefusedError(Exception):
+class RefusedError(HeldoutError):
     """This one request was answered with an error. ``status`` 0: with something that is no answer."""
 
     def __init__(self, status: int, text: str) -> None:
@@ -309,6 +310,8 @@ class Connection:
     def _parsed(self, data: bytes | bytearray) -> Any:
         try:
             text = data.decode(json.detect_encoding(data), "surrogatepass")
+            if sum(map(text.count, ",[{")) > _MOST_VALUES:
+                raise RefusedError(0, f"the answer holds more than {_MOST_VALUES:,} values")
             return self._secret.clean(json.loads(text), text)
         except (ValueError, RecursionError):
             beginning = data[:4096].decode(errors="replace")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
@@ -20,6 +22,7 @@ from heldout.model.endpoint._read import (
     completion_body,
     document,
     ending,
+    name_of,
     read_chat,
     read_completion,
     spell,
@@ -52,8 +55,11 @@ class Endpoint:
     can: Capabilities
     concurrency: int = 4
     dtype: str = "unknown"
+    #: which models the server named, in how many answers
+    named: Counter[str] = field(default_factory=Counter, repr=False)
     _answered: Request | None = field(default=None, repr=False)
     _watch: ServerWatch = field(default_factory=ServerWatch, repr=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     @classmethod
     def open(
@@ -122,10 +128,15 @@ class Endpoint:
         self.check(request)
         connection = connection or self.connection
         if request.turn and self.can.chat.works:
-            return read_chat(connection.post(CHAT, chat_body(self.model, request))), ""
-        text = document(request)
-        answer = connection.post(COMPLETIONS, completion_body(self.model, text))
-        return read_completion(answer), text
+            answer, text = connection.post(CHAT, chat_body(self.model, request)), ""
+            read = read_chat(answer)
+        else:
+            text = document(request)
+            answer = connection.post(COMPLETIONS, completion_body(self.model, text))
+            read = read_completion(answer)
+        with self._lock:
+            self.named[name_of(answer)] += 1
+        return read, text
 
     def check(self, request: Request) -> None:
         """Refuse what this server cannot do at all: that is an error of the settings, not of the item."""

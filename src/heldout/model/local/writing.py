@@ -13,6 +13,7 @@ from typing import Any
 
 from heldout.image import ImageRef
 from heldout.model.local.load import Family
+from heldout.model.local.templates import TemplateError, render_turns
 from heldout.model.request import Request, Text
 
 _BETWEEN = ("heldoutleft", "heldoutright")
@@ -123,13 +124,9 @@ class Writer:
     def _render(self, content: list[dict[str, str]]) -> str:
         turn = [{"role": "user", "content": content}]
         try:
-            return str(
-                self._processor.apply_chat_template(
-                    turn, add_generation_prompt=True, tokenize=False
-                )
-            )
-        except Exception as error:  # a template is code of the model's author
-            raise UnwritableError("chat template", f"{type(error).__name__}: {error}") from error
+            return render_turns(self._processor, turn, add_generation_prompt=True)
+        except TemplateError as error:
+            raise UnwritableError("chat template", str(error)) from error
 
     def _plain(self, shown: tuple[ImageRef | Text, ...]) -> tuple[str, ...]:
         before, _, after = self._family.form.partition("{}")

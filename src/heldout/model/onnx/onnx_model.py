@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable, Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +17,7 @@ from heldout.model.local._forward import BATCH_TOKENS, Made, Prefix
 from heldout.model.local.layout import Layout, PictureInputs, Row
 from heldout.model.local.load import family_of
 from heldout.model.local.local_model import RunningModel
+from heldout.model.local.templates import render_template
 from heldout.model.local.writing import Writer
 from heldout.model.onnx.graphs import (
     CARD,
@@ -175,30 +174,19 @@ class LightProcessor:
         self._named = dict(tokenizer.special_tokens_map)
         self.image_token = card.image_token
         self.chat_template: str | None = None
-        self._template: Any = None
         file = folder / CHAT_TEMPLATE
         if CHAT_TEMPLATE in card.files:
             self.chat_template = file.read_bytes().decode("utf-8")
-            try:
-                self._template = _compiled(self.chat_template)
-            except Exception as error:  # a template is code of the model's author
-                message = f"{type(error).__name__}: {error}"
-                raise InputError(
-                    f"{file}: not a chat template that can be read ({message})"
-                ) from error
 
     def apply_chat_template(
         self, messages: Sequence[dict[str, Any]], *, add_generation_prompt: bool, tokenize: bool
     ) -> str:
-        assert not tokenize
-        return str(
-            self._template.render(
-                messages=messages,
-                tools=None,
-                documents=None,
-                add_generation_prompt=add_generation_prompt,
-                **self._named,
-            )
+        assert not tokenize and self.chat_template is not None
+        return render_template(
+            self.chat_template,
+            messages,
+            add_generation_prompt=add_generation_prompt,
+            **self._named,
         )
 
     def __call__(
@@ -217,27 +205,6 @@ class LightProcessor:
             [prepare(image, self._card.preparation) for row in images for image in row]
         )
         return {"input_ids": np.asarray(encoded["input_ids"]), "pixel_values": pixels}
-
-
-def _compiled(template: str) -> Any:
-    """In a sandbox, with what transformers gives to templates."""
-    import jinja2
-    import jinja2.ext
-    from jinja2.sandbox import ImmutableSandboxedEnvironment
-
-    def refuse(message: str) -> None:
-        raise jinja2.exceptions.TemplateError(message)
-
-    def as_json(value: Any, **how: Any) -> str:
-        return json.dumps(value, **{"ensure_ascii": False, **how})
-
-    environment = ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=[jinja2.ext.loopcontrols]
-    )
-    environment.filters["tojson"] = as_json
-    environment.globals["raise_exception"] = refuse
-    environment.globals["strftime_now"] = lambda form: datetime.now().strftime(form)
-    return environment.from_string(template)
 
 
 # Forward passes through the three graphs. The decoder gathers the wanted places before its head.

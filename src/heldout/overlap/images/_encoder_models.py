@@ -220,6 +220,12 @@ class TorchScriptEncoder(Encoder):
 
         path, options = split_options(argument)
         file = existing_file(path, "torchscript")
+        if options.pop("trust", "no") != "yes":
+            raise InputError(
+                f"encoder torchscript:{path}: a TorchScript file is a program, which may write files when it "
+                f"is loaded. If you trust who made it, add trust=yes (torchscript:{path}#trust=yes); an "
+                f"onnx:FILE needs no trust"
+            )
         self._device = "cuda" if torch.cuda.is_available() else "cpu"
         try:
             self._model: Any = torch.jit.load(str(file), map_location=self._device).eval()

@@ -23,7 +23,6 @@ from heldout.overlap.images._small import SMALL_SIDE
 from heldout.overlap.images.embed import SavedShard
 from heldout.overlap.images.embeddings import (
     SHEET,
-    corpus_folder,
     encoder_asked_for,
     encoder_folder,
     of_benchmark,
@@ -32,7 +31,7 @@ from heldout.overlap.images.embeddings import (
     runs_a_model,
 )
 from heldout.overlap.images.encoder import TEXTS, Encoder
-from heldout.store import Run, ShardResult, Stage, write_table
+from heldout.store import Run, ShardResult, Stage, file_name, write_table
 
 UPRIGHT = "as is"
 _PICTURES = 16  # of one task
@@ -369,7 +368,7 @@ def whole_pictures(run: Run, corpus: str, identity: str | None = None) -> Corpus
 
 
 def _sheets(run: Run, corpus: str) -> dict[str, list[SavedShard]]:
-    folder = run.path / "embeddings" / corpus_folder(corpus)
+    folder = run.path / "embeddings" / file_name(corpus)
     return dict(read_sheet(path) for path in sorted(folder.glob(f"*/{SHEET}")))
 
 

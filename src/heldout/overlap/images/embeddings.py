@@ -39,7 +39,7 @@ from heldout.overlap.images.embed import (
 from heldout.overlap.images.encoder import Encoder, open_encoder, parts, require_same
 from heldout.overlap.settings import WHOLE, Part
 from heldout.remote import located
-from heldout.store import FAILED, MAY_PASS, Dropped, Run, exclusive, write_json
+from heldout.store import FAILED, MAY_PASS, Dropped, Run, exclusive, file_name, write_json
 
 PARTS = "parts-2"  # how pictures are cut (overlap/images/encoder.py): rows of another cut are other rows
 _DIGITS = 15  # hexadecimal: a file's number has at most 19 digits
@@ -180,12 +180,6 @@ def _settings(corpus: Corpus, saved: SavedEmbeddings) -> dict[str, Any]:
 # Where embeddings lie in a run folder, and which encoder a run asks for.
 
 
-def corpus_folder(name: str) -> str:
-    """A corpus name as a folder name; different names stay different."""
-    safe = re.sub(r"[^A-Za-z0-9._-]", "_", name).lstrip(".")[:80]
-    return safe if safe == name else f"{safe}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
-
-
 def encoder_folder(identity: str) -> str:
     """An encoder's identity as a folder name: the words a person knows it by, and a digest of all."""
     words = re.sub(r"[^A-Za-z0-9]+", "-", identity.partition("|")[0]).strip("-")[:40]
@@ -193,7 +187,7 @@ def encoder_folder(identity: str) -> str:
 
 
 def of_corpus(run: Run, corpus: str, identity: str) -> Path:
-    return run.path / "embeddings" / corpus_folder(corpus) / encoder_folder(identity)
+    return run.path / "embeddings" / file_name(corpus) / encoder_folder(identity)
 
 
 def of_benchmark(run: Run, identity: str) -> Path:

@@ -419,7 +419,7 @@ BUILT_IN: dict[str, Callable[[str], Encoder]] = {
 
 
 def open_encoder(spec: str) -> Encoder:
-    """``pixels``, ``onnx:FILE``, ``torchscript:FILE``, ``transformers:NAME``, ``open_clip:MODEL/TAG``.
+    """``pixels``, ``onnx:FILE``, ``torchscript:FILE#trust=yes``, ``transformers:NAME``, ``open_clip:MODEL/TAG``.
 
     Another package adds its own by the entry point group ``heldout.encoders``: a callable that takes
     what stands after the colon.

@@ -50,7 +50,6 @@ from heldout.overlap.images._salvage import (
     lost_result,
 )
 from heldout.overlap.images.embedding_rows import pictures_of
-from heldout.overlap.images.embeddings import corpus_folder
 from heldout.overlap.images.exact import (
     COUNTS,
     STAGE,
@@ -68,7 +67,7 @@ from heldout.overlap.images.verify import NO_OPENCV, NO_PICTURE, can_register, v
 from heldout.overlap.judgements import regrade
 from heldout.overlap.relations import BY_DIGEST, COPIES
 from heldout.overlap.settings import WHOLE, Part
-from heldout.store import Dropped, Run, ShardResult, Stage, dropped_table, make_table
+from heldout.store import Dropped, Run, ShardResult, Stage, dropped_table, file_name, make_table
 
 #: stages whose dropped rows a search writes anew: reading both sides, and its own
 _RENEWED = ("read", "benchmark", "corpus", STAGE, "text", "judge", "calibration")
@@ -148,7 +147,7 @@ def scan(
     pictures = {key: (ref, index.by_key[key]) for key, ref in shards.pictures.items()}
     scanned, stages = [], []
     for corpus in corpora:
-        folder, settings = corpus_folder(corpus.name), stage_settings(benchmark, corpus)
+        folder, settings = file_name(corpus.name), stage_settings(benchmark, corpus)
         result, stage, match = shards.search(corpus)
         stages.append(stage)
         result.copies.append(StagedCopies(stage))
@@ -275,7 +274,7 @@ class _ShardSearch:
         """Compare and embed at the same time, because one needs cores and the other may need GPUs; then who is
         near."""
         searcher, settings = self.searcher, stage_settings(self.benchmark, corpus)
-        folder = corpus_folder(corpus.name)
+        folder = file_name(corpus.name)
         methods = [*BY_DIGEST, *(sorted(RADII.items()) if self.hashed is not None else ())]
         stage = self.run.stage(f"{STAGE}/{folder}", {**settings, "methods": methods})
         result = CorpusScan(corpus.name, corpus.source, corpus.reader, corpus_fingerprint(corpus))

@@ -18,7 +18,6 @@ from heldout.engine import Engine, map_salvaged, progress, underway
 from heldout.errors import counted
 from heldout.overlap.condensed import matches_of
 from heldout.overlap.images._salvage import ShardSalvage, joined_results
-from heldout.overlap.images.embeddings import corpus_folder
 from heldout.overlap.images.scan import CorpusScan, stage_settings
 from heldout.overlap.settings import WHOLE, Part
 from heldout.overlap.texts._fields import (
@@ -57,6 +56,7 @@ from heldout.store import (
     ShardResult,
     Stage,
     dropped_table,
+    file_name,
     make_table,
 )
 
@@ -380,7 +380,7 @@ def scan_texts(
     stages: list[Stage] = []
     for corpus in corpora:
         settings = stage_settings(benchmark, corpus)
-        folder = corpus_folder(corpus.name)
+        folder = file_name(corpus.name)
         copies_in = pictures_of[corpus.name]
 
         def own(shard: int, copies_in: Any = copies_in) -> OwnPictures:
@@ -445,7 +445,7 @@ def scan_text_part(
     index, _ = build_text_index(benchmark, search)
     failed: dict[str, str] = {}
     for corpus in corpora:
-        settings, folder = stage_settings(benchmark, corpus), corpus_folder(corpus.name)
+        settings, folder = stage_settings(benchmark, corpus), file_name(corpus.name)
         result = search_text(index, corpus, run, folder, settings, engine, quiet, part=part)
         result.stage.sweep()
         failed |= result.failed

@@ -7,7 +7,6 @@ import functools
 import html
 import io
 import json
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -30,7 +29,7 @@ from heldout.report.export.tables import (
     write_workbook,
 )
 from heldout.report.settings import PDF, TABLE_FORMATS, WORKBOOK, ExportSettings
-from heldout.store import Run, replacing, write_atomic
+from heldout.store import Run, file_name, replacing, write_atomic
 
 # A badge for a README: one line of SVG that says what the claims of a run come to.
 
@@ -226,7 +225,7 @@ def _tables(
     if out is None:
         return Export({name: _in_memory(write) for name, write in writers.items()}, (), "")
     single = len(writers) == 1
-    paths = {name: out if single else out / f"{_file_name(name)}.{settings.to}" for name in writers}
+    paths = {name: out if single else out / f"{file_name(name)}.{settings.to}" for name in writers}
     with _writing(out):
         for name, write in writers.items():
             with (
@@ -294,7 +293,7 @@ def _documents(case: ExportCase, to: str, model: str | None) -> dict[str, str]:
 
 def _write(documents: Mapping[str, str], out: Path, ending: str) -> tuple[Path, ...]:
     paths = {
-        (out if len(documents) == 1 else out / f"{_file_name(name)}.{ending}"): text
+        (out if len(documents) == 1 else out / f"{file_name(name)}.{ending}"): text
         for name, text in documents.items()
     }
     with _writing(out):
@@ -302,7 +301,3 @@ def _write(documents: Mapping[str, str], out: Path, ending: str) -> tuple[Path, 
             path.parent.mkdir(parents=True, exist_ok=True)
             write_atomic(path, text)
     return tuple(paths)
-
-
-def _file_name(name: str) -> str:
-    return re.sub(r"[^\w.-]+", "-", name).strip(".-") or "model"

@@ -12,16 +12,14 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from heldout.documents import MOST_XML, XmlError, parse_xml
 from heldout.image import IMAGE_ENDINGS
 from heldout.store import Dropped
 from heldout.synth.draft import FigureImage, PaperFigure
 from heldout.synth.ingest._images import look_at
 from heldout.synth.ingest._jats import (
-    MOST_BYTES,
     Article,
     ArticleFigure,
-    XmlError,
-    parse_xml,
     read_article,
     read_licence,
 )
@@ -41,11 +39,11 @@ def folder_articles(path: Path, shortest: int) -> Iterator[PaperFigure | Dropped
     """Figures of one XML file; images are searched in its folder and below."""
     try:
         size = path.stat().st_size
-        data = path.read_bytes() if size <= MOST_BYTES else b""
+        data = path.read_bytes() if size <= MOST_XML else b""
     except OSError as error:
         yield Dropped(STAGE, str(path), "unreadable XML", f"{error.strerror}")
         return
-    if size > MOST_BYTES:
+    if size > MOST_XML:
         yield Dropped(STAGE, str(path), "XML too large", f"{size:,} bytes")
         return
     names = {
@@ -92,7 +90,7 @@ def package_articles(path: Path, shortest: int) -> Iterator[PaperFigure | Droppe
             if not documents:
                 yield Dropped(STAGE, str(path), "package without XML", "no .nxml or .xml in it")
             for name in documents:
-                if members[name].size > MOST_BYTES:
+                if members[name].size > MOST_XML:
                     detail = f"{name}: {members[name].size:,} bytes"
                     yield Dropped(STAGE, str(path), "XML too large", detail)
                     continue

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 import polars as pl
 
 from heldout.detect import DetectSettings, ScoreTables
+from heldout.model import named_sentence
 from heldout.verdict._model_claims import BASELINE
 from heldout.verdict.claim import Control
 from heldout.verdict.controls.behaviour import SPREAD
@@ -134,6 +135,16 @@ def without_itself(
         if asked
     ]
     return [*missing, *kept]
+
+
+SERVED = "one model in all replies"
+
+
+def served_as_one(tables: ScoreTables, models: Sequence[str]) -> list[Control]:
+    """A control that fails where a server named several models while it was asked about one of these."""
+    told = {name: named_sentence(tables.identities.get(name, {})) for name in models}
+    reasons = [f"{name}: {sentence}" for name, sentence in told.items() if sentence]
+    return [Control(name=SERVED, outcome="failed", reason="; ".join(reasons))] if reasons else []
 
 
 def _said(control: Control, settings: DetectSettings, alike: Mapping[str, str]) -> Control:
