@@ -18,6 +18,7 @@ import pytest
 import yaml
 
 from command_line import command_on_path, run_inside
+from heldout.scenes import write_benchmark, write_corpus
 from lying_modules import installed_command, lying_modules
 
 ROOT = Path(__file__).parents[1]
@@ -213,7 +214,12 @@ def test_the_action_runs_nothing_that_lies_in_the_repository(
 ) -> None:
     programs = installed_command(tmp_path / "bin").parent
     monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
-    runner = Runner(dataset, {"benchmark": "bench", "against": "train=train\n"})
+    # Enough to read, and to read it with, that workers are started.
+    monkeypatch.setenv("HELDOUT_CORES", "2")
+    write_corpus(
+        dataset / "crawl", write_benchmark(tmp_path / "other", images=4), items=30, shard_size=10
+    )
+    runner = Runner(dataset, {"benchmark": "bench", "against": "train=train\ncrawl\n"})
     with lying_modules(dataset):
         assert runner.run() == 1, runner.printed
         assert runner.outputs["gate"]["gate"] == "1"
