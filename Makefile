@@ -42,11 +42,12 @@ $(VENV)/.demo: $(LISTS) | $(BIN)/python
 # The suite runs local models, so it needs torch. `make test TORCH=cpu` takes its CPU build from a package index that
 # has one (PIP_EXTRA_INDEX_URL), whose files nobody has pinned; else it is the default build.
 TORCH ?= default
+comma := ,
 PINS := $(shell sed -n 's/^\(torch\|torchvision\)==\([^ ]*\).*/\1==\2+cpu/p' constraints.txt)
 $(VENV)/.dev: $(LISTS) | $(BIN)/python
 	@echo "installing heldout and what its suite needs into $(VENV) (minutes)"
 	$(if $(filter cpu,$(TORCH)),$(BIN)/python -I -m pip install --quiet --no-compile --no-deps $(PINS))
-	$(INSTALL) dev
+	$(INSTALL) $(if $(filter cpu,$(TORCH)),--without torch$(comma)torchvision) dev
 	@$(BIN)/python -I -c 'import torch; print(f"torch {torch.__version__}:", "CPU build" if torch.version.cuda is None \
 	  else f"CUDA {torch.version.cuda} build, several GB; make TORCH=cpu takes the CPU build of an index that has one")'
 	@touch $@ $(VENV)/.core

@@ -55,13 +55,16 @@ def names(extras: Iterable[str]) -> list[str]:
     return [plain(_PART.match(line)[1]) for line in asked_for(extras)]  # type: ignore[index]
 
 
-def pinned(packages: Iterable[str], text: str) -> dict[str, str]:
-    """The entries of constraints.txt for these packages and all that they need, by name."""
+def pinned(packages: Iterable[str], text: str, without: Sequence[str] = ()) -> dict[str, str]:
+    """The entries of constraints.txt for these packages and all that they need, by name.
+
+    Not those ``without`` which it goes, nor what they alone need.
+    """
     entries = {plain(entry[1]): entry[0] for entry in _ENTRY.finditer(text)}
     waiting, chosen = [*packages], dict[str, str]()
     while waiting:
         name = waiting.pop()
-        if name in chosen:
+        if name in chosen or name in without:
             continue
         if name not in entries:
             sys.exit(f"constraints.txt has no '{name}': write it anew with python .ci/lock.py")
@@ -74,12 +77,19 @@ def _named(words: re.Pattern[str], entry: str) -> list[str]:
     return " ".join(words.findall(entry)).split()
 
 
-def install(what: str | Path, extras: Sequence[str], *, editable: bool, python: str) -> None:
+def install(
+    what: str | Path,
+    extras: Sequence[str],
+    *,
+    editable: bool,
+    python: str,
+    without: Sequence[str] = (),
+) -> None:
     """Install ``what``, a folder or a wheel of heldout, for the program ``python``."""
     text = (ROOT / "constraints.txt").read_text(encoding="utf-8")
     pip = [python, "-I", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     pip += ["--no-deps", "--no-build-isolation"]
-    wanted = pinned(names(extras), text)
+    wanted = pinned(names(extras), text, without)
     # What builds comes first: with it the packages are built that have no wheel.
     builders = {name for entry in wanted.values() for name in _named(_BUILDS, entry)}
     with tempfile.TemporaryDirectory() as scratch:
@@ -101,6 +111,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("extras", nargs="?", default="", help="with commas between")
     parser.add_argument("--editable", action="store_true")
+    parser.add_argument(
+        "--without", default="", help="packages that are there, with commas between"
+    )
     asked = parser.parse_args()
     here = "{}.{}".format(*sys.version_info)
     if here not in PYTHONS or not sys.platform.startswith("linux"):
@@ -108,8 +121,11 @@ def main() -> None:
             f"constraints.txt names files for Python {' and '.join(PYTHONS)} on Linux; this is Python {here} on "
             f"{sys.platform}. Take one of those, or install without it: pip install {ROOT}"
         )
-    extras = [extra.strip() for extra in asked.extras.split(",") if extra.strip()]
-    install(ROOT, extras, editable=asked.editable, python=sys.executable)
+    extras, without = (
+        [name.strip() for name in text.split(",") if name.strip()]
+        for text in (asked.extras, asked.without)
+    )
+    install(ROOT, extras, editable=asked.editable, python=sys.executable, without=without)
 
 
 if __name__ == "__main__":

@@ -48,6 +48,11 @@ def test_an_extra_brings_what_it_needs_and_no_more(installer: ModuleType) -> Non
     )
     assert more - core == {"opencv-python-headless"}
     assert {"setuptools", "numpy", "pydantic-core"} <= core and "torch" not in core
+    models = installer.names(["hf"])
+    with_torch, without = (
+        set(installer.pinned(models, CONSTRAINTS, given)) for given in ([], ["torch"])
+    )
+    assert {"torch", "triton", "sympy"} <= with_torch - without and "transformers" in without
 
 
 def test_what_is_installed_is_what_is_pinned() -> None:
