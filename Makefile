@@ -3,9 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 # What an installation is made from: a change of these installs again.
-LISTS := pyproject.toml setup.py constraints.txt $(wildcard src/heldout/*/_*.c src/heldout/*/*/_*.c)
+LISTS := pyproject.toml setup.py constraints.txt .ci/install.py $(wildcard src/heldout/*/_*.c src/heldout/*/*/_*.c)
 # Bytecode is made of what is imported, when it is: of 24,000 installed modules the suite imports a fifth.
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
+INSTALL := PIP_NO_COMPILE=1 $(BIN)/python -I .ci/install.py --editable
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
@@ -30,28 +30,30 @@ $(BIN)/python:
 # The stamps are the memory of what is installed.
 $(VENV)/.core: $(LISTS) | $(BIN)/python
 	@echo "installing heldout into $(VENV)"
-	$(PIP) -e '.[vision]'
+	$(INSTALL) vision
 	@touch $@
 
 # The demo's models are ONNX graphs: no torch.
 $(VENV)/.demo: $(LISTS) | $(BIN)/python
 	@echo "installing heldout and what its demo needs into $(VENV) (about a minute)"
-	$(PIP) -e '.[vision,onnx]'
+	$(INSTALL) vision,onnx
 	@touch $@ $(VENV)/.core
 
-# The suite runs local models, so it needs torch: its CPU build where the package index has one.
-TORCH := $(shell sed -n 's/^torch==//p' constraints.txt)
-TORCHVISION := $(shell sed -n 's/^torchvision==//p' constraints.txt)
+# The suite runs local models, so it needs torch. `make test TORCH=cpu` takes its CPU build from a package index that
+# has one (PIP_EXTRA_INDEX_URL), whose files nobody has pinned; else it is the default build.
+TORCH ?= default
+comma := ,
+PINS := $(shell sed -n 's/^\(torch\|torchvision\)==\([^ ]*\).*/\1==\2+cpu/p' constraints.txt)
 $(VENV)/.dev: $(LISTS) | $(BIN)/python
 	@echo "installing heldout and what its suite needs into $(VENV) (minutes)"
-	@$(PIP) 'torch==$(TORCH)+cpu' 'torchvision==$(TORCHVISION)+cpu' >/dev/null 2>&1 || true
-	$(PIP) -e '.[dev]'
-	@$(BIN)/python -c 'import torch; print(f"torch {torch.__version__}:", "CPU build" if torch.version.cuda is None \
-	  else f"CUDA {torch.version.cuda} build, several GB, because the package index has no CPU build (torch==$(TORCH)+cpu)")'
+	$(if $(filter cpu,$(TORCH)),$(BIN)/python -I -m pip install --quiet --no-compile --no-deps $(PINS))
+	$(INSTALL) $(if $(filter cpu,$(TORCH)),--without torch$(comma)torchvision) dev
+	@$(BIN)/python -I -c 'import torch; print(f"torch {torch.__version__}:", "CPU build" if torch.version.cuda is None \
+	  else f"CUDA {torch.version.cuda} build, several GB; make TORCH=cpu takes the CPU build of an index that has one")'
 	@touch $@ $(VENV)/.core
 
 $(VENV)/.bench: $(LISTS) | $(BIN)/python
-	$(PIP) -e '.[bench,ray]'
+	$(INSTALL) bench,ray
 	@touch $@ $(VENV)/.core
 
 install: $(VENV)/.core

@@ -16,6 +16,8 @@ import venv
 import zipfile
 from pathlib import Path
 
+from install import install
+
 ROOT = Path(__file__).resolve().parents[1]
 NOT_SHIPPED = {".c", ".so", ".pyc"}
 
@@ -40,7 +42,9 @@ def run(*command: str | Path, cwd: Path = ROOT, **variables: str) -> str:
 def build(target: Path, *what: str, source: Path = ROOT, **variables: str) -> Path:
     """The one file that this build adds to ``target``."""
     before = set(target.glob("*"))
-    run(sys.executable, "-m", "build", *what, "--outdir", target, source, cwd=ROOT, **variables)
+    # Without an environment of its own: that would be made of whatever setuptools is the newest.
+    words = ("-m", "build", "--no-isolation", *what)
+    run(sys.executable, *words, "--outdir", target, source, cwd=ROOT, **variables)
     (made,) = set(target.glob("*")) - before
     return made
 
@@ -62,12 +66,11 @@ def check_contents(wheel: Path) -> None:
         sys.exit("src/heldout/py.typed is not tracked: type checkers would not read our types")
 
 
-def fresh(folder: Path, *requirements: str) -> Path:
-    """A new environment's folder of programs, with these requirements installed."""
+def fresh(folder: Path, wheel: Path, *extras: str) -> Path:
+    """A new environment's folder of programs, with this wheel and what it needs with these extras."""
     venv.create(folder, with_pip=True)
     programs = folder / "bin"
-    pip = (programs / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
-    run(*pip, "-c", ROOT / "constraints.txt", *requirements)
+    install(wheel, extras, editable=False, python=str(programs / "python"))
     return programs
 
 
@@ -90,10 +93,10 @@ def main() -> None:
         check_contents(pure)
         if not pure.name.endswith("-py3-none-any.whl"):
             sys.exit(f"a wheel without compiled parts carries a platform tag: {pure.name}")
-        core = fresh(work / "core", str(pure))
+        core = fresh(work / "core", pure)
         print(run(core / "heldout", "--version", cwd=work), end="")
         run(core / "python", "-c", "import heldout; heldout.read_benchmark", cwd=work)
-        full = fresh(work / "full", f"{wheel}[demo]")
+        full = fresh(work / "full", wheel, "demo")
         print(run(full / "heldout", "--version", cwd=work), end="")
         size = run("du", "-sm", work / "full").split()[0]
         print(f"{wheel.name} with [demo] installed: {size} MB")

@@ -18,6 +18,8 @@ import pytest
 import yaml
 
 from command_line import command_on_path, run_inside
+from heldout.scenes import write_benchmark, write_corpus
+from lying_modules import installed_command, lying_modules
 
 ROOT = Path(__file__).parents[1]
 ACTION = yaml.safe_load((ROOT / "action.yml").read_text())
@@ -189,6 +191,40 @@ def test_every_expression_and_output_of_the_action_is_there() -> None:
     assert ACTION["inputs"]["extras"]["default"] in extras
 
 
+def test_what_others_wrote_is_pinned_by_its_hash() -> None:
+    text = "".join((ROOT / name).read_text() for name in ("action.yml", "docs/ci.md"))
+    used = [name for name in re.findall(r"uses: (\S+)", text) if not name.startswith("OWNER/")]
+    assert len(used) == 3
+    assert all(re.fullmatch(r"[\w/-]+@[0-9a-f]{40}", name) for name in used)
+
+
+def test_python_in_the_action_is_isolated() -> None:
+    """`python -m pip` would run a pip.py of the repository that is checked."""
+    starts = [
+        word
+        for step in ACTION["runs"]["steps"]
+        for word in re.findall(r"\bpython\d* (\S+)", step.get("run", ""))
+    ]
+    assert starts == ["-I"]
+
+
+@needs_bash
+def test_the_action_runs_nothing_that_lies_in_the_repository(
+    dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    programs = installed_command(tmp_path / "bin").parent
+    monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
+    # Enough to read, and to read it with, that workers are started.
+    monkeypatch.setenv("HELDOUT_CORES", "2")
+    write_corpus(
+        dataset / "crawl", write_benchmark(tmp_path / "other", images=4), items=30, shard_size=10
+    )
+    runner = Runner(dataset, {"benchmark": "bench", "against": "train=train\ncrawl\n"})
+    with lying_modules(dataset):
+        assert runner.run() == 1, runner.printed
+        assert runner.outputs["gate"]["gate"] == "1"
+
+
 def test_annotations_keep_to_one_line(tmp_path: Path) -> None:
     from heldout.cli.annotations import annotation
 
@@ -268,7 +304,7 @@ def test_the_dockerfile_copies_what_is_there_and_ends_as_a_plain_user() -> None:
             copied |= set(sources)
             assert all((ROOT / source).exists() for source in sources)
         if order == "RUN":
-            for extra in re.search(r"/src\[([\w,]+)\]", rest)[1].split(","):  # type: ignore[index]
+            for extra in re.search(r"install\.py ([\w,]+)", rest)[1].split(","):  # type: ignore[index]
                 project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
                 assert extra in project["optional-dependencies"]
     # what a build reads: its settings, what they name, and the package

@@ -44,7 +44,7 @@ ROOMS = [
     "store",
     "stats",
 ]
-LEAVES = {"documents", "errors", "lazy", "settings"}  # importable from everywhere
+LEAVES = {"documents", "errors", "lazy", "settings", "weights"}  # importable from everywhere
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -250,14 +250,48 @@ def test_no_machine_is_named_in_the_tree() -> None:
             assert hit is None, f"{name}: {hit[0]}"
 
 
+STARTS = re.compile(
+    r"^\s*(?:from|import) (?:subprocess|multiprocessing|runpy|pty)\b|\bProcessPoolExecutor\b|\bsys\.executable\b"
+    r"|\bos\.(?:system|popen|exec|spawn|posix_spawn|fork)|\bray\.init\(",
+    re.M,
+)
+STARTERS = {  # files that start processes: those that start Python do so in isolated()
+    "engine/local.py": {"ensure_running", "start"},
+    "engine/ray_engine.py": {"init"},
+    "engine/_worker_main.py": set(),  # is what they run
+    "lab/models/pool.py": set(),  # forks, so that nothing is looked for again
+    "report/_pdf.py": set(),  # a browser
+}
+
+
+def test_python_is_started_in_one_way() -> None:
+    """A process that is started otherwise would import what lies in the working directory."""
+    found = {path for path in SOURCE.rglob("*.py") if STARTS.search(path.read_text())}
+    assert {str(path.relative_to(SOURCE)) for path in found} == {*STARTERS}
+    for name, calls in STARTERS.items():
+        tree = ast.parse((SOURCE / name).read_text())
+        within = [
+            node
+            for node in ast.walk(tree)
+            if isinstance(node, ast.With)
+            and any(ast.unparse(item.context_expr) == "isolated()" for item in node.items)
+        ]
+        isolated = {id(node) for block in within for node in ast.walk(block)}
+        started = {
+            node.func.attr: id(node) in isolated
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr in calls
+        }
+        assert started == dict.fromkeys(calls, True), name
+
+
 def test_the_pinned_torch_pair_works_together() -> None:
     torch = pytest.importorskip("torch", reason="torch is not installed on this platform's suite")
     torchvision = pytest.importorskip("torchvision")
-    pins = dict(
-        line.split("==")
-        for line in (ROOT / "constraints.txt").read_text().splitlines()
-        if line.startswith("torch")
-    )
+    constraints = (ROOT / "constraints.txt").read_text()
+    pins = dict(re.findall(r"^(torch|torchvision)==(\S+)", constraints, re.M))
     assert torch.__version__.split("+")[0] == pins["torch"]
     assert torchvision.__version__.split("+")[0] == pins["torchvision"]
     # A mismatched pair fails here: the compiled operator is not registered.

@@ -1,6 +1,13 @@
 """heldout: is your vision–language benchmark still held out?"""
 
-from __future__ import annotations
+import sys
+
+# `python -m heldout` puts the folder one stands in first on the path, and a module that lies beside the data would
+# run in place of the library's. Before anything else is imported; until the module is found, -m stands for its name.
+if sys.argv[:1] == ["-m"] and not sys.flags.safe_path:
+    _asked = sys.orig_argv[-len(sys.argv)]  # heldout, or -mheldout
+    if _asked.rpartition("m")[2] == "heldout":
+        del sys.path[0]
 
 import importlib
 from typing import TYPE_CHECKING, Any

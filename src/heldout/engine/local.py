@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from multiprocessing import connection, resource_tracker, spawn
 from typing import Any, Generic, Protocol, Self
 
+from heldout.engine._isolated import isolated
 from heldout.engine._worker_main import BROKEN, FUNCTION, MOVED, READY, STOP, TASK, VALUE, work
 from heldout.engine.engine import (
     TRIES,
@@ -89,16 +90,16 @@ class Worker:
         self.process = _CONTEXT.Process(
             target=work, args=(child, os.getpid(), _main_module()), daemon=True
         )
-        resource_tracker.ensure_running()  # would unblock the signal below when started inside
-        # The child is born with SIGINT blocked and ignores it before unblocking, so that Ctrl-C
-        # while it imports does not print its traceback.
-        previous = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        try:
-            with shared_threads(share), _main_hidden():
-                self.process.start()
-        finally:
-            child.close()
-            signal.pthread_sigmask(signal.SIG_SETMASK, previous)
+        with isolated(), child:
+            resource_tracker.ensure_running()  # would unblock the signal below when started inside
+            # The child is born with SIGINT blocked and ignores it before unblocking, so that Ctrl-C
+            # while it imports does not print its traceback.
+            previous = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+            try:
+                with shared_threads(share), _main_hidden():
+                    self.process.start()
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, previous)
 
     def submit(self, name: object, function: bytes, job: Job) -> None:
         # A dead worker is noticed when results are received, with its job still in ``jobs``.

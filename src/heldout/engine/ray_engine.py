@@ -18,6 +18,7 @@ from typing import Any, Generic, Self
 from urllib.parse import urlsplit
 
 import heldout
+from heldout.engine._isolated import isolated, stands_on_path
 from heldout.engine._ray_task import BROKEN, ERROR, MISSING, Reply, make_runner
 from heldout.engine.engine import (
     TRIES,
@@ -51,6 +52,8 @@ def import_ray() -> Any:
     # not go to standard output, which log_to_driver=False alone does not prevent.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", ".")
+    # Under `uv run`, Ray would send the folder one stands in to every node, and have it searched for modules.
+    os.environ.setdefault("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
     import ray
 
     return ray
@@ -72,9 +75,13 @@ def connect(address: str | None, workers: int | None, object_store_memory: int |
         }
     elif address != "auto":
         _check_reachable(address)
+    if not address.startswith("ray://") and not stands_on_path():
+        # To the workers of a client's job Ray does not give the folder that the program stands in.
+        options["job_config"] = ray.job_config.JobConfig(_client_job=True)
     for attempt in range(1, _CLIENT_ATTEMPTS + 1):
         try:
-            ray.init(address=address, **options)
+            with isolated():
+                ray.init(address=address, **options)
             return True
         except (ConnectionError, RuntimeError) as error:
             ray.shutdown()  # half a connection would make the next attempt fail for another reason

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 import os
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from PIL import Image
 
 from heldout.errors import require
 from heldout.image.decode import to_rgb
+from heldout.weights import check_weights
 
 EXTRA = "ocr"
 _LONGEST = 2000  # pixels of a side; letters of a page are still legible
@@ -45,6 +47,9 @@ def _reader() -> Any:
     require_ocr("reading words in pictures")
     threads = os.environ.get("OMP_NUM_THREADS", "")
     rapidocr: Any = importlib.import_module("rapidocr")
+    # It would fetch a model that is not the one it names.
+    install = f"install it anew: pip install --force-reinstall 'heldout[{EXTRA}]'"
+    check_weights(Path(rapidocr.__file__).parent, "", install)
     return rapidocr.RapidOCR(
         params={
             "Global.log_level": "error",

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -102,9 +102,7 @@ def paint(
         for job in missing:
             _paint_chunk(job)
     else:
-        start_method = "fork" if "fork" in multiprocessing.get_all_start_methods() else None
-        context = multiprocessing.get_context(start_method)
-        with ProcessPoolExecutor(workers, mp_context=context) as cores:
+        with ProcessPoolExecutor(workers, mp_context=get_context("fork")) as cores:
             list(cores.map(_paint_chunk, missing))
     pools = []
     for job in jobs:

