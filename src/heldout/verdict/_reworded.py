@@ -7,6 +7,7 @@ from typing import Any
 
 from heldout.errors import counted
 from heldout.evidence import UNREAD
+from heldout.overlap import MISTAKEN
 from heldout.verdict.claim import Control
 
 REWORDINGS = "rewordings"
@@ -89,7 +90,7 @@ def _other_language(scanned: Mapping[str, Any], items: int) -> str:
     texts = int(scanned["counts"].get("text_other_language", 0))
     asked = int((scanned.get("rewordings") or {}).get("items_in_other_language", 0))
     parts = []
-    if texts > UNREAD * items:
+    if texts > UNREAD * items + MISTAKEN * documents:
         parts.append(f"{texts:,} of {documents:,} texts of the corpus")
     if asked > UNREAD * items:
         parts.append(f"{asked:,} of {items:,} items")

@@ -341,7 +341,10 @@ def test_texts_in_a_script_that_the_encoder_cannot_read_are_counted_and_not_comp
     [
         ("Welchen Knoten machen Seeleute f\u00fcr ein festes Auge am Ende eines Taus?", True),
         ("Quelle est la capitale du pays dans lequel il est n\u00e9 ?", True),
-        ("\u00bfCu\u00e1l es la capital de la regi\u00f3n que est\u00e1 al norte?", True),
+        (
+            "\u00bfCu\u00e1ntas manzanas le quedan a Mar\u00eda despu\u00e9s de comer tres de las que compr\u00f3?",
+            True,
+        ),
         ("Hoeveel boeken staan er op de plank van het kastje?", True),
         ("What did Charles de Gaulle say about the role of the army?", False),
         ("Mona Lisa, Leonardo da Vinci, Musee du Louvre", False),
@@ -349,9 +352,7 @@ def test_texts_in_a_script_that_the_encoder_cannot_read_are_counted_and_not_comp
         ("No, no, no. I do not come as a man.", False),
     ],
 )
-def test_other_languages_in_latin_letters_are_known_by_their_little_words(
-    text: str, foreign: bool
-) -> None:
+def test_other_languages_in_latin_letters_are_told(text: str, foreign: bool) -> None:
     assert is_foreign(text) is foreign
     assert knows(text, "wordllama", "bge-small+ms-marco") is not foreign
     assert knows(text, "transformers:BAAI/bge-m3")
