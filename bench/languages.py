@@ -14,13 +14,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from collected_words import squad
-from heldout.overlap.texts._language import _identifier
+from heldout.overlap.texts._language import foreign_probability
 from quality import OUT, shared_folder
 from quality_collections import entries, files_of
 from quality_figures import interval
 from quality_words import read_rows
 
-BOUNDS = (0.5, 0.8, 0.9, 0.95, 0.99)
+BOUNDS = (0.5, 0.9, 0.99, 0.999, 0.9999)
 
 
 def ours(shared: Path) -> Iterator[tuple[str, list[str]]]:
@@ -56,8 +56,8 @@ def main(words: list[str]) -> int:
     print("set | texts | " + " | ".join(f"p ≥ {bound}" for bound in BOUNDS))
     english = [0] * (len(BOUNDS) + 1)
     for name, texts in sets:
-        told = [_identifier().classify(text[:1000]) for text in texts]
-        found = [sum(lang != "en" and p >= bound for lang, p in told) for bound in BOUNDS]
+        told = [foreign_probability(text) for text in texts]
+        found = [sum(probability >= bound for probability in told) for bound in BOUNDS]
         print(f"{name} | {len(texts):,} | " + " | ".join(map(str, found)))
         if not name.startswith(("mgsm_", "xquad.")) or name.endswith("en"):
             english = [a + b for a, b in zip(english, [len(texts), *found], strict=True)]
