@@ -372,6 +372,7 @@ def report_run(
     if (folder / "verdict.json").exists() and not (folder / "manifest.json").exists():
         return Report(write_audit_report(folder, settings))
     opened = run if isinstance(run, Run) else Run.open(folder)
+    opened.verify()
     with opened.writing():
         for is_kind, write in _PAGES:
             if is_kind(opened):

@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import html
 import re
-import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -489,9 +488,9 @@ def _forget_what_rested_on_others(run: Run, corpora: Sequence[Corpus]) -> None:
     """Remove the gate and the impact studies of corpora that the run no longer holds: they would be taken for
     those of the new ones."""
     if replaced_by(run, corpora):
-        shutil.rmtree(run.path / "gate", ignore_errors=True)
+        run.remove("gate")
         for study in run.path.glob("impact*.json"):
-            study.unlink()
+            run.remove(study.name)
 
 
 def _to_standard_error(message: str) -> None:

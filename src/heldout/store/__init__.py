@@ -5,6 +5,21 @@ from typing import TYPE_CHECKING
 from heldout.lazy import load_on_first_use
 
 if TYPE_CHECKING:
+    from heldout.store.files import (
+        checked,
+        compared_with_record,
+        exclusive,
+        inside,
+        is_run,
+        opened,
+        read_document,
+        remove,
+        replacing,
+        verify,
+        verify_run,
+        write_atomic,
+        write_json,
+    )
     from heldout.store.invocation import PYTHON, invocation, python_command
     from heldout.store.judgements import (
         ITEM,
@@ -17,7 +32,6 @@ if TYPE_CHECKING:
         current,
         log_path,
     )
-    from heldout.store.lock import exclusive, replacing, write_atomic, write_json
     from heldout.store.partitions import Partitions
     from heldout.store.run import (
         Run,
@@ -26,7 +40,14 @@ if TYPE_CHECKING:
         open_run,
         without_credentials,
     )
-    from heldout.store.schema import SCHEMAS, empty_table, make_table, read_table, write_table
+    from heldout.store.schema import (
+        SCHEMAS,
+        empty_table,
+        make_table,
+        opened_table,
+        read_table,
+        write_table,
+    )
     from heldout.store.sorting import sorted_frames
     from heldout.store.stage import (
         FAILED,
@@ -61,21 +82,31 @@ __all__ = [
     "Stage",
     "adopt_shards",
     "append",
+    "checked",
+    "compared_with_record",
     "current",
     "dropped_table",
     "empty_table",
     "exclusive",
+    "inside",
     "invocation",
+    "is_run",
     "log_path",
     "make_table",
     "new_folder",
     "no_new_runs",
     "open_run",
+    "opened",
+    "opened_table",
     "python_command",
+    "read_document",
     "read_table",
+    "remove",
     "replacing",
     "saved_shards",
     "sorted_frames",
+    "verify",
+    "verify_run",
     "without_credentials",
     "write_atomic",
     "write_json",

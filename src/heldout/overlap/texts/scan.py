@@ -470,5 +470,5 @@ def _unread(run: Run) -> pl.DataFrame:
 def forget_texts(run: Run) -> None:
     """A run without a text search says nothing of an earlier one's words."""
     for name in TABLES:
-        run.table_path(name).unlink(missing_ok=True)
+        run.remove(f"tables/{name}.parquet")
     run.update("text", {}, replace=True)
