@@ -65,16 +65,16 @@ OPENED: dict[str, Callable[[Run], object]] = {
 
 @pytest.mark.parametrize("name", OPENED)
 @pytest.mark.parametrize("kind", ["link", "pipe", "folder"])
-def test_nothing_but_a_plain_file_is_opened(
-    run: Run, tmp_path: Path, name: str, kind: str
-) -> None:
+def test_nothing_but_a_plain_file_is_opened(run: Run, tmp_path: Path, name: str, kind: str) -> None:
     victim, path = tmp_path / "victim", run.path / name
     victim.write_text(PRECIOUS)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)
-    {"link": lambda: path.symlink_to(victim), "pipe": lambda: os.mkfifo(path), "folder": path.mkdir}[
-        kind
-    ]()
+    {
+        "link": lambda: path.symlink_to(victim),
+        "pipe": lambda: os.mkfifo(path),
+        "folder": path.mkdir,
+    }[kind]()
     with pytest.raises(InputError, match=str(path)):
         OPENED[name](run)
     assert victim.read_text() == PRECIOUS
@@ -130,7 +130,11 @@ def test_what_is_written_is_recorded_and_what_differs_is_refused(run: Run) -> No
     path = run.table_path("dropped")
     table = pq.read_table(path)
     pq.write_table(table.slice(0, 0), path)
-    for read in (lambda: run.read_table("dropped"), lambda: list(run.batches("dropped")), run.verify):
+    for read in (
+        lambda: run.read_table("dropped"),
+        lambda: list(run.batches("dropped")),
+        run.verify,
+    ):
         with pytest.raises(InputError, match=f"{path}.*SHA-256.*again"):
             read()
     assert "SHA-256" in compared_with_record(run.path)[DROPPED]
@@ -174,18 +178,17 @@ def test_a_table_is_hashed_once(run: Run, monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_kill_at_any_moment_leaves_no_wrong_record(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    record = files._record
+
     def killed(*_: object) -> None:
         raise KeyboardInterrupt
 
-    for dying in ("_keep_names", "_record"):
+    def killed_at_last(folder: Path, name: str, digest: str | None) -> None:
+        record(folder, name, digest) if digest is None else killed()
+
+    for dying, how in (("_keep_names", killed), ("_record", killed_at_last)):
         with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-            if dying == "_record":  # the second time, when the file is in its place
-                known = files._record
-                patched.setattr(
-                    files, dying, lambda *call: killed() if call[2] else known(*call)
-                )
-            else:
-                patched.setattr(files, dying, killed)
+            patched.setattr(files, dying, how)
             run.write_table("dropped", dropped_table([Dropped("corpus", dying, "r", "")]))
         assert run.read_table("dropped").num_rows == 1
         run.verify()

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
         remove,
         replacing,
         verify,
-        verify_run,
         write_atomic,
         write_json,
     )
@@ -106,7 +105,6 @@ __all__ = [
     "saved_shards",
     "sorted_frames",
     "verify",
-    "verify_run",
     "without_credentials",
     "write_atomic",
     "write_json",

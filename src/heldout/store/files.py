@@ -23,7 +23,7 @@ from pydantic import BaseModel, ValidationError
 
 from heldout.errors import InputError
 from heldout.settings import plain_words
-from heldout.store.documents import DOCUMENTS, MANIFEST_VERSION, Document, Manifest
+from heldout.store._documents import DOCUMENTS, MANIFEST_VERSION, Manifest, RunDocument
 
 Shape = TypeVar("Shape", bound=BaseModel)
 
@@ -301,11 +301,11 @@ def _record(folder: Path, name: str, digest: str | None) -> None:
 def read_document(path: Path) -> dict[str, Any]:
     """The JSON object at ``path``, as it was recorded and of the shape that its name has."""
     verify(path)
-    return _shaped(path, DOCUMENTS.get(path.name, Document))
+    return _shaped(path, DOCUMENTS.get(path.name, RunDocument))
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
-    manifest = _shaped(folder / MANIFEST, Document)
+    manifest = _shaped(folder / MANIFEST, RunDocument)
     version = manifest.get("manifest_version")
     if version != MANIFEST_VERSION:
         raise InputError(

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from heldout.errors import InputError, blame_the_machine
-from heldout.store.documents import MANIFEST_VERSION
+from heldout.store._documents import MANIFEST_VERSION
 from heldout.store.files import (
     FILES,
     MANIFEST,

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from heldout.store import Run, inside, opened_table, write_json
+from heldout.store import Run, inside, opened, opened_table, write_json
 from heldout.synth._balance import RULES as BALANCE_RULES
 from heldout.synth._balance import JudgedItem, by_rank
 from heldout.synth._corpus_of_items import LINES, BalancedItem, LineStyle, image_paths, write_lines
@@ -286,13 +286,19 @@ class _Counted:
         }
 
 
+def _content(path: Path) -> bytes:
+    with opened(path) as file:
+        content: bytes = file.read()
+    return content
+
+
 def _row(
     context: StageContext, judged: JudgedItem, rank: int, traces: Mapping[str, str]
 ) -> dict[str, Any]:
     item, verdict = judged.item, judged.verdict
     draft, figure = item.draft, item.figure
     images = [
-        {"bytes": inside(context.run.path, image.path).read_bytes(), "path": Path(image.path).name}
+        {"bytes": _content(inside(context.run.path, image.path)), "path": Path(image.path).name}
         for image in figure.images
     ]
     options = json.dumps(dict(zip(LETTERS, draft.options, strict=True)), ensure_ascii=False)

@@ -15,7 +15,7 @@ from heldout.engine import progress
 from heldout.errors import InputError
 from heldout.image import ImageError, decode, to_rgb
 from heldout.model import in_parallel, item_random
-from heldout.store import Dropped, Run, inside, opened, replacing
+from heldout.store import Dropped, Run, inside, opened, remove, replacing
 from heldout.twin.ledger import (
     DESCRIBE,
     EDGES,
@@ -68,7 +68,7 @@ def sweep(run: Run) -> None:
     """Remove incomplete files of killed processes. Only the writer of the run may call this."""
     for kind in ("originals", "edges", "pictures"):
         for left in (folder(run) / kind).glob(".*.tmp"):
-            left.unlink(missing_ok=True)
+            remove(left)
 
 
 STAGE = "twin render"

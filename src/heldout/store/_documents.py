@@ -18,24 +18,24 @@ def _moment(text: str) -> str:
 _Count = Annotated[int, Field(ge=0)]
 
 
-class Document(BaseModel):
+class RunDocument(BaseModel):
     """A JSON object; fields that are not named here may be anything."""
 
     model_config = ConfigDict(extra="allow", strict=True)
 
 
-class _Benchmark(Document):
+class _Benchmark(RunDocument):
     name: str
     fingerprint: str
     items: _Count = 0
     source: str | None = None
 
 
-class _Inputs(Document):
+class _Inputs(RunDocument):
     benchmark: _Benchmark | None = None
 
 
-class _Scanned(Document):
+class _Scanned(RunDocument):
     corpus: str
     source: str = ""
     shards: _Count = 0
@@ -43,7 +43,7 @@ class _Scanned(Document):
     failed: dict[str, Any] = {}
 
 
-class Manifest(Document):
+class Manifest(RunDocument):
     manifest_version: Literal[1]
     created: Annotated[str, AfterValidator(_moment)]
     commands: Annotated[list[list[str]], Field(min_length=1)]
@@ -57,12 +57,14 @@ class Manifest(Document):
     files: dict[str, str] = {}
 
 
-class _Entry(Document):
+class _Entry(RunDocument):
     id: str
 
 
-def _versioned(**lists: Any) -> type[Document]:
-    return create_model("Versioned", __base__=Document, schema_version=(Literal[1], ...), **lists)
+def _versioned(**lists: Any) -> type[RunDocument]:
+    return create_model(
+        "Versioned", __base__=RunDocument, schema_version=(Literal[1], ...), **lists
+    )
 
 
 _FINDINGS, _CLAIMS = (list[_Entry], ...), (list[_Entry], ...)
