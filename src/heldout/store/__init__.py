@@ -6,7 +6,6 @@ from heldout.lazy import load_on_first_use
 
 if TYPE_CHECKING:
     from heldout.store.files import (
-        checked,
         compared_with_record,
         exclusive,
         inside,
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
         read_document,
         remove,
         replacing,
-        verify,
+        sha256,
         write_atomic,
         write_json,
     )
@@ -81,7 +80,6 @@ __all__ = [
     "Stage",
     "adopt_shards",
     "append",
-    "checked",
     "compared_with_record",
     "current",
     "dropped_table",
@@ -103,8 +101,8 @@ __all__ = [
     "remove",
     "replacing",
     "saved_shards",
+    "sha256",
     "sorted_frames",
-    "verify",
     "without_credentials",
     "write_atomic",
     "write_json",

@@ -57,8 +57,16 @@ class Manifest(RunDocument):
     files: dict[str, str] = {}
 
 
-class _Entry(RunDocument):
+class _Finding(RunDocument):
     id: str
+    cell: dict[str, str | None]
+
+
+class _Claim(_Finding):
+    sentence: str
+    status: str
+    why: str
+    findings: list[str]
 
 
 def _versioned(**lists: Any) -> type[RunDocument]:
@@ -67,7 +75,7 @@ def _versioned(**lists: Any) -> type[RunDocument]:
     )
 
 
-_FINDINGS, _CLAIMS = (list[_Entry], ...), (list[_Entry], ...)
+_FINDINGS, _CLAIMS = (list[_Finding], ...), (list[_Claim], ...)
 
 #: by name; of others it is only checked that they are objects
 DOCUMENTS: dict[str, type[BaseModel]] = {

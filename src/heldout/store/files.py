@@ -12,6 +12,7 @@ import fcntl
 import hashlib
 import json
 import os
+import re
 import shutil
 import stat
 import tempfile
@@ -30,7 +31,6 @@ Shape = TypeVar("Shape", bound=BaseModel)
 MANIFEST = "manifest.json"
 MANIFEST_LOCK = ".manifest.lock"
 FILES = "files"  # of the manifest: the SHA-256 of each table and JSON document
-AGAIN = "run the command again that wrote it, or get the folder again"
 #: files of which one lies in every folder of ours: below it no link is followed
 _OURS = (MANIFEST, "verdict.json", "stages.json")
 _NOT_PLAIN = (errno.ELOOP, errno.EISDIR, errno.ENXIO, errno.ENOTDIR)
@@ -40,7 +40,7 @@ def opened(path: Path, mode: str = "rb", **how: Any) -> IO[Any]:
     """``path`` as ``open`` gives it, if it is a plain file or a new one. ``how``: as of ``open``."""
     refuse_links(path)
     try:
-        return open(path, mode, opener=_plain, **how)  # type: ignore[no-any-return]
+        return open(path, mode, opener=_plain, **how)
     except OSError as error:
         if error.errno in _NOT_PLAIN:
             raise _not_plain(path) from error
@@ -61,6 +61,14 @@ def _not_plain(path: Path) -> InputError:
     return InputError(f"{path} is {kind}; expected a file: remove it, or get the folder again")
 
 
+def cure(path: Path) -> str:
+    """What to do about a file of a run that cannot be used."""
+    if path.name == MANIFEST:
+        return "get the folder again, or use another one"
+    first = "remove it and " if os.path.lexists(path) else ""
+    return f"{first}run the command again that wrote it, or get the folder again"
+
+
 def refuse_links(path: Path) -> None:
     """Raise an error if a folder on the way to ``path`` is a link that lies in a folder of ours."""
     for folder in path.absolute().parents:
@@ -79,7 +87,9 @@ def inside(folder: Path, name: str) -> Path:
     """The path of what a table or document of the run calls ``name``; an error if it leads out of ``folder``."""
     path = folder / name
     if Path(name).is_absolute() or ".." in Path(name).parts or path.is_symlink():
-        raise InputError(f"{folder} names the file {name!r:.80}, which is not its own: {AGAIN}")
+        raise InputError(
+            f"{folder} names the file {name!r:.80}, which is not its own: get the folder again"
+        )
     refuse_links(path)
     return path
 
@@ -200,7 +210,9 @@ def verify(path: Path) -> None:
         return
     while (expected := _recorded(*place)) is not None and _found(path) != expected:
         if _recorded(*place) == expected:  # else another process is replacing it
-            raise InputError(f"{path} {_fault(path)}: {_WHAT_NOW}")
+            raise InputError(
+                f"{path} {_fault(path)}: {cure(path)} (heldout report --verify lists all files)"
+            )
 
 
 def verify_run(folder: Path) -> None:
@@ -236,12 +248,6 @@ def compared_with_record(folder: Path) -> dict[str, str]:
     return faults
 
 
-_WHAT_NOW = (
-    "remove it and run the command again that wrote it, or get the folder again "
-    "(heldout report --verify lists all files)"
-)
-
-
 def _fault(path: Path) -> str:
     if not os.path.lexists(path):
         return "is missing, though the manifest of the run lists it"
@@ -259,6 +265,11 @@ def _found(path: Path) -> str | None:
             return known[1]
     except FileNotFoundError:
         return None
+
+
+def sha256(path: Path) -> str:
+    with opened(path) as file:
+        return _digest(file)
 
 
 def _digest(file: IO[bytes]) -> str:
@@ -333,7 +344,7 @@ def _shaped(path: Path, shape: type[BaseModel]) -> dict[str, Any]:
     except FileNotFoundError:
         raise InputError(f"{path} does not exist: has this run finished?") from None
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{path} is not JSON: {error}; {AGAIN}") from error
+        raise InputError(f"{path} is not JSON: {error}; {cure(path)}") from error
     checked(path, shape, value)
     return value
 
@@ -345,7 +356,7 @@ def checked(path: Path, shape: type[Shape], value: Any) -> Shape:
     except ValidationError as error:
         problem = error.errors()[0]
         place = ".".join(map(str, problem["loc"]))
-        said = plain_words(problem["msg"])
+        said = re.sub(r" or instance of \w+", "", plain_words(problem["msg"]))
         raise InputError(
-            f"{path} is not as this heldout writes it: {place + ': ' if place else ''}{said}; {AGAIN}"
+            f"{path} is not as this heldout writes it: {place + ': ' if place else ''}{said}; {cure(path)}"
         ) from None

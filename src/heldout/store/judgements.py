@@ -137,4 +137,4 @@ def _object(value: Any) -> dict[str, Any]:
 def _ends_with_newline(path: Path) -> bool:
     with opened(path) as file:
         file.seek(-1, os.SEEK_END)
-        return file.read(1) == b"\n"
+        return bool(file.read(1) == b"\n")

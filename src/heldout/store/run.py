@@ -22,6 +22,8 @@ from heldout.store.files import (
     FILES,
     MANIFEST,
     MANIFEST_LOCK,
+    Shape,
+    checked,
     exclusive,
     read_document,
     read_manifest,
@@ -217,6 +219,11 @@ class Run:
 
     def read_json(self, name: str) -> dict[str, Any]:
         return read_document(self.path / name)
+
+    def entries(self, name: str, shape: type[Shape]) -> list[Shape]:
+        """What ``NAME.json`` lists under its name."""
+        entries = self.read_json(f"{name}.json")[name]
+        return [checked(self.path / f"{name}.json", shape, entry) for entry in entries]
 
     def remove(self, name: str) -> None:
         """Remove a file or a folder, if it is there, and its record."""

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from heldout.errors import InputError, blame_the_machine
-from heldout.store.files import AGAIN, opened, replacing, verify
+from heldout.store.files import cure, opened, replacing, verify
 
 # Raise a table's version when a column is renamed, removed or changes meaning.
 VERSIONS = {
@@ -425,7 +425,7 @@ def opened_table(path: Path) -> Iterator[pq.ParquetFile]:
         ) from None
     except (pa.ArrowException, OSError) as error:
         blame_the_machine(error)
-        raise InputError(f"{path} is not a readable Parquet file: {error}; {AGAIN}") from error
+        raise InputError(f"{path} is not a readable Parquet file: {error}; {cure(path)}") from error
 
 
 def _as_now(path: Path, table: pa.Table) -> pa.Table:
@@ -444,6 +444,6 @@ def _as_now(path: Path, table: pa.Table) -> pa.Table:
             place = table.schema.get_field_index(field.name)
             if place < 0 or table.schema.field(place).type != field.type:
                 raise InputError(
-                    f"{path} has no column '{field.name}' of type {field.type}: {AGAIN}"
+                    f"{path} has no column '{field.name}' of type {field.type}: {cure(path)}"
                 )
     return table

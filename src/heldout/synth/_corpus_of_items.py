@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -12,7 +11,7 @@ from typing import Any, TextIO
 
 from heldout.corpus import CorpusItem, Shard
 from heldout.image import FileOnDisk, ImageRef
-from heldout.store import Dropped, Run, inside, opened, remove, write_atomic
+from heldout.store import Dropped, Run, inside, opened, remove, sha256, write_atomic
 from heldout.synth.draft import LETTERS, Draft, PaperFigure
 from heldout.synth.ledger import BATCH, read_rows
 from heldout.synth.settings import SynthStage
@@ -80,9 +79,7 @@ class ItemCorpus:
 
     def shards(self) -> Iterator[Shard]:
         for index, path in enumerate(sorted((Path(self.run) / self.source).glob("*.jsonl"))):
-            with opened(path) as file:
-                key = hashlib.file_digest(file, "sha256").hexdigest()
-            yield Shard(index, path.name, key, path.name)
+            yield Shard(index, path.name, sha256(path), path.name)
 
     def count_shards(self) -> int | None:
         return sum(1 for _ in (Path(self.run) / self.source).glob("*.jsonl"))

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from heldout.errors import InputError
-from heldout.store import Dropped, Run, make_table, opened, opened_table, remove, replacing
+from heldout.store import Dropped, Run, make_table, opened_table, remove, replacing, sha256
 from heldout.synth.draft import clean, cleaned
 from heldout.synth.rubric import BY_KEY, Category
 from heldout.synth.settings import MODEL_ROLES, SynthStage
@@ -223,8 +223,7 @@ def stage_key(settings: Mapping[str, Any], *inputs: Path) -> str:
     digest = hashlib.sha256(json.dumps(settings, sort_keys=True, default=str).encode())
     for path in inputs:
         if path.exists():
-            with opened(path) as file:
-                digest.update(hashlib.file_digest(file, "sha256").digest())
+            digest.update(bytes.fromhex(sha256(path)))
         else:
             digest.update(b"missing")
     return digest.hexdigest()
