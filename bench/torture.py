@@ -37,6 +37,8 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests/model/endpoint"))
 from asking_process import Scripted  # type: ignore[import-not-found]  # noqa: E402
 
+from torture_runs import RUNS, FaultError  # noqa: E402
+
 ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT / "src")}
 KILLS = {"overlap": 16, "ask": 8, "audit": 8}
 PARTS = 4
@@ -523,6 +525,17 @@ def suite(name: str) -> Callable[[Path, random.Random], str]:
     return attack
 
 
+def on_runs(name: str) -> Callable[[Path, random.Random], str]:
+    def attack(folder: Path, chance: random.Random) -> str:
+        write_data(folder / "data")
+        try:
+            return RUNS[name](folder / "data", folder / "work", chance)
+        except FaultError as error:
+            raise BrokenError(str(error)) from error
+
+    return attack
+
+
 CAMPAIGNS: dict[str, Callable[[Path, random.Random], str]] = {
     "kills": kills,
     "parts": parts,
@@ -531,6 +544,7 @@ CAMPAIGNS: dict[str, Callable[[Path, random.Random], str]] = {
     "disk": disk,
     "fuzz": fuzz,
     "markup": markup,
+    **{name: on_runs(name) for name in RUNS},
     **{name: suite(name) for name in ATTACKS},
 }
 

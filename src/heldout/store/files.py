@@ -200,6 +200,7 @@ _REBUILT = {
 }
 #: folders of a run with what is recorded in them; so are the documents beside the manifest
 _PLACES = {"tables": (".parquet",), "synth": (".parquet", ".json")}
+_read: dict[Path, tuple[_Looks, dict[str, str] | None]] = {}  # manifests, and what they record
 _hashed: dict[Path, tuple[_Looks, str]] = {}  # by this process; a large table is hashed once
 
 
@@ -292,8 +293,7 @@ def _place(path: Path) -> tuple[Path, str] | None:
 
 
 def _recorded(folder: Path, name: str) -> str | None:
-    digest: str | None = read_manifest(folder).get(FILES, {}).get(name)
-    return digest
+    return (_files(folder) or {}).get(name)
 
 
 def _record(folder: Path, name: str, digest: str | None) -> None:
@@ -329,12 +329,22 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 def is_run(folder: Path) -> bool:
     """Whether ``folder`` has a manifest of ours; other programs write files of that name, too."""
+    return _files(folder) is not None
+
+
+def _files(folder: Path) -> dict[str, str] | None:
+    """What the manifest records of files; None where there is no manifest of ours. Read again when it changed."""
+    path = folder.absolute() / MANIFEST
     try:
-        with opened(folder / MANIFEST) as file:
-            record = json.load(file)
+        looks = _looks(path.lstat())
+        if path not in _read or _read[path][0] != looks:
+            with opened(path) as file:
+                record = json.load(file)
+            ours = isinstance(record, dict) and "manifest_version" in record
+            _read[path] = looks, record.get(FILES, {}) if ours else None
+        return _read[path][1]
     except (OSError, ValueError, RecursionError, InputError):
-        return False
-    return isinstance(record, dict) and "manifest_version" in record
+        return None
 
 
 def _shaped(path: Path, shape: type[BaseModel]) -> dict[str, Any]:
