@@ -15,7 +15,7 @@ from heldout.errors import InputError
 from heldout.image import FileOnDisk, ImageRef, Location
 from heldout.review._pictures import Album, CardPicture, same_bytes, same_pixels
 from heldout.review.card import ReviewCard
-from heldout.store import Run, inside
+from heldout.store import Run, inside, opened_table
 from heldout.synth import (
     BY_KEY,
     LETTERS,
@@ -264,7 +264,8 @@ def twin_cards(run: Run) -> list[ReviewCard]:
     path = run.table_path("twins")
     if not path.exists():
         raise InputError(f"{run.path} has no twins to judge: it has no tables/{path.name}")
-    rows = run.read_table("twins").to_pylist()
+    with opened_table(path) as file:  # also one that another program wrote
+        rows = file.read().to_pylist()
     if rows and (missing := [name for name in NEEDED if name not in rows[0]]):
         raise InputError(f"{path} has no column {', '.join(missing)}: make the twins again")
     return [_twin_card(run, row) for row in rows]

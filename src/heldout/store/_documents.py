@@ -19,14 +19,14 @@ _Count = Annotated[int, Field(ge=0)]
 
 
 class RunDocument(BaseModel):
-    """A JSON object; fields that are not named here may be anything."""
+    """A JSON object; fields that are not named here may be anything. The default of a field is never used."""
 
     model_config = ConfigDict(extra="allow", strict=True)
 
 
 class _Benchmark(RunDocument):
     name: str
-    fingerprint: str
+    fingerprint: str = ""
     items: _Count = 0
     source: str | None = None
 
@@ -59,20 +59,18 @@ class Manifest(RunDocument):
 
 class _Finding(RunDocument):
     id: str
-    cell: dict[str, str | None]
+    cell: dict[str, str | None] = {}
 
 
 class _Claim(_Finding):
-    sentence: str
-    status: str
-    why: str
-    findings: list[str]
+    sentence: str = ""
+    status: str = ""
+    why: str = ""
+    findings: list[str] = []
 
 
 def _versioned(**lists: Any) -> type[RunDocument]:
-    return create_model(
-        "Versioned", __base__=RunDocument, schema_version=(Literal[1], ...), **lists
-    )
+    return create_model("Versioned", __base__=RunDocument, schema_version=(Literal[1], 1), **lists)
 
 
 _FINDINGS, _CLAIMS = (list[_Finding], ...), (list[_Claim], ...)

@@ -88,7 +88,7 @@ def inside(folder: Path, name: str) -> Path:
     path = folder / name
     if Path(name).is_absolute() or ".." in Path(name).parts or path.is_symlink():
         raise InputError(
-            f"{folder} names the file {name!r:.80}, which is not its own: get the folder again"
+            f"{folder} names {name!r:.80}, a file outside of the run folder: get the folder again"
         )
     refuse_links(path)
     return path
