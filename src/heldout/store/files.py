@@ -343,7 +343,7 @@ def _files(folder: Path) -> dict[str, str] | None:
             ours = isinstance(record, dict) and "manifest_version" in record
             _read[path] = looks, record.get(FILES, {}) if ours else None
         return _read[path][1]
-    except (OSError, ValueError, RecursionError, InputError):
+    except (FileNotFoundError, NotADirectoryError, ValueError, RecursionError, InputError):
         return None
 
 
