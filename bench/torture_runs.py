@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ import polars as pl
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
-from command_line import COMMAND, ForkedCommand  # noqa: E402
+from command_line import COMMAND, ForkedCommand  # type: ignore[import-not-found]  # noqa: E402
 from heldout.scenes import write_benchmark  # noqa: E402
 from heldout.store import compared_with_record, is_run  # noqa: E402
 
@@ -328,7 +329,7 @@ def faults(data: Path, folder: Path, chance: random.Random) -> str:
     cases.run(
         (
             f"overlap {' '.join(map(str, order))}",
-            lambda order=order, place=place: struck(verb, folder / f"{place}", alone, *order),
+            partial(struck, verb, folder / f"{place}", alone, *order),
         )
         for place, order in enumerate(orders)
     )
@@ -350,9 +351,7 @@ def verb_kills(data: Path, folder: Path, chance: random.Random) -> str:
     cases.run(
         (
             f"{verb.name} killed at {kind} {number}",
-            lambda order=(verb, alone, kind, number), place=place: struck(
-                order[0], folder / f"kill-{place}", order[1], order[2], order[3], "kill"
-            ),
+            partial(struck, verb, folder / f"kill-{place}", alone, kind, number, "kill"),
         )
         for place, (verb, alone, kind, number) in enumerate(attacks)
     )
@@ -458,7 +457,7 @@ def damage(data: Path, folder: Path, chance: random.Random) -> str:
     cases.run(
         (
             f"{verb.name}: {name} {how.__name__}",
-            lambda order=(name, how, verb), place=place: attack(folder / f"d{place}", *order),
+            partial(attack, folder / f"d{place}", name, how, verb),
         )
         for place, (name, how) in enumerate(attacks)
         for verb in [[readers[0], readers[0], *readers[1:], review][place % 6]]
@@ -534,7 +533,7 @@ def previous(data: Path, folder: Path, chance: random.Random) -> str:
     made = verbs(data, folder)
     every = [verb for verb in made.values() if verb.start is not None]
     every.append(Verb("overlap", made["overlap"].words, folder / "searched"))
-    cases.run((f"previous version: {verb.name}", lambda verb=verb: attack(verb)) for verb in every)
+    cases.run((f"previous version: {verb.name}", partial(attack, verb)) for verb in every)
     return cases.summary("verbs on folders of the previous version")
 
 
