@@ -16,7 +16,7 @@ help:
 	@echo "make demo      audit a leaky corpus and five small models, show the verdict (3 minutes)"
 	@echo "make test      lint and the whole suite"
 	@echo "make quality   how good heldout is on real data, beside the table stored last (15 to 20 minutes)"
-	@echo "make torture   kills, full disks, hostile files: what must hold when it goes wrong (10 minutes)"
+	@echo "make torture   kills, full disks, hostile files: what must hold when it goes wrong (15 minutes)"
 	@echo "make docs      the documentation as a site, in site/"
 	@echo "make pictures  the documentation's pictures of report and desk, from the demo"
 	@echo "make dist      sdist and wheel in dist/, tried in fresh environments (5 minutes)"

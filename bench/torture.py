@@ -7,8 +7,8 @@ Campaigns, each with one line of counts: SIGKILL at random moments of overlap, a
 parts and the merge of a divided search, and three writers on one run folder, all ending with the tables
 of a run that nobody touched; two runs with other workers, same tables; a disk that fills up; damaged
 pictures through every decoder, the compiled parts built with sanitizers where a compiler is there;
-texts that are markup through the report; and the tests of the suite that attack archives, pages, locks,
-workers and limits. Exit code 1 if one fails.
+texts that are markup through the report; run folders under attack (torture_runs.py, a line per case); and
+the tests of the suite that attack archives, pages, locks, workers and limits. Exit code 1 if one fails.
 """
 
 from __future__ import annotations
@@ -36,6 +36,8 @@ from PIL import Image
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests/model/endpoint"))
 from asking_process import Scripted  # type: ignore[import-not-found]  # noqa: E402
+
+from torture_runs import RUNS, FaultError  # noqa: E402
 
 ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT / "src")}
 KILLS = {"overlap": 16, "ask": 8, "audit": 8}
@@ -65,6 +67,7 @@ ATTACKS = {
     "lost items": ["tests/overlap/images/test_salvage.py", "tests/engine/test_local.py"],
     "limits": ["tests/cli/test_machine.py", "tests/test_errors.py", "tests/store/test_run.py"],
     "killed models": [
+        "tests/train/test_training_runs.py::test_a_killed_training_goes_on_to_the_same_weights",
         "tests/model/endpoint/test_score_command.py::test_a_killed_run_goes_on_where_it_was",
         "tests/model/endpoint/test_ask_command.py::test_a_killed_process_loses_nothing_that_arrived",
     ],
@@ -523,6 +526,17 @@ def suite(name: str) -> Callable[[Path, random.Random], str]:
     return attack
 
 
+def on_runs(name: str) -> Callable[[Path, random.Random], str]:
+    def attack(folder: Path, chance: random.Random) -> str:
+        write_data(folder / "data")
+        try:
+            return RUNS[name](folder / "data", folder / "work", chance)
+        except FaultError as error:
+            raise BrokenError(str(error)) from error
+
+    return attack
+
+
 CAMPAIGNS: dict[str, Callable[[Path, random.Random], str]] = {
     "kills": kills,
     "parts": parts,
@@ -531,6 +545,7 @@ CAMPAIGNS: dict[str, Callable[[Path, random.Random], str]] = {
     "disk": disk,
     "fuzz": fuzz,
     "markup": markup,
+    **{name: on_runs(name) for name in RUNS},
     **{name: suite(name) for name in ATTACKS},
 }
 

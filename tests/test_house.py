@@ -62,6 +62,7 @@ class Parsed(NamedTuple):
     entered: tuple[str, ...]  # modules by "from"
     options: tuple[tuple[int, str], ...]  # lines and options that texts name
     classes: tuple[str, ...]  # public ones
+    openings: tuple[tuple[int, str], ...]  # lines and calls that open or remove files
 
 
 @functools.cache
@@ -72,7 +73,22 @@ def _parsed(path: Path) -> Parsed:
     entered = [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
     named = [node.name for node in nodes if isinstance(node, ast.ClassDef)]
     public = tuple(name for name in named if not name.startswith("_"))
-    return Parsed(tuple(imports), tuple(entered), tuple(house.option_texts(tree)), public)
+    calls = [(node.lineno, ast.unparse(node)) for node in nodes if _opens(node)]
+    return Parsed(
+        tuple(imports), tuple(entered), tuple(house.option_texts(tree)), public, tuple(calls)
+    )
+
+
+_OPENERS = "open read_text read_bytes write_text write_bytes unlink rmtree ParquetFile read_parquet scan_parquet"
+
+
+def _opens(node: ast.AST) -> bool:
+    if not isinstance(node, ast.Call):
+        return False
+    called = node.func
+    name = getattr(called, "attr", getattr(called, "id", ""))
+    of_parquet = ast.unparse(called).startswith("pq.") and name.startswith("read_")
+    return of_parquet or name in _OPENERS.split()
 
 
 def _imports(path: Path) -> set[str]:
@@ -214,6 +230,49 @@ def test_no_two_classes_have_one_name() -> None:
     assert not [name for name, count in names.items() if count > 1]
 
 
+# In these rooms all files are those of run folders, except in the files named here.
+_OF_RUNS = ("store", "report", "review", "verdict", "evidence", "audit")
+_OTHERS = {
+    "audit/_recording.py": "any input, to compare its digest",
+    "audit/costs.py": "prices of the user",
+    "audit/demo.py": "what the demo made",
+    "audit/init_file.py": "what lies in the user's folder",
+    "audit/reader.py": "the audit file",
+    "evidence/leak_labels.py": "a list of the user",
+    "report/_pdf.py": "a page in a temporary folder",
+    "report/_reproduce.py": "our own pages",
+    "report/_summary_page.py": "a page that was just printed",
+    "report/certainty.py": "our own measurements",
+    "report/export/formats.py": "what was just exported",
+    "report/robustness.py": "our own measurements",
+    "report/runs_page.py": "what a browser may be shown, resolved",
+    "review/_pictures.py": "pictures of corpora",
+    "review/server.py": "our own page",
+    "store/files.py": "the function that opens them",
+    "store/partitions.py": "temporary files",
+    "store/schema.py": "what that function opened",
+    "store/sorting.py": "temporary files",
+    "store/stage.py": "a folder that was looked at before",
+    "verdict/measured.py": "measurements of the user, and our own",
+    "verdict/published_map.py": "published tables",
+}
+_NO_FILES = re.compile(
+    r"(Run|Album|webbrowser|Image|tarfile|\w*\.?ref|image)\.open\(|.*\.open\(\)$"
+)
+_NAMES_A_RUN = re.compile(r"\brun\.path\b|\btable_path\(|\blog_path\(|\bmanifest_path\b")
+
+
+def test_files_of_runs_are_opened_by_the_store_alone() -> None:
+    """``opened`` and what rests on it: they follow no links, and verify what is recorded."""
+    for path in sorted(SOURCE.rglob("*.py")):
+        place = path.relative_to(SOURCE)
+        for line, call in _parsed(path).openings:
+            if _NO_FILES.match(call):
+                continue
+            room = place.parts[0] in _OF_RUNS and str(place) not in _OTHERS
+            assert not (room or _NAMES_A_RUN.search(call)), f"{place}:{line}: {call}"
+
+
 def test_below_cli_options_occur_in_whole_commands_alone() -> None:
     """The library speaks of settings; the command line turns them into options."""
     for path in sorted(SOURCE.rglob("*.py")):
@@ -260,6 +319,7 @@ STARTERS = {  # files that start processes: those that start Python do so in iso
     "engine/ray_engine.py": {"init"},
     "engine/_worker_main.py": set(),  # is what they run
     "lab/models/pool.py": set(),  # forks, so that nothing is looked for again
+    "model/local/templates.py": {"Popen"},
     "report/_pdf.py": set(),  # a browser
 }
 

@@ -283,7 +283,7 @@ def test_a_killed_audit_goes_on_and_ends_as_if_nothing_had_happened(
 
 
 def test_a_second_audit_into_the_same_output_is_refused(audit_folder: Path) -> None:
-    from heldout.store.lock import exclusive
+    from heldout.store import exclusive
 
     (audit_folder / "out").mkdir()
     with (

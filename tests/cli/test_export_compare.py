@@ -302,7 +302,7 @@ def test_no_clean_score_is_given_of_a_model_that_has_seen_the_benchmark(
         "why": "it falls",
         "rule": "answers/stands",
     }
-    (run / "claims.json").write_text(json.dumps({**claims, "claims": [*claims["claims"], seen]}))
+    Run.open(run).write_json("claims.json", {**claims, "claims": [*claims["claims"], seen]})
 
     def exported(model: str) -> dict[str, dict[str, Any]]:
         record = json.loads(_told("export", run, "--to", "every-eval-ever", "--model", model))
@@ -368,7 +368,7 @@ def test_a_record_of_no_scores_and_a_format_nobody_knows_are_refused(
 ) -> None:
     bare = tmp_path / "run"
     shutil.copytree(runs / "one/run", bare)
-    (bare / "tables/answers.parquet").unlink()
+    Run.open(bare).remove("tables/answers.parquet")
     refused = run_inside("export", bare, "--to", "every-eval-ever")
     assert refused.returncode == 2
     assert "model's answers" in refused.stderr

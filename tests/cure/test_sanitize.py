@@ -9,7 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -197,22 +196,9 @@ def test_undecided_and_near_matches_are_listed_until_somebody_asks(
 
 def with_texts(run: Run, rows: list[tuple[str, str, str, str, str]], evidence: str = "{}") -> None:
     names = ("benchmark_id", "corpus_id", "relation", "degree", "answer_relation")
-    table = pa.Table.from_pylist(
-        [
-            {
-                **dict(zip(names, row, strict=True)),
-                "corpus": "train",
-                "method": "minhash",
-                "field": "question",
-                "similarity": 0.93,
-                "evidence": evidence,
-            }
-            for row in rows
-        ]
-    )
-    run.write_table(
-        "text_matches", table.replace_schema_metadata({"heldout.table": "text_matches/1"})
-    )
+    known = {"corpus": "train", "method": "minhash", "field": "question", "similarity": 0.93}
+    filled = [{**dict(zip(names, row, strict=True)), **known, "evidence": evidence} for row in rows]
+    run.write_table("text_matches", make_table("text_matches", filled))
 
 
 def test_text_matches_are_joined_with_images_or_count_where_asked(

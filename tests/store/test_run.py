@@ -77,14 +77,14 @@ def test_inputs_of_two_revisions_are_never_mixed(tmp_path: Path) -> None:
 def test_manifest_updates_of_many_threads_are_all_kept(tmp_path: Path) -> None:
     run = Run.create(tmp_path / "run")
     threads = [
-        threading.Thread(target=run.update, args=("stages", {str(i): {"done": i}}))
+        threading.Thread(target=run.update, args=("models", {str(i): {"done": i}}))
         for i in range(16)
     ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(run.manifest()["stages"]) == 16
+    assert len(run.manifest()["models"]) == 16
 
 
 def test_a_second_writer_is_told_who_writes(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ from heldout.model import (
     open_server,
     score_benchmark,
 )
-from heldout.store import Run, write_json
+from heldout.store import Run, read_document, write_json
 
 # The finished stages of an audit: a stage stays finished while the fingerprint of its inputs is the same.
 
@@ -47,10 +47,7 @@ class AuditLedger:
         self.path = folder / FILE
         self._stages: dict[str, dict[str, Any]] = {}
         if self.path.exists():
-            try:
-                known = json.loads(self.path.read_text())
-            except ValueError as error:
-                raise InputError(f"{self.path} is not JSON: remove it to start over") from error
+            known = read_document(self.path)
             if known.get("schema_version") == _VERSION:
                 self._stages = known["stages"]
 

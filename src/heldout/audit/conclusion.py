@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import polars as pl
 
@@ -302,6 +302,9 @@ _PAGES = (
 )
 
 
+_Kept = TypeVar("_Kept", Claim, Finding)
+
+
 @dataclass(frozen=True)
 class Report:
     """What ``heldout.report`` returns.
@@ -324,17 +327,16 @@ class Report:
     @property
     def findings(self) -> pl.DataFrame:
         """One row per finding: detector, model or corpus, effect with its interval, p, direction."""
-        return findings_frame(map(Finding.model_validate, self._kept("findings")))
+        return findings_frame(self._kept("findings", Finding))
 
     def _claims(self) -> list[Claim]:
-        return [Claim.model_validate(record) for record in self._kept("claims")]
+        return self._kept("claims", Claim)
 
-    def _kept(self, name: str) -> list[dict[str, Any]]:
+    def _kept(self, name: str, shape: type[_Kept]) -> list[_Kept]:
         """All that the run holds: of this page and of detectors."""
         if self.run is None or not (self.run.path / f"{name}.json").exists():
             return []
-        records: list[dict[str, Any]] = self.run.read_json(f"{name}.json")[name]
-        return records
+        return self.run.entries(name, shape)
 
     def as_json(self) -> dict[str, Any]:
         conclusion = self.conclusion
@@ -374,6 +376,7 @@ def report_run(
     if (folder / "verdict.json").exists() and not (folder / "manifest.json").exists():
         return Report(write_audit_report(folder, settings))
     opened = run if isinstance(run, Run) else Run.open(folder)
+    opened.verify()
     with opened.writing():
         for is_kind, write in _PAGES:
             if is_kind(opened):

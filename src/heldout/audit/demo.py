@@ -39,7 +39,7 @@ from heldout.lab import (
 from heldout.overlap import read_matches, read_text_matches
 from heldout.settings import Settings
 from heldout.stats import adjust
-from heldout.store import Run, write_atomic
+from heldout.store import Run, read_document, write_atomic
 
 EXACT, CHANGED, WORDS, DECOY, BROKEN = (
     "exact copy",
@@ -213,7 +213,7 @@ def _group(row: Mapping[str, Any]) -> str:
 
 
 def _suspected(audited: AuditResult, run: Run, who: Path) -> list[Suspect]:
-    roles: dict[str, str] = json.loads(who.read_text())
+    roles: dict[str, str] = read_document(who)
     findings = run.read_json("detections.json")["findings"]
     cells = {cell.on: cell for cell in audited.overall.cells if cell.cell.model is not None}
     suspects = []

@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import html
 import re
-import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -183,7 +182,7 @@ def audit_overlap(
         judge: The setting of this name, or a judge of your own.
         workers: Processes; default: one per core.
         seed: Seed of every random draw.
-        map: Columns of the benchmark by field, as ``--map``: ``{"question": "stem"}``.
+        map: Columns of the benchmark by field: ``{"question": "stem"}``.
         replace: Allow the results of this search to replace those of a wider one in the run folder.
         quiet: Show no progress.
         command: What the run records as its command; default: this call.
@@ -501,9 +500,9 @@ def _forget_what_rested_on_others(run: Run, corpora: Sequence[Corpus]) -> None:
     """Remove the gate and the impact studies of corpora that the run no longer holds: they would be taken for
     those of the new ones."""
     if replaced_by(run, corpora):
-        shutil.rmtree(run.path / "gate", ignore_errors=True)
+        run.remove("gate")
         for study in run.path.glob("impact*.json"):
-            study.unlink()
+            run.remove(study.name)
 
 
 def _to_standard_error(message: str) -> None:

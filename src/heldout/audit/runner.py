@@ -96,8 +96,7 @@ class AuditResult:
     ) -> pl.DataFrame:
         frames = []
         for benchmark, path in self.runs.items():
-            rows = Run.open(path).read_json(f"{name}.json")[name]
-            own = frame([record.model_validate(row) for row in rows])
+            own = frame(Run.open(path).entries(name, record))
             frames.append(own.select(pl.lit(benchmark).alias("audited"), pl.all()))
         return pl.concat(frames, how="vertical_relaxed") if frames else frame([])
 

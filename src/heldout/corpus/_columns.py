@@ -60,7 +60,7 @@ class Words:
 
 @dataclass(frozen=True, slots=True)
 class CorpusColumns:
-    """Columns of a row by what they mean; an empty tuple where there is none."""
+    """TableColumns of a row by what they mean; an empty tuple where there is none."""
 
     id: tuple[str, ...]
     image: tuple[str, ...]
@@ -136,7 +136,7 @@ def _has(names: tuple[str, ...], columns: str) -> bool:
     )
 
 
-class Columns:
+class TableColumns:
     """What the columns of a table mean; the first of its rows tell how answers refer to options."""
 
     def __init__(
@@ -150,7 +150,7 @@ class Columns:
         first: Sequence[Mapping[str, Any]],
         mapping: tuple[tuple[str, str], ...],
         images: tuple[str, ...] = (),
-    ) -> Columns:
+    ) -> TableColumns:
         """``images``: columns that hold pictures, whatever they are called."""
         columns = find_columns(tuple(dict.fromkeys(name for row in first for name in row)), mapping)
         if not (first and columns.options and columns.answer):

@@ -18,7 +18,15 @@ from typing import Any, BinaryIO
 from heldout.corpus._columns import Words, decode_words, find_columns
 from heldout.corpus.captions import Captions
 from heldout.corpus.corpus import CorpusItem
-from heldout.corpus.parts import MAX_TEXT, Found, Part, Reading, not_read, read_metadata, unpacked
+from heldout.corpus.parts import (
+    MAX_TEXT,
+    CorpusReading,
+    Found,
+    Piece,
+    not_read,
+    read_metadata,
+    unpacked,
+)
 from heldout.corpus.streams import FILE, FOLDER, TarCut, TarEntry, open_tar, tar_entries
 from heldout.corpus.zips import (
     DEFLATED,
@@ -60,7 +68,7 @@ def sample_key(name: str) -> str:
     return folder + slash + (base[:dot] if dot > 0 else base)
 
 
-def read_tar(reading: Reading, part: Part) -> Found:
+def read_tar(reading: CorpusReading, part: Piece) -> Found:
     """The samples of a tar, and its other members."""
     path, shown = reading.path(part.name), readable(part.name)
     try:
@@ -89,7 +97,7 @@ class _Sample:
 
 
 class _Tar:
-    def __init__(self, reading: Reading, part: Part, file: BinaryIO, plain: bool) -> None:
+    def __init__(self, reading: CorpusReading, part: Piece, file: BinaryIO, plain: bool) -> None:
         self.reading, self.name, self.shown = reading, part.name, readable(part.name)
         self.path = reading.path(part.name)
         self.file, self.plain = file, plain
@@ -225,7 +233,7 @@ def _refused_member(entry: TarEntry) -> tuple[str, str] | None:
 _PMC = re.compile(r"PMC\d+")
 
 
-def read_zip(reading: Reading, part: Part) -> Found:
+def read_zip(reading: CorpusReading, part: Piece) -> Found:
     """The members of a zip, or of one span of its table of contents."""
     path, shown = reading.path(part.name), readable(part.name)
     with contextlib.ExitStack() as stack:
@@ -246,7 +254,7 @@ def read_zip(reading: Reading, part: Part) -> Found:
 
 
 def _zip_member(
-    reading: Reading, part: Part, entry: ZipEntry, file: BinaryIO, captions: Captions | None
+    reading: CorpusReading, part: Piece, entry: ZipEntry, file: BinaryIO, captions: Captions | None
 ) -> Found:
     path = reading.path(part.name)
     item = f"{readable(part.name)}/{readable(entry.name)}"
@@ -264,7 +272,8 @@ def _zip_member(
         for found in unpacked(reading, f"{part.name}/{entry.name}", base, io.BytesIO(data)):
             yield _placed(found, place)
         return
-    words, metadata = Words(), {}
+    words = Words()
+    metadata: dict[str, Any] = {}
     if captions is not None:
         words, metadata = captions.find(entry.name, base, f"{path.stem}/{entry.name}")
     if match := _PMC.match(base):

@@ -374,6 +374,7 @@ def _columns(path: Path) -> list[str]:
     try:
         if kind_of(path.name) == PARQUET:
             return list(pq.read_schema(ranges(path)).names)
+        some: Iterator[Any]
         if kind_of(path.name) == LINES:
             some = (json_line(line, path, 0) for _, line in lines(path, Span()) if line)
         else:

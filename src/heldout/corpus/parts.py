@@ -32,7 +32,7 @@ from heldout.benchmark import (
 from heldout.corpus import markup
 from heldout.corpus._columns import (
     STATUS,
-    Columns,
+    TableColumns,
     Words,
     decode_words,
     find_columns,
@@ -80,7 +80,7 @@ Found = Iterator[CorpusItem | Dropped]
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class Piece:
     """What one shard reads of one file: all of it, or a span of its lines, row groups or members."""
 
     name: str
@@ -90,7 +90,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Reading:
+class CorpusReading:
     """How the files of a corpus are read, and where they lie."""
 
     root: Path
@@ -113,7 +113,7 @@ def not_read(name: str, reason: str, detail: str, kind: str = "") -> Dropped:
     return Dropped("corpus", readable(name), reason, detail, scope="many", kind=kind)
 
 
-def read_part(reading: Reading, part: Part) -> Found:
+def read_part(reading: CorpusReading, part: Piece) -> Found:
     """The items of one part; whatever cannot be read, as Dropped."""
     shown = readable(part.name)
     if reading.filters and part.kind in ("picture", "tar", "zip"):
@@ -127,12 +127,12 @@ def read_part(reading: Reading, part: Part) -> Found:
         yield not_read(shown, reason, detail)
 
 
-def _run_folder(reading: Reading, part: Part) -> Found:
+def _run_folder(reading: CorpusReading, part: Piece) -> Found:
     detail = "written by heldout; it is not part of the corpus"
     yield Dropped("corpus", readable(part.name), "run folder", detail, scope="words")
 
 
-def _folder(reading: Reading, part: Part) -> Found:
+def _folder(reading: CorpusReading, part: Piece) -> Found:
     """A folder that is not entered."""
     name = readable(part.name)
     if part.kind == HIDDEN:
@@ -144,7 +144,7 @@ def _folder(reading: Reading, part: Part) -> Found:
 # Files of this machine that are links, pipes, or lie elsewhere
 
 
-def _refused(reading: Reading, part: Part) -> Dropped | None:
+def _refused(reading: CorpusReading, part: Piece) -> Dropped | None:
     """Why a file is not opened; None if it may be."""
     path, name = reading.path(part.name), readable(part.name)
     if isinstance(path, RemotePath):
@@ -179,7 +179,7 @@ def _inside(root: Path) -> list[Path]:
 # Pictures, with the words that lie beside them
 
 
-def _picture(reading: Reading, part: Part) -> Found:
+def _picture(reading: CorpusReading, part: Piece) -> Found:
     if reading.is_pictured(part.name):
         return  # read with the rows that name it
     name, path = readable(part.name), reading.path(part.name)
@@ -206,15 +206,15 @@ def _ending(name: str) -> str:
     return name[len(name) - len(ending(name)) :]
 
 
-def _sidecar(reading: Reading, name: str) -> bytes | None:
-    if _refused(reading, Part(name, FILE)) is not None:
+def _sidecar(reading: CorpusReading, name: str) -> bytes | None:
+    if _refused(reading, Piece(name, FILE)) is not None:
         return None
     with reading.path(name).open("rb") as file:
         data: bytes = file.read(MAX_TEXT + 1)
     return data
 
 
-def _is_sidecar(reading: Reading, name: str, size: int, start: bytes) -> bool:
+def _is_sidecar(reading: CorpusReading, name: str, size: int, start: bytes) -> bool:
     """Does the file hold the words of a picture of its name? A list is a table of its own."""
     end = ending(name)
     if end not in TEXT_ENDINGS and not (end == ".json" and _is_object(start)):
@@ -234,7 +234,7 @@ def _is_object(start: bytes) -> bool:
     return start.lstrip().startswith(b"{")
 
 
-def _is_picture(reading: Reading, name: str) -> bool:
+def _is_picture(reading: CorpusReading, name: str) -> bool:
     end = ending(name)
     return end in IMAGE_ENDINGS or (not end and looks_like_image(_head(reading.path(name), HEAD)))
 
@@ -242,7 +242,7 @@ def _is_picture(reading: Reading, name: str) -> bool:
 def _head(path: Path, size: int) -> bytes:
     try:
         with path.open("rb") as file:
-            return cast(bytes, file.read(size))
+            return file.read(size)
     except OSError:
         return b""
 
@@ -270,17 +270,17 @@ class _Rows:
 
     def __init__(
         self,
-        reading: Reading,
-        part: Part,
+        reading: CorpusReading,
+        part: Piece,
         first: Sequence[Mapping[str, Any]],
         images: tuple[str, ...] = (),
     ) -> None:
         self.reading, self.name = reading, part.name
         self.prefix = "" if reading.alone else f"{readable(part.name)}/"
-        self.columns = Columns.of(first, reading.mapping, images)
+        self.columns = TableColumns.of(first, reading.mapping, images)
         folder = reading.path(part.name).parent
-        images = located(reading.images) if reading.images else None
-        self.finder = ImageFinder(folder, images, folder=reading.root)
+        named = located(reading.images) if reading.images else None
+        self.finder = ImageFinder(folder, named, folder=reading.root)
 
     def items(self, values: dict[str, Any], number: int) -> Found:
         origin = f"{readable(self.name)} row {number}"
@@ -293,19 +293,19 @@ class _Rows:
             item = readable(f"{self.prefix}{columns.key(values) or number}")
             place = (self.name, number)
             for found in row_items(values, item, origin, columns, self.finder, place):
-                if self.reading.archived and _is_missing(found):
+                if self.reading.archived and isinstance(found, CorpusItem) and _is_missing(found):
                     found = replace(found, image=None)  # read as a member, if it is there
                 yield found
         except Exception as error:  # one bad row must not lose the file
             yield lost_row(origin, error)
 
 
-def _is_missing(found: CorpusItem | Dropped) -> bool:
-    place = getattr(getattr(found, "image", None), "location", None)
+def _is_missing(item: CorpusItem) -> bool:
+    place = item.image.location if item.image is not None else None
     return isinstance(place, Nowhere) and place.reason == "missing image"
 
 
-def _lines(reading: Reading, part: Part) -> Found:
+def _lines(reading: CorpusReading, part: Piece) -> Found:
     if (refused := _refused(reading, part)) is not None:
         yield refused
         return
@@ -325,7 +325,7 @@ def _lines(reading: Reading, part: Part) -> Found:
             yield from table.items(sound(row.values) if b"\\u" in line else row.values, number)
 
 
-def _parquet(reading: Reading, part: Part) -> Found:
+def _parquet(reading: CorpusReading, part: Piece) -> Found:
     if (refused := _refused(reading, part)) is not None:
         yield refused
         return
@@ -375,7 +375,7 @@ def _failed_downloads(file: Any, groups: list[int], number: int, name: str, base
 # Files that their content tells
 
 
-def _other(reading: Reading, part: Part) -> Found:
+def _other(reading: CorpusReading, part: Piece) -> Found:
     if (refused := _refused(reading, part)) is not None:
         yield refused
         return
@@ -410,13 +410,13 @@ def content_kind(start: bytes) -> str | None:
 _PEEK = 1 << 16  # bytes that tell what a file holds
 
 
-def _packed(reading: Reading, part: Part) -> Found:
+def _packed(reading: CorpusReading, part: Piece) -> Found:
     inner = part.name.removesuffix(_ending(part.name))
     with open_text(reading.path(part.name)) as file:
         yield from unpacked(reading, part.name, inner.rpartition("/")[2], file)
 
 
-def unpacked(reading: Reading, place: str, name: str, file: BinaryIO) -> Found:
+def unpacked(reading: CorpusReading, place: str, name: str, file: BinaryIO) -> Found:
     """What a member of an archive holds, read as a file of its name: ``place`` stands for the member in ids."""
     if reading.depth >= _DEEPEST:
         yield not_read(place, "archive in an archive", "unpack it")
@@ -432,7 +432,7 @@ def unpacked(reading: Reading, place: str, name: str, file: BinaryIO) -> Found:
             depth=reading.depth + 1,
             is_pictured=lambda _: False,
         )
-        for found in read_part(inner, Part(plain, kind_of(plain))):
+        for found in read_part(inner, Piece(plain, kind_of(plain))):
             own = readable(place) + found.id.removeprefix(readable(plain))
             if isinstance(found, Dropped):
                 yield replace(found, id=own)
@@ -460,7 +460,7 @@ def _unpack(file: BinaryIO, copy: Path) -> str:
     return "" if left else f"over {MAX_BYTES:,} bytes; unpack it"
 
 
-def _table_or_page(reading: Reading, part: Part, start: bytes) -> Found:
+def _table_or_page(reading: CorpusReading, part: Piece, start: bytes) -> Found:
     path, name = reading.path(part.name), readable(part.name)
     table = find_reader(path)
     if table is not None:
@@ -564,8 +564,8 @@ def sound(value: Any) -> Any:
 # Archives
 
 
-def _archive(reader: str) -> Callable[[Reading, Part], Found]:
-    def read(reading: Reading, part: Part) -> Found:
+def _archive(reader: str) -> Callable[[CorpusReading, Piece], Found]:
+    def read(reading: CorpusReading, part: Piece) -> Found:
         from heldout.corpus import archives
 
         if (refused := _refused(reading, part)) is not None:
@@ -576,7 +576,7 @@ def _archive(reader: str) -> Callable[[Reading, Part], Found]:
     return read
 
 
-def _loose_picture(reading: Reading, part: Part) -> Found:
+def _loose_picture(reading: CorpusReading, part: Piece) -> Found:
     refused = _refused(reading, part)
     if refused is not None:  # of a picture that is not there one item is lost
         single = refused.reason in ("unreadable file", "not a regular file")
@@ -585,7 +585,7 @@ def _loose_picture(reading: Reading, part: Part) -> Found:
         yield from _picture(reading, part)
 
 
-_READERS: dict[str, Callable[[Reading, Part], Found]] = {
+_READERS: dict[str, Callable[[CorpusReading, Piece], Found]] = {
     RUN_FOLDER: _run_folder,
     HIDDEN: _folder,
     UNREADABLE: _folder,

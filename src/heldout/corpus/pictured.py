@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heldout.benchmark import FileRow, ImageFinder, find_reader, head
-from heldout.corpus._columns import Columns
+from heldout.corpus._columns import TableColumns
 from heldout.corpus._listing import FILE, LINK, digest, kind_of
 from heldout.corpus.parquet_corpus import FAILURES, open_parquet, rows
 from heldout.errors import HeldoutError
@@ -102,7 +102,7 @@ def _named(corpus: FilesCorpus, table: str) -> Iterator[str]:
     path = corpus.path(table)
     images = located(corpus.images) if corpus.images else None
     finder = ImageFinder(path.parent, images, folder=corpus.root)
-    columns: Columns | None = None
+    columns: TableColumns | None = None
     root = str(corpus.root)
     held: list[dict[str, object]] = []
     try:
@@ -110,13 +110,13 @@ def _named(corpus: FilesCorpus, table: str) -> Iterator[str]:
             held.append(values)
             if columns is None and len(held) < _LOOK:
                 continue
-            columns = columns or Columns.of(held, corpus.mapping)
+            columns = columns or TableColumns.of(held, corpus.mapping)
             yield from _names(held, columns, finder, root)
             held.clear()
     except (HeldoutError, *FAILURES):
         pass  # reading the table says what is wrong with it
     if held:
-        yield from _names(held, columns or Columns.of(held, corpus.mapping), finder, root)
+        yield from _names(held, columns or TableColumns.of(held, corpus.mapping), finder, root)
 
 
 def _rows(path: Path) -> Iterator[dict[str, object]]:
@@ -135,7 +135,7 @@ def _rows(path: Path) -> Iterator[dict[str, object]]:
 
 
 def _names(
-    held: Iterable[dict[str, object]], columns: Columns, finder: ImageFinder, root: str
+    held: Iterable[dict[str, object]], columns: TableColumns, finder: ImageFinder, root: str
 ) -> Iterator[str]:
     for values in held:
         for column in columns.named(values).image:

@@ -7,7 +7,7 @@ from typing import Any
 
 from heldout.benchmark import is_unread
 from heldout.errors import counted
-from heldout.evidence import UNREAD, Unread, reading_of
+from heldout.evidence import UNREAD, UnreadFiles, reading_of
 from heldout.store import Run
 
 
@@ -88,7 +88,7 @@ def _incomplete(stage: Mapping[str, Any], *, text: bool) -> str:
     ``text``: texts were compared, so that a corpus without images counts as compared.
     """
     counts, failed = stage["counts"], stage["failed"]
-    unread, compared = Unread.of_scan(stage), counts.get("images", 0)
+    unread, compared = UnreadFiles.of_scan(stage), counts.get("images", 0)
     if text and not compared:
         compared = counts.get("without_image", 0)
     messages = []

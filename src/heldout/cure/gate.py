@@ -299,6 +299,7 @@ def _check_one_training_set(runs: Sequence[Run]) -> None:
         if str(run.path.resolve()) in seen:
             raise InputError(f"{run.path} is named twice: name each run once")
         seen.add(str(run.path.resolve()))
+        run.verify()
         for stage in run.manifest()["stages"].values():
             own = (stage["fingerprint"], stage["source"], run.path)
             other = known.setdefault(stage["corpus"], own)

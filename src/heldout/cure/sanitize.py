@@ -239,6 +239,7 @@ def _not_compared(benchmark: Benchmark) -> set[str]:
 
 def refuse_other_revision(benchmark: Benchmark, run: Run) -> None:
     """Refuse a run of another revision: ids of one revision do not identify items of another."""
+    run.verify()
     known = run.manifest()["inputs"].get("benchmark")
     if known is None or not run.table_path("matches").exists():
         raise InputError(f"{run.path} has no finished scan: run heldout overlap into it first")

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from heldout.lazy import load_on_first_use
 
 if TYPE_CHECKING:
+    from heldout.engine._isolated import isolated
     from heldout.engine.cluster import ClusterNode, ClusterReport, ClusterSettings, check_cluster
     from heldout.engine.engine import (
         PIECES,
@@ -36,6 +37,7 @@ __all__ = [
     "Salvage",
     "Work",
     "check_cluster",
+    "isolated",
     "map_salvaged",
     "moved",
     "open_engine",

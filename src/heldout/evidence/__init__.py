@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     )
     from heldout.evidence.rungs import OPEN, PICTURED, PROVEN, TO_READ, UNPROVEN_WORDS, Rung
     from heldout.evidence.text_kinds import KINDS, QUESTION_OTHER_IMAGE, count_kinds, text_kinds
-    from heldout.evidence.unread import ITEMS, UNREAD, Unread, reading_of
+    from heldout.evidence.unread import UNREAD, UnreadFiles, reading_of
     from heldout.overlap import (
         BY_DIGEST,
         CHANGED,
@@ -54,7 +54,6 @@ __all__ = [
     "COPIES",
     "GRAVEST",
     "IN_PART",
-    "ITEMS",
     "KINDS",
     "LABEL_CONFLICTS",
     "NOT_VERIFIED",
@@ -79,7 +78,7 @@ __all__ = [
     "Modality",
     "Relation",
     "Rung",
-    "Unread",
+    "UnreadFiles",
     "copies_with_answer",
     "count_kinds",
     "evidence_of",

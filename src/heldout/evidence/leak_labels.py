@@ -169,7 +169,7 @@ def keep_leak_labels(run: Run, labels: LeakLabels | None) -> None:
     """Labels in a run folder, so that everything made of them is made again from it alone."""
     inputs = dict(run.manifest()["inputs"])
     if labels is None:
-        (run.path / FILE).unlink(missing_ok=True)
+        run.remove(FILE)
         if inputs.pop("leaks", None) is not None:
             run.update("inputs", inputs, replace=True)
         return

@@ -15,7 +15,7 @@ ITEMS = "items"  # the kind of single rows and pictures that are damaged
 
 
 @dataclass(frozen=True)
-class Unread:
+class UnreadFiles:
     """``kinds``: files that no reader took, or that were read in part, by their ending or what they are; ``items``:
     single rows and pictures that could not be read; ``of``: items of the benchmark."""
 
@@ -24,7 +24,7 @@ class Unread:
     of: int
 
     @classmethod
-    def of_scan(cls, scanned: Mapping[str, Any], lost: str = "lost_items") -> Unread:
+    def of_scan(cls, scanned: Mapping[str, Any], lost: str = "lost_items") -> UnreadFiles:
         """Of a manifest's record of one corpus, less the kinds that the user allowed. ``lost``: what counts items."""
         counts, allowed = scanned["counts"], scanned.get("allow_unread", ())
         kinds = {
@@ -63,7 +63,7 @@ class Unread:
 
 
 def reading_of(manifest: Mapping[str, Any], allowed: Collection[str] = ()) -> dict[str, Any]:
-    """What every record of a scan needs to be read as Unread."""
+    """What every record of a scan needs to be read as UnreadFiles."""
     known = manifest["inputs"].get("benchmark") or {}
     return {
         "benchmark_items": known.get("items", 0),

@@ -233,8 +233,8 @@ def forget_detections(run: Run) -> None:
             known = run.read_json(f"{name}.json")
             kept = [entry for entry in known[name] if entry["id"] not in gone]
             run.write_json(f"{name}.json", {**known, name: kept})
-    run.table_path("triple_hits").unlink(missing_ok=True)
-    (run.path / "detections.json").unlink()
+    for name in ("tables/triple_hits.parquet", "detections.json"):
+        run.remove(name)
 
 
 def replace_dropped(run: Run, stage: str, model: str, dropped: Sequence[Dropped]) -> None:

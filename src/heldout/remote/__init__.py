@@ -12,7 +12,7 @@ if TYPE_CHECKING:
         use_cache,
         without_secrets,
     )
-    from heldout.remote.listing import cache_folder, files_below, files_beside, refresh
+    from heldout.remote.listing import cache_folder, files_below, refresh
     from heldout.remote.path import (
         QuantisedRows,
         RemotePath,
@@ -47,7 +47,6 @@ __all__ = [
     "cache_folder",
     "entries",
     "files_below",
-    "files_beside",
     "is_remote",
     "known_schemes",
     "located",

@@ -20,7 +20,7 @@ from typing import IO, Any
 
 from heldout.remote._transfer import persist, split
 from heldout.remote.access import is_remote
-from heldout.remote.path import RemotePath, forget, remember
+from heldout.remote.path import RemotePath, forget
 from heldout.remote.stores import Child, Facts, open_store
 
 _CONTINUED = 24 * 3600.0  # seconds; an older beginning is not worth continuing
@@ -161,29 +161,3 @@ def _folder_by_folder(folder: RemotePath, prefix: str) -> Iterator[list[Child]]:
         page = []
         yield from _folder_by_folder(folder / child.name, f"{prefix}{child.name}/")
     yield page
-
-
-def files_beside(root: RemotePath, names: list[str]) -> set[str]:
-    """Names of the files that lie among ``names``, which are neighbours in the order of a listing."""
-    stems = [name.rpartition(".")[0] or name for name in names]
-    scheme, _place = split(str(root))
-    store = open_store(scheme)
-    present: set[str] = set()
-    if not store.flat:
-        for parent in dict.fromkeys(name.rpartition("/")[0] for name in names):
-            below = (root / parent).children()
-            present.update(f"{parent}/{child.name}".lstrip("/") for child in below)
-        return present
-    after, end, more = min(stems), f"{max(stems)}.~", True
-    while more and after <= end:
-        children, more = _page(str(root), after)
-        for child in children:
-            remember(f"{root}/{child.name}", child.facts)
-        present.update(child.name for child in children)
-        after = children[-1].name if children else end + "~"
-    return present
-
-
-def _page(address: str, after: str) -> tuple[list[Child], bool]:
-    scheme, place = split(address)
-    return persist(address, lambda: open_store(scheme).page(place, after))

@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 
 from heldout.errors import InputError, PrerequisiteError
-from heldout.store import Run
+from heldout.store import Run, opened
 
 BROWSERS = (
     "chromium",
@@ -66,7 +66,8 @@ def figures_to_pdf(run: Run, out: Path | None = None) -> list[Path]:
 
 
 def _figure(browser: str, svg: Path, target: Path) -> None:
-    text = svg.read_text()
+    with opened(svg, "r", encoding="utf-8") as file:
+        text = file.read()
     size = _SIZE.search(text)
     width, height = size.groups() if size else ("640", "400")
     page = (

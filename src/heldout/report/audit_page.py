@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -30,7 +29,7 @@ from heldout.report._statuses import MEANINGS, detectable
 from heldout.report._summary_page import write_summary
 from heldout.report.figures import heat_map, standalone
 from heldout.report.settings import ReportSettings
-from heldout.store import Run, write_atomic, write_json
+from heldout.store import Run, opened, read_document, write_atomic, write_json
 
 
 def write_audit_report(output: Path, settings: ReportSettings | None = None) -> Path:
@@ -39,7 +38,7 @@ def write_audit_report(output: Path, settings: ReportSettings | None = None) -> 
     source = output / "verdict.json"
     if not source.exists():
         raise InputError(f"{source} does not exist: has this audit finished?")
-    verdict = json.loads(source.read_text())
+    verdict = read_document(source)
     names = list(verdict["corrected"])
     folders = run_folders(output, verdict)
     runs = {name: Run.open(output / folder) for name, folder in folders.items()}
@@ -144,7 +143,7 @@ def run_folders(output: Path, verdict: Mapping[str, Any]) -> dict[str, str]:
     may still exist."""
     folders = {}
     for path in sorted(output.glob("*/manifest.json")):
-        named = json.loads(path.read_text()).get("inputs", {}).get("benchmark")
+        named = read_document(path).get("inputs", {}).get("benchmark")
         if named and named["name"] in verdict["corrected"]:
             folders[named["name"]] = path.parent.name
     return folders
@@ -153,14 +152,14 @@ def run_folders(output: Path, verdict: Mapping[str, Any]) -> dict[str, str]:
 def _datasets(output: Path) -> list[dict[str, Any]]:
     """Fresh items that this audit made, with links to their pages."""
     plan = output / "plan.json"
-    steps = json.loads(plan.read_text())["steps"] if plan.exists() else []
+    steps = read_document(plan)["steps"] if plan.exists() else []
     planned = [step["benchmark"] for step in steps if step["stage"] == "synth"]
     datasets: dict[str, dict[str, Any]] = {}
     for path in sorted(output.glob("*/manifest.json")):
-        name = json.loads(path.read_text()).get("synth", {}).get("settings", {}).get("name")
+        name = read_document(path).get("synth", {}).get("settings", {}).get("name")
         page, funnel = path.with_name("report.html"), path.parent / "synth" / "funnel.json"
         if name in planned and page.exists() and funnel.exists():
-            step = json.loads(funnel.read_text())["steps"][-1]
+            step = read_document(funnel)["steps"][-1]
             link = f"{quote(path.parent.name)}/report.html"
             datasets[name] = {
                 "name": name,
@@ -183,7 +182,8 @@ def _audit_file(output: Path, folders: dict[str, str]) -> str:
     for folder in folders.values():
         copy = output / folder / "audit.yaml"
         if copy.exists():
-            return copy.read_text()
+            with opened(copy, "r", encoding="utf-8", errors="replace") as file:
+                return str(file.read())
     return ""
 
 

@@ -28,6 +28,8 @@ def _compare_runs(before: Run, after: Run, examples: int) -> Changes:
         after: A later run of the same benchmark.
         examples: Items and matches named for each kind of change.
     """
+    for run in (before, after):
+        run.verify()
     old, new = before.manifest(), after.manifest()
     names = [_benchmark(run, manifest)["name"] for run, manifest in ((before, old), (after, new))]
     if names[0] != names[1]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +46,7 @@ def write_evaluation_report(run: Run) -> Path:
         "commands": commands_shown(manifest["commands"]),
         "scripts": [],
     }
-    shutil.rmtree(run.path / "figures", ignore_errors=True)
+    run.remove("figures")
     for figure in figures:
         write_atomic(run.path / "figures" / f"{figure.name}.svg", for_paper(figure.drawn))
     path = run.path / "report.html"

@@ -30,7 +30,7 @@ def note_sources(run: Run, corpora: Sequence[Corpus]) -> None:
 
 def forget_sources(run: Run) -> None:
     """A search without a recipe has none."""
-    (run.path / SOURCES).unlink(missing_ok=True)
+    run.remove(SOURCES)
 
 
 def count_sources(run: Run) -> None:

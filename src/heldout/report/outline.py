@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,7 +23,7 @@ from heldout.report._next_steps import next_steps
 from heldout.report._scores_owed import corrected_of
 from heldout.report._statuses import DetectableEffect, detectable, plain_status
 from heldout.report.audit_page import run_folders
-from heldout.store import Run
+from heldout.store import Run, read_document
 from heldout.verdict import benchmark_verdict, recommend
 
 STEPS = 4  # the report has all
@@ -57,7 +56,7 @@ def outline_of(run: Run) -> Outline:
 
 def outline_of_audit(output: Path) -> Outline:
     """Of the output folder of a finished audit."""
-    verdict = json.loads((output / "verdict.json").read_text())
+    verdict = read_document(output / "verdict.json")
     runs = [Run.open(output / folder) for folder in run_folders(output, verdict).values()]
     return outline(verdict["cells"], runs, verdict["recommendations"])
 

@@ -49,7 +49,7 @@ from heldout.report.figures import for_paper
 from heldout.report.mixture import read_sources, worst_first
 from heldout.report.robustness import robustness_sections
 from heldout.report.settings import ReportSettings
-from heldout.store import Run, write_atomic
+from heldout.store import Run, remove, write_atomic
 from heldout.verdict import Claim, benchmark_verdict, recommend
 
 _STRENGTH = ["survives", "qualified", "re-attributed", "collapses", "not testable", "clean"]
@@ -239,7 +239,7 @@ def _write_figures(run: Run, figures: Sequence[Figure]) -> None:
     kept = {f"{figure.name}.svg" for figure in figures}
     for old in folder.glob("*.svg"):
         if old.name not in kept:
-            old.unlink()
+            remove(old)
     for figure in figures:
         write_atomic(folder / f"{figure.name}.svg", for_paper(figure.drawn))
 

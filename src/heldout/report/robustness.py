@@ -6,7 +6,6 @@ measurement is shown, where the run searched with the encoder it is of. A search
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from importlib import resources
 from typing import Any, Literal
@@ -18,7 +17,7 @@ from heldout.overlap import PDQ, PHASH, RADII
 from heldout.report._models import Figure
 from heldout.report.figures import RateBar, rate_chart
 from heldout.settings import command_line
-from heldout.store import Run
+from heldout.store import Run, read_document
 
 ROBUSTNESS_FILE = "robustness.json"
 #: a search without an encoder; other radii are another search
@@ -82,7 +81,7 @@ def own_measurement(run: Run) -> RobustnessFile | None:
     if not path.exists():
         return None
     try:
-        return RobustnessFile.model_validate(json.loads(path.read_text()))
+        return RobustnessFile.model_validate(read_document(path))
     except (ValidationError, ValueError) as error:
         raise InputError(
             f"{path} is not what `heldout lab transforms BENCH --verify --run {run.path}` writes "

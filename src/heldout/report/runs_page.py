@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import mimetypes
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -13,13 +12,11 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import quote, unquote, urlsplit
 
-import polars as pl
-
 from heldout.errors import HeldoutError, InputError, counted
 from heldout.report._reproduce import templates
 from heldout.report.outline import OutlineRow, outline, outline_of
 from heldout.report.settings import ServeSettings
-from heldout.store import Run
+from heldout.store import Run, opened_table, read_document
 
 MANIFEST = "manifest.json"
 DEPTH = 3  # folders below the named ones in which run folders are looked for
@@ -101,11 +98,9 @@ def _run_folders(folder: Path, depth: int) -> Iterator[Path]:
 def _is_no_run(folder: Path) -> bool:
     """Whether this is a clean split, or what a verb that refused its input left: a manifest, and no results."""
     try:
-        manifest = json.loads((folder / MANIFEST).read_text())
-    except (OSError, ValueError):
+        manifest = read_document(folder / MANIFEST)
+    except (OSError, InputError):
         return False  # an audit, or a run that is listed with its trouble
-    if not isinstance(manifest, dict):
-        return False
     # Names that begin with a dot are locks.
     results = (path for path in folder.iterdir() if path.name[0] != "." and path.name != MANIFEST)
     return "sanitize_version" in manifest or not any(results)
@@ -128,7 +123,7 @@ def _has_report(path: Path) -> bool:
 
 
 def _audit(name: str, path: Path) -> ListedRun:
-    verdict = json.loads((path / "verdict.json").read_text())
+    verdict = read_document(path / "verdict.json")
     benchmarks = list(verdict["corrected"])
     runs = [
         run
@@ -161,7 +156,7 @@ def _single(name: str, path: Path) -> ListedRun:
             trouble = "has no page of its own" if kind == "twins" else _recorded(run)
     items = known.get("items")
     if items is None and (path / "synth/funnel.json").is_file():
-        items = json.loads((path / "synth/funnel.json").read_text())["steps"][-1]["left"]
+        items = read_document(path / "synth/funnel.json")["steps"][-1]["left"]
     return ListedRun(name, path, kind, created, names, items, rows, trouble, _has_report(path))
 
 
@@ -180,7 +175,8 @@ def _recorded(run: Run) -> str:
 
 
 def _holds_rows(table: Path) -> bool:
-    return bool(pl.scan_parquet(table).select(pl.len()).collect().item())
+    with opened_table(table) as file:
+        return bool(file.metadata.num_rows)
 
 
 def runs_page(listed: Sequence[ListedRun], title: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from heldout.report.figures import (
     funnel_chart,
     rate_chart,
 )
-from heldout.store import Run
+from heldout.store import Run, read_document
 from heldout.synth import (
     BY_KEY,
     CHANCE,
@@ -235,9 +234,9 @@ def _models(run: Run) -> Iterator[ModelLine]:
         yield ModelLine(row["role"], row["model"], row["fingerprint"], row["digest"], None, True)
 
 
-def _json(run: Run, name: str) -> Any:
+def _json(run: Run, name: str) -> dict[str, Any] | None:
     path = folder(run) / name
-    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+    return read_document(path) if path.exists() else None
 
 
 def _reasons(run: Run) -> Iterator[dict[str, Any]]:

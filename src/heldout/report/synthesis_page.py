@@ -6,7 +6,6 @@ import base64
 import io
 import json
 import re
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,7 +20,7 @@ from heldout.report.figures import for_paper
 from heldout.report.synthesis import PROBES, SynthesisFacts, read_facts, worded
 from heldout.review import item_tables
 from heldout.settings import command_line
-from heldout.store import Run, write_atomic
+from heldout.store import Run, inside, remove, write_atomic
 from heldout.synth import (
     CRITERIA,
     DATASET,
@@ -127,7 +126,7 @@ def _sample(run: Run, draft: Draft, figure: PaperFigure, why: str, detail: str) 
 def _small(run: Run, path: str) -> str:
     """A small WebP made here, as a data URL: no untrusted file reaches a browser unchanged."""
     try:
-        image = to_rgb(ImageRef(path, FileOnDisk(str(run.path / path))).open())
+        image = to_rgb(ImageRef(path, FileOnDisk(str(inside(run.path, path)))).open())
     except ImageError:
         return ""
     image = image.copy()
@@ -228,7 +227,7 @@ def write_synthesis_report(run: Run) -> Path:
 
 
 def _write_figures(facts: SynthesisFacts, target: Path) -> None:
-    shutil.rmtree(target, ignore_errors=True)
+    remove(target)
     for figure in facts.figures:
         write_atomic(target / f"{figure.name}.svg", for_paper(figure.drawn))
 

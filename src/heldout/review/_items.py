@@ -10,14 +10,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import pyarrow.parquet as pq
-
 from heldout.benchmark import Benchmark, canonical_metadata
 from heldout.errors import InputError
 from heldout.image import FileOnDisk, ImageRef, Location
 from heldout.review._pictures import Album, CardPicture, same_bytes, same_pixels
 from heldout.review.card import ReviewCard
-from heldout.store import Run
+from heldout.store import Run, inside, opened_table
 from heldout.synth import (
     BY_KEY,
     LETTERS,
@@ -251,7 +249,7 @@ def _line(line: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _figure(run: Run, image: FigureImage) -> CardPicture:
-    place = FileOnDisk(str(run.path / image.path))
+    place = FileOnDisk(str(inside(run.path, image.path)))
     return CardPicture(image.sha256[:12], lambda: [place], same_bytes(image.sha256))
 
 
@@ -266,7 +264,8 @@ def twin_cards(run: Run) -> list[ReviewCard]:
     path = run.table_path("twins")
     if not path.exists():
         raise InputError(f"{run.path} has no twins to judge: it has no tables/{path.name}")
-    rows = pq.read_table(path).to_pylist()
+    with opened_table(path) as file:  # also one that another program wrote
+        rows = file.read().to_pylist()
     if rows and (missing := [name for name in NEEDED if name not in rows[0]]):
         raise InputError(f"{path} has no column {', '.join(missing)}: make the twins again")
     return [_twin_card(run, row) for row in rows]
@@ -308,11 +307,6 @@ def options_of(value: Any) -> list[str]:
 
 def _picture(run: Run, name: str) -> CardPicture:
     def places() -> Iterable[Location]:
-        root = run.path.resolve()
-        file = (root / name).resolve()
-        # Tables are untrusted: nothing outside the run folder is shown.
-        if not file.is_relative_to(root):
-            raise InputError("the table names a file outside the run folder")
-        return [FileOnDisk(str(file))]
+        return [FileOnDisk(str(inside(run.path, name)))]
 
     return CardPicture(name, places, lambda data, image: True)

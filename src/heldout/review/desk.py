@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import getpass
-import json
 import threading
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -46,7 +45,9 @@ from heldout.store import (
     Run,
     append,
     current,
+    is_run,
     log_path,
+    read_document,
     write_json,
 )
 
@@ -161,8 +162,8 @@ class Desk:
     def _remembered(self) -> dict[str, Any]:
         path = self.folder / "review" / DESK_FILE
         try:
-            choices = json.loads(path.read_text())["choices"]
-        except (OSError, ValueError, KeyError, TypeError):
+            choices = read_document(path)["choices"]
+        except (OSError, InputError, KeyError):
             return {}  # nothing that anybody's judgement depends on
         return choices if isinstance(choices, dict) else {}
 
@@ -326,6 +327,7 @@ def open_desks(
             raise InputError(_choose(path, inside))
         path = inside[0]
     run = Run.open(path)
+    run.verify()
     kinds = [chosen.kind] if chosen.kind else _kinds(run)
     known = run.manifest()["inputs"].get("benchmark", {})
     title = str(known.get("name") or run.path.resolve().name)
@@ -389,8 +391,8 @@ def _samples(path: Path) -> dict[str, list[str]]:
     if not path.exists():
         return {}
     try:
-        samples: dict[str, list[str]] = json.loads(path.read_text())["samples"]
-    except (ValueError, KeyError, TypeError) as error:
+        samples: dict[str, list[str]] = read_document(path)["samples"]
+    except KeyError as error:
         raise InputError(f"{path} is no sample of heldout review: {error}") from error
     return samples
 
@@ -415,11 +417,7 @@ def runs_inside(folder: Path) -> list[Path]:
     """Run folders that lie in ``folder``, as in the output of an audit."""
     paths = []
     for manifest in sorted(folder.glob("*/manifest.json")) if folder.is_dir() else ():
-        try:
-            record = json.loads(manifest.read_text())
-        except (OSError, ValueError):
-            continue  # a manifest of another program
-        if isinstance(record, dict) and "manifest_version" in record:
+        if is_run(manifest.parent):
             paths.append(manifest.parent)
     return paths
 

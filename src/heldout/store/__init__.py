@@ -6,6 +6,19 @@ from heldout.lazy import load_on_first_use
 
 if TYPE_CHECKING:
     from heldout.store._names import file_name, is_path
+    from heldout.store.files import (
+        compared_with_record,
+        exclusive,
+        inside,
+        is_run,
+        opened,
+        read_document,
+        remove,
+        replacing,
+        sha256,
+        write_atomic,
+        write_json,
+    )
     from heldout.store.invocation import PYTHON, invocation, python_command
     from heldout.store.judgements import (
         ITEM,
@@ -18,7 +31,6 @@ if TYPE_CHECKING:
         current,
         log_path,
     )
-    from heldout.store.lock import exclusive, replacing, write_atomic, write_json
     from heldout.store.partitions import Partitions
     from heldout.store.run import (
         Run,
@@ -27,7 +39,14 @@ if TYPE_CHECKING:
         open_run,
         without_credentials,
     )
-    from heldout.store.schema import SCHEMAS, empty_table, make_table, read_table, write_table
+    from heldout.store.schema import (
+        SCHEMAS,
+        empty_table,
+        make_table,
+        opened_table,
+        read_table,
+        write_table,
+    )
     from heldout.store.sorting import sorted_frames
     from heldout.store.stage import (
         FAILED,
@@ -64,22 +83,30 @@ __all__ = [
     "Stage",
     "adopt_shards",
     "append",
+    "compared_with_record",
     "current",
     "dropped_table",
     "empty_table",
     "exclusive",
     "file_name",
+    "inside",
     "invocation",
     "is_path",
+    "is_run",
     "log_path",
     "make_table",
     "new_folder",
     "no_new_runs",
     "open_run",
+    "opened",
+    "opened_table",
     "python_command",
+    "read_document",
     "read_table",
+    "remove",
     "replacing",
     "saved_shards",
+    "sha256",
     "sorted_frames",
     "without_credentials",
     "write_atomic",

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from heldout.errors import InputError
-from heldout.store.lock import exclusive
+from heldout.store.files import exclusive, opened
 
 MATCH, TEXT, ITEM, TWIN = "match", "text", "item", "twin"
 
@@ -36,7 +36,7 @@ def append(run: Path, judgement: Judgement) -> Judgement:
     path = log_path(run)
     stamped = Judgement(**{**asdict(judgement), "time": datetime.now(UTC).isoformat()})
     line = json.dumps(asdict(stamped), ensure_ascii=False) + "\n"
-    with exclusive(path.with_name(".judgements.lock")), path.open("ab") as file:
+    with exclusive(path.with_name(".judgements.lock")), opened(path, "ab") as file:
         if file.tell() and not _ends_with_newline(path):
             file.write(b"\n")  # a line torn by a crash stays torn, and alone
         file.write(line.encode())
@@ -48,9 +48,11 @@ def append(run: Path, judgement: Judgement) -> Judgement:
 def history(run: Path) -> Iterator[Judgement]:
     """Every judgement in the order in which it was made; a torn last line is passed over."""
     path = log_path(run)
-    if not path.exists():
+    try:
+        with opened(path) as file:
+            lines = file.read().split(b"\n")
+    except FileNotFoundError:
         return
-    lines = path.read_bytes().split(b"\n")
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
@@ -99,7 +101,7 @@ class Following:
             }
 
     def _follow(self, path: Path) -> None:
-        with path.open("rb") as file:
+        with opened(path) as file:
             file.seek(self._read)
             data = file.read()
         whole = data[: data.rfind(b"\n") + 1]  # a line that is still being written comes next time
@@ -133,6 +135,6 @@ def _object(value: Any) -> dict[str, Any]:
 
 
 def _ends_with_newline(path: Path) -> bool:
-    with path.open("rb") as file:
+    with opened(path) as file:
         file.seek(-1, os.SEEK_END)
-        return file.read(1) == b"\n"
+        return bool(file.read(1) == b"\n")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
-import json
 import platform
 import re
 import sys
@@ -18,15 +17,27 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from heldout.errors import InputError, blame_the_machine
+from heldout.store._documents import MANIFEST_VERSION
+from heldout.store.files import (
+    FILES,
+    MANIFEST,
+    MANIFEST_LOCK,
+    Shape,
+    checked,
+    exclusive,
+    read_document,
+    read_manifest,
+    remove,
+    verify_run,
+    write_json,
+)
 from heldout.store.invocation import invocation
-from heldout.store.lock import exclusive, write_json
 from heldout.store.schema import read_batches, read_table, write_batches, write_table
 from heldout.store.stage import Stage
 
 if TYPE_CHECKING:
     import polars as pl
 
-MANIFEST_VERSION = 1
 _PACKAGES = ("numpy", "scipy", "polars", "pyarrow", "pillow", "ray", "datasets")
 
 
@@ -75,7 +86,7 @@ class Run:
         command = [without_credentials(argument) for argument in command]
         try:
             run.path.mkdir(parents=True, exist_ok=True)
-            with exclusive(run.path / ".manifest.lock"):
+            with exclusive(run.path / MANIFEST_LOCK):
                 run._create_or_continue(command, seed)
             _announce(run.path)
         except OSError as error:
@@ -116,6 +127,7 @@ class Run:
             "packages": _versions(),
             "inputs": {},
             "stages": {},
+            FILES: {},
         }
         write_json(self.manifest_path, manifest)
 
@@ -127,7 +139,7 @@ class Run:
 
     @property
     def manifest_path(self) -> Path:
-        return self.path / "manifest.json"
+        return self.path / MANIFEST
 
     def manifest(self) -> dict[str, Any]:
         if not self.path.exists():
@@ -136,21 +148,15 @@ class Run:
             inside = sorted(str(path.parent) for path in self.path.glob("*/manifest.json"))
             hint = f"; there are {', '.join(inside[:5])}" if inside else ""
             raise InputError(f"{self.path} is not a run folder: it has no manifest.json{hint}")
-        try:
-            manifest: dict[str, Any] = json.loads(self.manifest_path.read_text())
-        except json.JSONDecodeError as error:
-            raise InputError(f"{self.manifest_path} is not JSON: {error}") from error
-        version = manifest.get("manifest_version")
-        if version != MANIFEST_VERSION:
-            raise InputError(
-                f"{self.path} was written with manifest version {version}, "
-                f"this heldout reads {MANIFEST_VERSION}: use another folder"
-            )
-        return manifest
+        return read_manifest(self.path)
+
+    def verify(self) -> None:
+        """Raise an error unless all tables and documents are there, and as the manifest records them."""
+        verify_run(self.path)
 
     def update(self, section: str, entries: Mapping[str, Any], *, replace: bool = False) -> None:
         """Merge ``entries`` into one section of the manifest, or make them all that is in it."""
-        with exclusive(self.path / ".manifest.lock"):
+        with exclusive(self.path / MANIFEST_LOCK):
             manifest = self.manifest()
             kept = {} if replace else manifest.get(section, {})
             manifest[section] = {**kept, **entries}
@@ -211,11 +217,17 @@ class Run:
     def write_json(self, name: str, value: Any) -> None:
         write_json(self.path / name, value)
 
-    def read_json(self, name: str) -> Any:
-        path = self.path / name
-        if not path.exists():
-            raise InputError(f"{path} does not exist: has this run finished?")
-        return json.loads(path.read_text())
+    def read_json(self, name: str) -> dict[str, Any]:
+        return read_document(self.path / name)
+
+    def entries(self, name: str, shape: type[Shape]) -> list[Shape]:
+        """What ``NAME.json`` lists under its name."""
+        entries = self.read_json(f"{name}.json")[name]
+        return [checked(self.path / f"{name}.json", shape, entry) for entry in entries]
+
+    def remove(self, name: str) -> None:
+        """Remove a file or a folder, if it is there, and its record."""
+        remove(self.path / name)
 
 
 def _now() -> str:

@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from heldout.errors import InputError
-from heldout.store.lock import replacing
+from heldout.errors import InputError, blame_the_machine
+from heldout.store.files import cure, opened, replacing, verify
 
 # Raise a table's version when a column is renamed, removed or changes meaning.
 VERSIONS = {
@@ -379,19 +379,25 @@ def renamed(name: str, table: pa.Table) -> pa.Table:
     return table
 
 
+#: columns that tables of this version did not have at first
+_LATER = {
+    "leaks": {"corpus_id", "rung", "shown_by"},
+    "nearest": {"related"},
+    "candidates": {"sure"},
+}
 _READ = 1 << 20  # bytes of a column in memory, where a table is read in pieces
 
 
 def read_table(path: Path) -> pa.Table:
     """The table at ``path``, refused if another version of heldout gave its columns other meanings."""
-    with _opened(path) as file:
+    with opened_table(path) as file:
         table = file.read()
     return _as_now(path, table)
 
 
 def read_batches(path: Path, rows: int) -> Iterator[pa.Table]:
     """``read_table`` in pieces of some ``rows``."""
-    with _opened(path) as file:
+    with opened_table(path) as file:
         for groups in _row_groups(file.metadata, rows):
             for batch in file.iter_batches(rows, row_groups=groups):
                 table = pa.Table.from_batches([batch])
@@ -413,14 +419,19 @@ def _row_groups(about: pq.FileMetaData, rows: int) -> Iterator[list[int]]:
 
 
 @contextlib.contextmanager
-def _opened(path: Path) -> Iterator[pq.ParquetFile]:
-    if not path.exists():
-        raise InputError(f"{path} does not exist: has this run finished the stage that writes it?")
+def opened_table(path: Path) -> Iterator[pq.ParquetFile]:
+    """The table at ``path``, as the run recorded it; an error while it is read names it."""
+    verify(path)
     try:
-        with pq.ParquetFile(path, buffer_size=_READ) as file:
+        with opened(path) as plain, pq.ParquetFile(plain, buffer_size=_READ) as file:
             yield file
-    except (pa.ArrowInvalid, OSError) as error:
-        raise InputError(f"{path} is not a readable Parquet file: {error}") from error
+    except FileNotFoundError:
+        raise InputError(
+            f"{path} does not exist: has this run finished the stage that writes it?"
+        ) from None
+    except (pa.ArrowException, OSError) as error:
+        blame_the_machine(error)
+        raise InputError(f"{path} is not a readable Parquet file: {error}; {cure(path)}") from error
 
 
 def _as_now(path: Path, table: pa.Table) -> pa.Table:
@@ -434,4 +445,13 @@ def _as_now(path: Path, table: pa.Table) -> pa.Table:
             f"{path} has schema '{version or 'none'}', this heldout reads '{expected}': "
             f"re-run the command that wrote it"
         )
+    if name in SCHEMAS:
+        for field in SCHEMAS[name]:
+            place = table.schema.get_field_index(field.name)
+            if place < 0 and field.name in _LATER.get(name, ()):
+                continue
+            if place < 0 or table.schema.field(place).type != field.type:
+                raise InputError(
+                    f"{path} has no column '{field.name}' of type {field.type}: {cure(path)}"
+                )
     return table

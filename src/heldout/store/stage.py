@@ -23,7 +23,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from heldout.store.lock import replacing
+from heldout.store.files import opened, refuse_links, replacing
 from heldout.store.schema import SCHEMAS, make_table, renamed
 
 _LOG = "shards.log"
@@ -55,8 +55,9 @@ class Stage:
 
     def __init__(self, folder: Path, params: Mapping[str, Any]) -> None:
         self.folder = folder
-        self.folder.mkdir(parents=True, exist_ok=True)
         self._log = folder / _LOG
+        refuse_links(self._log)
+        self.folder.mkdir(parents=True, exist_ok=True)
         self._salt = json.dumps(params, sort_keys=True, default=str)
         self._planned: dict[int, str] = {}  # names by shard index, in shard order
         self._taken: set[str] = set()
@@ -111,9 +112,9 @@ class Stage:
         for body in bodies.values():
             check = zlib.crc32(body, check)
         content = memoryview(b"".join([b"%08x %s\n" % (check, line), *bodies.values()]))
-        with self._log.open("ab"):
+        with opened(self._log, "ab"):
             pass
-        with self._log.open("r+b", buffering=0) as file:
+        with opened(self._log, "r+b", buffering=0) as file:
             if os.fstat(file.fileno()).st_size > self._end:
                 self._read_on()
             file.truncate(self._end)  # the rest of a record that was cut off
@@ -150,7 +151,7 @@ class Stage:
         places = self._tables.get(table_name)
         if not places:
             return
-        with self._log.open("rb") as file:
+        with opened(self._log) as file:
             for index in sorted(self._planned):
                 place = places.get(self._planned[index])
                 if place is not None:
@@ -162,7 +163,7 @@ class Stage:
         place = self._tables.get(table_name, {}).get(self._planned.get(index, ""))
         if place is None:
             return None
-        with self._log.open("rb") as file:
+        with opened(self._log) as file:
             file.seek(place[0])
             return pa.ipc.open_stream(file.read(place[1])).read_all()
 
@@ -207,7 +208,7 @@ class Stage:
         kept = {
             start: name for name, start in self._finished.items() if name in self._taken
         }  # by their place
-        with replacing(self._log) as temporary, temporary.open("wb") as target:
+        with replacing(self._log) as temporary, opened(temporary, "wb") as target:
             _copy(self._log, target, lambda record: record.start in kept)
         self._finished, self._tables, self._missing = {}, {}, set()
         self._superseded = self._end = 0
@@ -246,15 +247,16 @@ def adopt_shards(sources: Iterable[Path], target: Path) -> int:
 
     Their names say of which input and settings they are, so what a stage does not plan is never used.
     """
-    target.mkdir(parents=True, exist_ok=True)
     log = target / _LOG
+    refuse_links(log)
+    target.mkdir(parents=True, exist_ok=True)
     known: set[str] = set()
     end = 0
     for record in _records(log):
         known.add(record.name)
         end = record.stop
     before = len(known)
-    with log.open("ab") as file:
+    with opened(log, "ab") as file:
         file.truncate(end)
 
         def is_new(record: _Record) -> bool:
@@ -278,7 +280,7 @@ def saved_shards(folder: Path) -> dict[str, int]:
 def _copy(log: Path, target: IO[bytes], wanted: Callable[[_Record], bool]) -> None:
     if not log.exists():
         return
-    with log.open("rb") as file:
+    with opened(log) as file:
         for record in _records(log):
             if not wanted(record):
                 continue
@@ -295,7 +297,7 @@ def _records(log: Path, start: int = 0) -> Iterator[_Record]:
     failed before its bytes were on disk."""
     if not log.exists():
         return
-    with log.open("rb") as file:
+    with opened(log) as file:
         size = os.fstat(file.fileno()).st_size
         file.seek(start)
         while start < size:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import json
-import shutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +11,7 @@ from typing import Any, TextIO
 
 from heldout.corpus import CorpusItem, Shard
 from heldout.image import FileOnDisk, ImageRef
-from heldout.store import Dropped, Run, write_atomic
+from heldout.store import Dropped, Run, inside, opened, remove, sha256, write_atomic
 from heldout.synth.draft import LETTERS, Draft, PaperFigure
 from heldout.synth.ledger import BATCH, read_rows
 from heldout.synth.settings import SynthStage
@@ -81,22 +79,22 @@ class ItemCorpus:
 
     def shards(self) -> Iterator[Shard]:
         for index, path in enumerate(sorted((Path(self.run) / self.source).glob("*.jsonl"))):
-            with path.open("rb") as file:
-                key = hashlib.file_digest(file, "sha256").hexdigest()
-            yield Shard(index, path.name, key, path.name)
+            yield Shard(index, path.name, sha256(path), path.name)
 
     def count_shards(self) -> int | None:
         return sum(1 for _ in (Path(self.run) / self.source).glob("*.jsonl"))
 
     def read(self, shard: Shard) -> Iterator[CorpusItem | Dropped]:
-        with (Path(self.run) / self.source / shard.payload).open(encoding="utf-8") as lines:
+        with opened(Path(self.run) / self.source / shard.payload, "r", encoding="utf-8") as lines:
             for line in lines:
                 record = json.loads(line)
                 question, answer = record["question"], record["answer"]
                 for number, path in enumerate(record["images"]):
                     yield CorpusItem(
                         id=record["id"] + (f"#{number}" if number else ""),
-                        image=ImageRef(Path(path).stem, FileOnDisk(str(Path(self.run) / path))),
+                        image=ImageRef(
+                            Path(path).stem, FileOnDisk(str(inside(Path(self.run), path)))
+                        ),
                         text=f"{question}\n{answer}",
                         question=question,
                         answer=answer,
@@ -108,7 +106,7 @@ def write_corpus(run: Run) -> ItemCorpus:
     """``synth/items``: one line per item, a few hundred lines a file, images by their path in the run."""
     corpus = ItemCorpus(str(run.path))
     target, items = run.path / corpus.source, balanced_items(run)
-    shutil.rmtree(target, ignore_errors=True)
+    remove(target)
     for number in itertools.count():
         batch = list(itertools.islice(items, BATCH))
         if not batch:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import shutil
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
@@ -23,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from heldout.errors import InputError
-from heldout.store import Dropped, Run, make_table, replacing
+from heldout.store import Dropped, Run, make_table, opened_table, remove, replacing, sha256
 from heldout.synth.draft import clean, cleaned
 from heldout.synth.rubric import BY_KEY, Category
 from heldout.synth.settings import MODEL_ROLES, SynthStage
@@ -161,7 +160,7 @@ def sweep(run: Run) -> None:
     images = (folder(run) / "images").glob("*")
     for place in (run.path, run.path / "tables", folder(run), *images):
         for path in place.glob(".*.tmp"):
-            path.unlink(missing_ok=True)
+            remove(path)
 
 
 class StageWriter:
@@ -224,8 +223,7 @@ def stage_key(settings: Mapping[str, Any], *inputs: Path) -> str:
     digest = hashlib.sha256(json.dumps(settings, sort_keys=True, default=str).encode())
     for path in inputs:
         if path.exists():
-            with path.open("rb") as file:
-                digest.update(hashlib.file_digest(file, "sha256").digest())
+            digest.update(bytes.fromhex(sha256(path)))
         else:
             digest.update(b"missing")
     return digest.hexdigest()
@@ -237,8 +235,13 @@ def finished(run: Run, stage: SynthStage, key: str | None = None) -> bool:
     path = table_path(run, stage)
     if not path.exists():
         return False
-    known = pq.read_metadata(path).metadata or {}
+    known = _facts(path)
     return key is None or (known.get(_KEY, b"").decode() == key and _AGAIN not in known)
+
+
+def _facts(path: Path) -> dict[bytes, bytes]:
+    with opened_table(path) as file:
+        return file.metadata.metadata or {}
 
 
 def forget_after(run: Run, stage: SynthStage) -> None:
@@ -247,18 +250,18 @@ def forget_after(run: Run, stage: SynthStage) -> None:
     stages = list(SynthStage)
     gone = stages[stages.index(stage) + 1 :]
     for later in gone:
-        table_path(run, later).unlink(missing_ok=True)
-        dropped_path(run, later).unlink(missing_ok=True)
+        remove(table_path(run, later))
+        remove(dropped_path(run, later))
     if SynthStage.PUBLISH in gone:
-        shutil.rmtree(folder(run) / "dataset", ignore_errors=True)
+        remove(folder(run) / "dataset")
     if SynthStage.DECONTAMINATE in gone:
-        (folder(run) / "contamination.json").unlink(missing_ok=True)
+        remove(folder(run) / "contamination.json")
 
 
 def asked_again(run: Run, stage: SynthStage) -> int:
     """How many items of a stage wait for an endpoint that failed."""
     path = table_path(run, stage)
-    known = (pq.read_metadata(path).metadata or {}) if path.exists() else {}
+    known = _facts(path) if path.exists() else {}
     return int(known.get(_AGAIN, b"0"))
 
 
@@ -270,7 +273,7 @@ def read_rows(run: Run, stage: SynthStage) -> Iterator[dict[str, Any]]:
             f"{run.path} has not been through the stage '{stage}': run the same command without stages, or "
             f"with stages from {SynthStage.INGEST} on"
         )
-    with pq.ParquetFile(path) as file:
+    with opened_table(path) as file:
         for batch in file.iter_batches(batch_size=BATCH):
             yield from map(cleaned, batch.to_pylist())
 
@@ -279,7 +282,7 @@ def read_dropped(run: Run, stage: SynthStage) -> list[Dropped]:
     path = dropped_path(run, stage)
     if not path.exists():
         return []
-    with pq.ParquetFile(path) as file:  # read_table would load pandas
+    with opened_table(path) as file:
         return [Dropped(**cleaned(row)) for row in file.read().to_pylist()]
 
 
@@ -394,7 +397,8 @@ def read_funnel(run: Run) -> Funnel:
         by_file = FILE_REASONS if stage is SynthStage.INGEST else frozenset()
         files = {why: count for why, count in dropped if why in by_file}
         reasons = {why: count for why, count in dropped if why not in by_file}
-        rows = pq.read_metadata(table_path(run, stage)).num_rows
+        with opened_table(table_path(run, stage)) as file:
+            rows = file.metadata.num_rows
         if stage in _DECIDED:
             column, value = _DECIDED[stage]
             left = sum(bool(row.get(column)) is value for row in read_rows(run, stage))

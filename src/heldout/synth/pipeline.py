@@ -14,7 +14,7 @@ from heldout.benchmark import Benchmark
 from heldout.engine import open_engine
 from heldout.errors import InputError, html_table
 from heldout.model import FAILED
-from heldout.store import Run
+from heldout.store import Run, opened_table
 from heldout.synth.context import StageContext, StageWork, require_settings
 from heldout.synth.ledger import (
     Funnel,
@@ -95,7 +95,10 @@ class Synthesis:
     def frame(self, stage: SynthStage | str) -> pl.DataFrame:
         """The table of one stage; empty where the stage has not been run."""
         path = table_path(self.run, SynthStage(stage))
-        return pl.read_parquet(path) if path.exists() else pl.DataFrame()
+        if not path.exists():
+            return pl.DataFrame()
+        with opened_table(path) as file:
+            return pl.DataFrame(file.read())
 
     @property
     def models(self) -> pl.DataFrame:
@@ -162,7 +165,7 @@ class Synthesis:
 
     @property
     def dropped(self) -> pl.DataFrame:
-        return pl.read_parquet(self.run.table_path("dropped"))
+        return self.run.frame("dropped")
 
     def __repr__(self) -> str:
         steps = self.funnel.steps

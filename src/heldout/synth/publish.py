@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from heldout.store import Run, write_json
+from heldout.store import Run, inside, opened, opened_table, write_json
 from heldout.synth._balance import RULES as BALANCE_RULES
 from heldout.synth._balance import JudgedItem, by_rank
 from heldout.synth._corpus_of_items import LINES, BalancedItem, LineStyle, image_paths, write_lines
@@ -234,7 +234,8 @@ def _write(context: StageContext, target: Path, ranks: Mapping[str, int]) -> dic
 
 def _several_images(run: Run) -> bool:
     """Whether any selected figure has more than one image."""
-    images = pq.read_table(table_path(run, SynthStage.SELECT), columns=["images"])["images"]
+    with opened_table(table_path(run, SynthStage.SELECT)) as file:
+        images = file.read(columns=["images"])["images"]
     return (pc.max(pc.list_value_length(images)).as_py() or 0) > 1
 
 
@@ -285,13 +286,19 @@ class _Counted:
         }
 
 
+def _content(path: Path) -> bytes:
+    with opened(path) as file:
+        content: bytes = file.read()
+    return content
+
+
 def _row(
     context: StageContext, judged: JudgedItem, rank: int, traces: Mapping[str, str]
 ) -> dict[str, Any]:
     item, verdict = judged.item, judged.verdict
     draft, figure = item.draft, item.figure
     images = [
-        {"bytes": (context.run.path / image.path).read_bytes(), "path": Path(image.path).name}
+        {"bytes": _content(inside(context.run.path, image.path)), "path": Path(image.path).name}
         for image in figure.images
     ]
     options = json.dumps(dict(zip(LETTERS, draft.options, strict=True)), ensure_ascii=False)
@@ -335,15 +342,15 @@ def _link_images(run: Run, item: BalancedItem, target: Path) -> None:
     for image, name in zip(item.figure.images, image_paths(item), strict=True):
         if not (target / name).exists():
             try:
-                os.link(run.path / image.path, target / name)
+                os.link(inside(run.path, image.path), target / name)
             except OSError:
-                shutil.copyfile(run.path / image.path, target / name)
+                shutil.copyfile(inside(run.path, image.path), target / name)
 
 
 def published_rows(run: Run) -> Iterator[dict[str, Any]]:
     """The rows of the published Parquet, in order, without their images."""
     for path in sorted((folder(run) / DATASET / "data").glob("*.parquet")):
-        with pq.ParquetFile(path) as file:
+        with opened_table(path) as file:
             columns = [name for name in SCHEMA.names if name != "images"]
             for batch in file.iter_batches(batch_size=256, columns=columns):
                 yield from batch.to_pylist()

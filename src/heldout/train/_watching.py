@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from heldout.errors import InputError, percent
-from heldout.store import Run, make_table
+from heldout.store import Run, make_table, opened, write_atomic
 from heldout.train._training_set import ChatForm, TrainingItem
 from heldout.train.reward import Graded, grade
 
@@ -47,13 +47,10 @@ class StepJournal:
     def restart_after(self, step: int) -> None:
         """Remove the updates that will be made again."""
         kept = [row for row in self.rows() if row["step"] <= step]
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = self.path.with_suffix(".tmp")
-        temporary.write_text("".join(json.dumps(row) + "\n" for row in kept), encoding="utf-8")
-        temporary.replace(self.path)
+        write_atomic(self.path, "".join(json.dumps(row) + "\n" for row in kept))
 
     def add(self, row: Mapping[str, Any]) -> None:
-        with self.path.open("a", encoding="utf-8") as file:
+        with opened(self.path, "a", encoding="utf-8") as file:
             file.write(json.dumps(row, ensure_ascii=False) + "\n")
             file.flush()
             os.fsync(file.fileno())
@@ -62,7 +59,9 @@ class StepJournal:
         if not self.path.exists():
             return []
         rows = []
-        for line in self.path.read_text(encoding="utf-8").splitlines():
+        with opened(self.path, "r", encoding="utf-8", errors="replace") as file:
+            lines = file.read().splitlines()
+        for line in lines:
             try:
                 rows.append(json.loads(line))
             except ValueError:  # the line that a kill cut off

@@ -10,8 +10,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
-
 from heldout.benchmark import Benchmark, read_benchmark
 from heldout.corpus import CorpusItem, Shard
 from heldout.cure import GateResult, write_gate
@@ -117,7 +115,8 @@ def take_comparisons(run: Run, other: str | Path) -> None:
         if (source / name).is_dir() and not (target / name).exists():
             building = target / f".{name}.building"
             shutil.rmtree(building, ignore_errors=True)
-            shutil.copytree(source / name, building, ignore=shutil.ignore_patterns("*.lock"))
+            ignored = shutil.ignore_patterns("*.lock")
+            shutil.copytree(source / name, building, symlinks=True, ignore=ignored)
             building.rename(target / name)
 
 
@@ -226,7 +225,7 @@ def _row(corpus_id: str) -> str:
 def _leaking_rows(gate: GateResult) -> dict[str, str]:
     """By training row, why it has to be removed."""
     rows: dict[str, str] = {}
-    for row in pq.read_table(gate.files["rows"]).to_pylist():
+    for row in gate.removed.to_dicts():
         message = f"{row['reason']}: {row['benchmark']} {row['benchmark_id']}, by {row['method']}"
         rows.setdefault(_row(str(row["corpus_id"])), message)
     return rows

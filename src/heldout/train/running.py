@@ -224,7 +224,7 @@ def restore_weights(model: Any, checkpoint: Path) -> None:
 
 def forget_checkpoints(run: Run) -> None:
     """Checkpoints are of no use once the trained model is saved, and large."""
-    shutil.rmtree(run.path / FOLDER / CHECKPOINTS, ignore_errors=True)
+    run.remove(f"{FOLDER}/{CHECKPOINTS}")
 
 
 def save_model(target: Path, trainer: Any, processor: Any) -> Any:

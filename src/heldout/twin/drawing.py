@@ -15,7 +15,7 @@ from heldout.engine import progress
 from heldout.errors import InputError
 from heldout.image import ImageError, decode, to_rgb
 from heldout.model import in_parallel, item_random
-from heldout.store import Dropped, Run, replacing
+from heldout.store import Dropped, Run, inside, opened, remove, replacing
 from heldout.twin.ledger import (
     DESCRIBE,
     EDGES,
@@ -52,7 +52,8 @@ def save(path: Path, picture: Image.Image, *, quickly: bool = False) -> None:
 def load(path: Path) -> Image.Image | ImageError:
     """A picture that was saved earlier; the file may have been changed since."""
     try:
-        return to_rgb(decode(path.read_bytes()))
+        with opened(path) as file:
+            return to_rgb(decode(file.read()))
     except ImageError as error:
         return error
     except OSError as error:
@@ -67,7 +68,7 @@ def sweep(run: Run) -> None:
     """Remove incomplete files of killed processes. Only the writer of the run may call this."""
     for kind in ("originals", "edges", "pictures"):
         for left in (folder(run) / kind).glob(".*.tmp"):
-            left.unlink(missing_ok=True)
+            remove(left)
 
 
 STAGE = "twin render"
@@ -190,7 +191,7 @@ def _draw(
 
 def _task(run: Run, item: _Item) -> RenderTask:
     row = item.row
-    original, outline = load(run.path / row["original"]), load(run.path / row["edges"])
+    original, outline = (load(inside(run.path, row[name])) for name in ("original", "edges"))
     if isinstance(original, ImageError):
         raise original
     if isinstance(outline, ImageError):
@@ -212,7 +213,7 @@ def _task(run: Run, item: _Item) -> RenderTask:
 def _problem(run: Run, item: _Item) -> Dropped | None:
     """What is wrong with a drawn picture; it stays on disk because it was paid for."""
     name = item.row["id"]
-    drawn, original = load(item.target), load(run.path / item.row["original"])
+    drawn, original = load(item.target), load(inside(run.path, item.row["original"]))
     for picture in (drawn, original):
         if isinstance(picture, ImageError):
             return Dropped(STAGE, name, picture.reason, picture.detail)

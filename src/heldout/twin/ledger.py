@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import shutil
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -24,6 +23,9 @@ from heldout.store import (
     append,
     current,
     make_table,
+    opened,
+    read_document,
+    remove,
     write_atomic,
     write_json,
 )
@@ -56,7 +58,7 @@ def write_stage(
     left_out = [{"id": d.id, "dropped": d.reason, "detail": d.detail} for d in dropped]
     text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in [*rows, *left_out])
     path = lines_path(run, stage)
-    if not path.exists() or path.read_bytes() != text.encode():
+    if _text(path) != text:
         _withdraw_after(run, stage)
         write_atomic(path, text)
     write_dropped(run)
@@ -102,21 +104,25 @@ def _lines(run: Run, stage: str) -> list[dict[str, Any]]:
             f"{stage} in the setting last, or begin earlier (the setting first)"
         )
     # Only "\n" ends a line: captions may hold other line separators.
-    lines = path.read_text(encoding="utf-8").split("\n")
+    lines = (_text(path) or "").split("\n")
     return [json.loads(line) for line in lines if line]
+
+
+def _text(path: Path) -> str | None:
+    try:
+        with opened(path) as file:
+            return str(file.read().decode())
+    except FileNotFoundError:
+        return None
 
 
 def _withdraw_after(run: Run, stage: str) -> None:
     later = STAGES[STAGES.index(stage) + 1 :]
     for name in later:
-        lines_path(run, name).unlink(missing_ok=True)
+        remove(lines_path(run, name))
     for name in (stage, *later):
         for output in _OUTPUTS.get(name, ()):
-            place = run.path / output
-            if place.is_dir():
-                shutil.rmtree(place)
-            else:
-                place.unlink(missing_ok=True)
+            run.remove(output)
 
 
 # The table of twins, joined from what the stages wrote; the review page reads it, and so do people.
@@ -197,7 +203,7 @@ def said_by_people(run: Run) -> dict[str, str]:
 def withdraw_of_changed(run: Run, pictures: Mapping[str, str]) -> None:
     """Withdraw judgements of pictures that were replaced since."""
     path = folder(run) / "shown.json"
-    shown: dict[str, str] = json.loads(path.read_text()) if path.exists() else {}
+    shown: dict[str, str] = read_document(path) if path.exists() else {}
     changed = {name for name, picture in pictures.items() if shown.get(name, picture) != picture}
     for (subject, rater), judgement in current(run.path, TWIN).items():
         if subject in changed and judgement.verdict is not None:

@@ -14,7 +14,7 @@ from heldout import __version__
 from heldout.benchmark import Benchmark, Example, Opened, read_benchmark
 from heldout.errors import InputError
 from heldout.image import ImageError, byte_digest
-from heldout.store import Run, write_atomic, write_json
+from heldout.store import Run, inside, write_atomic, write_json
 from heldout.twin._same_format import PublishedTwin, write_same_format, write_tsv
 from heldout.twin.ledger import FILTER, PUBLISH, RENDER, digest, folder, read_stage, write_stage
 
@@ -146,7 +146,7 @@ def _kept(run: Run, benchmark: Benchmark, seed: int) -> dict[str, PublishedTwin]
         if not judged["kept"]:
             continue
         row = rendered[judged["id"]]
-        picture = run.path / row["picture"]
+        picture = inside(run.path, row["picture"])
         record = {
             "old_answer": row["old_answer"],
             "new_answer": row["new_answer"],

@@ -20,7 +20,7 @@ from heldout.model import (
     Text,
     ask_prompts,
 )
-from heldout.store import Dropped, Run
+from heldout.store import Dropped, Run, inside
 from heldout.twin.ledger import DESCRIBE, KEEP, REJECT, RESAMPLE, digest, read_stage, write_stage
 
 # What the describer and the verifier read: versioned, modelled on the paper's two prompts.
@@ -110,7 +110,7 @@ def verify(
     prompts = {
         row["id"]: verify_prompt(
             row["id"],
-            ImageRef(row["picture"], FileOnDisk(str(run.path / row["picture"]))),
+            ImageRef(row["picture"], FileOnDisk(str(inside(run.path, row["picture"])))),
             row["question"],
             row["options"],
             row["new_answer"],

@@ -425,7 +425,7 @@ def benchmark_verdict(
 
     ``models``: those that were to be tested; one without any claim becomes a cell that is not testable.
     """
-    claims = [Claim.model_validate(claim) for claim in run.read_json("claims.json")["claims"]]
+    claims = run.entries("claims", Claim)
     leaked = leaks(run)
     items = run.read_table("items").to_pylist()
     clusters = {row["benchmark_id"]: row["cluster"] for row in items}

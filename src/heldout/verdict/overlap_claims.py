@@ -15,7 +15,7 @@ from heldout.evidence import (
     UNDECIDED_WORDS,
     UNREAD,
     Relation,
-    Unread,
+    UnreadFiles,
 )
 from heldout.verdict.claim import (
     CORPUS_COVERAGE,
@@ -105,7 +105,7 @@ def _benchmark_coverage(images: Finding) -> Control:
 
 def _corpus_coverage(scanned: Mapping[str, Any]) -> Control:
     counts, failed = scanned["counts"], scanned["failed"]
-    unread, compared = Unread.of_scan(scanned), counts["images"]
+    unread, compared = UnreadFiles.of_scan(scanned), counts["images"]
     message = "no picture of the corpus was compared"
     if compared:
         message = (

@@ -13,7 +13,7 @@ import polars as pl
 
 from heldout.detect import Finding, texts_missed
 from heldout.errors import counted, percent
-from heldout.evidence import QUESTION_OTHER_IMAGE, Modality, Unread
+from heldout.evidence import QUESTION_OTHER_IMAGE, Modality, UnreadFiles
 from heldout.overlap import NO_WORDS
 from heldout.verdict._reworded import (
     READ_FEW,
@@ -173,7 +173,7 @@ def _wordless(together: Mapping[str, Any], documents: int, control: Control) -> 
 def text_coverage(scanned: Mapping[str, Any]) -> Control:
     counts, failed = scanned["counts"], scanned["failed"]
     read, wordless = int(counts.get("text_items", 0)), int(counts.get("text_wordless", 0))
-    unread = Unread.of_scan(scanned, "text_lost_items")
+    unread = UnreadFiles.of_scan(scanned, "text_lost_items")
     message = "no text of the corpus was read"
     if read > wordless:
         message = (

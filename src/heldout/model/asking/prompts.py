@@ -20,7 +20,7 @@ from heldout.image import ImageRef
 from heldout.model.asking.variants import NO_PARAPHRASE, caption_of
 from heldout.model.endpoint.chat import ChatEndpoint
 from heldout.model.request import CUT, REFUSED, Asker, Prompt, Reply, Request, Text
-from heldout.store import Dropped, Run
+from heldout.store import Dropped, Run, opened
 
 # Replies are written to disk when they arrive: after a crash nothing that was paid for is asked again.
 #
@@ -39,7 +39,7 @@ class Journal:
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists():
             start = 0
-            with path.open("rb") as lines:
+            with opened(path) as lines:
                 for line in lines:
                     record = _read(line)
                     if record is not None:
@@ -47,7 +47,7 @@ class Journal:
                     start += len(line)
 
     def __enter__(self) -> Journal:
-        self._file = self._path.open("a+b")
+        self._file = opened(self._path, "a+b")
         end = self._file.seek(0, os.SEEK_END)
         if end:
             self._file.seek(end - 1)
@@ -74,7 +74,7 @@ class Journal:
             if self._file is not None:
                 line = _line(self._file, start)
             else:
-                with self._path.open("rb") as file:
+                with opened(self._path) as file:
                     line = _line(file, start)
         record = _read(line)
         if record is None or record[0] != key:

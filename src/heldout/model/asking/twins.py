@@ -11,7 +11,7 @@ from heldout.benchmark import Benchmark, Example, read_benchmark, same
 from heldout.errors import InputError
 from heldout.image import Digests
 from heldout.model.asking.variants import Variant, expand, is_twin
-from heldout.store import Run
+from heldout.store import Run, inside, read_document
 
 TWIN_SETS = "twins.json"
 PUBLISHED_TWINS = "twin/publish.json"  # written by heldout twin
@@ -78,7 +78,7 @@ def _published_twins(variant: Variant, run: Run | str | Path | None) -> Path:
         raise InputError(
             f"variants: {variant.name}: this run holds no twins; name them with {variant.name}=BENCH"
         )
-    return folder / str(json.loads((folder / PUBLISHED_TWINS).read_text())["ask_with"])
+    return inside(folder, str(read_document(folder / PUBLISHED_TWINS)["ask_with"]))
 
 
 # Which items have a twin, and in which of them nothing changed. A twin with the same picture, question and

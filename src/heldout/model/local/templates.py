@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
+from heldout.engine import isolated
 from heldout.errors import MachineError
 from heldout.model.local import _template_worker
 
@@ -51,17 +52,17 @@ class _Renderer:
         return str(text)
 
     def _started(self) -> subprocess.Popen[str]:
-        # -P: nothing that lies beside the data is imported.
-        command = [sys.executable, "-P", str(_WORKER), self._way, str(_template_worker.SECONDS)]
+        command = [sys.executable, str(_WORKER), self._way, str(_template_worker.SECONDS)]
         pipe = subprocess.PIPE
-        self._process = subprocess.Popen(
-            command,
-            stdin=pipe,
-            stdout=pipe,
-            stderr=subprocess.DEVNULL,
-            encoding="utf-8",
-            start_new_session=True,  # an interrupt is for this process
-        )
+        with isolated():
+            self._process = subprocess.Popen(
+                command,
+                stdin=pipe,
+                stdout=pipe,
+                stderr=subprocess.DEVNULL,
+                encoding="utf-8",
+                start_new_session=True,  # an interrupt is for this process
+            )
         if not _pipe(self._process.stdout).readline():
             code = self._end()
             raise MachineError(f"the process that renders chat templates ended with status {code}")

@@ -37,7 +37,7 @@ from heldout.image import (
 )
 from heldout.overlap.images.encoder import Encoder, Floats, require_same
 from heldout.remote import located, open_rows, ranges
-from heldout.store import Dropped, replacing, write_json
+from heldout.store import Dropped, read_document, remove, replacing, write_json
 
 BATCH = 32
 _AHEAD = 3  # batches that may lie prepared
@@ -395,7 +395,7 @@ def save_shard(
         {_KEY: key.encode(), _COUNTS: json.dumps(counts or {}).encode()}
     )
     # A shard that is written again is unfinished from here on: rows and descriptions change together.
-    matrix.unlink(missing_ok=True)
+    remove(matrix)
     with replacing(metadata) as temporary:
         pq.write_table(described, temporary, compression="zstd")
     with replacing(matrix) as temporary, temporary.open("wb") as stream:
@@ -437,7 +437,7 @@ def read_identity(folder: Path) -> SavedEmbeddings | None:
     if not path.exists():
         return None
     try:
-        content = json.loads(path.read_text())
+        content = read_document(path)
         known = content["format"]
         saved = SavedEmbeddings(str(content["identity"]), int(content["dimension"]))
     except (ValueError, KeyError, TypeError) as error:

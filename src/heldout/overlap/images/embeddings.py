@@ -39,7 +39,17 @@ from heldout.overlap.images.embed import (
 from heldout.overlap.images.encoder import Encoder, open_encoder, parts, require_same
 from heldout.overlap.settings import WHOLE, Part
 from heldout.remote import located
-from heldout.store import FAILED, MAY_PASS, Dropped, Run, exclusive, file_name, write_json
+from heldout.store import (
+    FAILED,
+    MAY_PASS,
+    Dropped,
+    Run,
+    exclusive,
+    file_name,
+    read_document,
+    remove,
+    write_json,
+)
 
 PARTS = "parts-2"  # how pictures are cut (overlap/images/encoder.py): rows of another cut are other rows
 _DIGITS = 15  # hexadecimal: a file's number has at most 19 digits
@@ -141,7 +151,7 @@ class EmbeddingStore:
         for place in ("img_emb", "metadata"):
             for path in (self.folder / place).glob("*"):
                 if path not in kept:
-                    path.unlink(missing_ok=True)
+                    remove(path)
 
 
 def write_sheet(path: Path, identity: str, shards: list[SavedShard]) -> None:
@@ -159,7 +169,7 @@ def write_sheet(path: Path, identity: str, shards: list[SavedShard]) -> None:
 
 def read_sheet(path: Path) -> tuple[str, list[SavedShard]]:
     try:
-        content = json.loads(path.read_text())
+        content = read_document(path)
         if content["format"] != 1:
             raise InputError(f"{path} has format {content['format']}, this heldout reads 1")
         base = path.parent

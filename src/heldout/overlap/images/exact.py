@@ -140,8 +140,8 @@ def scan_shard(
         if isinstance(item, Dropped):
             dropped.append(item)
             counts["lost_items"] += item.scope == "item"
-            for key in item.unread():
-                counts[key] = counts.get(key, 0) + 1
+            for kind, count in item.unread().items():
+                counts[kind] = counts.get(kind, 0) + count
             counts["missing"] += item.reason in MAY_PASS
             continue
         counts["items"] += 1

@@ -140,8 +140,8 @@ class _Scan:
     def read(self, item: CorpusItem | Dropped) -> None:
         if isinstance(item, Dropped):  # listed by the scan of the pictures, which reads it, too
             self.counts["text_lost_items"] += item.scope == "item"
-            for key in item.unread():
-                self.counts[key] = self.counts.get(key, 0) + 1
+            for kind, count in item.unread().items():
+                self.counts[kind] = self.counts.get(kind, 0) + count
             self.counts["missing"] += item.reason in MAY_PASS
             return
         self.counts["text_items"] += 1
@@ -470,5 +470,5 @@ def _unread(run: Run) -> pl.DataFrame:
 def forget_texts(run: Run) -> None:
     """A run without a text search says nothing of an earlier one's words."""
     for name in TABLES:
-        run.table_path(name).unlink(missing_ok=True)
+        run.remove(f"tables/{name}.parquet")
     run.update("text", {}, replace=True)

@@ -53,6 +53,7 @@ def open_case(run: Run) -> ExportCase:
             raise InputError(
                 f"{run.path / name} does not exist: run heldout report {run.path} first"
             )
+    run.verify()
     manifest = run.manifest()
     corrected = corrected_of(run)
     verdict = benchmark_verdict(run, manifest["inputs"]["benchmark"]["name"], corrected)

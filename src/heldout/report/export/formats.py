@@ -6,7 +6,6 @@ import contextlib
 import functools
 import html
 import io
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -29,7 +28,7 @@ from heldout.report.export.tables import (
     write_workbook,
 )
 from heldout.report.settings import PDF, TABLE_FORMATS, WORKBOOK, ExportSettings
-from heldout.store import Run, file_name, replacing, write_atomic
+from heldout.store import Run, file_name, read_document, replacing, write_atomic
 
 # A badge for a README: one line of SVG that says what the claims of a run come to.
 
@@ -197,7 +196,7 @@ def _runs(folder: Path) -> list[Run]:
     verdict = folder / "verdict.json"
     if (folder / "manifest.json").exists() or not verdict.exists():
         return [Run.open(folder)]
-    names = json.loads(verdict.read_text())["corrected"]
+    names = read_document(verdict)["corrected"]
     runs = [Run.open(path.parent) for path in sorted(folder.glob("*/manifest.json"))]
     mine = [run for run in runs if _benchmark(run) in names]
     if not mine:
