@@ -230,6 +230,6 @@ def test_the_first_rows_are_a_benchmark_of_their_own(tmp_path: Path, picture: Pi
 def test_a_file_of_which_no_column_is_known_is_refused_with_its_columns(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     path.write_text('{"foo": 1, "bar": "What is it?"}\n' * 3)
-    with pytest.raises(InputError, match=r"foo \('1'\), bar .*--map question=bar"):
+    with pytest.raises(InputError, match=r"foo \('1'\), bar .*mapping question=bar"):
         read_benchmark(path)
     assert len(read_benchmark(path, mapping={"question": "bar"})) == 3

@@ -223,7 +223,7 @@ def test_a_gate_does_not_pass_over_what_nobody_read(
     assert "clean" not in result.claims["status"]
     gate = heldout.gate(result.run, tmp_path / "gate")
     assert not gate.passed
-    assert f"1 {kind}" in gate.sentence() and f"--allow-unread '{kind}'".replace("'", "") in (
+    assert f"1 {kind}" in gate.sentence() and f"allow_unread '{kind}'".replace("'", "") in (
         gate.sentence().replace("'", "")
     )
     assert heldout.gate(result.run, tmp_path / "allowed", allow_unread=(kind,)).passed

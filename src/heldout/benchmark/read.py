@@ -111,10 +111,10 @@ def _unknown_columns(source: BenchmarkSource, reader: str | None) -> str:
     for column, name in zip(columns, column_names(texts), strict=True):
         if not name.startswith(("column ", "id")):
             guessed.setdefault(name.split()[0].replace("option", "options"), []).append(column)
-    named = " ".join(f"--map {field}={'+'.join(names)}" for field, names in guessed.items())
+    named = " ".join(f"mapping {field}={'+'.join(names)}" for field, names in guessed.items())
     return (
         f"no column is known to hold questions or pictures. The columns, each with a value: {shown}. Say which "
-        f"they are, for instance {named or '--map question=COLUMN'}"
+        f"they are, for instance {named or 'mapping question=COLUMN'}"
     )
 
 

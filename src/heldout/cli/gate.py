@@ -10,7 +10,7 @@ import typer
 from heldout.cli.annotations import Annotate, annotate_gate
 from heldout.cli.from_settings import Shown, command
 from heldout.cli.options import Json, Quiet
-from heldout.cli.show import console, print_json
+from heldout.cli.show import console, print_json, with_shared_options
 from heldout.cure import GateResult, GateSettings, write_gate
 
 EXAMPLE = "Example: heldout gate runs/slake runs/vqa-rad --clean --out gate"
@@ -38,7 +38,9 @@ def gate_command(
 def show_gate(gate: GateResult, *, quiet: bool, annotate: bool = False) -> None:
     """Print what the gate found; exit with 1 unless it passed."""
     if not quiet:
-        console().print(gate.sentence(), soft_wrap=True, highlight=False, markup=False)
+        console().print(
+            with_shared_options(gate.sentence()), soft_wrap=True, highlight=False, markup=False
+        )
     if annotate:
         annotate_gate(gate)
     if not gate.passed:

@@ -153,9 +153,10 @@ _SHARED = {
     "preset": "--preset",
     "engine": "--engine",
     "workers": "--workers",
+    "allow_unread": "--allow-unread",
 }
 _SHARED_SETTING = re.compile(
-    r"^(mapping)(?= \w+=)|^({names})(?=: )|\bthe setting ({names})\b".replace(
+    r"(?<!\S)(mapping)(?= \w+=)|^({names})(?=: )|\bthe setting ({names})\b".replace(
         "{names}", "|".join(_SHARED)
     )
 )

@@ -20,9 +20,9 @@ from heldout.corpus.captions import Captions
 from heldout.corpus.corpus import CorpusItem
 from heldout.corpus.parts import (
     MAX_TEXT,
+    CorpusPart,
     CorpusReading,
     Found,
-    Piece,
     not_read,
     read_metadata,
     unpacked,
@@ -68,7 +68,7 @@ def sample_key(name: str) -> str:
     return folder + slash + (base[:dot] if dot > 0 else base)
 
 
-def read_tar(reading: CorpusReading, part: Piece) -> Found:
+def read_tar(reading: CorpusReading, part: CorpusPart) -> Found:
     """The samples of a tar, and its other members."""
     path, shown = reading.path(part.name), readable(part.name)
     try:
@@ -97,7 +97,9 @@ class _Sample:
 
 
 class _Tar:
-    def __init__(self, reading: CorpusReading, part: Piece, file: BinaryIO, plain: bool) -> None:
+    def __init__(
+        self, reading: CorpusReading, part: CorpusPart, file: BinaryIO, plain: bool
+    ) -> None:
         self.reading, self.name, self.shown = reading, part.name, readable(part.name)
         self.path = reading.path(part.name)
         self.file, self.plain = file, plain
@@ -233,7 +235,7 @@ def _refused_member(entry: TarEntry) -> tuple[str, str] | None:
 _PMC = re.compile(r"PMC\d+")
 
 
-def read_zip(reading: CorpusReading, part: Piece) -> Found:
+def read_zip(reading: CorpusReading, part: CorpusPart) -> Found:
     """The members of a zip, or of one span of its table of contents."""
     path, shown = reading.path(part.name), readable(part.name)
     with contextlib.ExitStack() as stack:
@@ -254,7 +256,11 @@ def read_zip(reading: CorpusReading, part: Piece) -> Found:
 
 
 def _zip_member(
-    reading: CorpusReading, part: Piece, entry: ZipEntry, file: BinaryIO, captions: Captions | None
+    reading: CorpusReading,
+    part: CorpusPart,
+    entry: ZipEntry,
+    file: BinaryIO,
+    captions: Captions | None,
 ) -> Found:
     path = reading.path(part.name)
     item = f"{readable(part.name)}/{readable(entry.name)}"

@@ -33,7 +33,7 @@ from heldout.corpus._listing import (
 from heldout.corpus.captions import caption_file
 from heldout.corpus.corpus import FILE_WORK, CorpusItem, Shard, shard_work, unique_ids
 from heldout.corpus.parquet_corpus import row_group_spans
-from heldout.corpus.parts import CorpusReading, Piece, read_part
+from heldout.corpus.parts import CorpusPart, CorpusReading, read_part
 from heldout.corpus.pictured import Pictured, pictured
 from heldout.corpus.streams import Span, is_compressed, spans
 from heldout.corpus.zips import ZipError, zip_spans
@@ -70,7 +70,7 @@ class FilesCorpus:
 
     def shards(self) -> Iterator[Shard]:
         self._pictured = pictured(self)
-        held: list[Piece] = []
+        held: list[CorpusPart] = []
         keys: list[str] = []
         work = index = 0
         before = last = ""
@@ -90,7 +90,7 @@ class FilesCorpus:
         if keys:
             yield self._shard(index, held, keys)
 
-    def _shard(self, index: int, held: Sequence[Piece], keys: Sequence[str]) -> Shard:
+    def _shard(self, index: int, held: Sequence[CorpusPart], keys: Sequence[str]) -> Shard:
         first = held[0]
         more = f" and {len(keys) - 1} more" if len(keys) > 1 else ""
         known = (
@@ -105,7 +105,7 @@ class FilesCorpus:
     def read(self, shard: Shard) -> Iterator[CorpusItem | Dropped]:
         return unique_ids(self._items(shard.payload))
 
-    def _items(self, held: Sequence[Piece]) -> Iterator[CorpusItem | Dropped]:
+    def _items(self, held: Sequence[CorpusPart]) -> Iterator[CorpusItem | Dropped]:
         reading = replace(self.reading(), beside=frozenset(part.name for part in held))
         for part in held:
             yield from read_part(reading, part)
@@ -147,32 +147,34 @@ class FilesCorpus:
     def path(self, name: str) -> Path:
         return located(f"{self.root}/{name}")
 
-    def _parts(self) -> Iterator[tuple[Piece, str, int]]:
+    def _parts(self) -> Iterator[tuple[CorpusPart, str, int]]:
         """What a shard reads of a file, its key, and the work in it, about bytes. A run folder has no key: one that
         was started since changes no shard."""
         for entry in self.files():
             if entry.kind == RUN_FOLDER:
-                yield Piece(entry.name, RUN_FOLDER), "", 0
+                yield CorpusPart(entry.name, RUN_FOLDER), "", 0
                 continue
             key = digest(entry.name, entry.kind, entry.size, entry.modified)
             kind = kind_of(entry.name) if entry.kind in (FILE, LINK) else entry.kind
             if kind in (LINES, PARQUET, ZIP):
                 yield from self._cut(entry, kind, key)
             else:
-                yield Piece(entry.name, kind), key, FILE_WORK + entry.size
+                yield CorpusPart(entry.name, kind), key, FILE_WORK + entry.size
 
-    def _cut(self, entry: FolderEntry, kind: str, key: str) -> Iterator[tuple[Piece, str, int]]:
+    def _cut(
+        self, entry: FolderEntry, kind: str, key: str
+    ) -> Iterator[tuple[CorpusPart, str, int]]:
         """A large file in pieces that several workers read; one that cannot be cut, whole: reading it says why."""
         path, name = self.path(entry.name), entry.name
         count = 0
         try:
             for span, own, work, label in getattr(self, f"_{kind}")(path, entry, key):
                 count += 1
-                yield Piece(name, kind, span, label), own, work
+                yield CorpusPart(name, kind, span, label), own, work
         except (ZipError, OSError) as error:
             blame_the_machine(error)
         if not count:
-            yield Piece(name, kind), key, FILE_WORK + entry.size
+            yield CorpusPart(name, kind), key, FILE_WORK + entry.size
 
     def _lines(
         self, path: Path, entry: FolderEntry, key: str

@@ -80,7 +80,7 @@ Found = Iterator[CorpusItem | Dropped]
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class CorpusPart:
     """What one shard reads of one file: all of it, or a span of its lines, row groups or members."""
 
     name: str
@@ -113,7 +113,7 @@ def not_read(name: str, reason: str, detail: str, kind: str = "") -> Dropped:
     return Dropped("corpus", readable(name), reason, detail, scope="many", kind=kind)
 
 
-def read_part(reading: CorpusReading, part: Piece) -> Found:
+def read_part(reading: CorpusReading, part: CorpusPart) -> Found:
     """The items of one part; whatever cannot be read, as Dropped."""
     shown = readable(part.name)
     if reading.filters and part.kind in ("picture", "tar", "zip"):
@@ -127,12 +127,12 @@ def read_part(reading: CorpusReading, part: Piece) -> Found:
         yield not_read(shown, reason, detail)
 
 
-def _run_folder(reading: CorpusReading, part: Piece) -> Found:
+def _run_folder(reading: CorpusReading, part: CorpusPart) -> Found:
     detail = "written by heldout; it is not part of the corpus"
     yield Dropped("corpus", readable(part.name), "run folder", detail, scope="words")
 
 
-def _folder(reading: CorpusReading, part: Piece) -> Found:
+def _folder(reading: CorpusReading, part: CorpusPart) -> Found:
     """A folder that is not entered."""
     name = readable(part.name)
     if part.kind == HIDDEN:
@@ -144,7 +144,7 @@ def _folder(reading: CorpusReading, part: Piece) -> Found:
 # Files of this machine that are links, pipes, or lie elsewhere
 
 
-def _refused(reading: CorpusReading, part: Piece) -> Dropped | None:
+def _refused(reading: CorpusReading, part: CorpusPart) -> Dropped | None:
     """Why a file is not opened; None if it may be."""
     path, name = reading.path(part.name), readable(part.name)
     if isinstance(path, RemotePath):
@@ -179,7 +179,7 @@ def _inside(root: Path) -> list[Path]:
 # Pictures, with the words that lie beside them
 
 
-def _picture(reading: CorpusReading, part: Piece) -> Found:
+def _picture(reading: CorpusReading, part: CorpusPart) -> Found:
     if reading.is_pictured(part.name):
         return  # read with the rows that name it
     name, path = readable(part.name), reading.path(part.name)
@@ -207,7 +207,7 @@ def _ending(name: str) -> str:
 
 
 def _sidecar(reading: CorpusReading, name: str) -> bytes | None:
-    if _refused(reading, Piece(name, FILE)) is not None:
+    if _refused(reading, CorpusPart(name, FILE)) is not None:
         return None
     with reading.path(name).open("rb") as file:
         data: bytes = file.read(MAX_TEXT + 1)
@@ -271,7 +271,7 @@ class _Rows:
     def __init__(
         self,
         reading: CorpusReading,
-        part: Piece,
+        part: CorpusPart,
         first: Sequence[Mapping[str, Any]],
         images: tuple[str, ...] = (),
     ) -> None:
@@ -305,7 +305,7 @@ def _is_missing(item: CorpusItem) -> bool:
     return isinstance(place, Nowhere) and place.reason == "missing image"
 
 
-def _lines(reading: CorpusReading, part: Piece) -> Found:
+def _lines(reading: CorpusReading, part: CorpusPart) -> Found:
     if (refused := _refused(reading, part)) is not None:
         yield refused
         return
@@ -325,7 +325,7 @@ def _lines(reading: CorpusReading, part: Piece) -> Found:
             yield from table.items(sound(row.values) if b"\\u" in line else row.values, number)
 
 
-def _parquet(reading: CorpusReading, part: Piece) -> Found:
+def _parquet(reading: CorpusReading, part: CorpusPart) -> Found:
     if (refused := _refused(reading, part)) is not None:
         yield refused
         return
@@ -375,7 +375,7 @@ def _failed_downloads(file: Any, groups: list[int], number: int, name: str, base
 # Files that their content tells
 
 
-def _other(reading: CorpusReading, part: Piece) -> Found:
+def _other(reading: CorpusReading, part: CorpusPart) -> Found:
     if (refused := _refused(reading, part)) is not None:
         yield refused
         return
@@ -410,7 +410,7 @@ def content_kind(start: bytes) -> str | None:
 _PEEK = 1 << 16  # bytes that tell what a file holds
 
 
-def _packed(reading: CorpusReading, part: Piece) -> Found:
+def _packed(reading: CorpusReading, part: CorpusPart) -> Found:
     inner = part.name.removesuffix(_ending(part.name))
     with open_text(reading.path(part.name)) as file:
         yield from unpacked(reading, part.name, inner.rpartition("/")[2], file)
@@ -432,7 +432,7 @@ def unpacked(reading: CorpusReading, place: str, name: str, file: BinaryIO) -> F
             depth=reading.depth + 1,
             is_pictured=lambda _: False,
         )
-        for found in read_part(inner, Piece(plain, kind_of(plain))):
+        for found in read_part(inner, CorpusPart(plain, kind_of(plain))):
             own = readable(place) + found.id.removeprefix(readable(plain))
             if isinstance(found, Dropped):
                 yield replace(found, id=own)
@@ -460,7 +460,7 @@ def _unpack(file: BinaryIO, copy: Path) -> str:
     return "" if left else f"over {MAX_BYTES:,} bytes; unpack it"
 
 
-def _table_or_page(reading: CorpusReading, part: Piece, start: bytes) -> Found:
+def _table_or_page(reading: CorpusReading, part: CorpusPart, start: bytes) -> Found:
     path, name = reading.path(part.name), readable(part.name)
     table = find_reader(path)
     if table is not None:
@@ -564,8 +564,8 @@ def sound(value: Any) -> Any:
 # Archives
 
 
-def _archive(reader: str) -> Callable[[CorpusReading, Piece], Found]:
-    def read(reading: CorpusReading, part: Piece) -> Found:
+def _archive(reader: str) -> Callable[[CorpusReading, CorpusPart], Found]:
+    def read(reading: CorpusReading, part: CorpusPart) -> Found:
         from heldout.corpus import archives
 
         if (refused := _refused(reading, part)) is not None:
@@ -576,7 +576,7 @@ def _archive(reader: str) -> Callable[[CorpusReading, Piece], Found]:
     return read
 
 
-def _loose_picture(reading: CorpusReading, part: Piece) -> Found:
+def _loose_picture(reading: CorpusReading, part: CorpusPart) -> Found:
     refused = _refused(reading, part)
     if refused is not None:  # of a picture that is not there one item is lost
         single = refused.reason in ("unreadable file", "not a regular file")
@@ -585,7 +585,7 @@ def _loose_picture(reading: CorpusReading, part: Piece) -> Found:
         yield from _picture(reading, part)
 
 
-_READERS: dict[str, Callable[[CorpusReading, Piece], Found]] = {
+_READERS: dict[str, Callable[[CorpusReading, CorpusPart], Found]] = {
     RUN_FOLDER: _run_folder,
     HIDDEN: _folder,
     UNREADABLE: _folder,

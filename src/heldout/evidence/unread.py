@@ -54,12 +54,9 @@ class UnreadFiles:
 
     def advice(self) -> str:
         """What to do about it."""
-        allowed = " ".join(f"--allow-unread {_quoted(kind)}" for kind in (*self.kinds, *self._lost))
+        kinds = (*self.kinds, *([ITEMS] if self.items else []))
+        allowed = " ".join(f"the setting allow_unread {_quoted(kind)}" for kind in kinds)
         return f"convert or remove what could not be read, or accept it: {allowed}"
-
-    @property
-    def _lost(self) -> tuple[str, ...]:
-        return (ITEMS,) if self.items else ()
 
 
 def reading_of(manifest: Mapping[str, Any], allowed: Collection[str] = ()) -> dict[str, Any]:
