@@ -12,6 +12,7 @@ import io
 import lzma
 import re
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, BinaryIO
 
@@ -59,6 +60,7 @@ from heldout.store import Dropped
 
 # members of one sample; file names with many dots could otherwise turn a whole tar into one sample
 _MAX_MEMBERS = 256
+_LABEL = 1 << 12  # bytes of a line that lies beside a picture; more is a text of its own
 
 
 def sample_key(name: str) -> str:
@@ -183,6 +185,8 @@ class _Tar:
                     words = find_columns(tuple(metadata)).words(metadata)
             else:
                 text = decode_words(member.data).strip() or text
+        labels = self._labels(apart) if pictures else {}
+        metadata = {**metadata, **labels}
         if text is not None:
             words = Words(text, words.question, words.answer, words.also)
         alone = len(pictures) == 1 and len(sample.members) < _MAX_MEMBERS
@@ -194,11 +198,24 @@ class _Tar:
             yield words.item(self._id(sample.key), None, metadata, place)
         for member in apart:
             entry = member.entry
+            if ending(entry.name).lstrip(".") in labels:
+                continue
             data = member.data if member.data is not None else self._data(entry, entry.size)
             inner = f"{self.name}/{entry.name}"
             base = entry.name.rpartition("/")[2]
             for found in unpacked(self.reading, inner, base, io.BytesIO(data)):
                 yield _placed(found, place)
+
+    def _labels(self, members: Sequence[_Member]) -> dict[str, str]:
+        """What a line says that lies beside a picture, by its ending: ``000.cls`` holds the class."""
+        labels = {}
+        for member in members:
+            entry = member.entry
+            if entry.size <= _LABEL:
+                data = member.data if member.data is not None else self._data(entry, entry.size)
+                if b"\n" not in data.strip() and is_text(data):
+                    labels[ending(entry.name).lstrip(".")] = decode_words(data).strip()
+        return labels
 
     def _image(self, member: _Member) -> ImageRef:
         entry = member.entry

@@ -106,7 +106,9 @@ class FilesCorpus:
         return unique_ids(self._items(shard.payload))
 
     def _items(self, held: Sequence[CorpusPart]) -> Iterator[CorpusItem | Dropped]:
-        reading = replace(self.reading(), beside=frozenset(part.name for part in held))
+        pictures = frozenset(_stem(part.name) for part in held if part.kind == PICTURE)
+        names = frozenset(part.name for part in held)
+        reading = replace(self.reading(), beside=names, pictures=pictures)
         for part in held:
             yield from read_part(reading, part)
 

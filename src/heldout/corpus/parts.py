@@ -58,7 +58,6 @@ from heldout.corpus.streams import Span, is_compressed, lines, open_text
 from heldout.errors import InputError, blame_the_machine
 from heldout.image import (
     HEAD,
-    IMAGE_ENDINGS,
     MAX_BYTES,
     TEXT_ENDINGS,
     FileOnDisk,
@@ -100,6 +99,7 @@ class CorpusReading:
     archived: bool = False  # archives lie beside the tables, and may hold what rows name
     alone: bool = False  # the corpus is one file, whose name its rows do without
     beside: frozenset[str] = frozenset()  # names of the shard: a picture's sidecars are among them
+    pictures: frozenset[str] = frozenset()  # those of pictures, without their endings
     depth: int = 0  # of archives around the file
     is_pictured: Callable[[str], bool] = lambda _: False
 
@@ -222,11 +222,7 @@ def _is_sidecar(reading: CorpusReading, name: str, size: int, start: bytes) -> b
     if size > MAX_TEXT:
         return False
     stem = name.removesuffix(_ending(name))
-    return any(
-        other.removesuffix(_ending(other)) == stem and _is_picture(reading, other)
-        for other in reading.beside
-        if other.startswith(stem) and other != name
-    )
+    return stem in reading.pictures or (stem in reading.beside and _is_picture(reading, stem))
 
 
 def _is_object(start: bytes) -> bool:
@@ -235,16 +231,11 @@ def _is_object(start: bytes) -> bool:
 
 
 def _is_picture(reading: CorpusReading, name: str) -> bool:
-    end = ending(name)
-    return end in IMAGE_ENDINGS or (not end and looks_like_image(_head(reading.path(name), HEAD)))
-
-
-def _head(path: Path, size: int) -> bytes:
     try:
-        with path.open("rb") as file:
-            return file.read(size)
+        with reading.path(name).open("rb") as file:
+            return looks_like_image(file.read(HEAD))
     except OSError:
-        return b""
+        return False
 
 
 def read_metadata(data: bytes) -> tuple[dict[str, Any], tuple[str, str] | None]:
@@ -429,6 +420,7 @@ def unpacked(reading: CorpusReading, place: str, name: str, file: BinaryIO) -> F
             root=Path(folder),
             alone=False,
             beside=frozenset(),
+            pictures=frozenset(),
             depth=reading.depth + 1,
             is_pictured=lambda _: False,
         )
@@ -481,7 +473,7 @@ def _table_or_page(reading: CorpusReading, part: CorpusPart, start: bytes) -> Fo
     if reading.filters:
         return
     markup_page = markup.is_markup(ending(part.name), start)
-    if not _is_text(start):
+    if not is_text(start):
         yield not_read(name, "no reader takes it", f"it begins {start[:16]!r}")
         return
     number = 0
@@ -536,7 +528,7 @@ _CONTROLS = bytes({*range(32), 127} - {*b"\t\n\v\f\r\x1a\x1b"})  # no text has t
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 
 
-def _is_text(start: bytes) -> bool:
+def is_text(start: bytes) -> bool:
     return start.startswith(_UTF16) or len(start.translate(None, _CONTROLS)) == len(start)
 
 
