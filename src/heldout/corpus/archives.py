@@ -24,6 +24,7 @@ from heldout.corpus.parts import (
     CorpusPart,
     CorpusReading,
     Found,
+    is_text,
     not_read,
     read_metadata,
     unpacked,
