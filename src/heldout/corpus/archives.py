@@ -212,7 +212,7 @@ class _Tar:
         labels = {}
         for member in members:
             entry = member.entry
-            if entry.size <= _LABEL:
+            if entry.size <= _LABEL and ending(entry.name) != ".json":
                 data = member.data if member.data is not None else self._data(entry, entry.size)
                 if b"\n" not in data.strip() and is_text(data):
                     labels[ending(entry.name).lstrip(".")] = decode_words(data).strip()
