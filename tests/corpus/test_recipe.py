@@ -12,7 +12,7 @@ import yaml
 import heldout
 from command_line import run_inside
 from heldout.audit import audit_overlap, run_audit
-from heldout.corpus import CorpusItem, open_recipe
+from heldout.corpus import CorpusItem, open_recipe, suggested_recipe
 from heldout.errors import InputError
 from heldout.store import Dropped
 
@@ -229,3 +229,19 @@ def test_rows_of_embeddings_are_not_chosen(tmp_path: Path) -> None:
     (tmp_path / "corpora.yaml").write_text(yaml.safe_dump(recipe))
     with pytest.raises(InputError, match="embeddings"):
         open_recipe(tmp_path / "corpora.yaml")
+
+
+def test_a_folder_of_several_data_sets_suggests_a_recipe(tmp_path: Path) -> None:
+    folder = tmp_path / "mix"
+    (folder / "chats").mkdir(parents=True)
+    row = json.dumps({"question": "Which lamp is lit?", "answer": "the red one"}) + "\n"
+    for name in ("chats/a.jsonl", "rows-00.jsonl", "rows-01.jsonl", "more: rows.jsonl"):
+        (folder / name).write_text(row)
+    recipe = tmp_path / "mix/corpora.yaml"
+    recipe.write_text(suggested_recipe(str(folder)))
+    names = [corpus.name for corpus in open_recipe(recipe)]
+    assert names == ["chats", "more: rows", "rows"]
+    for corpus in open_recipe(recipe)[::2]:
+        items = [item for shard in corpus.shards() for item in corpus.read(shard)]
+        assert len(items) == (2 if corpus.name == "rows" else 1)
+    assert suggested_recipe(str(folder / "chats")) == ""

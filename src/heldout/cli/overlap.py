@@ -38,12 +38,13 @@ from heldout.cli.show import (
     print_outline,
     print_sources,
 )
-from heldout.corpus import is_recipe
+from heldout.corpus import is_recipe, suggested_recipe
 from heldout.cure import GateResult, write_gate
 from heldout.errors import InputError, counted
 from heldout.overlap import OverlapSettings
 from heldout.remote import use_cache
 from heldout.report import claims_with_paths, outline_of, worst_first
+from heldout.store import Run
 
 EXAMPLE = (
     "Example: heldout overlap data/slake#split=test,lang=en "
@@ -204,6 +205,20 @@ def _limited(source: str, limit: int) -> str:
     return f"{source}{',' if '#' in source else '#'}limit={limit}"
 
 
+def print_recipes(run: Run) -> None:
+    """Where a folder holds several data sets: how to see what each of them holds."""
+    for stage in run.manifest()["stages"].values():
+        if recipe := suggested_recipe(stage["source"]):
+            console().print(
+                f"\n{stage['corpus']} holds several data sets. To see what each holds, and to weigh them as training "
+                f"does, write {stage['source']}/corpora.yaml and give it to --against:",
+                soft_wrap=True,
+                highlight=False,
+                markup=False,
+            )
+            console().print(recipe, soft_wrap=True, highlight=False, markup=False)
+
+
 def show_part(result: PartResult, *, as_json: bool) -> None:
     if as_json:
         print_json(result.as_json())
@@ -240,6 +255,7 @@ def show_overlap(
         print_errors(result.run)
         print_dropped(result.run, ("read", "benchmark"), of="the benchmark")
         print_dropped(result.run, ("corpus",), of="the corpus")
+        print_recipes(result.run)
         if verbose:
             console().print()
             print_claims(claims_with_paths(result.conclusion.claims, result.run))

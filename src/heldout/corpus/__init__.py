@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from heldout.corpus.files import FilesCorpus
     from heldout.corpus.open import CorpusReader, CorpusRequest, corpus_readers, open_corpus
     from heldout.corpus.parquet_corpus import FAILURES, LaionEmbeddings
-    from heldout.corpus.recipe import MixtureSource, is_recipe, open_recipe
+    from heldout.corpus.recipe import MixtureSource, is_recipe, open_recipe, suggested_recipe
     from heldout.corpus.streams import TarCut, open_tar, tar_entries
     from heldout.corpus.writing import Written, files_without
 
@@ -41,6 +41,7 @@ __all__ = [
     "open_recipe",
     "open_tar",
     "read_items",
+    "suggested_recipe",
     "tar_entries",
 ]
 

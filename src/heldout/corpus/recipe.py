@@ -6,6 +6,8 @@ Every source is a corpus of its own, so that everything a run reports, it report
 from __future__ import annotations
 
 import fnmatch
+import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,8 +16,9 @@ from typing import Annotated, Any
 from pydantic import Field, field_validator
 
 from heldout.benchmark import canonical_value
-from heldout.corpus._listing import digest
+from heldout.corpus._listing import FILE, LINES, PARQUET, TAR, ZIP, digest, kind_of
 from heldout.corpus.corpus import Corpus, CorpusItem, EmbeddingCorpus, Shard
+from heldout.corpus.files import FilesCorpus
 from heldout.corpus.open import open_corpus
 from heldout.documents import read_yaml
 from heldout.errors import InputError
@@ -25,6 +28,7 @@ from heldout.settings import Settings
 from heldout.store import Dropped
 
 _ENDINGS = (".yaml", ".yml")
+_TABLES = (".csv", ".tsv", ".json", ".arrow")
 _FIELDS = ("id", "image", "text", "question", "answer")
 Text = Annotated[str, Field(min_length=1)]
 
@@ -127,6 +131,33 @@ def open_recipe(source: str | Path, prefix: str = "") -> list[Corpus]:
     path = located(source)
     recipe = read_recipe(path)
     return [_opened(entry, path, prefix) for entry in recipe.corpora]
+
+
+_MOST_SETS = 20  # a folder of more is shards of one set, or nothing that a recipe helps with
+
+
+def suggested_recipe(source: str) -> str:
+    """A recipe of the data sets in a folder, one source each; empty where there are not several.
+
+    A data set is a folder, a table or an archive at the top; names that differ in their numbers alone are its shards.
+    """
+    if is_remote(source) or not Path(source).is_dir():
+        return ""
+    sets: dict[str, str] = {}
+    for entry in FilesCorpus(source, "", "").files():
+        top = entry.name.split("/")[0]
+        held = kind_of(entry.name) in (LINES, PARQUET, TAR, ZIP) or entry.name.endswith(_TABLES)
+        if entry.kind == FILE and held:
+            sets.setdefault(re.sub(r"\d+", "*", top), top)
+    if not 1 < len(sets) <= _MOST_SETS:
+        return ""
+    lines = ["corpora:"]
+    for pattern in sets:
+        name = pattern.partition(".")[0].replace("*", "").strip("-_") or pattern
+        source = pattern if "*" in pattern else sets[pattern]
+        # A string of JSON is one of YAML, whatever the name holds.
+        lines.append(f"  - {{name: {json.dumps(name)}, source: {json.dumps(f'./{source}')}}}")
+    return "\n".join(lines)
 
 
 def read_recipe(path: Path) -> TrainingMixture:
