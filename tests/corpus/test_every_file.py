@@ -267,3 +267,13 @@ def test_a_picture_that_a_row_names_is_read_once_with_it(
     files_without(corpus, ["rows.jsonl/1"], tmp_path / "clean")
     left = {path.name for path in (tmp_path / "clean/images").iterdir()}
     assert left == {"1.png", "2.png"}
+
+
+def test_a_page_is_read_as_it_is_shown(tmp_path: Path) -> None:
+    (tmp_path / "page.html").write_text(
+        "<!doctype html><script>var x = 'unseen';</script><h2>Which <i>or</i>gan?</h2><ol type=A start=2>"
+        "<li>liver<li>a &amp; b</ol><img alt='a lung'><script type='application/json'>{\"q\": \"Why?\"}</script>"
+    )
+    ((item,), _) = read_all(tmp_path)
+    lines = [line for line in (item.text or "").splitlines() if line.strip()]
+    assert lines == ["Which organ?", "B. liver", "C. a & b", "a lung", '{"q": "Why?"}']

@@ -6,7 +6,7 @@ page costs what its bytes cost.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from html.parser import HTMLParser
 
 ENDINGS = (".html", ".htm", ".xhtml", ".xml", ".nxml", ".svg")
@@ -36,11 +36,34 @@ def words_of(chunks: Iterable[str]) -> Iterator[str]:
     yield page.taken()
 
 
+class _List:
+    """The markers that a browser shows before the entries of a list: "A. ", "2. "."""
+
+    def __init__(self, numbered: bool, values: Mapping[str, str | None]) -> None:
+        self.kind = (values.get("type") or "1") if numbered else ""
+        self.next = _whole(values.get("start"), 1)
+
+    def marker(self, values: Mapping[str, str | None]) -> str:
+        number = _whole(values.get("value"), self.next)
+        self.next = number + 1
+        if not self.kind:
+            return ""
+        if self.kind in "Aa" and 0 < number <= 26:
+            return f"{chr(ord(self.kind) + number - 1)}. "
+        return f"{number}. "
+
+
+def _whole(text: str | None, otherwise: int) -> int:
+    short = text is not None and len(text) < 6 and text.strip().isdecimal()
+    return int(text) if short and text is not None else otherwise
+
+
 class _Page(HTMLParser):
     def __init__(self) -> None:
         super().__init__()
         self.parts: list[str] = []
         self.unseen = ""  # the element whose content nobody sees
+        self.lists: list[_List] = []  # those that are open
         self.xml = False
 
     def taken(self) -> str:
@@ -58,6 +81,10 @@ class _Page(HTMLParser):
         if tag in _UNSEEN and "json" not in (values.get("type") or ""):
             self.unseen = tag
         self._break(tag)
+        if tag in ("ol", "ul"):
+            self.lists.append(_List(tag == "ol", values))
+        elif tag == "li" and self.lists:
+            self.parts.append(self.lists[-1].marker(values))
         self.parts += [f"{values[name]}\n" for name in _SPOKEN if values.get(name)]
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -67,6 +94,8 @@ class _Page(HTMLParser):
     def handle_endtag(self, tag: str) -> None:
         if tag == self.unseen:
             self.unseen = ""
+        if tag in ("ol", "ul") and self.lists:
+            self.lists.pop()
         self._break(tag)
 
     def handle_data(self, data: str) -> None:
