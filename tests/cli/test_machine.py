@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
@@ -171,3 +172,28 @@ def test_what_nobody_expected_is_never_a_gate(
     code, complaint = broken(error)
     assert (code, said in complaint) == (4, True), complaint
     assert "Traceback" not in complaint
+
+
+def test_a_panic_of_polars_is_a_sentence_and_no_gate(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its error is a BaseException of Rust; Python would end with 1, which says that a gate fired."""
+    panic = type("PanicException", (BaseException,), {})
+
+    def panics() -> None:
+        raise panic('Os { code: 24, message: "Too many open files" }')
+
+    monkeypatch.setattr("heldout.cli.app.app", panics)
+    done = run_inside("overlap")
+    assert done.returncode == 4
+    assert "ulimit -n" in done.stderr
+
+
+def test_a_sentence_is_printed_where_no_module_can_be_loaded(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def fails(*_: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr("heldout.cli.app.app", fails)
+    monkeypatch.setattr("heldout.cli.app.complain", fails)
+    assert run_inside("overlap").returncode == 4
+    assert "heldout: this process may not open more files" in capfd.readouterr().err

@@ -208,6 +208,10 @@ def main() -> None:
         _end("", BROKEN_PIPE)
     except Exception as error:
         _end(_sentence(error), MachineError.exit_code)
+    except BaseException as error:  # of Rust, such as Polars without a file to open
+        if type(error).__name__ != "PanicException":
+            raise
+        _end(_sentence(error), MachineError.exit_code)
 
 
 def _end_on_signals() -> None:
@@ -241,8 +245,11 @@ def _end_on_signals() -> None:
 
 def _end(message: str, code: int) -> NoReturn:
     with contextlib.suppress(OSError):  # standard error may be what is full or gone
-        if message:
-            complain(message)
+        try:
+            if message:
+                complain(message)
+        except OSError:  # colours need modules, and no more files may be opened
+            os.write(2, f"heldout: {message}\n".encode())
     try:
         sys.stdout.flush()
     except OSError:  # Python would try again at its end, complain and exit with 120
@@ -250,7 +257,7 @@ def _end(message: str, code: int) -> NoReturn:
     sys.exit(code)
 
 
-def _sentence(error: Exception) -> str:
+def _sentence(error: BaseException) -> str:
     """The sentence for an unexpected error."""
     trouble = machine_trouble(error)
     if trouble is not None:
@@ -277,7 +284,7 @@ def _and_again(text: str) -> str:
     return f"{text}. {KEPT}" if _resumes() else text
 
 
-def _write_traceback(error: Exception) -> str:
+def _write_traceback(error: BaseException) -> str:
     """Keep the traceback in a file, and say which; print it where no file can be written."""
     message = "".join(traceback.format_exception(error))
     facts = f"heldout {__version__}, Python {platform.python_version()}, {platform.platform()}"
