@@ -12,6 +12,7 @@ if TYPE_CHECKING:
         Shard,
         corpus_fingerprint,
         read_items,
+        reading_settings,
     )
     from heldout.corpus.files import FilesCorpus
     from heldout.corpus.open import CorpusReader, CorpusRequest, corpus_readers, open_corpus
@@ -41,6 +42,7 @@ __all__ = [
     "open_recipe",
     "open_tar",
     "read_items",
+    "reading_settings",
     "suggested_recipe",
     "tar_entries",
 ]

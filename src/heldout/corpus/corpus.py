@@ -7,6 +7,7 @@ order and the ids of their items depend on the data alone, never on how many wor
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import itertools
 from array import array
@@ -133,6 +134,14 @@ def corpus_fingerprint(corpus: Corpus) -> str:
     for shard in corpus.shards():
         hasher.update(f"{shard.id}\0{shard.key}\n".encode())
     return hasher.hexdigest()
+
+
+def reading_settings(corpus: Corpus) -> dict[str, str]:
+    """How a corpus is read: with other settings its rows are others."""
+    if not dataclasses.is_dataclass(corpus):
+        return {}
+    fields = (field for field in dataclasses.fields(corpus) if field.repr)
+    return {field.name: repr(getattr(corpus, field.name)) for field in fields}
 
 
 # How large shards are: by the work in them, small at first, so that a small corpus has several.

@@ -7,8 +7,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model
 
-MANIFEST_VERSION = 1
-
 
 def _moment(text: str) -> str:
     datetime.fromisoformat(text)

@@ -18,17 +18,17 @@ import stat
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any, TypeVar
-
-from pydantic import BaseModel, ValidationError
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 from heldout.errors import InputError
-from heldout.settings import plain_words
-from heldout.store._documents import DOCUMENTS, MANIFEST_VERSION, Manifest, RunDocument
 
-Shape = TypeVar("Shape", bound=BaseModel)
+if TYPE_CHECKING:  # a machine that scores may do without it
+    from pydantic import BaseModel
+
+Shape = TypeVar("Shape", bound="BaseModel")
 
 MANIFEST = "manifest.json"
+MANIFEST_VERSION = 1
 MANIFEST_LOCK = ".manifest.lock"
 FILES = "files"  # of the manifest: the SHA-256 of each table and JSON document
 #: files of which one lies in every folder of ours: below it no link is followed
@@ -312,10 +312,14 @@ def _record(folder: Path, name: str, digest: str | None) -> None:
 def read_document(path: Path) -> dict[str, Any]:
     """The JSON object at ``path``, as it was recorded and of the shape that its name has."""
     verify(path)
+    from heldout.store._documents import DOCUMENTS, RunDocument
+
     return _shaped(path, DOCUMENTS.get(path.name, RunDocument))
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
+    from heldout.store._documents import Manifest, RunDocument
+
     manifest = _shaped(folder / MANIFEST, RunDocument)
     version = manifest.get("manifest_version")
     if version != MANIFEST_VERSION:
@@ -361,6 +365,10 @@ def _shaped(path: Path, shape: type[BaseModel]) -> dict[str, Any]:
 
 def checked(path: Path, shape: type[Shape], value: Any) -> Shape:
     """What ``path`` says as ``shape``; an error names the first place at which it is none."""
+    from pydantic import ValidationError
+
+    from heldout.settings import plain_words
+
     try:
         return shape.model_validate(value)
     except ValidationError as error:

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from heldout.errors import InputError, blame_the_machine
-from heldout.store._documents import MANIFEST_VERSION
 from heldout.store.files import (
     FILES,
     MANIFEST,
     MANIFEST_LOCK,
+    MANIFEST_VERSION,
     Shape,
     checked,
     exclusive,

@@ -441,7 +441,8 @@ def test_radiographs_are_found_again(shared_data: Path) -> None:
 
 def test_a_study_is_kept_for_the_report_of_a_run(tmp_path: Path, small: TransformStudy) -> None:
     run = Run.create(tmp_path / "run", command=["heldout", "overlap"])
-    run.update("stages", {"overlap/web": {"encoder": small.encoder}})
+    stage = {"corpus": "web", "source": "web", "encoder": small.encoder, "counts": {}}
+    run.update("stages", {"overlap/web": stage})
     refuse_another_encoder(run, small.encoder)
     with pytest.raises(InputError, match="another encoder"):
         refuse_another_encoder(run, "another | 1 pixel")

@@ -6,7 +6,6 @@ may share a folder without asking each other. What a run uses, and in which orde
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import hashlib
 import json
@@ -18,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from heldout.corpus import Corpus, EmbeddingCorpus, Shard
+from heldout.corpus import Corpus, EmbeddingCorpus, Shard, reading_settings
 from heldout.engine import Engine, Kind, Outcome, ProgressStep, Work, progress, work_together
 from heldout.errors import InputError, blame_the_machine
 from heldout.image import PIXEL_DIGEST
@@ -57,11 +56,7 @@ _DIGITS = 15  # hexadecimal: a file's number has at most 19 digits
 
 def corpus_settings(corpus: Corpus) -> dict[str, str]:
     """How a corpus is read. Its name is the user's choice of the day and changes no row."""
-    known: dict[str, str] = (
-        {field.name: repr(getattr(corpus, field.name)) for field in dataclasses.fields(corpus)}
-        if dataclasses.is_dataclass(corpus)
-        else {}
-    )
+    known = reading_settings(corpus)
     place = str(Path(corpus.source.partition("#")[0]).resolve())
     return {**known, "name": "", "source": corpus.source, "place": place, "reader": corpus.reader}
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import hashlib
 import json
@@ -15,7 +14,7 @@ import polars as pl
 
 from heldout import __version__
 from heldout.benchmark import Benchmark, benchmark_identity, items_table
-from heldout.corpus import Corpus, Shard, corpus_fingerprint
+from heldout.corpus import Corpus, Shard, corpus_fingerprint, reading_settings
 from heldout.engine import (
     Engine,
     Kind,
@@ -324,21 +323,12 @@ class _ShardSearch:
 
 def stage_settings(benchmark: Benchmark, corpus: Corpus) -> dict[str, Any]:
     """Everything but the shards' own input that shapes a result; a change makes all shards new."""
-    how = (
-        {
-            field.name: repr(getattr(corpus, field.name))
-            for field in dataclasses.fields(corpus)
-            if field.repr
-        }
-        if dataclasses.is_dataclass(corpus)
-        else {"source": corpus.source}
-    )
     return {
         "heldout": __version__,
         "benchmark": benchmark.fingerprint,
         "pixels": PIXEL_DIGEST,
         "reader": corpus.reader,
-        "corpus": how,
+        "corpus": reading_settings(corpus) or {"source": corpus.source},
     }
 
 
