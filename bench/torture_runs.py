@@ -33,7 +33,7 @@ from heldout.store import compared_with_record, is_run  # noqa: E402
 SECONDS = 120  # after which a command hangs
 TOGETHER = 2  # commands at a time
 WRITERS = 50
-ATTACKS = 80  # of all ways to damage all files
+ATTACKS = 64  # of all ways to damage all files
 ERRORS = ("EIO", "ENOSPC", "EMFILE")
 SEARCH = ("--encoder", "none", "--text-encoder", "none", "--workers", "1", "--quiet")
 PRECIOUS = "precious line\n" * 5
@@ -317,7 +317,7 @@ def faults(data: Path, folder: Path, chance: random.Random) -> str:
     verb = verbs(data, folder)["overlap"]
     alone = folder / "alone"
     found = counts(verb, alone)
-    most = {"open": 12, "write": 8, "fsync": 10, "rename": 12}
+    most = {"open": 8, "write": 6, "fsync": 6, "rename": 8}
     orders = [
         (kind, number, ERRORS[place % len(ERRORS)])
         for kind, limit in most.items()
