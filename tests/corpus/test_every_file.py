@@ -277,3 +277,94 @@ def test_a_page_is_read_as_it_is_shown(tmp_path: Path) -> None:
     ((item,), _) = read_all(tmp_path)
     lines = [line for line in (item.text or "").splitlines() if line.strip()]
     assert lines == ["Which organ?", "B. liver", "C. a & b", "a lung", '{"q": "Why?"}']
+
+
+def _chat_rows(rows: Sequence[Row]) -> bytes:
+    return "".join(
+        json.dumps({"prompt": r["question"], "completion": r["answer"]}) + "\n" for r in rows
+    ).encode()
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("p.txt", f"{QUESTIONS[0]}?".encode()),  # beside a picture that a table names, too
+        (
+            "p.json",
+            _chat_rows(rows_of(QUESTIONS[:1] + OTHERS)),
+        ),  # JSON Lines, called like a picture
+        ("rows.json.gz", gzip.compress(_json(rows_of(QUESTIONS[:1])))),
+        ("patients.csv", f"BMI,question,answer\n20,{QUESTIONS[0]}?,a\n".encode()),  # no bitmap
+        ("item.json", json.dumps({"question": f"{QUESTIONS[0]}?", "note": "\u2019"}).encode()),
+        ("nested.json", json.dumps([[f"{QUESTIONS[0]}?"], "\u2019"]).encode()),
+        ("rows.jsonlines", _lines(rows_of(QUESTIONS[:1] + OTHERS))),
+        ("wide.jsonl", _lines(rows_of(QUESTIONS[:1])).decode().encode("utf-16")),
+        ("notes.ipynb", json.dumps({"cells": [{"source": [f"{QUESTIONS[0]}?"]}]}).encode()),
+    ],
+)
+def test_what_lies_in_unusual_places_is_read(
+    name: str, content: bytes, tmp_path: Path, picture: Callable[..., bytes]
+) -> None:
+    (tmp_path / "p.png").write_bytes(picture(1))
+    (tmp_path / "metadata.csv").write_text("file_name,text\np.png,a small picture\n")
+    (tmp_path / name).write_bytes(content)
+    items, dropped = read_all(tmp_path)
+    assert QUESTIONS[0] in words(items), dropped
+    assert dropped == []
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "kind"),
+    [
+        ("book.pdf", b"%PDF-1.4\n" + b"Gau`T" * 12 + b"\n" + (b"9lJKN2" * 12 + b"\n") * 90, ".pdf"),
+        ("mail.eml", b"To: a\n\n" + (b"QUJD" * 18 + b"\n") * 90, ".eml"),
+        ("rows.jsonl", b'["no", "object"]\n' * 5, ".jsonl"),
+    ],
+)
+def test_what_is_coded_as_text_is_not_read(
+    name: str, content: bytes, kind: str, tmp_path: Path
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    _, dropped = read_all(tmp_path)
+    assert kind in [one.kind for one in dropped if one.scope == "many"]
+
+
+def test_a_cleaned_set_keeps_rows_that_nobody_can_read(
+    tmp_path: Path, picture: Callable[..., bytes]
+) -> None:
+    train = tmp_path / "train"
+    train.mkdir()
+    leak, *rest = rows_of(QUESTIONS)
+    (train / "a.json").write_text(json.dumps([leak, "no object", *rest]))
+    (train / "b.csv").write_text(
+        f"question,answer\n{leak['question']},a\ntoo,many,fields\nWhy?,b\n"
+    )
+    chat = {
+        "conversations": [
+            {"from": "human", "value": leak["question"]},
+            {"from": "gpt", "value": "a"},
+        ]
+    }
+    (train / "c.json").write_text(json.dumps([chat, *rest]))
+    with zipfile.ZipFile(train / "d.zip", "w") as archive:
+        archive.writestr("rows.jsonl", _lines([leak, *rest]))
+    with zipfile.ZipFile(train / "e.zip", "w") as archive:
+        archive.writestr("page.txt", leak["question"])
+    (train / "f.jpg").write_bytes(picture(1))
+    (train / "f.json").write_text(json.dumps(rest))
+    corpus = open_corpus(train)
+    assert isinstance(corpus, FilesCorpus)
+    found = [item for shard in corpus.shards() for item in corpus.read(shard)]
+    gone = {
+        item.id for item in found if isinstance(item, CorpusItem) and QUESTIONS[0] in words([item])
+    }
+    written = files_without(corpus, [*gone, "f.jpg"], tmp_path / "clean")
+    assert (len(gone), written.missing) == (5, ())
+    clean = tmp_path / "clean"
+    assert json.loads((clean / "a.json").read_text()) == ["no object", *rest]
+    assert (clean / "b.csv").read_text() == "question,answer\ntoo,many,fields\nWhy?,b\n"
+    assert json.loads((clean / "c.json").read_text()) == rest
+    with zipfile.ZipFile(clean / "d.zip") as archive:
+        assert archive.read("rows.jsonl") == _lines(rest)
+    assert not (clean / "e.zip").exists()  # nothing was left in it
+    assert json.loads((clean / "f.json").read_text()) == rest  # a table, not what tells of f.jpg

@@ -117,7 +117,7 @@ def test_a_book_is_cut_into_pages_at_its_paragraphs(tmp_path: Path) -> None:
     assert all(len(item.text or "") <= PAGE for item in found)
     assert all((item.text or "").startswith("Chapter") for item in found)
     assert " ".join(item.text or "" for item in found).split() == " ".join(chapters).split()
-    (tmp_path / "endless.txt").write_text("x" * (2 * PAGE + 5))
+    (tmp_path / "endless.txt").write_text("血" * (2 * PAGE + 5))
     endless = items(open_corpus(tmp_path / "endless.txt"))
     assert [len(item.text or "") for item in endless] == [PAGE, PAGE, 5]
 

@@ -71,6 +71,7 @@ if TYPE_CHECKING:
         copy_pictures,
         open_tables,
     )
+    from heldout.benchmark.writers.json_rows import entries_without
 
 __all__ = [
     "ALIASES",
@@ -110,6 +111,7 @@ __all__ = [
     "check",
     "copy_pictures",
     "data_parts",
+    "entries_without",
     "find_preset",
     "find_reader",
     "find_writer",

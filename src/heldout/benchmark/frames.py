@@ -59,6 +59,10 @@ def _table(source: Any) -> pa.Table:
     if library == "polars":
         return (source.collect() if hasattr(source, "collect") else source).to_arrow()
     if library == "datasets":
+        if "Iterable" in type(source).__name__:
+            raise InputError(
+                "an IterableDataset is a stream: write it to files and give their folder, or load it whole"
+            )
         if not hasattr(source, "features"):
             splits = ", ".join(source)
             raise InputError(f"a DatasetDict holds several splits ({splits}): give one of them")

@@ -160,8 +160,8 @@ class TableColumns:
 
     def named(self, values: Mapping[str, Any]) -> CorpusColumns:
         columns = find_columns(tuple(values), self.mapping)
-        if self.images and not columns.image:
-            columns = replace(columns, image=self.images)
+        if self.images:
+            columns = replace(columns, image=tuple(dict.fromkeys((*columns.image, *self.images))))
         return replace(columns, answer_is=self.answer_is) if columns.options else columns
 
 
@@ -225,6 +225,18 @@ def _turns(value: Any) -> Iterator[tuple[str, str]]:
                 yield who.lower(), text
 
 
+def _shown(value: Any) -> Iterator[str]:
+    """Pictures that chat messages hold or name; those of the web are not downloaded."""
+    for turn in value if isinstance(value, list | tuple) else ():
+        content = turn.get("content") if isinstance(turn, Mapping) else None
+        for part in content if isinstance(content, list | tuple) else ():
+            if isinstance(part, Mapping):
+                place = part.get("image") or part.get("image_url") or part.get("path")
+                place = place.get("url") if isinstance(place, Mapping) else place
+                if isinstance(place, str) and not place.startswith(("http:", "https:")):
+                    yield place
+
+
 # img2dataset's download log: which rows of the list were never fetched, and why.
 
 
@@ -254,6 +266,8 @@ def row_items(
     """One item per image of the row, or one without; further images are called ``<item>/k``."""
     words = columns.words(row)
     refs = [ref for column in columns.image for ref in finder.find(row.get(column), origin)]
+    for column in columns.talk:
+        refs += [ref for shown in _shown(row.get(column)) for ref in finder.find(shown, origin)]
     used = {*columns.image, *columns.talk}
     metadata = {key: value for key, value in row.items() if key not in used and value is not None}
     if columns.options:  # one list, also where every option has a column of its own

@@ -120,7 +120,7 @@ class _Tar:
                 if entry.kind == FOLDER:
                     continue
                 if (reason := _refused_member(entry)) is not None:
-                    yield Dropped("corpus", self._id(entry.name), *reason)
+                    yield _lost_member(self._id(entry.name), entry.name, reason)
                     continue
                 key = sample_key(entry.name)
                 full = sample is not None and (
@@ -175,15 +175,12 @@ class _Tar:
             if member.data is None or end not in (*TEXT_ENDINGS, ".json"):
                 apart.append(member)
             elif end == ".json":
-                if not member.data.lstrip().startswith(b"{"):  # a table
+                found = read_metadata(member.data)
+                if found is None:
                     apart.append(member)
                     continue
-                metadata, problem = read_metadata(member.data)
-                if problem:
-                    name = self._id(f"{sample.key}.json")
-                    yield Dropped("corpus", name, *problem, scope="words")
-                elif metadata:
-                    words = find_columns(tuple(metadata)).words(metadata)
+                metadata = found
+                words = find_columns(tuple(metadata)).words(metadata) if metadata else words
             else:
                 text = decode_words(member.data).strip() or text
         labels = self._labels(apart) if pictures else {}
@@ -204,8 +201,8 @@ class _Tar:
             data = member.data if member.data is not None else self._data(entry, entry.size)
             inner = f"{self.name}/{entry.name}"
             base = entry.name.rpartition("/")[2]
-            for found in unpacked(self.reading, inner, base, io.BytesIO(data)):
-                yield _placed(found, place)
+            for each in unpacked(self.reading, inner, base, io.BytesIO(data)):
+                yield _placed(each, self.name, entry.name)
 
     def _labels(self, members: Sequence[_Member]) -> dict[str, str]:
         """What a line says that lies beside a picture, by its ending: ``000.cls`` holds the class."""
@@ -233,8 +230,21 @@ class _Tar:
         return f"{self.shown}/{readable(name)}"
 
 
-def _placed(found: CorpusItem | Dropped, place: tuple[str, Any]) -> CorpusItem | Dropped:
-    return found if isinstance(found, Dropped) else replace(found, place=place)
+def _placed(found: CorpusItem | Dropped, archive: str, member: str) -> CorpusItem | Dropped:
+    """An item of a member: a row of it can go by itself."""
+    if isinstance(found, Dropped):
+        return found
+    row = found.place[1]
+    return replace(
+        found, place=(archive, f"{member}\n{row}" if isinstance(row, int) and row else member)
+    )
+
+
+def _lost_member(item: str, name: str, reason: tuple[str, str]) -> Dropped:
+    """Of a picture one item is lost; of another member nobody knows how many."""
+    if ending(name) in IMAGE_ENDINGS:
+        return Dropped("corpus", item, *reason)
+    return not_read(item, reason[0].replace("image file", "member"), reason[1])
 
 
 def _refused_member(entry: TarEntry) -> tuple[str, str] | None:
@@ -284,7 +294,7 @@ def _zip_member(
     item = f"{readable(part.name)}/{readable(entry.name)}"
     place = (part.name, entry.name)
     if (reason := _refused_entry(entry)) is not None:
-        yield Dropped("corpus", item, *reason)
+        yield _lost_member(item, entry.name, reason)
         return
     end, base = ending(entry.name), entry.name.rpartition("/")[2]
     if end not in IMAGE_ENDINGS and not looks_like_image(read_head(file, entry, HEAD)):
@@ -294,7 +304,7 @@ def _zip_member(
             yield not_read(item, error.reason, error.detail)
             return
         for found in unpacked(reading, f"{part.name}/{entry.name}", base, io.BytesIO(data)):
-            yield _placed(found, place)
+            yield _placed(found, part.name, entry.name)
         return
     words = Words()
     metadata: dict[str, Any] = {}

@@ -43,6 +43,7 @@ from heldout.corpus._columns import (
 from heldout.corpus._listing import (
     FILE,
     HIDDEN,
+    LINES,
     PARQUET,
     RUN_FOLDER,
     SPECIAL,
@@ -180,23 +181,20 @@ def _inside(root: Path) -> list[Path]:
 
 
 def _picture(reading: CorpusReading, part: CorpusPart) -> Found:
-    if reading.is_pictured(part.name):
-        return  # read with the rows that name it
-    name, path = readable(part.name), reading.path(part.name)
     stem = part.name.removesuffix(_ending(part.name))
+    name, path = readable(part.name), reading.path(part.name)
     metadata: dict[str, Any] = {}
     words = Words()
-    data = _sidecar(reading, f"{stem}.json") if f"{stem}.json" in reading.beside else None
-    if data and _is_object(data):
-        metadata, problem = read_metadata(data)
-        if problem:
-            yield Dropped("corpus", name, *problem, scope="words")
+    if f"{stem}.json" in reading.beside and (data := _sidecar(reading, f"{stem}.json")):
+        metadata = read_metadata(data) or {}  # anything else is read as a file of its own
         words = find_columns(tuple(metadata)).words(metadata) if metadata else words
     for end in sorted(TEXT_ENDINGS):
         if f"{stem}{end}" in reading.beside and (data := _sidecar(reading, f"{stem}{end}")):
             text = decode_words(data).strip()
             words = Words(text or words.text, words.question, words.answer, words.also)
             break
+    if reading.is_pictured(part.name) and not metadata and words.text is None:
+        return  # read with the rows that name it
     image = ImageRef(name, FileOnDisk(str(path)))
     yield words.item(name, image, metadata, (part.name, 0))
 
@@ -214,20 +212,17 @@ def _sidecar(reading: CorpusReading, name: str) -> bytes | None:
     return data
 
 
-def _is_sidecar(reading: CorpusReading, name: str, size: int, start: bytes) -> bool:
+def _is_sidecar(reading: CorpusReading, name: str, size: int) -> bool:
     """Does the file hold the words of a picture of its name? A list is a table of its own."""
     end = ending(name)
-    if end not in TEXT_ENDINGS and not (end == ".json" and _is_object(start)):
-        return False
-    if size > MAX_TEXT:
+    if end not in (*TEXT_ENDINGS, ".json") or size > MAX_TEXT:
         return False
     stem = name.removesuffix(_ending(name))
-    return stem in reading.pictures or (stem in reading.beside and _is_picture(reading, stem))
-
-
-def _is_object(start: bytes) -> bool:
-    """Metadata of one picture; a list is a table."""
-    return start.lstrip().startswith(b"{")
+    shown = stem in reading.pictures or (stem in reading.beside and _is_picture(reading, stem))
+    if not shown or end != ".json":
+        return shown
+    data = _sidecar(reading, name)
+    return data is not None and read_metadata(data) is not None
 
 
 def _is_picture(reading: CorpusReading, name: str) -> bool:
@@ -238,19 +233,13 @@ def _is_picture(reading: CorpusReading, name: str) -> bool:
         return False
 
 
-def read_metadata(data: bytes) -> tuple[dict[str, Any], tuple[str, str] | None]:
-    """The object in a .json sidecar, or the reason why the item has no metadata."""
-    if len(data) > MAX_TEXT:
-        return {}, ("metadata too large", f"over {MAX_TEXT:,} bytes")
+def read_metadata(data: bytes) -> dict[str, Any] | None:
+    """The one object that a .json beside a picture holds; None for anything else, such as a table."""
     try:
-        value = json.loads(decode_words(data))
-    except (json.JSONDecodeError, RecursionError, ValueError) as error:
-        return {}, ("metadata is not JSON", f"{error}: {data[:80]!r}; the image is kept")
-    if isinstance(value, dict | list) and too_deep(value):
-        return {}, ("metadata nested too deeply", f"{data[:80]!r}; the image is kept")
-    if not isinstance(value, dict):
-        return {}, ("metadata is not an object", f"found {type(value).__name__}; the image is kept")
-    return value, None
+        value = json.loads(decode_words(data)) if len(data) <= MAX_TEXT else None
+    except (RecursionError, ValueError):
+        return None
+    return value if isinstance(value, dict) and not too_deep(value) else None
 
 
 # Rows
@@ -301,9 +290,17 @@ def _lines(reading: CorpusReading, part: CorpusPart) -> Found:
         yield refused
         return
     path, shown = reading.path(part.name), readable(part.name)
+    with open_text(path) as file:
+        start = file.read(_PEEK)
+    if start.startswith(_UTF16) or (is_compressed(path) and start.lstrip().startswith(b"[")):
+        yield from _packed(reading, part)
+        return
     ahead = (json_line(line, path, 0) for _, line in lines(path, Span()) if line is not None)
     seen = [row.values for row in itertools.islice(ahead, _LOOK_AHEAD) if isinstance(row, FileRow)]
     table = _Rows(reading, part, seen)
+    if not seen:
+        detail = f"none of the first lines is a JSON object: {start[:40]!r}"
+        yield not_read(part.name, "no rows", detail)
     for number, line in lines(path, part.span or Span()):
         origin = f"{shown} line {number}"
         if line is None:
@@ -330,7 +327,7 @@ def _parquet(reading: CorpusReading, part: CorpusPart) -> Found:
         columns = find_columns(tuple(file.schema_arrow.names), reading.mapping)
         wanted = [ALIASES.get(key, (key,)) for key, _ in reading.filters]
         chosen = {name: "" for names in wanted for name in names if name in file.schema_arrow.names}
-        columns = columns if columns.image else replace(columns, image=kinds.images)
+        columns = replace(columns, image=tuple(dict.fromkeys((*columns.image, *kinds.images))))
         read = read_columns(file.schema_arrow, columns, chosen)
         plain = [name for name in read if name not in columns.image]
         first = itertools.islice(rows(file, groups[:1] and [0], plain), _LOOK_AHEAD)
@@ -378,7 +375,7 @@ def _other(reading: CorpusReading, part: CorpusPart) -> Found:
         yield Dropped("corpus", name, "empty file", "no bytes in it", scope="words")
     elif looks_like_image(start[:HEAD]):
         yield from _picture(reading, part)
-    elif _is_sidecar(reading, part.name, size, start):
+    elif _is_sidecar(reading, part.name, size):
         return  # read with its picture
     elif start.startswith((b"PK\3\4", b"PK\5\6")):  # a spreadsheet, a document: whole or not at all
         for found in _READERS["zip"](reading, part):
@@ -395,16 +392,31 @@ def content_kind(start: bytes) -> str | None:
     """What a file holds by its first bytes, whatever it is called."""
     if start.startswith(b"PAR1"):
         return PARQUET
-    return TAR if start[257:262] == b"ustar" else None
+    if start[257:262] == b"ustar":
+        return TAR
+    first, second = (*start.split(b"\n", 2), b"", b"")[:2]
+    are_rows = all(_is_object(line) for line in (first, second)) if second.strip() else False
+    return LINES if are_rows else None
+
+
+def _is_object(line: bytes) -> bool:
+    try:
+        return isinstance(json.loads(line), dict)
+    except (RecursionError, ValueError):
+        return False
 
 
 _PEEK = 1 << 16  # bytes that tell what a file holds
 
 
 def _packed(reading: CorpusReading, part: CorpusPart) -> Found:
-    inner = part.name.removesuffix(_ending(part.name))
-    with open_text(reading.path(part.name)) as file:
-        yield from unpacked(reading, part.name, inner.rpartition("/")[2], file)
+    """What a packed file holds, or one in UTF-16, by its name without the packing."""
+    path = reading.path(part.name)
+    packed = is_compressed(path)
+    inner = part.name.removesuffix(_ending(part.name)) if packed else part.name
+    with open_text(path) as file:
+        plain: Any = file if packed else codecs.EncodedFile(file, "utf-8", "utf-16", "replace")
+        yield from unpacked(reading, part.name, inner.rpartition("/")[2], plain)
 
 
 def unpacked(reading: CorpusReading, place: str, name: str, file: BinaryIO) -> Found:
@@ -472,6 +484,14 @@ def _table_or_page(reading: CorpusReading, part: CorpusPart, start: bytes) -> Fo
             return
     if reading.filters:
         return
+    value = _json_value(path, start)
+    if isinstance(value, dict):
+        yield from _whole(_Rows(reading, part, [value]).items(sound(value), 1), name, part.name)
+        return
+    if value is not None:
+        text = "\n".join(_strings(sound(value)))
+        yield CorpusItem(id=name, text=text or None, place=(part.name, 0))
+        return
     markup_page = markup.is_markup(ending(part.name), start)
     if not is_text(start):
         yield not_read(name, "no reader takes it", f"it begins {start[:16]!r}")
@@ -482,6 +502,33 @@ def _table_or_page(reading: CorpusReading, part: CorpusPart, start: bytes) -> Fo
         yield CorpusItem(id=item, text=text, place=(part.name, 0))
     if not number:
         yield Dropped("corpus", name, "empty file", "no words in it", scope="words")
+
+
+def _json_value(path: Path, start: bytes) -> Any:
+    """What a file holds that is one value of JSON and no table; None for other files."""
+    if start.lstrip()[:1] not in (b"{", b"[") or path.stat().st_size > MAX_TEXT:
+        return None
+    try:
+        value = json.loads(decode_words(path.read_bytes()))
+    except (RecursionError, ValueError):
+        return None
+    return None if too_deep(value) else value
+
+
+def _whole(found: Found, name: str, file: str) -> Found:
+    """Items of a file that goes as a whole."""
+    for number, item in enumerate(found):
+        if isinstance(item, CorpusItem):
+            item = replace(item, id=f"{name}/{number}" if number else name, place=(file, 0))
+        yield item
+
+
+def _strings(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list | dict):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from _strings(part)
 
 
 def _placed(identifier: str, name: str) -> str:
@@ -528,8 +575,19 @@ _CONTROLS = bytes({*range(32), 127} - {*b"\t\n\v\f\r\x1a\x1b"})  # no text has t
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 
 
+_LONGEST = (
+    50  # letters of a word; more in a row are a coding (base64, ASCII85), where they are ASCII
+)
+
+
 def is_text(start: bytes) -> bool:
-    return start.startswith(_UTF16) or len(start.translate(None, _CONTROLS)) == len(start)
+    """Are these bytes words? What is coded as text is not."""
+    if start.startswith(_UTF16):
+        return True
+    if len(start.translate(None, _CONTROLS)) < len(start):
+        return False
+    coded = sum(len(run) for run in start.split() if len(run) > _LONGEST and run.isascii())
+    return 2 * coded <= len(start)
 
 
 def _encoding(start: bytes) -> str:

@@ -145,10 +145,12 @@ def suggested_recipe(source: str) -> str:
         return ""
     sets: dict[str, str] = {}
     for entry in FilesCorpus(source, "", "").files():
-        top = entry.name.split("/")[0]
-        held = kind_of(entry.name) in (LINES, PARQUET, TAR, ZIP) or entry.name.endswith(_TABLES)
-        if entry.kind == FILE and held:
-            sets.setdefault(re.sub(r"\d+", "*", top), top)
+        top, below, _ = entry.name.partition("/")
+        held = kind_of(top) in (LINES, PARQUET, TAR, ZIP) or top.endswith(_TABLES)
+        if entry.kind == FILE and not below and not held:
+            return ""  # a recipe would leave it out
+        if entry.kind == FILE:
+            sets.setdefault(top if below else re.sub(r"\d+", "*", top), top)
     if not 1 < len(sets) <= _MOST_SETS:
         return ""
     lines = ["corpora:"]

@@ -7,8 +7,10 @@ one conversation go together, and so does a picture that only such rows name.
 from __future__ import annotations
 
 import bz2
+import contextlib
 import functools
 import gzip
+import itertools
 import lzma
 import shutil
 import tarfile
@@ -21,12 +23,19 @@ from typing import Any, BinaryIO, NamedTuple, cast
 
 import pyarrow as pa
 
-from heldout.benchmark import FilePart, FileRow, find_reader, find_writer
+from heldout.benchmark import (
+    DelimitedTable,
+    FilePart,
+    FileRow,
+    entries_without,
+    find_reader,
+    find_writer,
+)
 from heldout.corpus._listing import FILE, LINES, LINK, PARQUET, TAR, ZIP, kind_of
 from heldout.corpus.archives import sample_key
 from heldout.corpus.corpus import CorpusItem
 from heldout.corpus.files import FilesCorpus
-from heldout.corpus.parts import content_kind
+from heldout.corpus.parts import content_kind, read_metadata
 from heldout.corpus.streams import FAILURES, Span, is_compressed, lines, open_text
 from heldout.errors import InputError
 from heldout.image import IMAGE_ENDINGS, TEXT_ENDINGS, FileOnDisk, ending
@@ -52,7 +61,11 @@ def files_without(corpus: FilesCorpus, ids: Collection[str], folder: Path) -> Wr
     try:
         for entry in corpus.files():
             path = corpus.path(entry.name)
-            if entry.kind in (FILE, LINK) and path.is_file() and not wanted.leaves_out(entry.name):
+            if (
+                entry.kind in (FILE, LINK)
+                and path.is_file()
+                and not wanted.leaves_out(path, entry.name)
+            ):
                 target = folder / entry.name
                 target.parent.mkdir(parents=True, exist_ok=True)
                 _write(path, wanted.gone.get(entry.name, set()), target)
@@ -99,12 +112,14 @@ class _Wanted:
         self.shown = {path.removeprefix(root) for path in inside}
         return self
 
-    def leaves_out(self, name: str) -> bool:
+    def leaves_out(self, path: Path, name: str) -> bool:
         """Does the whole file go: a page, a picture, or what tells of such a picture?"""
         if 0 in self.gone.get(name, ()) or name in self.pictures:
             return True
         end = ending(name)
-        return end in (*TEXT_ENDINGS, ".json") and name[: -len(end)] in self._stems
+        if end not in (*TEXT_ENDINGS, ".json") or name[: -len(end)] not in self._stems:
+            return False
+        return end != ".json" or read_metadata(path.read_bytes()) is not None  # else a table
 
     @functools.cached_property
     def _stems(self) -> set[str]:
@@ -124,7 +139,7 @@ def _items(corpus: FilesCorpus) -> Iterator[CorpusItem]:
 def _write(path: Path, rows: Rows, target: Path) -> None:
     """One file without some of its rows or members."""
     with path.open("rb") as file:
-        kind = content_kind(file.read(512)) or kind_of(path.name)
+        kind = content_kind(file.read(1 << 16)) or kind_of(path.name)
     if not rows:
         shutil.copyfile(path, target)
     elif kind == TAR:
@@ -152,15 +167,29 @@ def _write(path: Path, rows: Rows, target: Path) -> None:
 
 
 def _write_table(path: Path, rows: Rows, target: Path) -> None:
+    """Rows that nobody can read stay where they are."""
     reader = find_reader(path)
     if reader is None:
         raise InputError(f"{path}: no reader recognises it any more; was it changed since?")
     writer = find_writer(reader.name)
-    units = writer.units(path)
-    broken = {units[row] for row in rows if isinstance(row, int) and row in units}
+    if reader.name in ("json", "llava", "pathvqa"):
+        units = writer.units(path)
+        entries_without(path, {units.get(row, row) for row in rows if isinstance(row, int)}, target)
+        return
+    if reader.name == "delimited":
+        table = DelimitedTable.open(path)
+        if not {"image", "index"} <= {column.lower() for column in table.columns}:
+            records = table.data()
+            first = next(records, None)
+            with path.open("rb") as source, target.open("wb") as out:
+                out.write(source.read(first.offset if first is not None else -1))
+                for number, record in enumerate(itertools.chain([first], records), 1):
+                    if number not in rows and record is not None:
+                        source.seek(record.offset)
+                        out.write(source.read(record.length))
+            return
     kept = (row.number for row in reader.rows(path) if isinstance(row, FileRow))
-    chosen = frozenset(n for n in kept if n not in rows and units.get(n) not in broken)
-    writer.write([FilePart(path, chosen)], target)
+    writer.write([FilePart(path, frozenset(n for n in kept if n not in rows))], target)
 
 
 def _packing(path: Path, target: Path) -> Any:
@@ -178,22 +207,73 @@ def _packing(path: Path, target: Path) -> Any:
     return cast(BinaryIO, target.open("wb"))
 
 
-def _write_tar(path: Path, keys: Rows, target: Path) -> None:
-    """A sample goes as a whole: picture, caption and metadata."""
+def _parted(members: Rows) -> tuple[set[str], dict[str, Rows]]:
+    """Members that go as a whole, and those of which some rows go."""
+    whole: set[str] = set()
+    partly: defaultdict[str, Rows] = defaultdict(set)
+    for member in members:
+        name, _, row = str(member).partition("\n")
+        if row:
+            partly[name].add(int(row))
+        else:
+            whole.add(name)
+    return whole, partly
+
+
+@contextlib.contextmanager
+def _shortened(name: str, data: Any, rows: Rows) -> Iterator[Path]:
+    """A member without some of its rows, as a file."""
+    with tempfile.TemporaryDirectory(prefix="heldout-") as made:
+        plain = Path(made) / (name.rpartition("/")[2] or "member")
+        short = plain.with_name(f"short-{plain.name}")
+        with plain.open("wb") as out:
+            shutil.copyfileobj(data, out)
+        _write(plain, rows, short)
+        yield short
+
+
+def _write_tar(path: Path, members: Rows, target: Path) -> None:
+    """A sample goes as a whole: picture, caption and metadata. An archive of which nothing is left is left out."""
+    whole, partly = _parted(members)
     mode: Any = _TAR_MODES.get(path.suffix, "w")
+    left = 0
     with (
         tarfile.open(path) as source,
         tarfile.open(target, mode, format=source.format) as copy,
     ):
         for member in source:
-            if sample_key(member.name) not in keys:
-                copy.addfile(member, source.extractfile(member) if member.isreg() else None)
-
-
-def _write_zip(path: Path, names: Rows, target: Path) -> None:
-    with zipfile.ZipFile(path) as source, zipfile.ZipFile(target, "w") as copy:
-        for member in source.infolist():
-            if member.filename in names:
+            if whole & {sample_key(member.name), member.name}:
                 continue
-            with source.open(member) as data, copy.open(member, "w") as out:
-                shutil.copyfileobj(data, out)
+            data = source.extractfile(member) if member.isreg() else None
+            left += not member.isdir()
+            if member.name in partly:
+                with _shortened(member.name, data, partly[member.name]) as short:
+                    member.size = short.stat().st_size
+                    with short.open("rb") as rest:
+                        copy.addfile(member, rest)
+            else:
+                copy.addfile(member, data)
+    if not left:
+        target.unlink()
+
+
+def _write_zip(path: Path, members: Rows, target: Path) -> None:
+    whole, partly = _parted(members)
+    left = 0
+    with (
+        zipfile.ZipFile(path) as source,
+        zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as copy,
+    ):
+        for member in source.infolist():
+            if member.filename in whole:
+                continue
+            left += not member.is_dir()
+            with source.open(member) as data:
+                if member.filename in partly:
+                    with _shortened(member.filename, data, partly[member.filename]) as short:
+                        copy.write(short, member.filename)
+                else:
+                    with copy.open(member, "w") as out:
+                        shutil.copyfileobj(data, out)
+    if not left:
+        target.unlink()

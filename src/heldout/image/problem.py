@@ -138,7 +138,6 @@ _SIGNATURES = (
     b"\xff\xd8\xff",
     b"\x89PNG\r\n\x1a\n",
     b"GIF8",
-    b"BM",
     b"II*\0",
     b"MM\0*",
     b"\0\0\0\x0cjP  ",
@@ -163,6 +162,8 @@ def looks_like_image(head: bytes) -> bool:
     if head.startswith(_SIGNATURES):
         return True
     if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
+        return True
+    if head[:2] == b"BM" and head[6:10] == bytes(4):  # two letters alone begin many a text
         return True
     return head[4:12] in (b"ftypavif", b"ftypavis") or head[128:132] == b"DICM"
 

@@ -56,6 +56,9 @@ class LlavaReader:
 def turns(item: FileRow, where: str) -> Iterator[dict[str, Any] | Dropped]:
     """One row per question and answer; what does not pair is dropped with its turn."""
     key = "conversations" if "conversations" in item.values else "messages"
+    if key not in item.values:  # a row of another form beside them
+        yield dict(item.values)
+        return
     conversation = item.values.get(key)
     if not isinstance(conversation, list) or not conversation:
         detail = f"expected '{key}' with a list of turns, found {conversation!r:.80}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -174,6 +174,12 @@ def write_entries(chosen: Sequence[tuple[Path, Sequence[int]]], target: Path) ->
     parts = [(entries_of(load_text(path)), [n - 1 for n in numbers]) for path, numbers in chosen]
     frame = parts[0][0]
     store_text(target, frame.text[: frame.inside[0]] + joined(parts) + frame.closing)
+
+
+def entries_without(path: Path, gone: Collection[int], target: Path) -> None:
+    """A file without some entries, by number from 1; what nobody can read stays."""
+    count = len(entries_of(load_text(path)).spans)
+    write_entries([(path, [n for n in range(1, count + 1) if n not in gone])], target)
 
 
 def entries_of(text: str) -> Entries:
